@@ -1,0 +1,132 @@
+# `make` lists the targets. Everything runs in .venv, which is built from requirements.lock and
+# rebuilt when that changes. Works with GNU make 3.81 (macOS) and later.
+
+PYTHON    ?= python3
+UV        ?= uv
+# Which scale `plan`, `report` and `clean` are about: demo, reduced or full.
+SCALE     ?= demo
+# Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
+CONFIG    ?=
+# Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm".
+ARGS      ?=
+# Tests at a time; TESTS narrows what is run, such as TESTS="tests/test_data.py -k pachinko".
+TEST_JOBS ?= 2
+TESTS     ?=
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compile --no-deps
+
+# lock: PyTorch as pinned. own: the PyTorch you put into .venv, or that PYTHON has. Remembered.
+TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
+STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
+
+# Jobs call `python`: it must be the one of .venv.
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
+
+# A tagged run has its own folder, results/demo-quick. Only a real run is followed by a report.
+tag     := $(patsubst tag=%,-%,$(filter tag=%,$(CONFIG)))
+preview := $(filter -n% --dry-run --dryrun,$(ARGS))
+ifneq ($(filter --config -C,$(ARGS)),)
+  $(error give configuration values as CONFIG="$(patsubst --config,,$(ARGS))", not in ARGS)
+endif
+ifeq ($(filter $(TORCH),lock own),)
+  $(error TORCH must be lock or own, got $(TORCH))
+endif
+ifeq ($(filter $(SCALE),demo reduced full),)
+  $(error SCALE must be demo, reduced or full, got $(SCALE))
+endif
+
+# $(call snakemake,SCALE,OPTIONS); --config comes last, because it takes all the words after it.
+snakemake = $(RUN) snakemake $(2) --config scale=$(1) $(CONFIG)
+
+# Shards first and in a call of their own: where they come out with the same content as before,
+# the second call sees that and trains nothing again.
+define workflow
+	$(call snakemake,$(1),partitions $(ARGS))
+	$(call snakemake,$(1),$(ARGS))
+	$(if $(preview),,$(call snakemake,$(1),--report results/$(1)$(tag)/report.html))
+	$(if $(preview),,$(BIN)/python scripts/show_results.py $(1)$(tag))
+endef
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install demo reduced reproduce plan report test test-fast lint format lock unlock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo 'Variables: ARGS CONFIG SCALE PYTHON TORCH TESTS TEST_JOBS, explained in the Makefile.'
+
+install: $(STAMP)  ## build .venv; every other target does this first
+
+demo: $(STAMP)  ## every table and figure in minutes, on data that needs no download
+	$(call workflow,demo)
+
+reduced: $(STAMP)  ## the papers' data sets and partitions, with fewer rounds and seeds
+	$(call workflow,reduced)
+
+reproduce: $(STAMP)  ## the papers' own settings
+	$(call workflow,full)
+
+plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothing
+	$(BIN)/python scripts/plan.py --config scale=$(SCALE) $(CONFIG)
+
+report: $(STAMP)  ## write results/SCALE/report.html again from what is there
+	$(call snakemake,$(SCALE),--report results/$(SCALE)$(tag)/report.html)
+
+test: $(STAMP)  ## all tests
+	$(RUN) OMP_NUM_THREADS=1 python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
+
+test-fast: $(STAMP)  ## the tests that take seconds
+	$(RUN) OMP_NUM_THREADS=1 python -m pytest -m "not slow" $(TESTS)
+
+lint: $(STAMP)  ## check style and workflow; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+format: $(STAMP)  ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile rules
+
+lock:  ## for maintainers: remake requirements.lock from requirements.in (needs uv)
+	$(UV) pip compile -q --universal --fork-strategy fewest --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate $(ARGS) \
+	  requirements.in -o requirements.lock
+
+unlock: $(STAMP)  ## after a crash: let Snakemake work in this folder again
+	$(BIN)/snakemake --unlock
+
+clean:  ## delete results/SCALE and figures/SCALE; never data/raw
+	rm -rf results/$(SCALE)$(tag) figures/$(SCALE)$(tag)
+	@echo 'data/raw is untouched. Delete it by hand if you want to download again.'
+
+# The lock without PyTorch and what only PyTorch needs.
+OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/} keep'
+
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'Python 3.11 or newer is needed; name one with, for example, make PYTHON=python3.12' >&2; \
+	  exit 1; }
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || \
+	  $(PYTHON) -m venv --clear $(if $(filter own,$(TORCH)),--system-site-packages) $(VENV) || { \
+	  echo 'Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv' >&2; \
+	  exit 1; }
+	@rm -f $(VENV)/.installed-*
+ifeq ($(TORCH),own)
+	@echo 'Installing the pinned packages into $(VENV), PyTorch excepted ...'
+	@$(OTHERS_LOCK) requirements.lock > $(VENV)/requirements.txt
+	@$(PIP) --require-hashes -r $(VENV)/requirements.txt
+	@$(BIN)/python -c 'import torch, torchvision' || { \
+	  echo 'TORCH=own needs torch >= 2.11 and its torchvision: see "Without CUDA" in README.md' >&2; \
+	  exit 1; }
+	@touch $(VENV)/.own-torch
+else
+	@echo 'Installing the pinned packages into $(VENV): 5.5 GB on Linux, "make TORCH=own" for less ...'
+	@$(PIP) --require-hashes -r requirements.lock
+	@rm -f $(VENV)/.own-torch
+endif
+	@touch $@
