@@ -1,0 +1,1 @@
+"""Personalised federated learning: data, methods, engine and evaluation of five papers."""

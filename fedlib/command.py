@@ -1,0 +1,61 @@
+"""What every script shares: errors as one line of text, and a declaration as an argument."""
+
+import errno
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
+
+MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+def run(main: Callable[[], None]) -> int:
+    """Run a script's main function; the exit code of the process.
+
+    An error that the user can mend is one line on stderr and 1; Ctrl-C is 130. Any other exception
+    is a bug of ours and keeps its traceback.
+    """
+    try:
+        main()
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except MENDABLE as error:
+        return _fail(str(error))
+    except (OSError, RuntimeError) as error:  # HDF5 and PyTorch wrap the system's error
+        if not _is_disk_full(error):
+            raise
+        return _fail(
+            f"the disk is full ({error}); free some space and run again: "
+            "finished files are whole, unfinished ones were removed"
+        )
+    return 0
+
+
+def json_argument(text: str) -> dict:
+    """The JSON object in a command-line argument, or in the file that `@path` names.
+
+    Raises:
+      ConfigError: if it is not a JSON object.
+    """
+    try:
+        value = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except FileNotFoundError:
+        raise ConfigError(f"{text[1:]} does not exist") from None
+    except ValueError as error:
+        raise ConfigError(f"expected JSON text or @path, got {text[:80]!r} ({error})") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
+    return value
+
+
+def _is_disk_full(error: Exception) -> bool:
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "errno", None) in full or "No space left on device" in str(error)
+
+
+def _fail(message: str, code: int = 1) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,244 @@
+"""A federation: one data set cut into clients, in memory and on disk.
+
+All examples sit in one pool; each split lists, client by client, the rows of the pool that the
+client owns (compressed sparse rows). A client is a list of row numbers and a batch is `x[rows]`,
+so uneven clients cost nothing. Images stay uint8 here and are scaled on the device.
+
+This module is free of PyTorch: partitioning, metrics and figures do not need it.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from fedlib.errors import DataError
+from fedlib.files import atomic, canonical_json, read_json, write_text
+
+SPLITS = ("train", "val", "test")
+GROUPS = ("seen", "unseen")
+FORMAT = 1  # of the shard file; a reader refuses any other
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of the pool by owner: client c owns `rows[offsets[c]:offsets[c + 1]]`.
+
+    Attributes:
+      rows: [M_split] int64.
+      offsets: [C + 1] int64, starting at 0.
+    """
+
+    rows: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def from_lists(cls, owned: list) -> "Split":
+        """The split in which client c owns the row numbers `owned[c]`."""
+        parts = [np.asarray(rows, dtype=np.int64) for rows in owned]
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return cls(np.concatenate([np.empty(0, np.int64), *parts]), offsets)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Examples per client -> [C] int64"""
+        return np.diff(self.offsets)
+
+    def of(self, client: int) -> np.ndarray:
+        """Rows of one client -> [N] int64"""
+        return self.rows[self.offsets[client] : self.offsets[client + 1]]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Examples, and who owns them.
+
+    Attributes:
+      x: [M, ...] inputs; uint8 for images (channels first), float32 otherwise.
+      y: [M, ...] int64 labels.
+      num_classes: L.
+      train, val, test: the rows of each client; `val` may be empty.
+      group: [C] uint8, an index into `GROUPS`: whether the client takes part in training.
+      client_id: [C] int64, the client's number before empty clients were dropped.
+      mean, std: per channel; a uint8 input becomes (x / 255 - mean) / std on the device. Empty
+        for inputs that are used as they are.
+      spec: the declaration this was built from (`fedlib.spec.Data`), as a JSON-able dict.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    num_classes: int
+    train: Split
+    val: Split
+    test: Split
+    group: np.ndarray
+    client_id: np.ndarray
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    spec: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        """Raises DataError unless every row belongs to at most one client and one split."""
+        clients = self.num_clients
+        for name in SPLITS:
+            offsets = getattr(self, name).offsets
+            if len(offsets) != clients + 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+                raise DataError(f"offsets of split {name} do not describe {clients} clients")
+        if len(self.x) != len(self.y):
+            raise DataError(f"{len(self.x)} inputs but {len(self.y)} labels")
+        if len(self.client_id) != clients:
+            raise DataError(f"{clients} groups but {len(self.client_id)} client ids")
+        if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.num_classes:
+            raise DataError(
+                f"labels must be in [0, {self.num_classes}), "
+                f"got {int(self.y.min())} to {int(self.y.max())}"
+            )
+        self._check_ownership()
+
+    @property
+    def num_clients(self) -> int:
+        """C, seen and unseen clients together."""
+        return len(self.group)
+
+    def ids(self, group: str) -> np.ndarray:
+        """Positions of the clients of `group` ("seen" or "unseen") -> [C_group] int64"""
+        return np.flatnonzero(self.group == GROUPS.index(group))
+
+    def split(self, name: str) -> Split:
+        """The split called `name`: "train", "val" or "test"."""
+        return getattr(self, name)
+
+    @cached_property
+    def class_histogram(self) -> np.ndarray:
+        """Examples of each class owned by each client, all splits together -> [C, L] int64
+
+        Counts label elements, so a sequence of 80 characters counts 80 times.
+        """
+        histogram = np.zeros((self.num_clients, self.num_classes), np.int64)
+        for name in SPLITS:
+            split = self.split(name)
+            for client in range(self.num_clients):
+                labels = self.y[split.of(client)].ravel()
+                histogram[client] += np.bincount(labels, minlength=self.num_classes)
+        return histogram
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of every array's content; they do not depend on the HDF5 library."""
+        return {name: _array_digest(array) for name, array in self._arrays().items()}
+
+    def manifest(self) -> dict:
+        """What the workflow and the reader need to know of the shards, without opening them."""
+        return {
+            "format": FORMAT,
+            "spec": self.spec,
+            "num_classes": self.num_classes,
+            "num_examples": len(self.x),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "client_id": self.client_id.tolist(),
+            "group": [GROUPS[g] for g in self.group],
+            "sizes": {name: self.split(name).sizes.tolist() for name in SPLITS},
+            "class_histogram": [" ".join(map(str, row)) for row in self.class_histogram.tolist()],
+            "digests": self.digests,
+        }
+
+    def save(self, shards: str | Path, manifest: str | Path) -> None:
+        """Write the shard file, then the manifest that vouches for it, each atomically."""
+        with atomic(shards) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+            for name, array in self._arrays().items():
+                file.create_dataset(name, data=array)
+            file.attrs.update(
+                format=FORMAT,
+                num_classes=self.num_classes,
+                mean=self.mean,
+                std=self.std,
+                spec=canonical_json(self.spec),
+            )
+        write_text(manifest, json.dumps(self.manifest(), indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def load(cls, shards: str | Path, manifest: str | Path | None = None) -> "Federation":
+        """The federation in a shard file, checked against its manifest where one is given.
+
+        Raises:
+          DataError: if the file is missing, truncated, of another format, or not the one the
+            manifest was written for.
+        """
+        advice = "delete it and run again: the workflow rebuilds it from the raw files"
+        try:
+            with h5py.File(shards, "r") as file:
+                if int(file.attrs["format"]) != FORMAT:
+                    raise DataError(
+                        f"{shards} has format {file.attrs['format']}, this version reads {FORMAT}; "
+                        + advice
+                    )
+                splits = {
+                    name: Split(file[f"{name}/rows"][:], file[f"{name}/offsets"][:])
+                    for name in SPLITS
+                }
+                federation = cls(
+                    x=file["x"][:],
+                    y=file["y"][:],
+                    num_classes=int(file.attrs["num_classes"]),
+                    group=file["group"][:],
+                    client_id=file["client_id"][:],
+                    mean=tuple(map(float, file.attrs["mean"])),
+                    std=tuple(map(float, file.attrs["std"])),
+                    spec=json.loads(file.attrs["spec"]),
+                    **splits,
+                )
+        except FileNotFoundError:
+            raise DataError(f"{shards} does not exist; run the partition stage first") from None
+        except (OSError, KeyError) as error:
+            raise DataError(f"{shards} is truncated or corrupted ({error}); {advice}") from error
+        if manifest is not None:
+            federation._verify(read_json(manifest)["digests"], shards, advice)
+        return federation
+
+    def _verify(self, expected: dict[str, str], shards: str | Path, advice: str) -> None:
+        wrong = [name for name, value in expected.items() if self.digests.get(name) != value]
+        if wrong:
+            raise DataError(
+                f"{shards} does not match its manifest: {', '.join(wrong)} differ; {advice}"
+            )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"x": self.x, "y": self.y, "group": self.group, "client_id": self.client_id}
+        for name in SPLITS:
+            split = self.split(name)
+            arrays |= {f"{name}/rows": split.rows, f"{name}/offsets": split.offsets}
+        return arrays
+
+    def _check_ownership(self) -> None:
+        owner = np.full(len(self.x), -1, np.int64)
+        for name in SPLITS:
+            split = self.split(name)
+            rows = split.rows
+            if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self.x):
+                raise DataError(f"split {name} names rows outside the pool of {len(self.x)}")
+            clients = np.repeat(np.arange(self.num_clients), split.sizes)
+            taken = np.flatnonzero(owner[rows] >= 0)
+            unique, first = np.unique(rows, return_index=True)
+            repeated = np.setdiff1d(np.arange(len(rows)), first)
+            if len(taken) or len(repeated):
+                at = int(taken[0] if len(taken) else repeated[0])
+                row = int(rows[at])
+                other = (
+                    owner[row] if owner[row] >= 0 else clients[first[np.searchsorted(unique, row)]]
+                )
+                raise DataError(
+                    f"row {row} belongs to clients {int(other)} and {int(clients[at])} "
+                    f"(second time in split {name}); every row has one owner and one split"
+                )
+            owner[rows] = clients
+
+
+def _array_digest(array: np.ndarray) -> str:
+    content = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    content.update(np.ascontiguousarray(array).data)
+    return content.hexdigest()

@@ -1,0 +1,100 @@
+"""Files that are either whole or not there: atomic writes, digests, canonical JSON, locks."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedlib.errors import BusyError, DataError
+
+
+@contextlib.contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed to `path`.
+
+    A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays, because some writers (matplotlib, numpy) choose the format by it.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text` to `path` atomically, as UTF-8."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def read_json(path: str | Path) -> dict:
+    """The JSON object in `path`.
+
+    Raises:
+      DataError: if the file is missing or not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON ({error}); delete it and run again") from None
+
+
+def canonical_json(value: object) -> str:
+    """`value` as JSON text that does not depend on the order of keys.
+
+    Raises:
+      ValueError: for NaN and infinity, which JSON has no word for.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(path: str | Path, algorithm: str = "sha256") -> str:
+    """Hexadecimal digest of a file's bytes."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+@contextlib.contextmanager
+def exclusive(path: str | Path, what: str) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel frees it however the process ends.
+
+    Raises:
+      BusyError: if another process holds it.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise BusyError(
+                f"{what} is being written by another process (pid {holder}); "
+                "wait for it or stop it, then run again"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,127 @@
+"""What a training run leaves behind: raw counts per client and evaluation, on disk and in memory.
+
+Counts, not averages: every metric (pooled, per client, bottom decile, ...) can be computed from
+them later, without training again. This module is free of PyTorch.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+
+from fedlib.errors import DataError
+from fedlib.files import atomic, canonical_json
+
+FORMAT = 1
+
+
+class View(NamedTuple):
+    """What was evaluated: which clients, prepared how, on which of their examples."""
+
+    group: str  # "seen" or "unseen"
+    protocol: str  # "default" is the method's own; others are named by the method
+    split: str  # "train", "val" or "test"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of the clients of one view at T evaluations.
+
+    Attributes:
+      clients: [C] int64, positions in the federation.
+      count: [C] int64 examples (label elements for sequences) of each client.
+      correct: [T, C] float64 right predictions.
+      loss: [T, C] float64 mean negative log-likelihood over the client's examples.
+    """
+
+    clients: np.ndarray
+    count: np.ndarray
+    correct: np.ndarray
+    loss: np.ndarray
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Scores over a run, or of its final state only (then T is 1).
+
+    Attributes:
+      round: [T] int64, rounds done at each evaluation; 0 is before training.
+      scores: by view.
+      bytes_down, bytes_up: [T] int64, sent server to clients and back since round 0, all clients.
+      train_loss: [R] float64, mean training loss over the cohort's clients, per round.
+      diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation.
+      spec: the run's specification, seed included.
+      provenance: versions, device, executor, digests; wall-clock seconds are in here too, because
+        everything else in the file is the same for the same inputs.
+    """
+
+    round: np.ndarray
+    scores: dict[View, Scores]
+    bytes_down: np.ndarray
+    bytes_up: np.ndarray
+    train_loss: np.ndarray
+    diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
+    spec: dict = field(default_factory=dict)
+    provenance: dict = field(default_factory=dict)
+
+    def save(self, path: str | Path) -> None:
+        """Write to an HDF5 file, atomically."""
+        with atomic(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+            for name in ("round", "bytes_down", "bytes_up", "train_loss"):
+                _store(file, name, getattr(self, name))
+            for view, scores in self.scores.items():
+                for name, array in vars(scores).items():
+                    _store(file, f"scores/{'/'.join(view)}/{name}", array)
+            for name, array in self.diagnostics.items():
+                _store(file, f"diagnostics/{name}", array)
+            file.attrs.update(
+                format=FORMAT,
+                spec=canonical_json(self.spec),
+                provenance=canonical_json(self.provenance),
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "RunResult":
+        """Read a file written by `save`.
+
+        Raises:
+          DataError: if it is missing, truncated, corrupted (checksums do not match) or of another
+            format.
+        """
+        advice = "delete it and run again"
+        try:
+            with h5py.File(path, "r") as file:
+                if int(file.attrs["format"]) != FORMAT:
+                    raise DataError(
+                        f"{path} has format {file.attrs['format']}, this version reads {FORMAT}; "
+                        + advice
+                    )
+                scores = {}
+                for group, protocols in file["scores"].items():
+                    for protocol, splits in protocols.items():
+                        for split, arrays in splits.items():
+                            fields = {name: array[:] for name, array in arrays.items()}
+                            scores[View(group, protocol, split)] = Scores(**fields)
+                return cls(
+                    round=file["round"][:],
+                    scores=scores,
+                    bytes_down=file["bytes_down"][:],
+                    bytes_up=file["bytes_up"][:],
+                    train_loss=file["train_loss"][:],
+                    diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
+                    spec=json.loads(file.attrs["spec"]),
+                    provenance=json.loads(file.attrs["provenance"]),
+                )
+        except FileNotFoundError:
+            raise DataError(f"{path} does not exist; run the stage that writes it first") from None
+        except (OSError, KeyError, TypeError) as error:
+            raise DataError(f"{path} is truncated or corrupted ({error}); {advice}") from error
+
+
+def _store(file: h5py.File, name: str, array: np.ndarray) -> None:
+    """One data set with a checksum; HDF5 wants chunks for that, which empty arrays cannot have."""
+    array = np.asarray(array)
+    file.create_dataset(name, data=array, fletcher32=bool(array.size))

@@ -1,0 +1,150 @@
+"""What a paper declares: federations, runs, tables and figures. Plain data, no behaviour.
+
+Every declaration becomes canonical JSON, which is what a job is given and what decides whether it
+must run again. So a field that changes a result belongs in `spec()`, and a field that is only
+shown (a title, a note) must stay out of it.
+"""
+
+from dataclasses import asdict, dataclass, field
+
+SCALES = ("demo", "reduced", "full")
+
+
+@dataclass(frozen=True)
+class Data:
+    """One federation: a data set as a paper cuts it into clients.
+
+    Attributes:
+      name: path-safe identifier, unique in the paper ("emnist").
+      dataset: module of `fedlib.data` that builds it ("emnist").
+      params: keyword arguments of that module's `build(raw, **params)`; JSON-able.
+      title: how tables and figures call it ("EMNIST").
+      partition: short name of the partition for the tidy table ("dirichlet0.4").
+      notes: what differs from the paper at this scale; shown under every table.
+    """
+
+    name: str
+    dataset: str
+    params: dict
+    title: str
+    partition: str
+    notes: tuple[str, ...] = ()
+
+    def spec(self) -> dict:
+        """What determines the shards."""
+        return {"dataset": self.dataset, "params": self.params}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run up to its seed.
+
+    Attributes:
+      federation: name of the `Data` it trains on.
+      label: path-safe name of the run, unique per federation ("fedem", "pfedmm-m5").
+      title: how tables and figures call it ("FedEM").
+      method, model: registry names (`fedlib.methods`, `fedlib.models`).
+      model_params: keyword arguments of the model's `build`.
+      rounds: communication rounds.
+      local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
+        arguments of the dataclass of that name in `fedlib.local`.
+      params: the method's hyper-parameters (its dataclass fields).
+      participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
+        "renormalised"}.
+      evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
+      weights: name of a pretrained-weights file of `fedlib.models`, or None for random ones.
+      notes: what a reader must know about this run; shown under every table it is in.
+    """
+
+    federation: str
+    label: str
+    title: str
+    method: str
+    model: str
+    rounds: int
+    local: dict
+    model_params: dict = field(default_factory=dict)
+    params: dict = field(default_factory=dict)
+    participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
+    evaluate_every: int = 1
+    weights: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def spec(self, seed: int) -> dict:
+        """What determines the trained state and its history, together with the shards."""
+        shown_only = ("federation", "label", "title", "notes")
+        fields = {name: value for name, value in asdict(self).items() if name not in shown_only}
+        return {**fields, "seed": seed}
+
+    def describe(self) -> dict:
+        """What a table or figure needs to know of the run."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    Attributes:
+      kind: module of `fedlib.tables` that builds it.
+      title: one line; caption: what is shown, and how the paper's own table differs.
+      labels: runs in it, in row order; federations: in column order.
+      params: keyword arguments of the module's `build`.
+      published: value of the `exhibit` column of `papers/published/<paper>.csv` that holds this
+        table's numbers, or None if the paper prints none.
+    """
+
+    kind: str
+    title: str
+    caption: str
+    labels: tuple[str, ...]
+    federations: tuple[str, ...]
+    params: dict = field(default_factory=dict)
+    published: str | None = None
+
+
+@dataclass(frozen=True)
+class Figure(Table):
+    """A figure of the paper; as `Table`, with `kind` a module of `fedlib.figures`."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Everything a paper's reproduction consists of, at one scale.
+
+    Attributes:
+      name: path-safe identifier; title, citation: of the paper.
+      scale: one of `SCALES`; scale_note: what this scale is, in one sentence.
+      seeds: training seeds of every run.
+      data, runs: see `Data` and `Run`.
+      tables, figures: by path-safe name.
+    """
+
+    name: str
+    title: str
+    citation: str
+    scale: str
+    scale_note: str
+    seeds: tuple[int, ...]
+    data: tuple[Data, ...]
+    runs: tuple[Run, ...]
+    tables: dict[str, Table]
+    figures: dict[str, Figure]
+
+    def federation(self, name: str) -> Data:
+        """The declared federation of that name; KeyError with the choices otherwise."""
+        for data in self.data:
+            if data.name == name:
+                return data
+        known = ", ".join(data.name for data in self.data)
+        raise KeyError(f"no federation {name}; {self.name} at scale {self.scale} declares {known}")
+
+    def run(self, federation: str, label: str) -> Run:
+        """The declared run; KeyError with the choices otherwise."""
+        for run in self.runs:
+            if (run.federation, run.label) == (federation, label):
+                return run
+        known = ", ".join(f"{run.federation}/{run.label}" for run in self.runs)
+        raise KeyError(
+            f"no run {federation}/{label}; {self.name} at scale {self.scale} declares {known}"
+        )

@@ -1,0 +1,73 @@
+"""What scripts share: an error the user can mend is one line, a bug keeps its traceback."""
+
+import errno
+import json
+
+import pytest
+
+from fedlib import command, errors
+from fedlib.errors import ConfigError
+
+
+def raising(error: BaseException):
+    def main() -> None:
+        raise error
+
+    return main
+
+
+def test_a_script_that_ends_well_exits_with_0(capsys):
+    assert command.run(lambda: None) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "cls", [value for value in vars(errors).values() if isinstance(value, type)]
+)
+def test_every_error_of_the_project_is_one_line(cls, capsys):
+    assert command.run(raising(cls("alpha must be positive, got 0"))) == 1
+    assert capsys.readouterr() == ("", "error: alpha must be positive, got 0\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "a.h5"),
+        OSError("write failed: errno = 28, error message = 'No space left on device'"),  # HDF5
+        RuntimeError("[enforce fail] . No space left on device"),  # PyTorch
+    ],
+)
+def test_a_full_disk_is_called_that(error, capsys):
+    assert command.run(raising(error)) == 1
+    assert capsys.readouterr().err.startswith("error: the disk is full (")
+
+
+def test_an_interrupt_exits_as_shells_expect(capsys):
+    assert command.run(raising(KeyboardInterrupt())) == 128 + 2
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), OSError(errno.EACCES, "no"), ValueError("x")])
+def test_a_bug_keeps_its_traceback(error):
+    with pytest.raises(type(error)):
+        command.run(raising(error))
+
+
+def test_an_argument_is_json_text_or_a_file(tmp_path):
+    value = {"dataset": "digits", "params": {"seed": 1}}
+    (tmp_path / "spec.json").write_text(json.dumps(value))
+    assert command.json_argument(json.dumps(value)) == value
+    assert command.json_argument(f"@{tmp_path}/spec.json") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "expected JSON text or @path, got '{'"),
+        ("[1]", r"expected a JSON object, got '\[1\]'"),
+        ("@/no/such/file", "/no/such/file does not exist"),
+    ],
+)
+def test_an_argument_that_is_neither_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        command.json_argument(text)
