@@ -1,0 +1,63 @@
+"""Data sets by name, each a module with `NUM_CLASSES`, `sources(**params)` and `build(raw, ...)`.
+
+Nothing is imported before it is asked for, so that the code digest of a job contains only the data
+set it uses.
+"""
+
+import dataclasses
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+from fedlib.errors import ConfigError
+from fedlib.federation import Federation
+
+NAMES = ("cifar10", "digits", "emnist", "mnist", "synthetic")
+WEIGHTS = ("mobilenet_v2_weights",)  # downloads with `sources` alone
+
+
+def load(name: str) -> ModuleType:
+    """The module of the data set, or of the download, `name`.
+
+    Raises:
+      ConfigError: if there is none of that name.
+    """
+    if name not in NAMES and name not in WEIGHTS:
+        raise ConfigError(f"no data set {name!r}; choose one of {', '.join(NAMES)}")
+    return importlib.import_module(f"fedlib.data.{name}")
+
+
+def dataset_of(spec: dict) -> str:
+    """The data set that a data spec names, as `fedlib.spec.Data.spec` gives it.
+
+    Raises:
+      ConfigError: if it is not a data spec, or there is no such data set.
+    """
+    if set(spec) != {"dataset", "params"}:
+        raise ConfigError(f"a data spec has the keys dataset and params, got {sorted(spec)}")
+    if spec["dataset"] not in NAMES:
+        raise ConfigError(f"no data set {spec['dataset']!r}; choose one of {', '.join(NAMES)}")
+    return spec["dataset"]
+
+
+def build(spec: dict, raw: str | Path) -> Federation:
+    """The federation declared by `spec`, made from the raw files below the folder `raw`.
+
+    Args:
+      spec: {"dataset": name, "params": keyword arguments of that module's `build`}; the federation
+        carries it along.
+      raw: the folder data/raw.
+
+    Raises:
+      ConfigError: for a data set or parameter that does not exist or makes no sense.
+      DataError: if a raw file is missing or not the official one.
+    """
+    module = load(dataset_of(spec))
+    signature = inspect.signature(module.build)
+    try:
+        signature.bind(Path(raw), **spec["params"])
+    except TypeError as error:
+        known = ", ".join(list(signature.parameters)[1:])
+        raise ConfigError(f"data set {spec['dataset']}: {error}; it takes {known}") from None
+    return dataclasses.replace(module.build(Path(raw), **spec["params"]), spec=spec)

@@ -1,0 +1,341 @@
+"""Puts raw files in place: from a mirror of yours, from their official addresses, or from archives.
+
+A file gets its name only after its size and checksums are those of the official one, so whatever
+lies below data/raw/ under an official name is whole. A transfer that breaks leaves NAME.part, and
+the next attempt, or the next run, goes on where it stopped if the server can do that.
+"""
+
+import os
+import re
+import shutil
+import stat
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from gzip import BadGzipFile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from fedlib.data.raw import CHUNK, RawFile, is_inside
+from fedlib.errors import ConfigError, DataError
+from fedlib.files import atomic, digest, exclusive
+
+if TYPE_CHECKING:
+    import requests
+
+ATTEMPTS = 3  # at one address without getting any further
+PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
+TIMEOUT = (20, 60)  # seconds to connect, and between two packets
+INTERVAL = 5.0  # seconds between two lines of progress
+RETRIED = (408, 429, 500, 502, 503, 504)  # HTTP answers that may be better next time
+
+Report = Callable[[str], None]
+
+
+class _Failed(Exception):
+    """This address does not give the file, and trying again will not help; says why."""
+
+
+class _Broken(Exception):
+    """A transfer that ended too early and may be continued; says why."""
+
+
+def fetch(
+    files: Iterable[RawFile], raw: str | Path, *, mirror: str | None = None, report: Report = print
+) -> None:
+    """Put every file in place below the folder `raw`; those already there are only verified.
+
+    Args:
+      files: of one data set.
+      raw: the folder data/raw.
+      mirror: folder, file:// or http(s):// address that is tried first; it may have the files as
+        DATASET/NAME or under the same paths as data/raw.
+      report: is given one line of text at a time.
+
+    Raises:
+      ConfigError: for a mirror that is neither a folder nor such an address.
+      DataError: if a file that is there is not the official one, or one cannot be had: every
+        address is named with its reason, and what to put where by hand.
+      BusyError: if another process is fetching the same data set.
+    """
+    raw = Path(raw)
+    check_mirror(mirror)
+    missing = [file for file in files if not _is_there(file, raw)]
+    if not missing:
+        return
+    with exclusive(raw / missing[0].dataset / ".download.lock", f"{raw / missing[0].dataset}"):
+        packed: dict[RawFile, list[RawFile]] = {}
+        reasons = []
+        for file in missing:
+            try:
+                _get(file, raw, mirror, report)
+            except _Failed as error:
+                reasons.append(str(error))
+                if file.archive is None:
+                    raise _cannot_be_had(file, raw, reasons[-1:]) from None
+                packed.setdefault(file.archive, []).append(file)
+        for archive, members in packed.items():
+            try:
+                if not _is_there(archive, raw):
+                    _get(archive, raw, mirror, report)
+            except _Failed as error:
+                raise _cannot_be_had(archive, raw, [*reasons, str(error)]) from None
+            unpack(archive, members, raw)
+            report(f"{archive.path}: unpacked {len(members)} files")
+
+
+def receipt(dataset: str, files: Iterable[RawFile], raw: str | Path) -> dict:
+    """What is in place, as a JSON-able dict that depends on nothing but the files' content."""
+    entries = [
+        {"path": file.path, "size": path.stat().st_size, "sha256": digest(path)}
+        for file in files
+        for path in [Path(raw) / file.path]
+    ]
+    return {"dataset": dataset, "files": sorted(entries, key=lambda entry: entry["path"])}
+
+
+def check_mirror(mirror: str | None) -> None:
+    """Raises ConfigError unless `mirror` is None, a folder, or an address that can be read."""
+    if mirror is None or mirror.startswith(("http://", "https://")):
+        return
+    if "://" in mirror and not mirror.startswith("file://"):
+        raise ConfigError(f"mirror must be a folder, file:// or http(s)://, got {mirror!r}")
+    if not _local(mirror).is_dir() or urlsplit(mirror).netloc:
+        raise ConfigError(f"mirror {mirror} is not a folder that exists")
+
+
+def unpack(archive: RawFile, members: Iterable[RawFile], raw: str | Path) -> None:
+    """Put the `members` of an archive below the folder `raw` in place, each verified first.
+
+    Raises:
+      DataError: if the archive is broken, names a path outside of it, has a link in place of a
+        member, lacks one or has another content for it.
+    """
+    path = Path(raw) / archive.path
+    wanted = {file.member: file for file in members}
+    read = _read_zip if zipfile.is_zipfile(path) else _read_tar
+    try:
+        for name, content in read(path, wanted):
+            file = wanted.pop(name)
+            with atomic(Path(raw) / file.path) as temporary:
+                with temporary.open("wb") as target:
+                    shutil.copyfileobj(content, target, CHUNK)
+                problem = file.mismatch(temporary)
+                if problem:
+                    raise DataError(f"{name} in {path} {problem}")
+    except (tarfile.TarError, zipfile.BadZipFile, BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is broken or unsafe ({error}); delete it and run again") from None
+    if wanted:
+        raise DataError(f"{path} has no {', '.join(wanted)}")
+
+
+def _is_there(file: RawFile, raw: Path) -> bool:
+    path = raw / file.path
+    if not path.exists():
+        return False
+    problem = file.mismatch(path)
+    if problem:
+        raise DataError(f"{path} {problem}; move it away or delete it, then run again")
+    return True
+
+
+def _get(file: RawFile, raw: Path, mirror: str | None, report: Report) -> None:
+    """Put the file in place from the first address that has it; _Failed says why none did."""
+    reasons = []
+    for address in [*_mirrored(file, mirror), *file.urls]:
+        try:
+            return _transfer(address, file, raw, report)
+        except _Failed as error:
+            reasons.append(f"  {address}: {error}")
+            report(f"{file.path}: not from {address}: {error}")
+    raise _Failed("\n".join(reasons))
+
+
+def _mirrored(file: RawFile, mirror: str | None) -> list[str]:
+    """Addresses at which a mirror may have the file."""
+    if mirror is None:
+        return []
+    paths = dict.fromkeys([f"{file.dataset}/{file.name}", file.path])
+    return [f"{mirror.rstrip('/')}/{path}" for path in paths]
+
+
+def _cannot_be_had(file: RawFile, raw: Path, reasons: list[str]) -> DataError:
+    size = "" if file.size is None else f"{file.size:,} bytes, "
+    tried = "\n".join(reason for reason in reasons if reason)
+    return DataError(
+        f"could not get {file.path}; tried\n{tried}\n"
+        f"put {file.name} ({size}sha256 {file.sha256}) at {raw / file.path} yourself, or name a "
+        "folder or address that has it with --mirror"
+    )
+
+
+def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
+    """Put the file in place from one address, or raise _Failed."""
+    target = raw / file.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    if address.startswith(("http://", "https://")):
+        _download(address, file, part, report)
+        part.replace(target)
+    else:
+        _copy(_local(address), file, target)
+        part.unlink(missing_ok=True)
+    report(f"{file.path}: complete, from {address}")
+
+
+def _local(address: str) -> Path:
+    if address.startswith("file://"):
+        return Path(url2pathname(urlsplit(address).path))
+    return Path(address).expanduser()
+
+
+def _copy(source: Path, file: RawFile, target: Path) -> None:
+    if not source.is_file():
+        raise _Failed("no such file")
+    with atomic(target) as temporary:
+        shutil.copyfile(source, temporary)
+        problem = file.mismatch(temporary)
+        if problem:
+            raise _Failed(problem)
+
+
+def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
+    """Complete `part` from an HTTP server, in several attempts; it is verified and on disk."""
+    leftover = part.exists()  # of another run or server, so perhaps of other content
+    failures = 0
+    while True:
+        before = _size(part)
+        try:
+            _receive(url, file, part, report)
+        except _Broken as error:
+            failures = 1 if _size(part) > before else failures + 1
+            if failures >= ATTEMPTS:
+                raise _Failed(f"{error} ({failures} times)") from None
+            report(f"{file.path}: {error}; trying again")
+            time.sleep(PAUSE * 2 ** (failures - 1))
+            continue
+        problem = file.mismatch(part)
+        if not problem:
+            break
+        part.unlink()
+        if not leftover:
+            raise _Failed(problem)
+        leftover = False
+        report(f"{file.path}: what was continued {problem}; starting afresh")
+    with part.open("rb+") as content:
+        os.fsync(content.fileno())
+
+
+def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
+    """Append to `part` what is missing, or raise _Broken or _Failed."""
+    import requests  # only needed where something must be downloaded
+
+    start = _size(part)
+    if start and start == file.size:
+        return
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+    try:
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+            if response.status_code == 416:  # nothing is missing, or the part is too long
+                return
+            start = _starts_at(response, start)
+            length = response.headers.get("Content-Length")
+            total = file.size if length is None else start + int(length)
+            if file.size not in (None, total):
+                raise _Failed(f"offers {total:,} bytes, the official file has {file.size:,}")
+            progress = _Progress(file.path, start, total, report)
+            with part.open("r+b" if start else "wb") as target:
+                target.seek(start)
+                # Raw bytes: some servers declare a .gz file as content that is to be unpacked.
+                for chunk in response.raw.stream(CHUNK, decode_content=False):
+                    target.write(chunk)
+                    progress.add(len(chunk))
+    except (
+        requests.ConnectionError,
+        requests.Timeout,
+        requests.packages.urllib3.exceptions.HTTPError,
+    ) as error:
+        raise _Broken(_reason(error)) from None
+    except requests.RequestException as error:
+        raise _Failed(_reason(error)) from None
+    if total is not None and _size(part) < total:
+        raise _Broken(f"connection closed after {_size(part):,} of {total:,} bytes")
+
+
+def _starts_at(response: "requests.Response", start: int) -> int:
+    """Where the answer to a request from byte `start` on begins: there, or at 0."""
+    status = f"HTTP {response.status_code} {response.reason}"
+    if response.status_code in RETRIED:
+        raise _Broken(status)
+    if response.status_code == 200:
+        return 0
+    if response.status_code != 206:
+        raise _Failed(status)
+    found = response.headers.get("Content-Range", "")
+    if not re.match(rf"bytes {start}-", found):
+        raise _Failed(f"asked for bytes from {start} on, it sent {found or 'others'}")
+    return start
+
+
+class _Progress:
+    """A line every few seconds, so that a log file stays readable."""
+
+    def __init__(self, name: str, start: int, total: int | None, report: Report):
+        self.name, self.total, self.report = name, total, report
+        self.start = self.done = start
+        self.began = self.shown = time.monotonic()
+
+    def add(self, num_bytes: int) -> None:
+        """Count what has arrived, and report it if it is time to."""
+        self.done += num_bytes
+        now = time.monotonic()
+        if now - self.shown < INTERVAL:
+            return
+        self.shown = now
+        rate = (self.done - self.start) / (now - self.began)
+        line = f"{self.name}: {self.done / 1e6:.1f} MB, {rate / 1e6:.2f} MB/s"
+        if self.total:
+            line += f", {self.done / self.total:.0%}, {(self.total - self.done) / rate:.0f} s left"
+        self.report(line)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _reason(error: Exception) -> str:
+    """The cause inside an error of the network library, without the names of its objects."""
+    known = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
+    return known.group(1) if known else f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def _read_tar(path: Path, wanted: Mapping[str, object]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of the wanted members, in the order of the archive."""
+    with tarfile.open(path) as archive:
+        for member in archive:
+            tarfile.data_filter(member, str(path.parent))  # refuses what would lead outside
+            _check_member(member.name, is_file=member.name not in wanted or member.isreg())
+            if member.name in wanted:
+                yield member.name, archive.extractfile(member)
+
+
+def _read_zip(path: Path, wanted: Mapping[str, object]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of the wanted members, in the order of the archive."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            is_link = stat.S_ISLNK(member.external_attr >> 16)
+            _check_member(member.filename, is_file=not is_link)
+            if member.filename in wanted:
+                with archive.open(member) as content:
+                    yield member.filename, content
+
+
+def _check_member(name: str, *, is_file: bool) -> None:
+    if not is_inside(name):
+        raise tarfile.TarError(f"{name} leads outside")
+    if not is_file:
+        raise tarfile.TarError(f"{name} is not a plain file")

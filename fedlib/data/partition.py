@@ -1,0 +1,506 @@
+"""Who owns which example: partitions of a data set, and a client's train, validation and test part.
+
+A partition says which examples each client owns; `cut` then splits every client's examples, sets
+unseen clients apart and packs the result into a `Federation`. `Scheme` is both, as the `build` of
+a data set takes them.
+
+All randomness comes from `random.Random(seed)` and `numpy.random.RandomState(seed)`, the two
+generators (and the order of draws) with which the papers' public code makes its federations, so
+that the same seed gives the same clients. Global generators are neither read nor moved.
+
+Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
+  specification sections 3.2 to 3.6 and 3.8.
+Deviation: the pathological partition shuffles with the seeded generator (3.5); clients that would
+  have no training or no test example are dropped, because nothing can be measured on them (3.3).
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fedlib.errors import ConfigError
+from fedlib.federation import GROUPS, Federation, Split
+
+
+class Examples(NamedTuple):
+    """What a partition may know of a data set.
+
+    Attributes:
+      labels: [N] class of each example.
+      coarse: [L] coarse label of each class, where the data set has a hierarchy.
+      writer: [N] who wrote each example, where the data set says so.
+    """
+
+    labels: np.ndarray
+    coarse: np.ndarray | None = None
+    writer: np.ndarray | None = None
+
+
+class Partition(Protocol):
+    """Assigns examples to clients; its fields are its parameters, checked on construction."""
+
+    def owners(self, examples: Examples, *, fraction: float, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, a random `fraction` of all -> [C] arrays of int64"""
+
+
+@dataclass(frozen=True)
+class Iid:
+    """Every client owns an equal, random share of the data.
+
+    Attributes:
+      num_clients: C.
+    """
+
+    num_clients: int
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_count("num_clients", self.num_clients)
+
+    def owners(self, examples: Examples, *, fraction: float, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client; sizes differ by at most one -> [C] arrays of int64"""
+        rows = _subset(random.Random(seed), len(examples.labels), fraction, self.num_clients)
+        return _rows(_chunks(rows, self.num_clients))
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Each group of labels is dealt to the clients in Dirichlet proportions (section 3.3).
+
+    Attributes:
+      num_clients: C.
+      alpha: concentration; small is heterogeneous, 1e6 is practically uniform.
+      num_groups: random groups that the labels are put into (3 on CIFAR-10; the code's
+        n_components), or None for one group per label.
+    """
+
+    num_clients: int
+    alpha: float
+    num_groups: int | None = None
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_count("num_clients", self.num_clients)
+        check_positive("alpha", self.alpha)
+        if self.num_groups is not None:
+            check_count("num_groups", self.num_groups)
+
+    def owners(self, examples: Examples, *, fraction: float, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, group by group; a client may own none -> [C] arrays"""
+        draw, numpy_draw = random.Random(seed), np.random.RandomState(seed)
+        group_of = self._groups(draw, examples.labels)
+        chosen = _subset(draw, len(examples.labels), fraction, self.num_clients)
+        members = [[] for _ in range(max(group_of.values()) + 1)]
+        for row in chosen:
+            members[group_of[int(examples.labels[row])]].append(row)
+        for rows in members:
+            draw.shuffle(rows)
+        clients = [[] for _ in range(self.num_clients)]
+        for rows in members:
+            shares = dirichlet(numpy_draw, self.alpha, self.num_clients)
+            counts = numpy_draw.multinomial(len(rows), shares)
+            for client, part in zip(clients, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
+                client.extend(part)
+        return _rows(clients)
+
+    def _groups(self, draw: random.Random, labels: np.ndarray) -> dict[int, int]:
+        order = list(range(int(labels.max()) + 1))
+        num_groups = len(order) if self.num_groups is None else self.num_groups
+        if num_groups > len(order):
+            raise ConfigError(
+                f"num_groups must be at most the {len(order)} labels of the data, got {num_groups}"
+            )
+        draw.shuffle(order)
+        chunks = _chunks(order, num_groups)
+        return {label: group for group, chunk in enumerate(chunks) for label in chunk}
+
+
+@dataclass(frozen=True)
+class Pachinko:
+    """Equal clients whose coarse labels, and classes within them, are Dirichlet (section 3.4).
+
+    Attributes:
+      num_clients: C.
+      alpha: concentration over coarse labels.
+      beta: concentration over the classes of one coarse label.
+    """
+
+    num_clients: int
+    alpha: float
+    beta: float
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_count("num_clients", self.num_clients)
+        check_positive("alpha", self.alpha)
+        check_positive("beta", self.beta)
+
+    def owners(self, examples: Examples, *, fraction: float, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, all of one size -> [C] arrays of int64"""
+        if examples.coarse is None:
+            raise ConfigError(
+                "partition pachinko needs a data set with coarse labels (CIFAR-100); "
+                f"choose one of {_others('pachinko')}"
+            )
+        draw, numpy_draw = random.Random(seed), np.random.RandomState(seed)
+        left = [[] for _ in range(len(examples.coarse))]  # rows of each class nobody owns yet
+        chosen = _subset(draw, len(examples.labels), fraction, self.num_clients)
+        for row in chosen:
+            left[int(examples.labels[row])].append(row)
+        tree = [
+            [int(fine) for fine in np.flatnonzero(examples.coarse == coarse) if left[fine]]
+            for coarse in range(int(examples.coarse.max()) + 1)
+        ]
+        tree = [fines for fines in tree if fines]
+        size = len(chosen) // self.num_clients
+        clients = [
+            self._client(tree, left, size, draw, numpy_draw) for _ in range(self.num_clients)
+        ]
+        return _rows(clients)
+
+    def _client(
+        self,
+        tree: list[list[int]],
+        left: list[list[int]],
+        size: int,
+        draw: random.Random,
+        numpy_draw: np.random.RandomState,
+    ) -> list[int]:
+        """One client's rows; what it takes is removed from `tree` and `left`."""
+        coarse_shares = dirichlet(numpy_draw, self.alpha, len(tree))
+        fine_shares = [dirichlet(numpy_draw, self.beta, len(fines)) for fines in tree]
+        taken = []
+        for _ in range(size):
+            coarse = int(numpy_draw.multinomial(1, coarse_shares).argmax())
+            fine = int(numpy_draw.multinomial(1, fine_shares[coarse]).argmax())
+            rows = left[tree[coarse][fine]]
+            row = draw.choice(rows)
+            rows.remove(row)
+            taken.append(row)
+            if not rows:
+                del tree[coarse][fine]
+                fine_shares[coarse] = _without(fine_shares[coarse], fine)
+            if not tree[coarse]:
+                del tree[coarse], fine_shares[coarse]
+                coarse_shares = _without(coarse_shares, coarse)
+        return taken
+
+
+@dataclass(frozen=True)
+class Pathological:
+    """Every client owns a few shards of the data sorted by label (section 3.5).
+
+    Attributes:
+      num_clients: C.
+      shards_per_client: shards of one client, about its number of classes.
+    """
+
+    num_clients: int
+    shards_per_client: int = 2
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_count("num_clients", self.num_clients)
+        check_count("shards_per_client", self.shards_per_client)
+
+    def owners(self, examples: Examples, *, fraction: float, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, shard by shard -> [C] arrays of int64"""
+        draw = random.Random(seed)
+        num_shards = self.num_clients * self.shards_per_client
+        chosen = _subset(draw, len(examples.labels), fraction, num_shards)
+        shards = _chunks(sorted(chosen, key=lambda row: examples.labels[row]), num_shards)
+        draw.shuffle(shards)
+        hands = _chunks(shards, self.num_clients)
+        return _rows([[row for shard in hand for row in shard] for hand in hands])
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One client per writer, the natural partition (section 3.8).
+
+    Attributes:
+      min_examples: writers with fewer are left out (3: "writers with <= 2 images dropped").
+    """
+
+    min_examples: int = 3
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_count("min_examples", self.min_examples)
+
+    def owners(self, examples: Examples, *, fraction: float, seed: int) -> list[np.ndarray]:
+        """Rows of each of a random `fraction` of the writers -> [C] arrays of int64"""
+        if examples.writer is None:
+            raise ConfigError(
+                "partition writer needs a data set that names the writers; "
+                f"choose one of {_others('writer')}"
+            )
+        draw = random.Random(seed)
+        names, counts = np.unique(examples.writer, return_counts=True)
+        writers = list(names[counts >= self.min_examples])
+        draw.shuffle(writers)
+        writers = writers[: int(len(writers) * fraction)]
+        draw.shuffle(writers)
+        return [np.flatnonzero(examples.writer == writer) for writer in writers]
+
+
+PARTITIONS: dict[str, type[Partition]] = {
+    "dirichlet": Dirichlet,
+    "iid": Iid,
+    "pachinko": Pachinko,
+    "pathological": Pathological,
+    "writer": Writer,
+}
+
+
+def parse(partition: dict) -> Partition:
+    """The partition declared as {"kind": ..., parameter: value, ...}.
+
+    Raises:
+      ConfigError: for an unknown kind, an unknown, missing or senseless parameter.
+    """
+    kind = partition.get("kind") if isinstance(partition, dict) else partition
+    if not isinstance(partition, dict) or kind not in list(PARTITIONS):
+        raise ConfigError(f"no partition kind {kind!r}; choose one of {', '.join(PARTITIONS)}")
+    params = {name: value for name, value in partition.items() if name != "kind"}
+    cls = PARTITIONS[kind]
+    known = [field.name for field in fields(cls)]
+    required = [field.name for field in fields(cls) if field.default is MISSING]
+    for name in [*params, *required]:
+        if name not in known or name not in params:
+            problem = "has no parameter" if name not in known else "needs the parameter"
+            raise ConfigError(f"partition {kind} {problem} {name!r}; it takes {', '.join(known)}")
+    return cls(**params)
+
+
+def dirichlet(draw: np.random.RandomState, alpha: float, size: int) -> np.ndarray:
+    """Shares that sum to 1 -> [size] float64
+
+    Raises:
+      ConfigError: if `alpha` is so small that every share underflows to 0.
+    """
+    shares = draw.dirichlet(np.full(size, alpha))
+    if not np.all(np.isfinite(shares)):
+        raise ConfigError(f"a Dirichlet concentration of {alpha} is too small: all shares are 0")
+    return shares
+
+
+def split_in_two(num: int, num_test: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the two parts of `num` items, scikit-learn's train_test_split (section 3.6).
+
+    Returns:
+      The first `num - num_test` and the last `num_test`, each shuffled: two int64 arrays.
+    """
+    order = np.random.RandomState(seed).permutation(num)
+    return order[num_test:], order[:num_test]
+
+
+def divide(rows: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """floor(fraction * n) random rows and the rest, each shuffled (section 3.6, train_size)."""
+    first, second = split_in_two(len(rows), len(rows) - math.floor(fraction * len(rows)), seed)
+    return rows[first], rows[second]
+
+
+def unseen_clients(num_clients: int, fraction: float, seed: int) -> np.ndarray:
+    """Numbers of the clients set apart from training (section 3.6) -> [ceil(fraction * C)] int64"""
+    return split_in_two(num_clients, math.ceil(fraction * num_clients), seed)[1]
+
+
+def client_groups(num_clients: int, unseen_fraction: float, seed: int) -> np.ndarray:
+    """Group of each client, an index into `GROUPS` -> [C] uint8"""
+    groups = np.full(num_clients, GROUPS.index("seen"), np.uint8)
+    groups[unseen_clients(num_clients, unseen_fraction, seed)] = GROUPS.index("unseen")
+    return groups
+
+
+def cut(
+    x: np.ndarray,
+    y: np.ndarray,
+    owners: Sequence[np.ndarray],
+    *,
+    num_classes: int,
+    train_fraction: float,
+    val_fraction: float,
+    unseen_fraction: float,
+    seed: int,
+    mean: tuple[float, ...] = (),
+    std: tuple[float, ...] = (),
+) -> Federation:
+    """The federation in which client c owns the rows `owners[c]` of `x` and `y`.
+
+    Examples that nobody owns are not stored; the others keep their order. A client without a
+    training or a test example is dropped, `client_id` keeps the numbers of the others.
+
+    Args:
+      x: [N, ...] inputs; y: [N, ...] labels.
+      owners: [C] arrays of row numbers, disjoint.
+      num_classes: L.
+      train_fraction: of a client's examples, validation included; the rest is its test part.
+      val_fraction: of the training part, 0 for none.
+      unseen_fraction: of the clients, 0 for none.
+      seed: of every split; the papers use the same one for every client.
+      mean, std: per channel, see `Federation`.
+
+    Raises:
+      ConfigError: if no client, or no seen client, has both training and test examples.
+      DataError: if a row has two owners.
+    """
+    parts = [_split(rows, train_fraction, val_fraction, seed) for rows in owners]
+    kept = [c for c, (train, _, test) in enumerate(parts) if len(train) and len(test)]
+    group = client_groups(len(owners), unseen_fraction, seed)[kept]
+    if GROUPS.index("seen") not in group:
+        raise ConfigError(
+            f"none of the {len(owners)} clients is seen and has training and test examples; "
+            f"take fewer clients, more data or an unseen_fraction below {unseen_fraction}"
+        )
+    stored = np.unique(np.concatenate([rows for c in kept for rows in parts[c]]))
+    train, val, test = (
+        Split.from_lists([np.searchsorted(stored, parts[c][split]) for c in kept])
+        for split in range(3)
+    )
+    return Federation(
+        x=x[stored],
+        y=y[stored],
+        num_classes=num_classes,
+        train=train,
+        val=val,
+        test=test,
+        group=group,
+        client_id=np.array(kept, np.int64),
+        mean=mean,
+        std=std,
+    )
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a data set becomes a federation; the parameters that every image data set shares.
+
+    Attributes:
+      partition: {"kind": ..., parameters}, see `PARTITIONS`.
+      fraction: of the data set that is used, in (0, 1] (of the writers, for partition "writer").
+      train_fraction, val_fraction, unseen_fraction, seed: see `cut`; the seed is also the
+        partition's.
+    """
+
+    partition: dict
+    fraction: float
+    train_fraction: float
+    val_fraction: float
+    unseen_fraction: float
+    seed: int
+
+    def __post_init__(self):
+        """Raises ConfigError for a value that makes no sense, before any file is read."""
+        parse(self.partition)
+        check_fraction("fraction", self.fraction, one=True)
+        check_fraction("train_fraction", self.train_fraction)
+        check_splits(self.val_fraction, self.unseen_fraction, self.seed)
+
+    def federation(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        *,
+        num_classes: int,
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
+        coarse: np.ndarray | None = None,
+        writer: np.ndarray | None = None,
+    ) -> Federation:
+        """The examples x [N, ...], y [N], cut into clients."""
+        owners = parse(self.partition).owners(
+            Examples(y, coarse, writer), fraction=self.fraction, seed=self.seed
+        )
+        return cut(
+            x,
+            y,
+            owners,
+            num_classes=num_classes,
+            train_fraction=self.train_fraction,
+            val_fraction=self.val_fraction,
+            unseen_fraction=self.unseen_fraction,
+            seed=self.seed,
+            mean=mean,
+            std=std,
+        )
+
+
+def check_splits(val_fraction: float, unseen_fraction: float, seed: int) -> None:
+    """Raises ConfigError unless these parameters of `cut` make sense."""
+    check_fraction("val_fraction", val_fraction, zero=True)
+    check_fraction("unseen_fraction", unseen_fraction, zero=True)
+    check_count("seed", seed, least=0)
+    if seed >= 2**32:
+        raise ConfigError(f"seed must be below 2**32 (numpy's legacy generator), got {seed}")
+
+
+def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
+    """Raises ConfigError unless `value` is in (0, 1); `zero` and `one` admit that end."""
+    interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+    if not _is_number(value) or not (
+        0 < value < 1 or (zero and value == 0) or (one and value == 1)
+    ):
+        raise ConfigError(f"{name} must be in {interval}, got {value!r}")
+
+
+def check_count(name: str, value: int, least: int = 1) -> None:
+    """Raises ConfigError unless `value` is an integer of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises ConfigError unless `value` is a positive, finite number."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise ConfigError(f"{name} must be a positive number, got {value!r}")
+
+
+def _others(kind: str) -> str:
+    return ", ".join(other for other in PARTITIONS if other != kind)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _split(
+    rows: np.ndarray, train_fraction: float, val_fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Training, validation and test rows of one client (section 3.6)."""
+    train, test = divide(rows, train_fraction, seed)
+    fit, val = divide(train, 1 - val_fraction, seed) if val_fraction else (train, train[:0])
+    return fit, val, test
+
+
+def _subset(draw: random.Random, num: int, fraction: float, at_least: int) -> list[int]:
+    """A random `fraction` of range(num), in random order."""
+    size = int(num * fraction)
+    if size < at_least:
+        raise ConfigError(
+            f"{size} examples (fraction {fraction} of {num}) cannot be dealt to {at_least} "
+            "clients or shards; take fewer of these or a larger fraction"
+        )
+    return draw.sample(range(num), size)
+
+
+def _chunks(items: list, num: int) -> list[list]:
+    """`items` in `num` consecutive chunks; the last len(items) mod num have one item more."""
+    base, longer = divmod(len(items), num)
+    ends = [base * (i + 1) + max(0, i + 1 - (num - longer)) for i in range(num)]
+    return [items[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _without(shares: np.ndarray, index: int) -> np.ndarray:
+    """The shares without one of them, summing to 1 again; uniform if only zeros are left."""
+    left = np.delete(shares, index)
+    total = left.sum()
+    return left / total if total > 0 else np.full(len(left), 1 / max(1, len(left)))
+
+
+def _rows(clients: list[list[int]]) -> list[np.ndarray]:
+    return [np.array(rows, dtype=np.int64) for rows in clients]

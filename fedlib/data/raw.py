@@ -1,0 +1,97 @@
+"""Raw files: what each is called, how to recognise it, and where it comes from.
+
+A data set lists its raw files as `RawFile`s and reads them through `RawFile.read`, which refuses
+any content but the official one. `fedlib.data.download` is what puts the files in place.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fedlib.errors import DataError
+
+CHUNK = 1 << 20  # bytes read at a time
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """An official file of a data set, or an archive of such files.
+
+    Attributes:
+      path: below data/raw/, with "/" ("mnist/raw/t10k-labels-idx1-ubyte.gz"); its first part is
+        the name of the data set.
+      size: bytes, or None if the publisher does not say.
+      sha256: hexadecimal digest of the content, or as many of its first digits as are published.
+      md5: likewise, where the publisher or torchvision states it; "" otherwise.
+      urls: where the file itself can be had, official address first, then mirrors.
+      archive: the archive that contains it, for a file that is published inside one.
+      member: its name in that archive.
+    """
+
+    path: str
+    size: int | None
+    sha256: str
+    md5: str = ""
+    urls: tuple[str, ...] = ()
+    archive: "RawFile | None" = None
+    member: str = ""
+
+    def __post_init__(self):
+        """Raises ValueError for a name that could lead out of the folder it belongs to."""
+        for name in (self.path, self.member):
+            if not is_inside(name):
+                raise ValueError(f"{name!r} must be a relative path without '..'")
+
+    @property
+    def dataset(self) -> str:
+        """The data set it belongs to: the first folder of its path."""
+        return PurePosixPath(self.path).parts[0]
+
+    @property
+    def name(self) -> str:
+        """File name without folders."""
+        return PurePosixPath(self.path).name
+
+    def mismatch(self, path: str | Path) -> str:
+        """Why the file at `path` is not the official one; "" if it is."""
+        path = Path(path)
+        with path.open("rb") as file:
+            return self._compare(path.stat().st_size, iter(lambda: file.read(CHUNK), b""))
+
+    def read(self, raw: str | Path) -> bytes:
+        """The content of the file below the folder `raw`, verified before it is interpreted.
+
+        Raises:
+          DataError: if it is missing or not the official content.
+        """
+        path = Path(raw) / self.path
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise DataError(
+                f"{path} does not exist; run the download stage of {self.dataset} first"
+            ) from None
+        problem = self._compare(len(content), [content])
+        if problem:
+            raise DataError(f"{path} {problem}; delete it and run the download stage again")
+        return content
+
+    def _compare(self, size: int, chunks: Iterable[bytes]) -> str:
+        if self.size not in (None, size):
+            return f"has {size:,} bytes, the official file has {self.size:,}"
+        expected = {"sha256": self.sha256, "md5": self.md5}
+        found = {name: hashlib.new(name, usedforsecurity=False) for name in expected}
+        for chunk in chunks:
+            for content in found.values():
+                content.update(chunk)
+        for name, value in expected.items():
+            if not found[name].hexdigest().startswith(value):
+                return f"has {name} {found[name].hexdigest()}, the official file has {value}"
+        return ""
+
+
+def is_inside(name: str) -> bool:
+    """Whether a path, with "/", stays in the folder that it is relative to."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\\" not in name

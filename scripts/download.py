@@ -1,0 +1,39 @@
+"""Put the raw files of a data set in place and write a receipt of them."""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib import command, data, provenance
+from fedlib.data.download import fetch, receipt
+from fedlib.files import canonical_json, write_text
+
+
+def main() -> None:
+    """Parse the arguments, fetch, write the receipt."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", help=f"one of {', '.join([*data.NAMES, *data.WEIGHTS])}")
+    parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
+    parser.add_argument("--receipt", type=Path, help="JSON file to write; RAW/DATASET.json if none")
+    parser.add_argument("--spec", help="data spec, JSON or @path: only the files that it needs")
+    parser.add_argument("--mirror", help="folder, file:// or http(s):// address to try first")
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    args = parser.parse_args()
+
+    module = data.load(args.dataset)
+    roots = ("scripts/download.py", f"fedlib.data.{args.dataset}")
+    provenance.check_code(args.code, *roots)
+    params = command.json_argument(args.spec).get("params", {}) if args.spec else {}
+    files = module.sources(**params)
+    fetch(files, args.raw, mirror=args.mirror, report=partial(print, flush=True))
+    content = receipt(args.dataset, files, args.raw)
+    write_text(args.receipt or args.raw / f"{args.dataset}.json", canonical_json(content) + "\n")
+    print(f"{args.dataset}: {len(files)} raw files in place")
+    provenance.assert_covered(*roots)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,48 @@
+"""Cut a data set into the clients that a data spec declares: shards and their manifest."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+
+from fedlib import command, data, provenance
+from fedlib.federation import GROUPS, SPLITS, Federation
+
+
+def main() -> None:
+    """Parse the arguments, build the federation, write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="data spec (fedlib.spec.Data), JSON or @path")
+    parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
+    parser.add_argument("--shards", type=Path, required=True, help="HDF5 file to write")
+    parser.add_argument("--manifest", type=Path, required=True, help="JSON file to write")
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    args = parser.parse_args()
+
+    spec = command.json_argument(args.spec)
+    roots = ("scripts/partition.py", f"fedlib.data.{data.dataset_of(spec)}")
+    provenance.check_code(args.code, *roots)
+    federation = data.build(spec, args.raw)
+    federation.save(args.shards, args.manifest)
+    print(summary(federation))
+    provenance.assert_covered(*roots)
+
+
+def summary(federation: Federation) -> str:
+    """Clients by group, examples by split and the spread of client sizes, as three lines."""
+    clients = ", ".join(f"{len(federation.ids(group))} {group}" for group in GROUPS)
+    sizes = {name: federation.split(name).sizes for name in SPLITS}
+    examples = ", ".join(f"{size.sum()} {name}" for name, size in sizes.items())
+    total = np.sum(list(sizes.values()), axis=0)
+    return (
+        f"clients:     {clients}\n"
+        f"examples:    {examples}\n"
+        f"client size: min {total.min()}, median {np.median(total):g}, max {total.max()}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,120 @@
+"""Made-up raw files in the official formats, and an HTTP server that can be told to misbehave."""
+
+import contextlib
+import gzip
+import hashlib
+import http.server
+import os
+import pickle
+import re
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.data.raw import RawFile
+
+REAL_RAW = Path(os.environ.get("FEDLIB_RAW", Path(__file__).resolve().parents[1] / "data/raw"))
+
+
+def official(path: str, content: bytes, **other) -> RawFile:
+    """The description of a file with this content."""
+    sha256, md5 = (hashlib.new(name, content).hexdigest() for name in ("sha256", "md5"))
+    return RawFile(path, len(content), sha256, md5, **other)
+
+
+def put(raw: Path, file: RawFile, content: bytes) -> Path:
+    """Write `content` where the raw file `file` belongs."""
+    path = raw / file.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def idx(array: np.ndarray) -> bytes:
+    """A gzipped idx file of unsigned bytes."""
+    header = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(
+        f">{array.ndim}I", *array.shape
+    )
+    return gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0)
+
+
+def images(num: int, first: int = 0, classes: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """`num` images [num, 28, 28] that can be told apart by their first two pixels, and labels."""
+    x = np.zeros((num, 28, 28), np.uint8)
+    numbers = np.arange(first, first + num)
+    x[:, 0, 0], x[:, 0, 1] = numbers % 256, numbers // 256
+    return x, numbers % classes
+
+
+def cifar_batch(num: int, first: int = 0) -> bytes:
+    """A CIFAR-10 batch of `num` images whose first two bytes number them."""
+    data = np.zeros((num, 3072), np.uint8)
+    numbers = np.arange(first, first + num)
+    data[:, 0], data[:, 1] = numbers % 256, numbers // 256
+    # Protocol 3 is the first that has bytes, and so needs no codec to rebuild an array.
+    return pickle.dumps({"data": data, "labels": (numbers % 10).tolist()}, protocol=3)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `content` by path; see the attributes for what it can do wrong.
+
+    Attributes:
+      content: bytes by path ("/mnist/a.gz").
+      ranges: whether it honours a Range header.
+      encoding: the Content-Encoding that it claims, if any.
+      cuts: for each coming request, how many bytes it sends before it hangs up.
+      statuses: for each coming request, an HTTP error to answer with, or None.
+      requests: (path, Range header or None) of all requests so far.
+    """
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.content, self.ranges, self.encoding = {}, True, None
+        self.cuts, self.statuses, self.requests = [], [], []
+
+    def url(self, path: str = "") -> str:
+        """Address of a path on this server."""
+        return f"http://127.0.0.1:{self.server_address[1]}{path}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        server, wanted = self.server, self.headers.get("Range")
+        server.requests.append((self.path, wanted))
+        status = server.statuses.pop(0) if server.statuses else None
+        if status or self.path not in server.content:
+            return self.send_error(status or 404)
+        whole = server.content[self.path]
+        start = int(re.match(r"bytes=(\d+)-", wanted).group(1)) if wanted and server.ranges else 0
+        if start >= len(whole):
+            return self.send_error(416)
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(whole) - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+        if server.encoding:
+            self.send_header("Content-Encoding", server.encoding)
+        self.end_headers()
+        cut = server.cuts.pop(0) if server.cuts else None
+        self.wfile.write(whole[start : None if cut is None else start + cut])
+
+    def log_message(self, *args):
+        pass
+
+
+@contextlib.contextmanager
+def serving():
+    """A `Server` that runs until the end of the block."""
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,369 @@
+"""Raw files: only official content gets an official name, from wherever it comes."""
+
+import errno
+import gzip
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from data_fixtures import official, put, serving
+
+from fedlib.data import download
+from fedlib.data.download import fetch, receipt, unpack
+from fedlib.data.raw import RawFile
+from fedlib.errors import BusyError, ConfigError, DataError
+from fedlib.files import exclusive
+
+ROOT = Path(__file__).resolve().parents[1]
+CONTENT = bytes(range(256)) * 400  # 102,400 bytes
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(download, "PAUSE", 0)
+
+
+@pytest.fixture
+def server():
+    with serving() as running:
+        running.content["/a.gz"] = CONTENT
+        yield running
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def get(file: RawFile, raw: Path, mirror: str | None = None) -> bytes:
+    fetch([file], raw, mirror=mirror, report=quiet)
+    assert not list(raw.rglob("*.part"))
+    return (raw / file.path).read_bytes()
+
+
+def of(server, *paths: str) -> RawFile:
+    return official("set/raw/a.gz", CONTENT, urls=tuple(map(server.url, paths or ["/a.gz"])))
+
+
+def tar(members: dict[str, bytes | tarfile.TarInfo]) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                info.size = len(content)
+            archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return target.getvalue()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info
+
+
+def test_a_file_is_downloaded_whole_in_one_request(server, tmp_path):
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == [("/a.gz", None)]
+
+
+def test_a_file_that_is_there_is_not_downloaded_again(server, tmp_path):
+    put(tmp_path, of(server), CONTENT)
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], b"x" * len(CONTENT)], ids=["short", "other"])
+def test_a_wrong_file_that_is_there_is_named_and_left_alone(server, tmp_path, content):
+    path = put(tmp_path, of(server), content)
+    with pytest.raises(DataError, match=rf"{path} has .* the official file has .* delete it"):
+        get(of(server), tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(server, tmp_path):
+    server.cuts = [30_000, 20_000]
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == [
+        ("/a.gz", None),
+        ("/a.gz", "bytes=30000-"),
+        ("/a.gz", "bytes=50000-"),
+    ]
+
+
+def test_another_run_goes_on_where_a_killed_one_stopped(server, tmp_path):
+    put(tmp_path, official("set/raw/a.gz.part", b""), CONTENT[:70_000])
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == [("/a.gz", "bytes=70000-")]
+
+
+def test_a_part_that_was_complete_but_not_yet_renamed_is_used(server, tmp_path):
+    put(tmp_path, official("set/raw/a.gz.part", b""), CONTENT)
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == []
+
+
+def test_a_server_that_ignores_range_sends_everything_again(server, tmp_path):
+    server.ranges, server.cuts = False, [30_000]
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == [("/a.gz", None), ("/a.gz", "bytes=30000-")]
+
+
+def test_a_part_of_other_content_is_thrown_away(server, tmp_path):
+    put(tmp_path, official("set/raw/a.gz.part", b""), b"x" * 30_000)
+    assert get(of(server), tmp_path) == CONTENT
+    assert server.requests == [("/a.gz", "bytes=30000-"), ("/a.gz", None)]
+
+
+def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
+    put(tmp_path, official("set/raw/a.gz.part", b""), CONTENT + b"more")
+    assert get(of(server), tmp_path) == CONTENT
+
+
+def test_a_file_of_unknown_size_is_known_by_the_start_of_its_digest(server, tmp_path):
+    known = of(server)
+    file = RawFile(known.path, None, known.sha256[:8], urls=known.urls)
+    server.cuts = [30_000]
+    assert get(file, tmp_path) == CONTENT
+
+
+def test_an_overloaded_server_is_asked_again(server, tmp_path):
+    server.statuses = [503, 429]
+    assert get(of(server), tmp_path) == CONTENT
+    assert len(server.requests) == 3
+
+
+def test_a_transfer_that_never_gets_further_is_given_up(server, tmp_path):
+    server.cuts = [0] * 10
+    with pytest.raises(DataError, match=f"{download.ATTEMPTS} times"):
+        fetch([of(server)], tmp_path, report=quiet)
+    assert len(server.requests) == download.ATTEMPTS
+
+
+def test_a_compressed_file_stays_compressed_whatever_the_server_calls_it(server, tmp_path):
+    content = gzip.compress(CONTENT)
+    server.content["/a.gz"], server.encoding = content, "x-gzip"
+    file = official("set/a.gz", content, urls=(server.url("/a.gz"),))
+    assert get(file, tmp_path) == content
+
+
+def test_a_full_disk_is_not_taken_for_a_broken_transfer(server, tmp_path, monkeypatch):
+    def full(self, num_bytes):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(download._Progress, "add", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        fetch([of(server)], tmp_path, report=quiet)
+    assert len(server.requests) == 1
+
+
+def test_a_wrong_checksum_is_refused_and_named(server, tmp_path):
+    server.content["/a.gz"] = b"x" * len(CONTENT)
+    with pytest.raises(DataError) as error:
+        fetch([of(server)], tmp_path, report=quiet)
+    assert f"{server.url('/a.gz')}: has sha256 " in str(error.value)
+    assert of(server).sha256 in str(error.value)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".download.lock"]
+
+
+def test_a_page_of_another_size_is_refused_before_it_is_read(server, tmp_path):
+    server.content["/a.gz"] = b"<html>gone</html>"
+    with pytest.raises(DataError, match="offers 17 bytes, the official file has 102,400"):
+        fetch([of(server)], tmp_path, report=quiet)
+
+
+def test_the_second_address_is_used_when_the_first_is_down(server, tmp_path):
+    down = "http://127.0.0.1:1/a.gz"
+    file = official("set/raw/a.gz", CONTENT, urls=(down, server.url("/a.gz")))
+    assert get(file, tmp_path) == CONTENT
+
+
+def test_the_second_address_continues_what_the_first_began(server, tmp_path):
+    server.content["/b.gz"] = CONTENT
+    server.cuts = [40_000, 0, 0, 0]
+    assert get(of(server, "/a.gz", "/b.gz"), tmp_path) == CONTENT
+    assert server.requests[-1] == ("/b.gz", "bytes=40000-")
+
+
+def test_failing_everywhere_names_each_address_and_what_to_put_where(server, tmp_path):
+    file = of(server, "/x.gz", "/y.gz")
+    with pytest.raises(DataError) as error:
+        fetch([file], tmp_path, mirror=str(tmp_path), report=quiet)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "could not get set/raw/a.gz; tried"
+    assert lines[1:5] == [
+        f"  {tmp_path}/set/a.gz: no such file",
+        f"  {tmp_path}/set/raw/a.gz: no such file",
+        f"  {server.url('/x.gz')}: HTTP 404 Not Found",
+        f"  {server.url('/y.gz')}: HTTP 404 Not Found",
+    ]
+    assert f"102,400 bytes, sha256 {file.sha256}) at {tmp_path / file.path}" in lines[5]
+
+
+@pytest.mark.parametrize("form", ["folder", "file", "http"])
+@pytest.mark.parametrize("place", ["set/a.gz", "set/raw/a.gz"])
+def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, place):
+    put(tmp_path / "mirror", official(place, b""), CONTENT)
+    server.content[f"/pub/{place}"] = CONTENT
+    mirror = {
+        "folder": str(tmp_path / "mirror"),
+        "file": (tmp_path / "mirror").as_uri(),
+        "http": server.url("/pub/"),
+    }[form]
+    assert get(of(server), tmp_path / "raw", mirror) == CONTENT
+    assert "/a.gz" not in [path for path, _ in server.requests]
+
+
+def test_a_mirror_with_other_content_is_passed_over(server, tmp_path):
+    put(tmp_path / "mirror", official("set/a.gz", b""), b"x" * len(CONTENT))
+    assert get(of(server), tmp_path / "raw", str(tmp_path / "mirror")) == CONTENT
+
+
+@pytest.mark.parametrize("mirror", ["ftp://host/data", "/no/such/folder", "file://data"])
+def test_a_mirror_that_cannot_be_is_refused(server, tmp_path, mirror):
+    with pytest.raises(ConfigError, match=f"mirror .*{mirror}"):
+        fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
+
+
+def test_a_file_address_is_an_official_address_too(tmp_path):
+    (tmp_path / "a file").write_bytes(CONTENT)
+    file = official("set/a.gz", CONTENT, urls=((tmp_path / "a file").as_uri(),))
+    assert get(file, tmp_path / "raw") == CONTENT
+
+
+@pytest.mark.parametrize("pack", [tar, zipped])
+def test_only_the_needed_members_of_an_archive_are_unpacked(server, tmp_path, pack):
+    content = pack({"d/other": b"o", "d/a": b"first", "d/b": b"second"})
+    server.content["/d"] = content
+    archive = official("set/d.archive", content, urls=(server.url("/d"),))
+    files = [
+        official(f"set/d/{name}", text, archive=archive, member=f"d/{name}")
+        for name, text in [("b", b"second"), ("a", b"first")]
+    ]
+    fetch(files, tmp_path, report=quiet)
+    assert [(tmp_path / file.path).read_bytes() for file in files] == [b"second", b"first"]
+    assert not (tmp_path / "set/d/other").exists()
+    assert server.requests == [("/d", None)]
+
+
+def test_an_unpacked_folder_needs_no_archive(tmp_path):
+    archive = official("set/d.tar.gz", b"never fetched", urls=("http://127.0.0.1:1/",))
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    put(tmp_path, file, CONTENT)
+    assert get(file, tmp_path) == CONTENT
+    assert not (tmp_path / archive.path).exists()
+
+
+def test_a_mirror_may_have_the_members_instead_of_the_archive(tmp_path):
+    archive = official("set/d.tar.gz", b"never fetched", urls=("http://127.0.0.1:1/",))
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    put(tmp_path / "mirror", file, CONTENT)
+    assert get(file, tmp_path / "raw", str(tmp_path / "mirror")) == CONTENT
+
+
+def test_a_wrong_archive_is_not_opened(server, tmp_path, monkeypatch):
+    server.content["/d"] = tar({"d/a": CONTENT})
+    archive = official("set/d.tar.gz", b"x" * len(server.content["/d"]), urls=(server.url("/d"),))
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    monkeypatch.setattr(download, "unpack", lambda *args: pytest.fail("opened"))
+    with pytest.raises(DataError, match="could not get set/d.tar.gz"):
+        fetch([file], tmp_path, report=quiet)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (tar({"../evil": b"e", "d/a": CONTENT}), "evil"),
+        (tar({"/evil": b"e", "d/a": CONTENT}), "evil"),
+        (tar({"l": link("l", "../.."), "d/a": CONTENT}), "l"),
+        (tar({"d/a": link("d/a", "b"), "d/b": CONTENT}), "d/a is not a plain file"),
+        (zipped({"../evil": b"e", "d/a": CONTENT}), "evil leads outside"),
+        (zipped({"/evil": b"e", "d/a": CONTENT}), "evil leads outside"),
+        (tar({"d/a": CONTENT})[:-40], "broken or unsafe"),
+        (b"neither", "broken or unsafe"),
+        (tar({"d/b": CONTENT}), "has no d/a"),
+        (tar({"d/a": CONTENT[:-1]}), "d/a in .* has 102,399 bytes"),
+    ],
+    ids="up absolute link-out link-member zip-up zip-absolute cut no-archive lacks other".split(),
+)
+def test_an_unsafe_or_broken_archive_is_refused(tmp_path, content, complaint):
+    archive = official("set/archive", content)
+    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
+    put(tmp_path / "raw", archive, content)
+    with pytest.raises(DataError, match=complaint):
+        unpack(archive, [file], tmp_path / "raw")
+    assert not list(tmp_path.rglob("evil"))
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "raw/set/archive"]
+
+
+@pytest.mark.parametrize("name", ["../a", "/etc/a", "set/../../a", "set\\..\\a"])
+def test_a_raw_file_cannot_lie_outside_the_folder(name):
+    with pytest.raises(ValueError, match="must be a relative path"):
+        RawFile(name, 1, "")
+
+
+def test_the_receipt_depends_on_content_alone(server, tmp_path):
+    a, b = of(server), official("set/b", b"b")
+    for raw in (tmp_path / "one", tmp_path / "two"):
+        put(raw, a, CONTENT)
+        put(raw, b, b"b")
+    content = receipt("set", [a, b], tmp_path / "one")
+    assert content == receipt("set", [b, a], tmp_path / "two")
+    assert content["files"][0] == {"path": "set/b", "size": 1, "sha256": b.sha256}
+
+
+def test_two_downloads_of_one_data_set_exclude_each_other(server, tmp_path):
+    with exclusive(tmp_path / "set/.download.lock", "it"), pytest.raises(BusyError, match="set"):
+        fetch([of(server)], tmp_path, report=quiet)
+
+
+def test_progress_says_percent_rate_and_time_left(monkeypatch):
+    now, lines = [100.0], []
+    monkeypatch.setattr(download.time, "monotonic", lambda: now[0])
+    progress = download._Progress("a.gz", 1_000_000, 10_000_000, lines.append)
+    for seconds in (4, 5, 6, 10):  # 2 MB have arrived by second 5
+        now[0] = 100 + seconds
+        progress.add(1_000_000)
+    assert lines == [
+        "a.gz: 3.0 MB, 0.40 MB/s, 30%, 18 s left",  # 2 MB in 5 s; 7 MB are missing
+        "a.gz: 5.0 MB, 0.40 MB/s, 50%, 12 s left",  # 4 MB in 10 s
+    ]
+
+
+def run_script(*arguments: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, ROOT / "scripts/download.py", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
+    done = run_script("digits", "--raw", tmp_path, "--receipt", tmp_path / "digits.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "digits.json").read_text()) == {"dataset": "digits", "files": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "error: no data set 'nothing'; choose one of cifar10, "),
+        (["mnist", "--mirror", "/no/such/folder"], "error: mirror /no/such/folder is not a folder"),
+        (["emnist", "--spec", '{"params":{"source":"x"}}'], "error: no EMNIST source 'x'"),
+        (["mnist", "--code", "0" * 16], "error: the code of scripts/download.py"),
+    ],
+)
+def test_the_script_explains_mistakes_without_a_traceback(tmp_path, arguments, message):
+    done = run_script(*arguments, "--raw", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(message)
+    assert "Traceback" not in done.stderr
