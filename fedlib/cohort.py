@@ -1,0 +1,231 @@
+"""The engine as a method sees it: the clients of one round, and what can be asked of them.
+
+A method writes its local work for ONE client; the cohort runs it on all of them. The one rule:
+close over what is shared, pass what is per-client (leaves [C, ...]); every function receives what
+was passed, in order, and then the batch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad
+
+from fedlib import streams, tree
+from fedlib.batches import ClientPlan, client_plan
+from fedlib.errors import DataError
+from fedlib.executors import DeviceData, Executor, Loop, Work, gradient
+from fedlib.local import Memory, Solver
+from fedlib.task import Params, Task
+from fedlib.tree import Tree
+
+EVALUATION_BATCH = 512  # examples per forward pass without gradients
+
+
+@dataclass
+class Journal:
+    """What happened in a round that no method needs to hand on.
+
+    Attributes:
+      losses: per call of `fit`, mean training loss of each client [C].
+      down, up: numbers sent to and from ONE client.
+    """
+
+    losses: list[Tensor] = field(default_factory=list)
+    down: int = 0
+    up: int = 0
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients taking part in one round, or in one evaluation.
+
+    Attributes:
+      task: what is trained.
+      data: the federation, on the device.
+      ids: [C] positions of the clients in the federation and in every per-client state.
+      round: rounds done before this one; with `seed` and a client it fixes the batch order.
+      seed: of the run.
+      executor: how local work is run; never changes a result beyond rounding.
+      population: number of clients that may take part in a round (the seen ones).
+      population_examples: their training examples, together.
+      aggregation: "damped" or "renormalised"; see `average`.
+      journal: filled in while the round runs.
+    """
+
+    task: Task
+    data: DeviceData
+    ids: Tensor
+    round: int
+    seed: int
+    executor: Executor = field(default_factory=Loop)
+    population: int = 0
+    population_examples: int = 0
+    aggregation: str = "damped"
+    journal: Journal = field(default_factory=Journal)
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return len(self.ids)
+
+    @cached_property
+    def num_examples(self) -> Tensor:
+        """Training examples of each client -> [C] float64"""
+        sizes = self.data.federation.train.sizes[self.ids.cpu().numpy()]
+        return torch.from_numpy(sizes).to(self.ids.device, torch.float64)
+
+    def in_round(self, number: int) -> "Cohort":
+        """The same clients in round `number`, so that they shuffle differently."""
+        return replace(self, round=number)
+
+    # -- communication ----------------------------------------------------------------
+
+    def broadcast(self, shared: Tree) -> Tree:
+        """Send `shared` to every client: [...] -> [C, ...], without copying."""
+        self.journal.down += tree.numel(shared)
+        return tree.broadcast(shared, self.size)
+
+    def average(self, trained: Tree, previous: Tree) -> Tree:
+        """What the server makes of the clients' models: [C, ...] -> [...]
+
+        Clients weigh in by their number of training examples. When only some of the population
+        take part, "renormalised" averages those, and "damped" lets every absent client count with
+        the `previous` model it still holds.
+        """
+        self.journal.up += tree.numel(tree.take(trained, 0))
+        if self.aggregation == "renormalised" or self.size == self.population:
+            return tree.mean(trained, self.num_examples)
+        weights = self.num_examples / self.population_examples
+        return tree.add(tree.mix(trained, weights), previous, 1 - float(weights.sum()))
+
+    # -- training ---------------------------------------------------------------------
+
+    def fit(
+        self,
+        loss: Callable,
+        params: Params,
+        *per_client: Tree,
+        local: Solver,
+        memory: Memory | None = None,
+        lr_scale: dict[str, float] | None = None,
+        stream: str = "fit",
+    ) -> tuple[Params, Memory | None]:
+        """Every client minimises `loss(params, *per_client, batch) -> []` with its local solver.
+
+        Args:
+          loss: of one client's batch.
+          params: starting points, leaves [C, ...]; running statistics included.
+          per_client: further arguments of `loss`, leaves [C, ...].
+          local: the solver.
+          memory: of the solvers of ALL clients of the federation; None starts afresh.
+          lr_scale: multiplies the rate of top-level entries of `params`, by name.
+          stream: name of the shuffling; use different ones for several fits in one round.
+
+        Returns:
+          (trained parameters [C, ...], `memory` with this cohort's rows renewed).
+        """
+        weights, statistics = tree.partition(params, self.task.is_statistic)
+        done = memory.epochs[self.ids] if memory else torch.zeros_like(self.ids)
+        rates = local.rates(done, self.round).to(self.ids.device, self.task.dtype)
+        kept = memory is not None and local.keeps == "run"
+        buffers = tree.take(memory.buffers, self.ids) if kept else local.init(weights)
+
+        lift = self.executor.lift
+        one_loss = lift(lambda w, statistics, *args: loss(tree.merge(w, statistics), *args))
+        one_step = lift(lambda w, g, buffers, lr: local.step(w, g, buffers, lr, lr_scale or {}))
+
+        def step(carry, rates, *args_and_batch):
+            weights, statistics, buffers, total, count = carry
+            batch = args_and_batch[-1]
+            grads, value = gradient(one_loss, weights, statistics, *args_and_batch)
+            lr = rates[..., min(batch.epoch, local.epochs - 1)]
+            weights, buffers = one_step(weights, grads, buffers, lr)
+            return weights, statistics, buffers, total + value * batch.size, count + batch.size
+
+        zeros = torch.zeros(self.size, dtype=self.task.dtype, device=self.ids.device)
+        carry = weights, statistics, buffers, zeros, zeros
+        weights, statistics, buffers, total, count = self._fold(
+            step, carry, rates, *per_client, local=local, stream=stream
+        )
+        self.journal.losses.append(total / count)
+        trained = tree.merge(weights, statistics)
+        return trained, memory and self._renew(memory, buffers if kept else (), local)
+
+    def scan(
+        self, step: Callable, carry: Tree, *per_client: Tree, local: Solver, stream: str = "scan"
+    ) -> Tree:
+        """Fold `carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
+
+        The batches are those `local` asks for: its batch size, epochs or steps.
+        """
+        return self._fold(self.executor.lift(step), carry, *per_client, local=local, stream=stream)
+
+    def gradient(self, loss: Callable, params: Params) -> Params:
+        """Gradient of `loss(params) -> []`, for use inside the step of `scan`."""
+        return grad(loss)(params)
+
+    # -- scoring ----------------------------------------------------------------------
+
+    def score(self, fn: Callable, *per_client: Tree, split: str = "train") -> Tensor:
+        """`fn(*per_client, batch) -> [B, ...]` on all examples, in shard order -> [C, N, ...]
+
+        N is the largest client's number of examples; beyond a client's own there are zeros.
+        """
+        return self.executor.each(self._work, fn, per_client, split, EVALUATION_BATCH)
+
+    def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
+        """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""
+        sizes = self.data.federation.split(split).sizes[self.ids.cpu().numpy()]
+        count = torch.from_numpy(sizes).to(values.device)[:, None]
+        own = torch.arange(values.shape[1], device=values.device) < count
+        trailing = [1] * (values.dim() - 2)
+        total = (values * own.reshape(*own.shape, *trailing)).sum(1)
+        return total / count.clamp(min=1).reshape(-1, *trailing)
+
+    # -- private ----------------------------------------------------------------------
+
+    @cached_property
+    def _work(self) -> Work:
+        return Work(self.task, self.data, self.ids.cpu().numpy())
+
+    def _fold(self, step, carry, *per_client, local: Solver, stream: str) -> Tree:
+        sizes = self.data.federation.train.sizes
+        plans = [
+            client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
+            for client in self.ids.tolist()
+        ]
+        self._refuse_single_examples(plans, local)
+        return self.executor.fold(self._work, plans, local.batch_size, step, carry, per_client)
+
+    def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
+        """Batch normalisation has nothing to average over in a training batch of one example."""
+        if not self.task.statistics:
+            return
+        for client, plan in zip(self.ids.tolist(), plans, strict=True):
+            if any(step.size == 1 for step in plan.steps):
+                raise DataError(
+                    f"client {client} has {self.data.federation.train.sizes[client]} training "
+                    f"examples, so batches of {local.batch_size} leave one alone, which batch "
+                    "normalisation cannot train on; use another batch_size or drop_last"
+                )
+
+    def _renew(self, memory: Memory, buffers: Tree, local: Solver) -> Memory:
+        done = memory.epochs.index_add(0, self.ids, torch.full_like(self.ids, local.epochs))
+        return Memory(tree.put(memory.buffers, self.ids, buffers), done)
+
+
+def sample(population: np.ndarray, rate: float, seed: int, round: int) -> np.ndarray:
+    """Clients of one round, uniformly without replacement, in ascending order -> [C] int64
+
+    Depends on (seed, round) alone, so every method sees the same cohorts. At least one client
+    takes part: C = max(1, floor(rate * population)).
+    """
+    size = max(1, int(rate * len(population)))
+    if size == len(population):
+        return population
+    draw = streams.generator(seed, round, "cohort")
+    return np.sort(draw.choice(population, size=size, replace=False))

@@ -1,0 +1,64 @@
+"""What the engine tells the code it runs without passing it through every signature.
+
+Two things: the key that dropout masks are made from, and whether experts are stacked (batched
+execution) or visited one by one (client by client). Neither ever shows in a method.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from torch import Tensor
+
+_EXPERT_STRIDE = 0x9E3779B97F  # keys are below 2**62, so a few million experts fit in int64
+
+_key: ContextVar[Tensor | int | None] = ContextVar("dropout_key", default=None)
+_expert: ContextVar[Tensor | int] = ContextVar("expert", default=0)
+_stacked: ContextVar[bool] = ContextVar("stacked_experts", default=False)
+
+
+@contextlib.contextmanager
+def dropout_key(key: Tensor | None) -> Iterator[None]:
+    """Dropout inside this block draws its masks from `key`, a scalar int64."""
+    token = _key.set(key)
+    try:
+        yield
+    finally:
+        _key.reset(token)
+
+
+@contextlib.contextmanager
+def expert(number: Tensor | int) -> Iterator[None]:
+    """Dropout inside this block is that of expert `number`; number 0 changes nothing."""
+    token = _expert.set(number)
+    try:
+        yield
+    finally:
+        _expert.reset(token)
+
+
+@contextlib.contextmanager
+def stacked_experts(stacked: bool) -> Iterator[None]:
+    """Whether `mixture.each_expert` runs all experts in one batched call inside this block."""
+    token = _stacked.set(stacked)
+    try:
+        yield
+    finally:
+        _stacked.reset(token)
+
+
+def experts_are_stacked() -> bool:
+    """See `stacked_experts`."""
+    return _stacked.get()
+
+
+def current_key() -> Tensor | int:
+    """The key of the current batch and expert.
+
+    Raises:
+      RuntimeError: outside `dropout_key`: a model with dropout was called without a batch.
+    """
+    key = _key.get()
+    if key is None:
+        raise RuntimeError("dropout needs the batch's key: call the model through Task")
+    return key + _expert.get() * _EXPERT_STRIDE

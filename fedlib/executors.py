@@ -1,0 +1,311 @@
+"""How one client's computation is run on every client of a cohort; never what it computes.
+
+Two executors with equal results: `Loop` visits the clients one after the other (best for models
+whose steps cost more than their launch, and the one to debug in); `Batched` runs all clients of a
+wave in one call of `torch.func.vmap` (best for small models and on GPUs).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedlib import context, tree
+from fedlib.batches import ClientPlan, waves
+from fedlib.federation import SPLITS, Federation
+from fedlib.task import Batch, Task
+from fedlib.tree import Tree
+
+
+class DeviceData:
+    """A federation on the device: the pool once, and the rows of every client and split.
+
+    Attributes:
+      federation: the same, in host memory.
+      dtype, device: of the inputs that batches carry.
+    """
+
+    def __init__(self, federation: Federation, dtype: torch.dtype, device: torch.device):
+        self.federation, self.dtype, self.device = federation, dtype, device
+        self.x = torch.from_numpy(federation.x).to(device)
+        self.y = torch.from_numpy(federation.y).to(device)
+        self.rows = {
+            name: torch.from_numpy(federation.split(name).rows).to(device) for name in SPLITS
+        }
+        shape = (-1, *[1] * (federation.x.ndim - 2))
+        self._scale = self._shift = None
+        if federation.mean:
+            mean, std = (np.asarray(v, np.float64) for v in (federation.mean, federation.std))
+            as_tensor = torch.from_numpy(1 / (255 * std)), torch.from_numpy(-mean / std)
+            self._scale, self._shift = (v.to(device, dtype).reshape(shape) for v in as_tensor)
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """Inputs of pool rows, scaled: any shape [...] of rows -> [..., *input shape]"""
+        x = self.x[rows].to(self.dtype)
+        return x if self._scale is None else x * self._scale + self._shift
+
+    def owned(self, split: str, client: int) -> Tensor:
+        """Pool rows of one client in one split -> [N] int64"""
+        offsets = self.federation.split(split).offsets
+        return self.rows[split][offsets[client] : offsets[client + 1]]
+
+
+class Work(NamedTuple):
+    """Everything an executor needs to know of a cohort."""
+
+    task: Task
+    data: DeviceData
+    ids: np.ndarray  # [C] rows of the federation
+
+
+class Executor(Protocol):
+    """Runs per-client functions; see the module's docstring."""
+
+    name: str
+
+    def lift(self, fn: Callable) -> Callable:
+        """`fn`, written for one client, as `fold` wants it: for one client, or a wave of them."""
+        ...
+
+    def fold(self, work: Work, plans: list[ClientPlan], batch_size: int, step: Callable,
+             carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
+        """`carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
+
+        `step` is lifted: see `lift`.
+        """
+        ...
+
+    def each(self, work: Work, fn: Callable, per_client: tuple, split: str,
+             batch_size: int) -> Tensor:  # fmt: skip
+        """`fn(*per_client, batch) -> [B, ...]` on every example of `split` -> [C, N, ...]"""
+        ...
+
+
+class Loop:
+    """Client by client."""
+
+    name = "loop"
+
+    def lift(self, fn: Callable) -> Callable:
+        """See `Executor.lift`."""
+        return fn
+
+    @torch.no_grad()
+    def fold(self, work, plans, batch_size, step, carry, per_client):
+        """See `Executor.fold`."""
+        done = []
+        for position, (client, plan) in enumerate(zip(work.ids.tolist(), plans, strict=True)):
+            # Cloned, because batch statistics are updated in place.
+            own, *args = tree.take((carry, *per_client), position)
+            own = tree.clone(own)
+            order = torch.from_numpy(plan.order).to(work.data.device)
+            rows = work.data.owned("train", client)[order]
+            keys = torch.from_numpy(plan.keys).to(work.data.device)
+            for number, (start, stop, epoch) in enumerate(plan.steps):
+                taken = rows[start:stop]
+                batch = Batch(
+                    work.data.inputs(taken),
+                    work.data.y[taken],
+                    order[start:stop],
+                    key=keys[number],
+                    epoch=epoch,
+                    train=True,
+                )
+                own = step(own, *args, batch)
+            done.append(own)
+        return tree.stack(done)
+
+    @torch.no_grad()
+    def each(self, work, fn, per_client, split, batch_size):
+        """See `Executor.each`."""
+        if _all_shared(per_client):
+            return _pooled(work, fn, per_client, split, batch_size)
+        parts = []
+        for position, client in enumerate(work.ids.tolist()):
+            args = tree.take(per_client, position)
+            rows = work.data.owned(split, client)
+            index = torch.arange(len(rows), device=rows.device)
+            parts.append(
+                _in_pieces(work, lambda b, args=args: fn(*args, b), rows, index, batch_size)
+            )
+        return _pad(parts, work.data.federation.split(split).sizes[work.ids])
+
+
+class Batched:
+    """All clients of a wave in one call.
+
+    Attributes:
+      chunk: clients per call; None is all of them. Lower it when memory runs out.
+    """
+
+    name = "batched"
+
+    def __init__(self, chunk: int | None = None):
+        self.chunk = chunk
+
+    def lift(self, fn: Callable) -> Callable:
+        """See `Executor.lift`."""
+        return lambda *args: self._vmap(fn, *args)
+
+    @torch.no_grad()
+    def fold(self, work, plans, batch_size, step, carry, per_client):
+        """See `Executor.fold`."""
+        carry = tree.clone(carry)
+        # Batch statistics would see padding, so such models only share waves of equal sizes.
+        for wave in waves(plans, batch_size, may_pad=not work.task.statistics):
+            active = torch.from_numpy(wave.clients).to(work.data.device)
+            index = torch.from_numpy(wave.index).to(work.data.device)
+            keys = torch.from_numpy(wave.keys).to(work.data.device)
+            mask = _mask(wave, work.data) if wave.padded else None
+            rows = self._rows(work, wave, index)
+            x, y = work.data.inputs(rows), work.data.y[rows]
+            batch = Batch(x, y, index, mask, keys, wave.epoch, train=True)
+            everyone = len(active) == len(work.ids)
+            own = carry if everyone else tree.take(carry, active)
+            args = per_client if everyone else _take_rows(per_client, active)
+            own = step(own, *args, batch)
+            carry = own if everyone else tree.put(carry, active, own)
+        return carry
+
+    @torch.no_grad()
+    def each(self, work, fn, per_client, split, batch_size):
+        """See `Executor.each`."""
+        if _all_shared(per_client):
+            return _pooled(work, fn, per_client, split, batch_size)
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        owned = [work.data.owned(split, client) for client in work.ids.tolist()]
+        width = int(sizes.max(initial=0))
+        rows = torch.stack([_lengthen(r, width) for r in owned])
+
+        def one_batch(x, y, index, *args):
+            return fn(*args, Batch(x, y, index))
+
+        parts = []
+        for start in range(0, width, batch_size):
+            # Only the clients that have examples here; the others' rows are padding, cut below.
+            active = torch.from_numpy(np.flatnonzero(sizes > start)).to(rows.device)
+            taken = rows[active, start : start + batch_size]
+            index = torch.arange(start, start + taken.shape[1], device=rows.device)
+            index = index.expand(len(active), -1).contiguous()
+            args = _take_rows(per_client, active)
+            inputs = work.data.inputs(taken), work.data.y[taken], index
+            scores = self._vmap(one_batch, *inputs, *args)
+            parts.append(
+                scores.new_zeros(len(sizes), *scores.shape[1:]).index_copy(0, active, scores)
+            )
+        scores = torch.cat(parts, dim=1)
+        lengths = torch.from_numpy(sizes).to(rows.device)[:, None]
+        real = torch.arange(width, device=rows.device) < lengths
+        return scores * real.reshape(*real.shape, *[1] * (scores.dim() - 2))
+
+    def _vmap(self, fn: Callable, *args: Tree) -> Tree:
+        """`fn` over the leading dimension; what is broadcast is shared, not batched."""
+        dims = tree.map(lambda x: 0 if _is_per_client(x) else None, args)
+        args = tree.map(
+            lambda x: x[0] if isinstance(x, Tensor) and tree.is_broadcast(x) else x, args
+        )
+        with context.stacked_experts(True):
+            return vmap(fn, in_dims=dims, chunk_size=self.chunk)(*args)
+
+    @staticmethod
+    def _rows(work: Work, wave, index: Tensor) -> Tensor:
+        """Pool rows of a wave's batches -> [K, B]"""
+        offsets = work.data.federation.train.offsets[work.ids[wave.clients]]
+        first = torch.from_numpy(offsets).to(index.device)[:, None]
+        return work.data.rows["train"][first + index]
+
+
+def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
+    """(gradient, value) of a lifted `loss(params, *args)` with respect to `params`.
+
+    Clients are independent, so the gradient of the sum of their losses [K] is everybody's own.
+    """
+    flat, structure = tree.flatten_with_structure(params)
+    inputs = [x.detach().requires_grad_() for x in flat]
+    with torch.enable_grad():
+        value = loss(tree.unflatten(inputs, structure), *args)
+        grads = torch.autograd.grad(value.sum(), inputs, allow_unused=True, materialize_grads=True)
+    return tree.unflatten(list(grads), structure), value.detach()
+
+
+def choose(name: str, task: Task) -> Executor:
+    """The executor called `name`: "loop", "batched", or "auto" for what suits model and device.
+
+    Batching pays where launching a step costs more than computing it: on a GPU, and for small
+    models without convolutions on a CPU.
+
+    Raises:
+      ValueError: for an unknown name.
+    """
+    if name == "auto":
+        name = "batched" if task.device.type == "cuda" or task.is_light else "loop"
+    if name not in EXECUTORS:
+        raise ValueError(f"executor must be auto, {' or '.join(EXECUTORS)}, got {name!r}")
+    return EXECUTORS[name]()
+
+
+EXECUTORS: dict[str, type] = {"loop": Loop, "batched": Batched}
+
+
+def _all_shared(per_client: tuple) -> bool:
+    """Whether every client would compute with the same arguments."""
+    return all(tree.is_broadcast(x) for x in tree.leaves(per_client))
+
+
+def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int) -> Tensor:
+    """Score shared models on everybody's examples at once, ignoring whose they are."""
+    sizes = work.data.federation.split(split).sizes[work.ids]
+    rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
+    index = torch.from_numpy(np.concatenate([np.arange(n) for n in sizes])).to(rows.device)
+    args = tree.take(shared, 0)
+    scores = _in_pieces(work, lambda batch: fn(*args, batch), rows, index, batch_size)
+    return _pad(list(scores.split(sizes.tolist())), sizes)
+
+
+def _in_pieces(work: Work, fn: Callable, rows: Tensor, index: Tensor, batch_size: int) -> Tensor:
+    """`fn(batch)` over consecutive pieces of `rows`; an empty client still gets one, empty, piece."""
+    pieces = []
+    for start in range(0, max(len(rows), 1), batch_size):
+        taken = rows[start : start + batch_size]
+        piece = Batch(
+            work.data.inputs(taken), work.data.y[taken], index[start : start + batch_size]
+        )
+        pieces.append(fn(piece))
+    return torch.cat(pieces)
+
+
+def _pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
+    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example."""
+    width = int(sizes.max(initial=0))
+    padded = parts[0].new_zeros(len(parts), width, *parts[0].shape[1:])
+    for row, part in zip(padded, parts, strict=True):
+        row[: len(part)] = part
+    return padded
+
+
+def _lengthen(rows: Tensor, width: int) -> Tensor:
+    """`rows` [N] repeated to [width]; a client without any gets row 0, whose scores are cut."""
+    if len(rows) == 0:
+        return rows.new_zeros(width)
+    return rows.repeat(-(-width // len(rows)))[:width]
+
+
+def _mask(wave, data: DeviceData) -> Tensor:
+    """1 for real examples of a wave, 0 for padding -> [K, B]"""
+    sizes = torch.from_numpy(wave.sizes).to(data.device)[:, None]
+    return (torch.arange(wave.index.shape[1], device=data.device) < sizes).to(data.dtype)
+
+
+def _take_rows(per_client: Tree, active: Tensor) -> Tree:
+    """Rows of what differs between clients; what is shared stays a view."""
+    return tree.map(
+        lambda x: x[:1].expand(len(active), *x.shape[1:]) if tree.is_broadcast(x) else x[active],
+        per_client,
+    )
+
+
+def _is_per_client(x: object) -> bool:
+    return isinstance(x, Tensor) and not tree.is_broadcast(x)

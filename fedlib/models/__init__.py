@@ -1,0 +1,20 @@
+"""Every architecture by name; each is a module that is `head(body(x))` and ends in logits.
+
+To add one: write `fedlib/models/<name>.py` with `build(**params) -> nn.Module`, then its name
+here, and its number of parameters in `tests/test_models.py`. Nothing is imported until asked for.
+"""
+
+from importlib import import_module
+
+MODELS = ("emnist_cnn", "linear", "mlp", "mobilenet_v2")
+
+
+def load(name: str):
+    """The module `fedlib.models.<name>`, whose `build` makes the architecture.
+
+    Raises:
+      KeyError: for an unknown name; lists the choices.
+    """
+    if name not in MODELS:
+        raise KeyError(f"no model {name!r}; there are {', '.join(MODELS)}")
+    return import_module(f"fedlib.models.{name}")

@@ -1,0 +1,52 @@
+"""MobileNet-v2 with a new last layer (2,236,682 parameters for 10 classes).
+
+The body is everything up to the pooled 1280 features, batch normalisation included; the head is
+dropout and the last layer. At 32 x 32 pixels the maps shrink to 1 x 1, so a training batch needs
+at least two examples: batch normalisation has nothing to average over otherwise.
+
+Source: torchvision.models.mobilenet_v2, width 1.0, as used by FedEM and pFedMM for CIFAR.
+Weights: torchvision's ImageNet weights IMAGENET1K_V1 where a run asks for them
+(`fedlib.data.mobilenet_v2_weights` downloads them); torchvision's initialisation otherwise.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.models.layers import Dropout
+
+
+class MobileNetV2(nn.Module):
+    """torchvision's features and pooling | dropout, Linear."""
+
+    def __init__(self, num_classes: int, dropout: float):
+        super().__init__()
+        from torchvision.models import mobilenet_v2  # takes a second: only where it is needed
+
+        self.body = nn.Sequential(
+            mobilenet_v2(weights=None).features, nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
+        self.head = nn.Sequential(Dropout(dropout), nn.Linear(1280, num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: [B, 3, 32, 32] -> [B, L]"""
+        return self.head(self.body(x))
+
+
+def build(num_classes: int, dropout: float = 0.2) -> nn.Module:
+    """The architecture, freshly drawn as torchvision does."""
+    return MobileNetV2(num_classes, dropout)
+
+
+def pretrained(file: Path) -> dict[str, Tensor]:
+    """Parameters of the body in torchvision's weight file, by this model's names.
+
+    The caller has verified the file's checksum.
+    """
+    weights = torch.load(file, map_location="cpu", weights_only=True)
+    return {
+        name.replace("features.", "body.0.", 1): value
+        for name, value in weights.items()
+        if name.startswith("features.") and value.is_floating_point()
+    }

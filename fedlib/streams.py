@@ -1,0 +1,24 @@
+"""Named random streams: every draw is a function of (seed, round, purpose, client).
+
+Never of a global state, so it does not depend on what ran before, on the order of the cohort or on
+the executor.
+"""
+
+import zlib
+
+import numpy as np
+
+
+def entropy(*names: int | str) -> list[int]:
+    """The integers that name a stream; a word stands for its CRC-32."""
+    return [zlib.crc32(name.encode()) if isinstance(name, str) else int(name) for name in names]
+
+
+def generator(*names: int | str) -> np.random.Generator:
+    """The generator of the stream called `names`, always from its beginning."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy(*names))))
+
+
+def keys(count: int, *names: int | str) -> np.ndarray:
+    """`count` independent 63-bit keys of the stream called `names` -> [count] int64"""
+    return generator(*names).integers(0, 2**63, size=count, dtype=np.int64)

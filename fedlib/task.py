@@ -1,0 +1,155 @@
+"""A task: one model architecture and its loss, as pure functions of parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedlib import context, tree
+
+Params = dict[str, Tensor]
+
+
+class Batch(NamedTuple):
+    """Examples of ONE client; methods never see the client dimension here."""
+
+    x: Tensor  # [B, ...] inputs, scaled
+    y: Tensor  # [B, ...] labels
+    index: Tensor  # [B] position of each example in its client's shard, in [0, N)
+    mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
+    key: Tensor | None = None  # [] int64, what dropout masks are drawn from
+    epoch: int = 0  # local epoch of this call of `fit`, counted from 0
+    train: bool = False  # whether dropout and batch statistics are active
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Average of `values` [B] over the real examples -> []"""
+        if self.mask is None:
+            return values.mean()
+        return (values * self.mask).sum() / self.mask.sum()
+
+    @property
+    def size(self) -> Tensor | int:
+        """Number of real examples, of each client where this is a wave of batches."""
+        return self.index.shape[-1] if self.mask is None else self.mask.sum(-1)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Classification by maximum likelihood.
+
+    Attributes:
+      build: makes the module, which must be `head(body(x))` and end in logits: [B, L], or [B, 1]
+        for two classes (then the logit is that of class 1).
+      dtype, device: of parameters and inputs.
+      pretrained: parameters that replace the drawn ones, by name; {} for none.
+    """
+
+    build: Callable[[], nn.Module]
+    dtype: torch.dtype = torch.float32
+    device: torch.device = torch.device("cpu")
+    pretrained: Params = field(default_factory=dict)
+
+    def __post_init__(self):
+        """Builds the module once in training and once in evaluation mode; its values are unused."""
+        for name, training in (("_training", True), ("_evaluating", False)):
+            module = self.build().to(device=self.device, dtype=self.dtype).train(training)
+            for layer in module.modules():
+                if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                    layer.num_batches_tracked = None  # only read when momentum is None
+            object.__setattr__(self, name, module.requires_grad_(False))
+        unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
+        if unknown:
+            raise ValueError(f"pretrained parameters {unknown} are not in the model")
+
+    def init(self, seed: int) -> Params:
+        """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.build()
+        named = dict(_floats(module)) | self.pretrained
+        return {name: value.detach().to(self.device, self.dtype) for name, value in named.items()}
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of batch-normalisation statistics: carried and averaged, never trained."""
+        buffers = self._training.named_buffers()
+        return frozenset(name for name, value in buffers if value.is_floating_point())
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a step costs less than launching it: no convolutions, few parameters."""
+        convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in self._training.modules())
+        return not convolves and sum(p.numel() for p in self._training.parameters()) <= 100_000
+
+    def is_statistic(self, name: str) -> bool:
+        """Whether an entry of the parameters is a running statistic."""
+        return name in self.statistics
+
+    def trainable(self, params: dict) -> dict:
+        """`params`, possibly nested, without the running statistics."""
+        return tree.partition(params, self.is_statistic)[0]
+
+    def split(self, params: Params) -> tuple[Params, Params]:
+        """(body, head) of `params`; names keep their prefix."""
+        head, body = tree.partition(params, lambda name: name.startswith("body."))
+        return body, head
+
+    def logits(self, params: Params, batch: Batch) -> Tensor:
+        """Output of the whole model -> [B, L]"""
+        return self._call(self._module(batch), params, batch.x, batch)
+
+    def features(self, body: Params, batch: Batch) -> Tensor:
+        """The representation that the head is fed with -> [B, F]"""
+        return self._call(self._module(batch).body, _strip(body, "body."), batch.x, batch)
+
+    def head_logits(self, head: Params, features: Tensor, batch: Batch) -> Tensor:
+        """Output of the head on `features` [B, F] -> [B, L]"""
+        return self._call(self._module(batch).head, _strip(head, "head."), features, batch)
+
+    def log_probs(self, params: Params, batch: Batch) -> Tensor:
+        """Log-probabilities of the classes -> [B, L]"""
+        return log_probs(self.logits(params, batch))
+
+    def losses(self, params: Params, batch: Batch) -> Tensor:
+        """Negative log-likelihood of every example -> [B]"""
+        return nll(self.log_probs(params, batch), batch.y)
+
+    def loss(self, params: Params, batch: Batch) -> Tensor:
+        """Mean loss over the batch -> []"""
+        return batch.mean(self.losses(params, batch))
+
+    def _module(self, batch: Batch) -> nn.Module:
+        return self._training if batch.train else self._evaluating
+
+    def _call(self, module: nn.Module, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
+        with context.dropout_key(batch.key):
+            return functional_call(module, params, (inputs,))
+
+    def _named(self):
+        return _floats(self._training)
+
+
+def log_probs(logits: Tensor) -> Tensor:
+    """Log-softmax; a single logit is that of class 1 of two: [B, L] -> [B, max(L, 2)]"""
+    if logits.shape[-1] == 1:
+        signed = torch.cat([-logits, logits], dim=-1)
+        return nn.functional.logsigmoid(signed)
+    return logits.log_softmax(-1)
+
+
+def nll(log_probs: Tensor, y: Tensor) -> Tensor:
+    """Negative log-probability of labels y [B]: [B, L] -> [B]"""
+    return -log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+
+
+def _floats(module: nn.Module):
+    named = [*module.named_parameters(), *module.named_buffers()]
+    return [(name, value) for name, value in named if value.is_floating_point()]
+
+
+def _strip(params: Params, prefix: str) -> Params:
+    return {name.removeprefix(prefix): value for name, value in params.items()}

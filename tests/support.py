@@ -1,0 +1,77 @@
+"""Small federations, models and cohorts for the tests of methods and engine."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedlib.cohort import Cohort
+from fedlib.executors import Batched, DeviceData, Loop
+from fedlib.federation import Federation, Split
+from fedlib.local import SGD
+from fedlib.models.layers import Dropout
+from fedlib.task import Task
+
+EXECUTORS = {"loop": Loop, "batched": Batched}
+
+
+class TinyNet(nn.Module):
+    """A two-layer network with everything that needs care: batch statistics and dropout."""
+
+    def __init__(self, features: int, classes: int, hidden: int = 6, norm=False, dropout=0.0):
+        super().__init__()
+        layers = [nn.Linear(features, hidden)]
+        layers += [nn.BatchNorm1d(hidden)] if norm else []
+        self.body = nn.Sequential(*layers, nn.Tanh())
+        self.head = nn.Sequential(Dropout(dropout), nn.Linear(hidden, classes))
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def tiny_task(features=4, classes=3, dtype=torch.float64, **options) -> Task:
+    return Task(lambda: TinyNet(features, classes, **options), dtype=dtype)
+
+
+def toy_federation(sizes=(7, 12, 6, 10), test=4, features=4, classes=3, unseen=1, seed=0):
+    """Clients of these training sizes; the last `unseen` of them do not take part in training."""
+    draw = np.random.default_rng(seed)
+    total = sum(sizes) + test * len(sizes)
+    x = draw.normal(size=(total, features))
+    y = (x @ draw.normal(size=(features, classes))).argmax(1)
+    rows = np.split(draw.permutation(total), np.cumsum([n + test for n in sizes])[:-1])
+    train = Split.from_lists([r[:-test] for r in rows])
+    held_out = Split.from_lists([r[-test:] for r in rows])
+    group = np.zeros(len(sizes), np.uint8)
+    group[len(sizes) - unseen :] = 1
+    return Federation(
+        x=x,
+        y=y.astype(np.int64),
+        num_classes=classes,
+        train=train,
+        val=Split.from_lists([[] for _ in sizes]),
+        test=held_out,
+        group=group,
+        client_id=np.arange(len(sizes)),
+    )
+
+
+def cohort_of(task, federation, ids=None, *, executor="loop", round=0, seed=0, aggregation="damped"):
+    """A cohort of the clients `ids` (all seen ones if absent)."""
+    seen = federation.ids("seen")
+    data = DeviceData(federation, task.dtype, task.device)
+    return Cohort(
+        task=task,
+        data=data,
+        ids=torch.as_tensor(seen if ids is None else np.asarray(ids)),
+        round=round,
+        seed=seed,
+        executor=EXECUTORS[executor](),
+        population=len(seen),
+        population_examples=int(federation.train.sizes[seen].sum()),
+        aggregation=aggregation,
+    )
+
+
+def sgd(**changes) -> SGD:
+    """A solver with momentum and weight decay, so that both are always exercised."""
+    return SGD(**{"lr": 0.1, "batch_size": 4, "momentum": 0.9, "weight_decay": 5e-4} | changes)
