@@ -1,0 +1,27 @@
+"""Every method by name. To add one: write its file, then its line here.
+
+Nothing is imported until a method is asked for, so that a run's code digest holds its own method
+and no other.
+"""
+
+from importlib import import_module
+
+METHODS = {
+    "fedavg": "FedAvg",
+    "fedavg_plus": "FedAvgPlus",
+    "fedem": "FedEM",
+    "fedprox": "FedProx",
+    "local": "Local",
+    "pfedmm": "PFedMM",
+}
+
+
+def load(name: str) -> type:
+    """The class of method `name`, from `fedlib/methods/<name>.py`.
+
+    Raises:
+      KeyError: for an unknown name; lists the choices.
+    """
+    if name not in METHODS:
+        raise KeyError(f"no method {name!r}; there are {', '.join(METHODS)}")
+    return getattr(import_module(f"fedlib.methods.{name}"), METHODS[name])

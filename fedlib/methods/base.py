@@ -1,0 +1,58 @@
+"""What a method is: pure functions of its state."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fedlib.cohort import Cohort
+from fedlib.task import Batch, Task
+from fedlib.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A federated algorithm: hyper-parameters as fields, steps as methods, no hidden state.
+
+    Attributes:
+      task: model and loss.
+      protocols: what is evaluated during training. Per client group, the name of each protocol
+        and the function (state, cohort) -> Personal that prepares the clients for it. "default"
+        is the one that tables show first; a group without it has no number there.
+      final_protocols: likewise, but evaluated on the final state only.
+    """
+
+    task: Task
+
+    protocols: ClassVar[dict[str, dict[str, str]]] = {
+        "seen": {"default": "personalise"},
+        "unseen": {"default": "personalise"},
+    }
+    final_protocols: ClassVar[dict[str, dict[str, str]]] = {"seen": {}, "unseen": {}}
+
+    def init(self, num_clients: int, seed: int) -> Any:
+        """State before the first round; per-client leaves lead with [num_clients]."""
+        raise NotImplementedError
+
+    def round(self, state: Any, cohort: Cohort) -> Any:
+        """State after one communication round with `cohort`."""
+        raise NotImplementedError
+
+    def personalise(self, state: Any, cohort: Cohort) -> Tree:
+        """What each client of `cohort` predicts with, leaves [C, ...]."""
+        raise NotImplementedError
+
+    def predict(self, personal: Tree, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        return self.task.log_probs(personal, batch)
+
+    def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
+        """State after an evaluation, for methods on which evaluating leaves a mark.
+
+        Called with all clients of `group` ("seen", "unseen") before its protocols are scored.
+        """
+        return state
+
+    def diagnostics(self, state: Any) -> dict[str, Tensor]:
+        """Arrays worth looking at, by name, such as mixture weights."""
+        return {}

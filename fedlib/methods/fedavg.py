@@ -1,0 +1,47 @@
+"""FedAvg: average locally trained models.
+
+Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+Data", AISTATS 2017, Algorithm 1.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Params
+
+
+class State(NamedTuple):
+    """The server's model, and what the clients' solvers remember."""
+
+    params: Params
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvg(Method):
+    """One model for everybody.
+
+    Attributes:
+      local: local solver, run once per round.
+    """
+
+    local: Solver
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing remembered."""
+        params = self.task.init(seed)
+        return State(params, self.local.memory(self.task.trainable(params), num_clients))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Broadcast, train locally, average by number of examples."""
+        trained, memory = cohort.fit(
+            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        )
+        return State(cohort.average(trained, state.params), memory)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The server's model, for clients seen and unseen."""
+        return cohort.broadcast(state.params)

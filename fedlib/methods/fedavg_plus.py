@@ -1,0 +1,72 @@
+"""FedAvg+: FedAvg, after which every client fine-tunes the model on its own shard.
+
+Source: Jiang et al., "Improving Federated Learning Personalization via Model Agnostic Meta
+Learning", 2019; as a baseline of FedEM and pFedMM ("FedAvg (local)").
+Deviation: none in the "default" protocol, whose solver lives on between evaluations as in the
+official code: momenta of earlier fine-tunings act on a freshly copied model, and its learning rate
+falls with the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at the
+current rate of training.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.fedavg import State as FedAvgState
+from fedlib.task import Params
+
+
+class State(NamedTuple):
+    """FedAvg's state, and what fine-tuning left behind at the last evaluation."""
+
+    trained: FedAvgState
+    tuned: Params  # [num_clients, ...]
+    tuning: Memory  # of the solvers that fine-tune
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvgPlus(Method):
+    """One model for everybody, adapted by each client when it is evaluated.
+
+    Attributes:
+      local: local solver, of training and of fine-tuning.
+    """
+
+    local: Solver
+
+    final_protocols: ClassVar = {"seen": {"fresh": "adapt"}, "unseen": {"fresh": "adapt"}}
+
+    @property
+    def fedavg(self) -> FedAvg:
+        """The training that fine-tuning does not touch."""
+        return FedAvg(task=self.task, local=self.local)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """FedAvg's, with an untuned copy for every client."""
+        trained = self.fedavg.init(num_clients, seed)
+        return State(trained, tree.repeat(trained.params, num_clients), trained.memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """A round of FedAvg."""
+        return state._replace(trained=self.fedavg.round(state.trained, cohort))
+
+    def observe(self, state: State, cohort: Cohort, group: str) -> State:
+        """Fine-tune copies of the model with the solvers of the last evaluation."""
+        models, tuning = self._tune(state, cohort, state.tuning)
+        return state._replace(tuned=tree.put(state.tuned, cohort.ids, models), tuning=tuning)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The models of the last fine-tuning."""
+        return tree.take(state.tuned, cohort.ids)
+
+    def adapt(self, state: State, cohort: Cohort) -> Params:
+        """Fine-tune with new solvers."""
+        return self._tune(state, cohort, state.trained.memory.forget())[0]
+
+    def _tune(self, state: State, cohort: Cohort, memory: Memory) -> tuple[Params, Memory]:
+        models = cohort.broadcast(state.trained.params)
+        return cohort.fit(self.task.loss, models, local=self.local, memory=memory, stream="tune")

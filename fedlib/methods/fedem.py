@@ -1,0 +1,133 @@
+"""FedEM: federated expectation-maximisation for a mixture of shared experts.
+
+A client's data is a mixture of E distributions common to all clients, with the client's own
+mixture weights. In a round it assigns its examples to experts (E-step), renews its weights
+(M-step, part 1) and trains each expert on its share of the examples (part 2); the server averages
+each expert. Mixture weights never leave the client.
+
+Source: Marfoq et al., "Federated Multi-Task Learning under a Mixture of Distributions", NeurIPS
+2021, Algorithm 1.
+Official code: omarfoq/FedEM, client.py (MixtureClient), aggregator.py.
+Deviation: the experts of a client see the same batches in one pass; the official code shuffles
+anew for each expert, one pass after the other. Expert by expert the updates are the same function
+of the batches.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.mixture import (
+    each_expert,
+    expert_losses,
+    mixture_log_probs,
+    responsibilities,
+    uniform_weights,
+)
+from fedlib.task import Batch, Params
+
+
+class State(NamedTuple):
+    """The shared experts, every client's weights, and what the solvers remember."""
+
+    experts: Params  # [E, ...], shared by all clients
+    pi: Tensor  # [num_clients, E], private
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedEM(Method):
+    """A mixture of whole models.
+
+    Attributes:
+      local: solver of the M-step.
+      num_experts: E; the paper's M, "learners" in its code. 1 is FedAvg.
+    """
+
+    local: Solver
+    num_experts: int
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise"},
+        "unseen": {"default": "welcome", "carry": "personalise"},
+    }
+    final_protocols: ClassVar = {"seen": {"one_step": "refresh"}, "unseen": {}}
+
+    def __post_init__(self):
+        """Raises ValueError for a mixture of nothing."""
+        if self.num_experts < 1:
+            raise ValueError(f"num_experts must be at least 1, got {self.num_experts}")
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Experts drawn from seeds seed, seed + 1, ...; uniform weights."""
+        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        memory = self.local.memory(self.task.trainable(experts), num_clients)
+        like = next(iter(experts.values()))
+        return State(experts, uniform_weights(num_clients, self.num_experts, like), memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """E-step and M-step on every client, then the average of each expert."""
+        q, pi = self.e_step(state, state.pi[cohort.ids], cohort)
+        trained, memory = cohort.fit(
+            self.m_step,
+            cohort.broadcast(state.experts),
+            q,
+            local=self.local,
+            memory=state.memory,
+        )
+        experts = cohort.average(trained, state.experts)
+        return State(experts, tree.put(state.pi, cohort.ids, pi), memory)
+
+    def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
+        """Responsibilities q [C, N, E] under `prior` [C, E]; their mean is the new pi [C, E]."""
+        losses = cohort.score(lambda batch: self.losses(state.experts, batch))
+        q = responsibilities(prior, losses)
+        return q, cohort.example_mean(q)
+
+    def m_step(self, experts: Params, q: Tensor, batch: Batch) -> Tensor:
+        """One client's objective: every expert on every example, weighted by q [N, E] -> []"""
+        return batch.mean((q[batch.index] * self.losses(experts, batch)).sum(-1))
+
+    def losses(self, experts: Params, batch: Batch) -> Tensor:
+        """Negative log-likelihood of each example under each expert -> [B, E]"""
+        return expert_losses(self.log_probs(experts, batch), batch.y)
+
+    def log_probs(self, experts: Params, batch: Batch) -> Tensor:
+        """Log-probabilities under each expert -> [B, E, L]"""
+        return each_expert(lambda expert: self.task.log_probs(expert, batch), experts)
+
+    def personalise(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
+        """The experts, and the weights each client has."""
+        return cohort.broadcast(state.experts), state.pi[cohort.ids]
+
+    def predict(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
+        """The client's mixture of the experts' probabilities -> [B, L]"""
+        experts, pi = personal
+        return mixture_log_probs(pi, self.log_probs(experts, batch))
+
+    # -- clients that are new, or were absent -----------------------------------------
+
+    def welcome(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
+        """The experts, and weights from exactly one E-step that knows nothing of the client."""
+        uniform = uniform_weights(cohort.size, self.num_experts, state.pi)
+        return cohort.broadcast(state.experts), self.e_step(state, uniform, cohort)[1]
+
+    def refresh(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
+        """The experts, and weights renewed once with the experts as they are now."""
+        return cohort.broadcast(state.experts), self.e_step(state, state.pi[cohort.ids], cohort)[1]
+
+    def observe(self, state: State, cohort: Cohort, group: str) -> State:
+        """Unseen clients carry their weights from one evaluation to the next."""
+        if group == "seen":
+            return state
+        _, pi = self.e_step(state, state.pi[cohort.ids], cohort)
+        return state._replace(pi=tree.put(state.pi, cohort.ids, pi))
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Mixture weights of all clients [num_clients, E]."""
+        return {"pi": state.pi}

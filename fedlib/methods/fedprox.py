@@ -1,0 +1,42 @@
+"""FedProx: FedAvg with a proximal term that holds clients near the broadcast model.
+
+Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.methods.fedavg import FedAvg, State
+from fedlib.task import Batch, Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedProx(FedAvg):
+    """State as FedAvg.
+
+    Attributes:
+      mu: weight of ||w - w_global||^2 / 2; 0 is FedAvg.
+    """
+
+    mu: float
+
+    def __post_init__(self):
+        """Raises ValueError for a negative mu."""
+        if not self.mu >= 0:
+            raise ValueError(f"mu must be at least 0, got {self.mu}")
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """As FedAvg, with the proximal objective."""
+        anchor = self.task.trainable(state.params)
+
+        def loss(params: Params, batch: Batch) -> Tensor:
+            away = tree.sub(self.task.trainable(params), anchor)
+            return self.task.loss(params, batch) + self.mu / 2 * tree.sqnorm(away)
+
+        trained, memory = cohort.fit(
+            loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        )
+        return State(cohort.average(trained, state.params), memory)
