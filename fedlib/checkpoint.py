@@ -1,0 +1,132 @@
+"""States on disk: checksummed, loaded without executing anything, and resumable after any crash.
+
+A checkpoint is two files. `state-<round>.pt` holds tensors; `checkpoint.json`, written after it,
+names it with its checksum and says what run it belongs to. Whatever is not named there, or belongs
+to another run, is ignored.
+"""
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
+
+from fedlib.errors import DataError
+from fedlib.files import atomic, digest, read_json, write_text
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
+    """Write tensors by name, atomically; returns the SHA-256 of the file."""
+    with atomic(path) as temporary:
+        # Compact copies: a view would drag its whole storage into the file.
+        torch.save({name: value.cpu().clone() for name, value in tensors.items()}, temporary)
+    return digest(path)
+
+
+def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
+    """Tensors by name.
+
+    Raises:
+      DataError: if the file is missing or its SHA-256 is not `sha256`.
+    """
+    if not Path(path).exists():
+        raise DataError(f"{path} does not exist; run the training stage first")
+    found = digest(path)
+    if found != sha256:
+        raise DataError(
+            f"{path} is truncated or corrupted: sha256 is {found[:12]}..., expected "
+            f"{sha256[:12]}...; delete it and run again"
+        )
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def flatten(state: Any) -> dict[str, Tensor]:
+    """The leaves of a state by their path in it."""
+    return {keystr(path): leaf for path, leaf in tree_flatten_with_path(state)[0]}
+
+
+def restore(template: Any, tensors: dict[str, Tensor]) -> Any:
+    """A state structured like `template`, on its device, with the values `tensors`.
+
+    Raises:
+      DataError: if the names differ: the file was written by another version of the method.
+    """
+    paths, structure = tree_flatten_with_path(template)
+    names = [keystr(path) for path, _ in paths]
+    if sorted(names) != sorted(tensors):
+        odd = sorted(set(names) ^ set(tensors))
+        raise DataError(f"state does not fit the method: entries {odd} are on one side only")
+    leaves = [tensors[name].to(leaf.device) for name, (_, leaf) in zip(names, paths, strict=True)]
+    return tree_unflatten(leaves, structure)
+
+
+@dataclass
+class Checkpoints:
+    """The checkpoint of one run.
+
+    Attributes:
+      folder: where it is kept; nobody else writes there.
+      stamp: what the run is (specification, code, shards); another stamp's checkpoint is ignored.
+      seconds: least time between two; writing never takes more than a few percent of a run.
+      every: write after every so many rounds instead, whatever the time (for tests).
+    """
+
+    folder: Path
+    stamp: dict
+    seconds: float = 20.0
+    every: int | None = None
+    _last: float = field(default_factory=time.monotonic)
+    _cost: float = 0.0
+
+    @property
+    def index(self) -> Path:
+        """The file that names the valid checkpoint."""
+        return self.folder / "checkpoint.json"
+
+    def due(self, round: int) -> bool:
+        """Whether to save after `round` rounds."""
+        if self.every:
+            return round % self.every == 0
+        return time.monotonic() - self._last >= max(self.seconds, 20 * self._cost)
+
+    def save(self, round: int, tensors: dict[str, Tensor]) -> None:
+        """Make this the checkpoint; a crash at any moment leaves the one before."""
+        started = time.monotonic()
+        file = self.folder / f"state-{round}.pt"
+        sha256 = save_tensors(file, tensors)
+        entry = {"file": file.name, "round": round, "sha256": sha256, "stamp": self.stamp}
+        write_text(self.index, json.dumps(entry, indent=1, sort_keys=True))
+        for old in self.folder.glob("state-*.pt"):
+            if old != file:
+                old.unlink(missing_ok=True)
+        self._last = time.monotonic()
+        self._cost = self._last - started
+
+    def load(self) -> tuple[int, dict[str, Tensor]] | None:
+        """(rounds done, tensors) of the run's checkpoint; None if there is none of this run.
+
+        Raises:
+          DataError: if it is damaged; the message says what to delete.
+        """
+        if not self.index.exists():
+            return None
+        entry = read_json(self.index)
+        if entry.get("stamp") != self.stamp:
+            return None
+        try:
+            return entry["round"], load_tensors(self.folder / entry["file"], entry["sha256"])
+        except DataError as error:
+            raise DataError(f"{error} (delete {self.folder} to start this run afresh)") from None
+
+    def clear(self) -> None:
+        """Remove the checkpoint of a run that is finished."""
+        for file in (self.index, *self.folder.glob("state-*.pt")):
+            file.unlink(missing_ok=True)
+        lock = self.folder / "lock"
+        if lock.exists():
+            os.truncate(lock, 0)

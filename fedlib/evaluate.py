@@ -1,0 +1,100 @@
+"""Scores of clients under a method's protocols, as raw counts."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.cohort import Cohort
+from fedlib.federation import GROUPS, SPLITS, Federation
+from fedlib.methods.base import Method
+from fedlib.results import RunResult, Scores, View
+from fedlib.task import Batch, nll
+
+
+class ClientScores(NamedTuple):
+    """One evaluation of the clients of one view."""
+
+    correct: np.ndarray  # [C] right predictions
+    count: np.ndarray  # [C] examples
+    loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
+
+
+CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if it has none
+
+
+def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientScores:
+    """How the clients of `cohort`, prepared as `personal`, do on their examples of `split`."""
+
+    def judge(personal: Any, batch: Batch) -> Tensor:
+        log_probs = method.predict(personal, batch)
+        right = (log_probs.argmax(-1) == batch.y).to(log_probs.dtype)
+        return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
+
+    scores = cohort.score(judge, personal, split=split).double().sum(1).cpu().numpy()
+    count = cohort.data.federation.split(split).sizes[cohort.ids.cpu().numpy()]
+    return ClientScores(scores[:, 0].round(), count, scores[:, 1] / np.maximum(count, 1))
+
+
+def during_training(
+    method: Method, state: Any, cohort_of: CohortOf
+) -> tuple[Any, dict[View, ClientScores]]:
+    """The state after the evaluation, and what it found on every split but the training one."""
+    found = {}
+    for group in GROUPS:
+        cohort = cohort_of(group)
+        if cohort is None:
+            continue
+        state = method.observe(state, cohort, group)
+        for protocol, prepare in method.protocols[group].items():
+            personal = getattr(method, prepare)(state, cohort)
+            for split in held_out(cohort.data.federation, group):
+                found[View(group, protocol, split)] = score(method, personal, cohort, split)
+    return state, found
+
+
+def final(method: Method, state: Any, cohort_of: CohortOf) -> RunResult:
+    """Every protocol of the method on every split, for the final state."""
+    scores = {}
+    for group in GROUPS:
+        cohort = cohort_of(group)
+        if cohort is None:
+            continue
+        protocols = {**method.protocols[group], **method.final_protocols[group]}
+        for protocol, prepare in protocols.items():
+            personal = getattr(method, prepare)(state, cohort)
+            for split in ("train", *held_out(cohort.data.federation, group)):
+                found = score(method, personal, cohort, split)
+                scores[View(group, protocol, split)] = over_time(cohort.ids.cpu().numpy(), [found])
+    nothing = np.zeros(1, np.int64)
+    return RunResult(
+        round=np.array([cohort_of("seen").round]),
+        scores=scores,
+        bytes_down=nothing,
+        bytes_up=nothing,
+        train_loss=np.empty(0),
+        diagnostics=as_arrays(method.diagnostics(state)),
+    )
+
+
+def held_out(federation: Federation, group: str) -> list[str]:
+    """The splits other than "train" on which the clients of `group` have examples."""
+    ids = federation.ids(group)
+    return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]
+
+
+def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Tensors as NumPy arrays in host memory."""
+    return {name: value.cpu().numpy() for name, value in tensors.items()}
+
+
+def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:
+    """T evaluations of one view as arrays [T, C]."""
+    return Scores(
+        clients=clients,
+        count=np.asarray(found[-1].count, np.int64),
+        correct=np.stack([scores.correct for scores in found]),
+        loss=np.stack([scores.loss for scores in found]),
+    )

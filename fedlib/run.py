@@ -1,0 +1,141 @@
+"""From a run's declaration to something that runs: builds method, model and solver from JSON."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import torch
+
+from fedlib import evaluate, local, methods, models
+from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib.errors import ConfigError, DataError
+from fedlib.executors import DeviceData, choose
+from fedlib.federation import Federation
+from fedlib.files import digest, read_json
+from fedlib.methods.base import Method
+from fedlib.results import RunResult
+from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
+
+
+def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> Task:
+    """The model of a run specification (`fedlib.spec.Run.spec`), on `device`.
+
+    Args:
+      weights: the receipt of the pretrained weights that the run asks for.
+
+    Raises:
+      ConfigError: for a model or argument that does not exist, or weights that are not given.
+    """
+    if (spec["weights"] is None) != (weights is None):
+        raise ConfigError(f"the run asks for weights {spec['weights']!r}, --weights is {weights}")
+    try:
+        model = models.load(spec["model"])
+        pretrained = model.pretrained(verified_file(weights)) if weights else {}
+        return Task(
+            lambda: model.build(**spec["model_params"]),
+            device=torch.device(device),
+            pretrained=pretrained,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
+
+
+def build_method(spec: dict, task: Task) -> Method:
+    """The method of a run specification.
+
+    Raises:
+      ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
+    """
+    try:
+        method = methods.load(spec["method"])
+        known = {field.name for field in fields(method)} - {"task", "local"}
+        unknown = sorted(spec["params"].keys() - known)
+        if unknown:
+            raise ValueError(f"unknown hyper-parameters {unknown}; it takes {sorted(known)}")
+        return method(task=task, local=local.from_spec(spec["local"]), **spec["params"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"method {spec['method']}: {_text(error)}") from error
+
+
+def build_simulation(
+    spec: dict,
+    federation: Federation,
+    *,
+    device: str = "cpu",
+    executor: str = "auto",
+    weights: Path | None = None,
+) -> Simulation:
+    """Everything a run specification describes, ready to run on `federation`."""
+    if len(federation.ids("seen")) == 0:
+        raise DataError("the federation has no seen clients: nobody to train")
+    task = build_task(spec, device, weights)
+    protocol = Protocol(
+        rounds=spec["rounds"],
+        seed=spec["seed"],
+        evaluate_every=spec["evaluate_every"],
+        **spec["participation"],
+    )
+    data = DeviceData(federation, task.dtype, task.device)
+    return Simulation(build_method(spec, task), data, protocol, choose(executor, task))
+
+
+def train(
+    simulation: Simulation,
+    spec: dict,
+    provenance: dict,
+    *,
+    state_file: Path,
+    history_file: Path,
+    checkpoints: Checkpoints,
+    **run_options,
+) -> None:
+    """Run, then write the state and, last, the history that vouches for it with its checksum."""
+    state, result = simulation.run(checkpoints, **run_options)
+    tensors = flatten(state)
+    sha256 = save_tensors(state_file, tensors)
+    diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
+    provenance = {**provenance, "state_sha256": sha256}
+    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(history_file)
+    checkpoints.clear()
+
+
+def evaluate_state(
+    simulation: Simulation, spec: dict, provenance: dict, *, state_file: Path, history_file: Path
+) -> RunResult:
+    """Scores of a trained state under every protocol of its method.
+
+    Raises:
+      DataError: if the state is damaged, or was not trained from `spec`.
+    """
+    history = RunResult.load(history_file)
+    if history.spec != spec:
+        raise DataError(
+            f"{history_file} was written for another run specification; train again, "
+            "or evaluate with the specification it was trained with"
+        )
+    tensors = load_tensors(state_file, history.provenance["state_sha256"])
+    state = restore(simulation.init(), tensors)
+    rounds = simulation.protocol.rounds
+    result = evaluate.final(
+        simulation.method, state, lambda group: simulation.everyone(group, rounds)
+    )
+    return replace(result, spec=spec, provenance=provenance)
+
+
+def verified_file(receipt: Path) -> Path:
+    """The one file that a download receipt vouches for, its checksum checked again.
+
+    Raises:
+      DataError: if the receipt does not name exactly one file, or the file changed since.
+    """
+    files = read_json(receipt)["files"]
+    if len(files) != 1:
+        raise DataError(f"{receipt} names {len(files)} files, expected the one weight file")
+    file = receipt.parent / files[0]["path"]
+    if not file.exists() or digest(file) != files[0]["sha256"]:
+        raise DataError(f"{file} is missing or changed since {receipt} was written; delete both")
+    return file
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0]) if error.args else str(error)

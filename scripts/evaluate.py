@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Evaluate one trained run: its final state under every protocol of its method -> raw counts."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib.command import json_argument, run
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--spec", required=True, help="run specification, JSON or @file"
+    )
+    parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
+    parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
+    parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
+    parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
+    parser.add_argument("--out", type=Path, required=True, help="output: scores, .h5")
+    parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
+    parser.add_argument(
+        "--executor", default="auto", help="auto, loop or batched (default: %(default)s)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Parse the command line and evaluate."""
+    args = arguments()
+    spec = json_argument(args.spec)
+    from fedlib import gpu, provenance
+
+    roots = (
+        "scripts/evaluate.py",
+        f"fedlib.methods.{spec['method']}",
+        f"fedlib.models.{spec['model']}",
+    )
+    provenance.check_code(args.code, *roots)
+    with gpu.device(args.device, args.gpus) as device:
+        import torch
+
+        from fedlib.federation import Federation
+        from fedlib.run import build_simulation, evaluate_state
+
+        torch.set_num_threads(args.threads)
+        federation = Federation.load(args.shards, args.manifest)
+        simulation = build_simulation(
+            spec, federation, device=device, executor=args.executor, weights=args.weights
+        )
+        record = provenance.environment() | {
+            "device": device,
+            "executor": simulation.executor.name,
+            "code": provenance.code_digest(*roots),
+        }
+        result = evaluate_state(
+            simulation, spec, record, state_file=args.state, history_file=args.history
+        )
+        result.save(args.out)
+        for view, scores in result.scores.items():
+            accuracy = scores.correct[-1].sum() / max(scores.count.sum(), 1)
+            print(f"{'/'.join(view)}: {accuracy:.1%} of {scores.count.sum()} examples")
+    if args.code:
+        provenance.assert_covered(*roots)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

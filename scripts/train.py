@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Train one run: shards and a run specification -> final state and history of evaluations.
+
+Interrupted at any moment, the same command goes on from the last checkpoint, with results that are
+bit-identical to an uninterrupted run on one CPU thread.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib.command import json_argument, run
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--spec",
+        required=True,
+        help="run specification, JSON or @file (python scripts/plan.py spec train NAME prints it)",
+    )
+    parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
+    parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
+    parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
+    parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
+    parser.add_argument(
+        "--checkpoints", type=Path, required=True, help="folder of this run's checkpoints"
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=int,
+        metavar="ROUNDS",
+        help="save after every so many rounds (default: when 20 s have passed)",
+    )
+    parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
+    parser.add_argument(
+        "--executor", default="auto", help="auto, loop or batched (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads of PyTorch; 1 is reproducible bit by bit (default: %(default)s)",
+    )
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Parse the command line and train."""
+    args = arguments()
+    spec = json_argument(args.spec)
+    # After parsing, so that --help needs neither PyTorch nor a second of patience.
+    from fedlib import files, gpu, provenance
+
+    roots = (
+        "scripts/train.py",
+        f"fedlib.methods.{spec['method']}",
+        f"fedlib.models.{spec['model']}",
+    )
+    provenance.check_code(args.code, *roots)
+    with gpu.device(args.device, args.gpus) as device:
+        import torch
+
+        from fedlib.checkpoint import Checkpoints
+        from fedlib.federation import Federation
+        from fedlib.run import build_simulation, train
+
+        torch.set_num_threads(args.threads)
+        federation = Federation.load(args.shards, args.manifest)
+        simulation = build_simulation(
+            spec, federation, device=device, executor=args.executor, weights=args.weights
+        )
+        manifest = files.digest(args.manifest)
+        stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
+        checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
+        with files.exclusive(args.checkpoints / "lock", str(args.history.parent)):
+            started = time.monotonic()
+            print(_headline(args, spec, simulation, device), flush=True)
+            record = provenance.environment() | {
+                "device": device,
+                "executor": simulation.executor.name,
+                "code": stamp["code"],
+                "manifest_sha256": manifest,
+            }
+            train(
+                simulation,
+                spec,
+                record,
+                state_file=args.state,
+                history_file=args.history,
+                checkpoints=checkpoints,
+                report=lambda line: print(line, flush=True),
+                stop=_stop_on_sigterm(),
+            )
+            print(f"done in {time.monotonic() - started:.1f} s: {args.history}", flush=True)
+    if args.code:
+        provenance.assert_covered(*roots)
+
+
+def _headline(args: argparse.Namespace, spec: dict, simulation, device: str) -> str:
+    seen, unseen = (len(simulation.federation.ids(group)) for group in ("seen", "unseen"))
+    return (
+        f"{spec['method']} on {args.shards}: {spec['model']}, "
+        f"{seen} seen and {unseen} unseen clients, {spec['rounds']} rounds, "
+        f"seed {spec['seed']}, {device}, {simulation.executor.name}, pid {os.getpid()}"
+    )
+
+
+def _stop_on_sigterm():
+    """A function that says whether SIGTERM has arrived."""
+    arrived = []
+    signal.signal(signal.SIGTERM, lambda *_: arrived.append(True))
+    return lambda: bool(arrived)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
