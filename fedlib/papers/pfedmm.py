@@ -133,7 +133,7 @@ class Setting:
             params=self._params(label, experts),
             evaluate_every=self.evaluate_every,
             weights=self.weights,
-            notes=NOTES.get(label, ()),
+            notes=NOTES.get(label, ()) if default else (),
         )
 
     def _solver(self, label: str) -> dict:
@@ -393,7 +393,7 @@ def _figures(federations: tuple[str, ...], runs: tuple[Run, ...]) -> dict[str, F
             kind="accuracy_over_rounds",
             title="Accuracy over rounds",
             caption="Personalised accuracy of the seen clients after each communication round. "
-            "Crosses mark where the paper's curves end.",
+            "Dashes at the right of a panel mark where the paper's curves end.",
             labels=tuple(METHODS),
             federations=federations,
             published="curve-end",

@@ -1,0 +1,196 @@
+"""The contract, on every method: what the engine, the evaluation and the workflow rely on."""
+
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+
+from fedlib import methods, tree
+from fedlib.evaluate import during_training, score
+
+# To add a method: its registry name and hyper-parameters, and what it sends per client and round
+# as a function of the sizes of a whole model, its body and its head.
+METHODS = {
+    "fedavg": ({}, lambda model, body, head: model),
+    "fedavg_plus": ({}, lambda model, body, head: model),
+    "fedem": ({"num_experts": 3}, lambda model, body, head: 3 * model),
+    "fedprox": ({"mu": 0.5}, lambda model, body, head: model),
+    "local": ({}, lambda model, body, head: 0),
+    "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),
+}
+NETWORKS = {"plain": {}, "norm and dropout": {"norm": True, "dropout": 0.3}}
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def make(name, **network):
+    task = tiny_task(**network)
+    return methods.load(name)(task=task, local=sgd(), **METHODS[name][0])
+
+
+def run(method, federation, *, executor="loop", rounds=2, ids=None, seed=0):
+    state = method.init(federation.num_clients, seed)
+    for number in range(rounds):
+        cohort = cohort_of(method.task, federation, ids, executor=executor, round=number, seed=seed)
+        state = method.round(state, cohort)
+    return state
+
+
+def prepared(method, state, federation, group, executor="loop"):
+    """Every protocol of a group and its clients' predictors, after one evaluation."""
+    cohort = cohort_of(method.task, federation, federation.ids(group), executor=executor, round=2)
+    state = method.observe(state, cohort, group)
+    names = {**method.protocols[group], **method.final_protocols[group]}
+    return {name: getattr(method, prepare)(state, cohort) for name, prepare in names.items()}
+
+
+def assert_close(a, b, tolerance):
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+def same_bits(a, b):
+    pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+def test_every_registered_method_is_in_this_list():
+    assert sorted(METHODS) == sorted(methods.METHODS)
+
+
+def test_an_unknown_method_names_the_choices():
+    with pytest.raises(KeyError, match="no method 'fedem2'; there are fedavg"):
+        methods.load("fedem2")
+
+
+@every_method
+@pytest.mark.parametrize("network", NETWORKS)
+def test_both_executors_give_the_same_state_and_predictors(name, network):
+    # Float64: the executors sum in different orders, and batch normalisation amplifies that.
+    method, federation = make(name, **NETWORKS[network]), toy_federation()
+    loop, batched = (run(method, federation, executor=e, rounds=3) for e in EXECUTORS)
+    assert_close(loop, batched, 1e-10)
+    for group in ("seen", "unseen"):
+        assert_close(
+            prepared(method, loop, federation, group, "loop"),
+            prepared(method, loop, federation, group, "batched"),
+            1e-10,
+        )
+
+
+@every_method
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(name):
+    method, federation = make(name, dropout=0.3), toy_federation()
+    first, again = run(method, federation), run(method, federation)
+    assert all(
+        torch.equal(a, b) for a, b in zip(tree.leaves(first), tree.leaves(again), strict=True)
+    )
+    other = run(method, federation, seed=100)
+    assert any(
+        not torch.equal(a, b) for a, b in zip(tree.leaves(first), tree.leaves(other), strict=True)
+    )
+
+
+@every_method
+def test_the_order_of_the_cohort_does_not_matter(name):
+    method, federation = make(name), toy_federation()
+    forwards = run(method, federation, ids=[0, 1, 2])
+    backwards = run(method, federation, ids=[2, 1, 0])
+    assert_close(forwards, backwards, 1e-12)
+
+
+@every_method
+def test_a_round_leaves_the_state_it_was_given_alone(name):
+    method, federation = make(name, norm=True), toy_federation()
+    state = method.init(federation.num_clients, 0)
+    before = tree.map(torch.clone, state)
+    method.round(state, cohort_of(method.task, federation))
+    assert all(
+        torch.equal(a, b) for a, b in zip(tree.leaves(before), tree.leaves(state), strict=True)
+    )
+
+
+@every_method
+def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
+    method, federation = make(name, norm=True), toy_federation()
+    state = method.init(federation.num_clients, 0)
+    after = run(method, federation)
+    assert tree.flatten_with_structure(state)[1] == tree.flatten_with_structure(after)[1]
+    for a, b in zip(tree.leaves(state), tree.leaves(after), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+
+
+@every_method
+@pytest.mark.parametrize("group", ["seen", "unseen"])
+def test_log_probabilities_are_normalised_under_every_protocol(name, group):
+    method, federation = make(name), toy_federation()
+    state = run(method, federation)
+    cohort = cohort_of(method.task, federation, federation.ids(group))
+    for personal in prepared(method, state, federation, group).values():
+        log_probs = cohort.score(method.predict, personal, split="test")
+        total = log_probs.exp().sum(-1)
+        torch.testing.assert_close(total, torch.ones_like(total))
+
+
+@every_method
+def test_partial_participation_leaves_the_others_private_state_alone(name):
+    method, federation = make(name), toy_federation(sizes=(7, 12, 6, 10, 9))
+    state = method.init(federation.num_clients, 0)
+    after = method.round(state, cohort_of(method.task, federation, [1, 3]))
+    absent = torch.tensor([0, 2, 4])
+    for field, value in state._asdict().items():
+        if field in ("models", "pi", "memory", "tuned", "tuning"):
+            kept = tree.take(getattr(after, field), absent)
+            assert_close(tree.take(value, absent), kept, 0)
+
+
+@every_method
+def test_unseen_clients_never_influence_what_the_others_get(name):
+    method, federation = make(name), toy_federation()
+    state = run(method, federation)
+    unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=2)
+    observed = method.observe(state, unseen, "unseen")
+    seen = cohort_of(method.task, federation, round=2)
+    assert_close(method.personalise(state, seen), method.personalise(observed, seen), 0)
+
+
+@every_method
+def test_what_is_sent_is_what_the_paper_says(name):
+    method, federation = make(name, norm=True), toy_federation()
+    cohort = cohort_of(method.task, federation)
+    method.round(method.init(federation.num_clients, 0), cohort)
+    body, head = method.task.split(method.task.init(0))
+    sent = METHODS[name][1](tree.numel({**body, **head}), tree.numel(body), tree.numel(head))
+    assert (cohort.journal.down, cohort.journal.up) == (sent, sent)
+
+
+@every_method
+def test_training_lowers_the_loss(name):
+    method, federation = make(name), toy_federation(sizes=(20, 30, 25, 15))
+    cohort = cohort_of(method.task, federation, executor="batched", round=8)
+
+    def loss(state):
+        return score(method, method.personalise(state, cohort), cohort, "train").loss.mean()
+
+    start, _ = during_training(
+        method,
+        method.init(federation.num_clients, 0),
+        lambda group: cohort if group == "seen" else None,
+    )
+    end = run(method, federation, executor="batched", rounds=8)
+    end, _ = during_training(method, end, lambda group: cohort if group == "seen" else None)
+    assert loss(end) < 0.8 * loss(start)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("fedprox", {"mu": -1.0}, "mu must be at least 0, got -1.0"),
+        ("fedem", {"num_experts": 0}, "num_experts must be at least 1, got 0"),
+        ("pfedmm", {"num_experts": 0}, "num_experts must be at least 1, got 0"),
+        ("pfedmm", {"num_experts": 2, "prior": "flat"}, "prior must be one of .* got 'flat'"),
+        ("pfedmm", {"num_experts": 2, "concentration": 0.5}, "at least 1, got 0.5"),
+        ("pfedmm", {"num_experts": 2, "body_lr_scale": -1.0}, "at least 0, got -1.0"),
+    ],
+)
+def test_hyper_parameters_that_mean_nothing_are_refused_at_construction(name, params, message):
+    with pytest.raises(ValueError, match=message):
+        methods.load(name)(task=tiny_task(), local=sgd(), **params)
