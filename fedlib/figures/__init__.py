@@ -1,0 +1,37 @@
+"""Figures, by kind: `load(kind)` is its `draw(exhibit, metrics, clients, published, **params)`.
+
+The keyword arguments after the first four are the `params` of the declared figure. Nothing is
+imported until it is asked for, so that a figure's code digest covers its own kind only.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable
+
+from fedlib.errors import ConfigError
+
+KINDS = {
+    "accuracy_over_bytes": "fedlib.figures.accuracy_over_bytes:draw",
+    "accuracy_over_rounds": "fedlib.figures.accuracy_over_rounds:draw",
+    "client_accuracy_cdf": "fedlib.figures.client_accuracy_cdf:draw",
+    "mixture_weights": "fedlib.figures.mixture_weights:draw",
+    "sweep": "fedlib.figures.sweep:draw",
+}
+
+
+def load(kind: str) -> Callable:
+    """The function that draws that kind of figure; ConfigError with the choices if none does."""
+    if kind not in KINDS:
+        raise ConfigError(f"no figure kind {kind!r}; choose from {', '.join(KINDS)}")
+    module, _, attribute = KINDS[kind].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def check_params(kind: str, params: dict) -> None:
+    """Nothing, if `params` are what that kind takes; ConfigError saying which they are if not."""
+    signature = inspect.signature(load(kind))
+    try:
+        signature.bind("exhibit", "metrics", "clients", "published", **params)
+    except TypeError as error:
+        takes = ", ".join(list(signature.parameters)[4:]) or "none"
+        raise ConfigError(f"figure kind {kind}: {error}; its params are: {takes}") from None

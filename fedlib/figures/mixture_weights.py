@@ -1,0 +1,78 @@
+"""Mixture weights of every client: which experts it relies on, one row of panels per method."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from fedlib import exhibit as exhibits
+from fedlib.figures import style
+from fedlib.metrics import PRIMARY
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Figure:
+    """The figure, after the last round, of the first seed; runs without weights are left out.
+
+    Seeds cannot be averaged: an expert's number means nothing from one seed to the next.
+    """
+    shown = exhibits.pick(exhibits.select(exhibit, clients), at="last", **PRIMARY._asdict())
+    shown = shown[shown["seed"] == exhibit["seeds"][0]]
+    weights = _weights(shown)
+    labels = [label for label in exhibits.titles(exhibit) if (weights["label"] == label).any()]
+    columns = len(exhibit["federations"])
+    figure, grid = style.panels(exhibit, max(1, len(labels)), columns, height=1.9)
+    if not labels:
+        for axes in grid:
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, "none of these runs has mixture weights", ha="center")
+    for axes, (label, federation) in zip(
+        grid, [(la, fe) for la in labels for fe in exhibit["federations"]], strict=False
+    ):
+        mine = exhibits.pick(weights, label=label, federation=federation["name"])
+        title = f"{exhibits.titles(exhibit)[label]}, {federation['title']}"
+        _draw_bars(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy(), title)
+    number = int(weights[_experts(weights)].notna().any().sum())
+    handles = [Patch(color=_color(e), label=f"expert {e + 1}") for e in range(number)]
+    style.legend(figure, handles)
+    seed = f"Seed {exhibit['seeds'][0]} only: experts of different seeds do not correspond."
+    note = f"After the last round. {seed}" if len(exhibit["seeds"]) > 1 else "After the last round."
+    style.footer(figure, exhibit, note)
+    return figure
+
+
+def _experts(frame: pd.DataFrame) -> list[str]:
+    return [column for column in frame if column.startswith("pi_")]
+
+
+def _weights(clients: pd.DataFrame) -> pd.DataFrame:
+    """The rows of clients that have mixture weights; none if the file has no such column."""
+    experts = _experts(clients)
+    return clients[clients[experts].notna().any(axis=1)] if experts else clients.iloc[:0]
+
+
+def _color(expert: int) -> str:
+    return style.EXPERTS[expert % len(style.EXPERTS)]
+
+
+def _draw_bars(axes: Axes, pi: np.ndarray, title: str) -> None:
+    """One bar per client, experts stacked; clients sorted by main expert, then by its weight."""
+    axes.set(title=title, xlabel="Client, sorted", ylabel="Mixture weight")
+    axes.grid(False)
+    if not pi.size:
+        axes.text(0.5, 0.5, "no such run", ha="center", transform=axes.transAxes)
+        return
+    order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
+    pi, position, bottom = pi[order], np.arange(1, len(pi) + 1), np.zeros(len(pi))
+    bar = {"width": 1.0, "edgecolor": "white", "linewidth": 0.3 if len(pi) < 60 else 0}
+    for expert, weight in enumerate(pi.T):
+        axes.bar(position, weight, bottom=bottom, color=_color(expert), **bar)
+        bottom = bottom + weight
+    axes.set(xlim=(0.5, len(pi) + 0.5), ylim=(0, 1))
+    axes.xaxis.get_major_locator().set_params(integer=True)

@@ -1,0 +1,223 @@
+"""How every figure looks: one colour, marker and line per method, in all papers.
+
+Nothing here touches `pyplot`: a figure is an object, and the settings hold only while it is drawn
+or saved (`styled`, `save`). Colours are from the palettes of Okabe and Ito and of Tol, which
+colour-blind readers can tell apart; markers and dashes say the same once more.
+"""
+
+import functools
+import textwrap
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from fedlib import exhibit as exhibits
+from fedlib.files import atomic
+
+SETTINGS = {
+    "font.family": "DejaVu Sans",  # ships with Matplotlib, so it is the same everywhere
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "figure.titlesize": 11.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#4D4D4D",
+    "axes.linewidth": 0.8,
+    "xtick.color": "#4D4D4D",
+    "ytick.color": "#4D4D4D",
+    "xtick.labelcolor": "#262626",
+    "ytick.labelcolor": "#262626",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "pdf.fonttype": 42,  # text stays text
+    "savefig.dpi": 200,
+    "figure.dpi": 100,
+    "svg.hashsalt": "fedlib",
+}
+PANEL_WIDTH, PANEL_HEIGHT = 3.35, 2.75  # inches
+LEGEND_WIDTH = 1.55
+MAX_COLUMNS = 3
+GREY = "#6E6E6E"
+SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
+DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn."""
+
+    color: str
+    marker: str
+    line: str | tuple
+    width: float = 1.5
+    hollow: bool = False
+
+    def curve(self) -> dict:
+        """Keyword arguments of `Axes.plot` for a line with markers."""
+        face = "white" if self.hollow else self.color
+        return {
+            "color": self.color,
+            "linestyle": self.line,
+            "linewidth": self.width,
+            "marker": self.marker,
+            "markerfacecolor": face,
+            "markeredgecolor": self.color if self.hollow else "white",
+            "markeredgewidth": 0.9 if self.hollow else 0.5,
+            "markersize": 7 if self.marker == "*" else 4.8,
+        }
+
+
+METHODS = {
+    "local": Look("#7A7A7A", "v", DOTTED),
+    "fedavg": Look("#000000", "o", SOLID),
+    "fedprox": Look("#999933", "s", DASHED),
+    "fedavg_plus": Look("#E69F00", "P", DASHDOT),
+    "clustered": Look("#56B4E9", "D", LONG),
+    "pfedme": Look("#009E73", "^", DASHED),
+    "l2sgd": Look("#882255", "<", DASHDOT),
+    "apfl": Look("#44AA99", ">", LONG),
+    "qffl": Look("#332288", "h", DASHED),
+    "afl": Look("#AA4499", "d", DOTTED),
+    "fedem": Look("#0072B2", "X", SOLID),
+    "pfedmoe": Look("#CC79A7", "p", DASHDOT),
+    "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
+}
+SPARE = ("#117733", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above
+EXPERTS = (
+    *("#4477AA", "#EE8866", "#BBCC33", "#99DDFF", "#AA4499", "#EEDD88", "#44BB99", "#FFAABB"),
+    *("#AAAA00", "#BBBBBB"),
+)
+
+
+def method_look(method: str) -> Look:
+    """The look of a method, by registry name; an unlisted one gets a spare, always the same."""
+    if method in METHODS:
+        return METHODS[method]
+    return Look(SPARE[zlib.crc32(method.encode()) % len(SPARE)], "o", DASHED)
+
+
+def looks(runs: Iterable[dict]) -> dict[str, Look]:
+    """The look of every label -> {label: Look}
+
+    Runs of one method share its colour; all but the first have hollow markers and other dashes.
+    """
+    dashes = (DASHED, DOTTED, DASHDOT, LONG)
+    found: dict[str, Look] = {}
+    variants: dict[str, int] = {}
+    for run in runs:
+        if run["label"] in found:
+            continue
+        number = variants.setdefault(run["method"], 0)
+        variants[run["method"]] += 1
+        look = method_look(run["method"])
+        if number:
+            line = dashes[(number - 1) % len(dashes)]
+            look = replace(look, line=line, hollow=True, width=1.5)
+        found[run["label"]] = look
+    return found
+
+
+def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """`draw`, with the project's settings in force while it runs and no others after."""
+
+    @functools.wraps(draw)
+    def drawn(*args, **kwargs) -> Figure:
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(SETTINGS)
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def panels(exhibit: dict, rows: int = 0, columns: int = 0, height: float = PANEL_HEIGHT):
+    """A figure with the exhibit's title and one panel per federation, or rows x columns of them.
+
+    Returns:
+      (Figure, panels [rows][columns] as a flat list in reading order).
+    """
+    count = rows * columns or len(exhibit["federations"])
+    columns = columns or (2 if count == 4 else min(count, MAX_COLUMNS))
+    rows = rows or -(-count // columns)
+    size = (PANEL_WIDTH * columns + LEGEND_WIDTH, height * rows + 0.75)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.04, hspace=0.05)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in grid[count:]:
+        spare.remove()
+    title = textwrap.fill(exhibit["title"], int((size[0] - LEGEND_WIDTH) * 10.5))
+    figure.suptitle(title, x=0.012, ha="left", fontweight="bold")
+    return figure, list(grid[:count])
+
+
+def legend(figure: Figure, handles: list) -> None:
+    """The figure's legend, right of the panels, where it covers nothing."""
+    if handles:
+        figure.legend(handles=handles, loc="outside right upper")
+
+
+def method_handles(exhibit: dict, labels: Iterable[str] | None = None) -> list[Line2D]:
+    """Legend entries of the exhibit's runs, in row order; only of `labels` where given."""
+    looked, wanted = looks(exhibit["runs"]), None if labels is None else set(labels)
+    return [
+        Line2D([], [], label=title, **looked[label].curve())
+        for label, title in exhibits.titles(exhibit).items()
+        if wanted is None or label in wanted
+    ]
+
+
+def footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
+    """Small grey lines under the panels: scale, seeds and whatever the reader must know."""
+    parts = [exhibits.scale_text(exhibit), f"{exhibits.seeds_text(exhibit)}.", *sentences]
+    text = " ".join(part for part in parts if part)
+    width = int((figure.get_figwidth() - LEGEND_WIDTH) * 21)  # characters that fit at this size
+    lines = "\n".join(textwrap.wrap(text, width))
+    figure.supxlabel(lines, x=0.012, ha="left", fontsize=7, color=GREY, linespacing=1.35)
+
+
+def spread_text(exhibit: dict, what: str) -> str:
+    """What the band or bar around a mean shows, if there is more than one seed."""
+    if len(exhibit["seeds"]) == 1:
+        return ""
+    return f"Mean over seeds; {what} from the smallest to the largest seed."
+
+
+def percent_axis(axes: Axes) -> None:
+    """Show the fractions of the y axis as percent, at round numbers."""
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+
+
+def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
+    """Write both files, atomically; the same figure gives the same bytes.
+
+    Dates and versions are left out of the files for that reason.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        with atomic(pdf) as temporary:
+            empty = {"CreationDate": None, "Producer": None, "Creator": None}
+            figure.savefig(temporary, format="pdf", metadata=empty)
+        with atomic(png) as temporary:
+            figure.savefig(temporary, format="png", metadata={"Software": None})

@@ -1,0 +1,357 @@
+"""From raw counts per client to tidy numbers: the only place where an accuracy is computed.
+
+All accuracies are fractions in [0, 1]. `accuracy` pools the examples of all clients (equal to the
+mean of client accuracies weighted by their test counts); the other accuracies treat clients alike.
+A client without examples in a split has no accuracy there: it is left out of every metric, and is
+NaN only in the table of clients, beside its count of 0. A view in which no client has an example
+is left out altogether.
+
+Three moments of a run are told apart: every evaluated "round", the "last" one, and the "best" one,
+the earliest round of highest pooled test accuracy of the seen clients. The best round is a
+selection on the test set; whatever shows it must say so.
+
+Source: the metrics of FedEM and pFedMM; neither repository has code for the bottom decile, so
+  both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and
+  `bottom10_mean`, the mean accuracy of those clients (at least one client in both).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+from scipy.special import stdtrit
+
+from fedlib.errors import DataError
+from fedlib.files import atomic
+from fedlib.results import RunResult, Scores, View
+
+PRIMARY = View("seen", "default", "test")
+TRAFFIC = View("all", "", "")  # of rows that are about the whole round, not about examples
+LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
+RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
+ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
+COLUMNS = RUN_COLUMNS + ROW_COLUMNS
+CLIENT_COLUMNS = (
+    *("paper", "federation", "dataset", "label", "method", "seed"),
+    *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
+)
+
+
+# One view: Scores -> [T]
+
+
+def accuracy(scores: Scores) -> np.ndarray:
+    """Right predictions of all clients, over all their examples -> [T]"""
+    return _owned(scores).correct.sum(axis=1) / scores.count.sum()
+
+
+def accuracy_client_mean(scores: Scores) -> np.ndarray:
+    """Mean of the clients' accuracies, every client counting the same -> [T]"""
+    return _client_accuracies(scores).mean(axis=1)
+
+
+def accuracy_client_std(scores: Scores) -> np.ndarray:
+    """Spread of the clients' accuracies; they are the whole population, so ddof is 0 -> [T]"""
+    return _client_accuracies(scores).std(axis=1)
+
+
+def bottom10(scores: Scores) -> np.ndarray:
+    """Accuracy of the floor(C / 10)-th worst client, of the worst if C < 20 -> [T]"""
+    return _worst(scores)[:, -1]
+
+
+def bottom10_mean(scores: Scores) -> np.ndarray:
+    """Mean accuracy of the floor(C / 10) worst clients, at least one -> [T]"""
+    return _worst(scores).mean(axis=1)
+
+
+def loss(scores: Scores) -> np.ndarray:
+    """Mean negative log-likelihood over the examples of all clients -> [T]"""
+    owned = _owned(scores)
+    return (owned.loss * owned.count).sum(axis=1) / owned.count.sum()
+
+
+METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
+
+
+def _owned(scores: Scores) -> Scores:
+    """The scores of the clients that have examples; DataError if none has, or if any is absurd."""
+    has = scores.count > 0
+    if not has.any():
+        raise DataError("no client of this view has an example, so it has no accuracy")
+    owned = Scores(
+        scores.clients[has], scores.count[has], scores.correct[:, has], scores.loss[:, has]
+    )
+    if not np.all((owned.correct >= 0) & (owned.correct <= owned.count)):
+        raise DataError("right predictions must be between 0 and the number of examples")
+    if np.isnan(owned.loss).any():
+        raise DataError("the loss of a client with examples is not a number")
+    return owned
+
+
+def _client_accuracies(scores: Scores) -> np.ndarray:
+    """Accuracy of every client that has examples -> [T, C']"""
+    owned = _owned(scores)
+    return owned.correct / owned.count
+
+
+def _worst(scores: Scores) -> np.ndarray:
+    """The floor(C' / 10) smallest client accuracies, at least one, in ascending order -> [T, k]"""
+    values = np.sort(_client_accuracies(scores), axis=1)
+    return values[:, : max(1, values.shape[1] // 10)]
+
+
+# One run
+
+
+def best_evaluation(history: RunResult) -> int:
+    """Position of the earliest evaluation with the highest pooled test accuracy, seen clients.
+
+    Raises:
+      DataError: if the history has no such view.
+    """
+    if PRIMARY not in history.scores:
+        raise DataError(
+            f"the history lacks the view {'/'.join(PRIMARY)}; it decides the best round"
+        )
+    return int(np.argmax(accuracy(history.scores[PRIMARY])))
+
+
+def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
+    """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
+
+    Views that only the evaluation of the final state has appear at "last" only.
+
+    Raises:
+      DataError: if the evaluation contradicts the last evaluation of the history.
+    """
+    curves = list(_curves(history))
+    best = int(history.round[best_evaluation(history)])
+    blocks = [_block(curve, "round", slice(None)) for curve in curves]
+    blocks += [_block(curve, "last", slice(-1, None)) for curve in curves]
+    blocks += [_block(curve, "best", curve.round == best) for curve in curves]
+    if evaluation is not None:
+        check_agreement(history, evaluation)
+        for view, scores in _only_final(history, evaluation).items():
+            curve = _view_curve(view, evaluation.round, scores)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+    columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
+    return pd.DataFrame(columns)
+
+
+def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
+    """Counts of one run's clients at its last and best round -> DataFrame.
+
+    Columns from "at" on of `CLIENT_COLUMNS`, then the mixture weights `pi_0` ... of methods that
+    have them, on the rows of the default protocol at "last".
+    """
+    best = best_evaluation(history)
+    frames = []
+    for view, scores in history.scores.items():
+        if not scores.count.any():
+            continue
+        frames.append(_client_frame(view, scores, "last", -1))
+        frames.append(_client_frame(view, scores, "best", best))
+    if evaluation is not None:
+        check_agreement(history, evaluation)
+        for view, scores in _only_final(history, evaluation).items():
+            frames.append(_client_frame(view, scores, "last", -1))
+    pi = (evaluation or history).diagnostics.get("pi", history.diagnostics.get("pi"))
+    clients = pd.concat(frames, ignore_index=True)
+    return clients if pi is None else _with_mixture_weights(clients, pi)
+
+
+def check_agreement(history: RunResult, evaluation: RunResult) -> None:
+    """Nothing, if the evaluation repeats the history's last scores wherever both have a view.
+
+    Raises:
+      DataError: if rounds, clients, counts or right predictions differ, or losses differ by more
+        than `LOSS_TOLERANCE` (relative).
+    """
+    if history.round[-1] != evaluation.round[-1]:
+        raise DataError(
+            f"history ends at round {history.round[-1]}, the evaluation is of round "
+            f"{evaluation.round[-1]}; evaluate again"
+        )
+    for view in history.scores.keys() & evaluation.scores.keys():
+        ours, theirs = history.scores[view], evaluation.scores[view]
+        same = (
+            np.array_equal(ours.clients, theirs.clients)
+            and np.array_equal(ours.count, theirs.count)
+            and np.array_equal(ours.correct[-1], theirs.correct[-1])
+            and np.allclose(
+                ours.loss[-1], theirs.loss[-1], rtol=LOSS_TOLERANCE, atol=0, equal_nan=True
+            )
+        )
+        if not same:
+            raise DataError(
+                f"evaluation and history disagree on {'/'.join(view)} after round "
+                f"{history.round[-1]}; the state is not the one the history was written with"
+            )
+
+
+class _Curve(NamedTuple):
+    """Some metrics over the evaluations of one view: `values` are [T] each, like `round`."""
+
+    view: View
+    round: np.ndarray
+    values: dict[str, np.ndarray]
+
+
+def _curves(result: RunResult) -> Iterator[_Curve]:
+    for view, scores in result.scores.items():
+        if scores.count.any():
+            yield _view_curve(view, result.round, scores)
+    sent = {"bytes_down": result.bytes_down, "bytes_up": result.bytes_up}
+    sent["bytes"] = result.bytes_down + result.bytes_up
+    yield _Curve(TRAFFIC, result.round, sent)
+    rounds = np.arange(1, len(result.train_loss) + 1)
+    yield _Curve(TRAFFIC, rounds, {"train_loss": result.train_loss})
+
+
+def _view_curve(view: View, rounds: np.ndarray, scores: Scores) -> _Curve:
+    try:
+        return _Curve(view, rounds, {metric.__name__: metric(scores) for metric in METRICS})
+    except DataError as error:
+        raise DataError(f"view {'/'.join(view)}: {error}") from None
+
+
+def _block(curve: _Curve, at: str, where: slice | np.ndarray) -> dict[str, np.ndarray]:
+    """Part of a curve as columns of equal length."""
+    rounds = np.asarray(curve.round)[where]
+    size = len(rounds) * len(curve.values)
+    constants = {"at": at, **curve.view._asdict()}
+    values = [np.asarray(value, np.float64)[where] for value in curve.values.values()]
+    return {
+        **{name: np.full(size, value, object) for name, value in constants.items()},
+        "round": np.tile(rounds, len(curve.values)),
+        "metric": np.repeat(np.array(list(curve.values), object), len(rounds)),
+        "value": np.concatenate(values),
+    }
+
+
+def _only_final(history: RunResult, evaluation: RunResult) -> dict[View, Scores]:
+    return {
+        view: scores
+        for view, scores in evaluation.scores.items()
+        if view not in history.scores and scores.count.any()
+    }
+
+
+def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.DataFrame:
+    count, correct = scores.count, scores.correct[evaluation]
+    has = count > 0
+    fraction = np.divide(correct, count, out=np.full(len(count), np.nan), where=has)
+    return pd.DataFrame(
+        {
+            "at": at,
+            "protocol": view.protocol,
+            "split": view.split,
+            "group": view.group,
+            "client": scores.clients,
+            "count": count,
+            "correct": correct,
+            "accuracy": fraction,
+            "loss": np.where(has, scores.loss[evaluation], np.nan),
+        }
+    )
+
+
+def _with_mixture_weights(clients: pd.DataFrame, pi: np.ndarray) -> pd.DataFrame:
+    if pi.ndim != 2 or clients["client"].max() >= len(pi):
+        raise DataError(
+            f"mixture weights of shape {pi.shape} do not cover client {clients['client'].max()}"
+        )
+    shown = ((clients["at"] == "last") & (clients["protocol"] == PRIMARY.protocol)).to_numpy()
+    weights = np.full((len(clients), pi.shape[1]), np.nan)
+    weights[shown] = pi[clients["client"].to_numpy()[shown]]
+    names = [f"pi_{expert}" for expert in range(pi.shape[1])]
+    return clients.join(pd.DataFrame(weights, columns=names))
+
+
+# All runs of a paper
+
+
+def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Metrics and clients of all runs of a paper -> frames with COLUMNS, CLIENT_COLUMNS (+ pi_*).
+
+    Args:
+      spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
+        "seeds"}]}.
+      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5.
+
+    Raises:
+      DataError: naming the run whose files are missing, corrupted or contradictory.
+    """
+    metrics, clients = [], []
+    for run in spec["runs"]:
+        for seed in run["seeds"]:
+            folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
+            names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
+            names |= {"paper": spec["paper"], "method": run["method"], "seed": seed}
+            rows, shards = _read_run(folder, run["method"], seed)
+            metrics.append(rows.assign(**names))
+            clients.append(shards.assign(**names))
+    if not metrics:
+        raise DataError(f"the specification of {spec['paper']} lists no run")
+    every = pd.concat(clients, ignore_index=True)
+    pi = sorted((c for c in every if c.startswith("pi_")), key=lambda name: int(name[3:]))
+    return (
+        pd.concat(metrics, ignore_index=True)[list(COLUMNS)],
+        every[[*CLIENT_COLUMNS, *pi]],
+    )
+
+
+def _read_run(folder: Path, method: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    history = RunResult.load(folder / "history.h5")
+    evaluation = RunResult.load(folder / "evaluation.h5")
+    for result, name in ((history, "history.h5"), (evaluation, "evaluation.h5")):
+        found = (result.spec.get("method", method), result.spec.get("seed", seed))
+        if found != (method, seed):
+            raise DataError(
+                f"{folder / name} is of method {found[0]}, seed {found[1]}, "
+                f"not of {method}, seed {seed}; delete the folder and run again"
+            )
+    try:
+        return run_rows(history, evaluation), client_rows(history, evaluation)
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from None
+
+
+def write(frame: pd.DataFrame, *paths: str | Path) -> None:
+    """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format."""
+    for path in paths:
+        with atomic(path) as temporary:
+            if Path(path).suffix == ".csv":
+                options = pa.csv.WriteOptions(quoting_style="needed")
+                table = pa.Table.from_pandas(frame, preserve_index=False)
+                pa.csv.write_csv(table, temporary, options)
+            else:
+                frame.to_parquet(temporary, index=False)
+
+
+# Over seeds
+
+
+def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """`value` over the rows of each group of `by`, one row per seed.
+
+    Returns:
+      One row per group: `by`, then mean, std (ddof 1), ci95 (half-width of the 95 % interval of
+      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std
+      and ci95 are NaN: one number says nothing about its spread.
+    """
+    groups = frame.groupby(by, sort=False, observed=True)["value"]
+    table = groups.agg(mean="mean", std="std", low="min", high="max", seeds="count").reset_index()
+    return table.assign(ci95=half_width(table["std"], table["seeds"]))
+
+
+def half_width(std: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n); NaN for n = 1."""
+    seeds = np.asarray(seeds, np.float64)
+    quantile = stdtrit(np.where(seeds > 1, seeds - 1, np.nan), 0.975)
+    return quantile * np.asarray(std) / np.sqrt(seeds)

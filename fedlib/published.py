@@ -1,0 +1,48 @@
+"""The numbers a paper printed, and which reproduced cell each may stand beside."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.errors import DataError
+
+COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
+UNITS = {"percent": 100.0, "points": 100.0}  # per unit fraction
+
+
+def read(path: str | Path) -> pd.DataFrame:
+    """The published numbers in a csv file, as printed, with `COLUMNS`.
+
+    Raises:
+      DataError: if the file is missing or has other columns, unknown units, a number that is
+        missing or a cell that is given twice.
+    """
+    try:
+        table = pd.read_csv(path, keep_default_na=False)
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    if tuple(table.columns) != COLUMNS:
+        raise DataError(
+            f"{path} must have the columns {', '.join(COLUMNS)}, got {', '.join(table.columns)}"
+        )
+    unknown = sorted(set(table["unit"]) - UNITS.keys())
+    if unknown:
+        raise DataError(f"{path}: unknown unit {unknown[0]!r}; known are {', '.join(UNITS)}")
+    if not pd.api.types.is_numeric_dtype(table["value"]):
+        raise DataError(f"{path}: every value must be a number")
+    key = list(COLUMNS[:4])
+    repeated = table[table.duplicated(key)]
+    if len(repeated):
+        raise DataError(f"{path}: {'/'.join(map(str, repeated.iloc[0][key]))} is given twice")
+    return table
+
+
+def fractions(
+    published: pd.DataFrame | None, exhibit: str | None, metric: str = "accuracy"
+) -> dict[tuple[str, str], float]:
+    """{(dataset, label): number as a fraction} of one exhibit; empty where none is published."""
+    if published is None or exhibit is None:
+        return {}
+    rows = published[(published["exhibit"] == exhibit) & (published["metric"] == metric)]
+    values = (rows["value"] / rows["unit"].map(UNITS)).round(8)  # 47.6 percent is 0.476
+    return dict(zip(zip(rows["dataset"], rows["label"], strict=True), values, strict=True))

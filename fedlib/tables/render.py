@@ -1,0 +1,207 @@
+"""A table as data, and as csv (numbers), Markdown and LaTeX (text for people).
+
+A kind of table builds a `Sheet`; how it looks in each format is decided here and nowhere else.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from tabulate import tabulate
+
+from fedlib.files import write_text
+
+ABSENT = "–"  # nothing is published, or there is no such run
+NOT_APPLICABLE = "N/A"  # the method has no such thing
+TEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "→": r"$\rightarrow$",
+    "½": r"$\frac{1}{2}$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "ε": r"$\varepsilon$",
+    "λ": r"$\lambda$",
+    "μ": r"$\mu$",
+    "π": r"$\pi$",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of one cell, and whether it is the best of its column."""
+
+    text: str
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """Head of a column: `group` spans neighbouring columns that share it, "" spans nothing."""
+
+    title: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One grid of cells under a heading; the first `num_keys` columns are text, not numbers."""
+
+    heading: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+    num_keys: int = 1
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: the numbers for machines, the blocks for people, and what both must know.
+
+    Attributes:
+      label: path-safe name, the LaTeX label.
+      numbers: one value per column, fractions in [0, 1].
+    """
+
+    label: str
+    title: str
+    caption: str
+    blocks: list[Block]
+    notes: list[str]
+    numbers: pd.DataFrame = field(repr=False)
+
+
+def percent(mean: float, half_width: float = np.nan) -> str:
+    """A fraction as percent with one decimal, "84.2 ± 0.3"; an unknown interval is left out."""
+    if np.isnan(mean):
+        return ABSENT
+    text = f"{100 * mean:.1f}"
+    return text if np.isnan(half_width) else f"{text} ± {100 * half_width:.1f}"
+
+
+def points(difference: float) -> str:
+    """A difference of two fractions in percentage points, signed, "+1.2"."""
+    if np.isnan(difference):
+        return ABSENT
+    rounded = round(100 * difference, 1) + 0.0  # no negative zero
+    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
+
+
+def best_cells(means: list[float], texts: list[str]) -> list[Cell]:
+    """A column of cells, bold where the mean is highest at the decimals shown (ties included)."""
+    shown = [round(100 * mean, 1) for mean in means]
+    known = [value for value in shown if not np.isnan(value)]
+    top = max(known) if len(known) > 1 else None
+    return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
+
+
+def write(sheet: Sheet, csv: str | Path, md: str | Path, tex: str | Path) -> None:
+    """Write the three forms of a table, each atomically."""
+    write_text(csv, to_csv(sheet))
+    write_text(md, to_markdown(sheet))
+    write_text(tex, to_latex(sheet))
+
+
+def to_csv(sheet: Sheet) -> str:
+    """The numbers of a table; a number that does not exist is an empty field."""
+    return sheet.numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
+
+
+def to_markdown(sheet: Sheet) -> str:
+    """Title, caption, blocks and notes of a table, in GitHub's dialect."""
+    parts = [f"### {markdown(sheet.title)}", markdown(sheet.caption)]
+    for block in sheet.blocks:
+        if block.heading:
+            parts.append(f"**{markdown(block.heading)}**")
+        parts.append(_markdown_grid(block))
+    parts.append("\n".join(f"- {markdown(note)}" for note in sheet.notes))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def to_latex(sheet: Sheet) -> str:
+    """A LaTeX `table` with rules of the package booktabs."""
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        r"\begin{table}[t]",
+        r"\centering\small\setlength{\tabcolsep}{4pt}",
+        rf"\caption{{\textbf{{{latex(sheet.title)}.}} {latex(sheet.caption)}}}",
+        rf"\label{{tab:{sheet.label}}}",
+    ]
+    for block in sheet.blocks:
+        lines += _latex_grid(block)
+    lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
+    lines += [rf"{latex(note)}\par" for note in sheet.notes]
+    return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
+
+
+def markdown(text: str) -> str:
+    """`text` with the characters escaped that Markdown would take for markup."""
+    text = re.sub(r"([\\`*|<\[\]])", r"\\\1", text)
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def latex(text: str) -> str:
+    """`text` with the characters escaped or spelt out that LaTeX does not print."""
+    return "".join(TEX.get(char, char) for char in text)
+
+
+def _markdown_grid(block: Block) -> str:
+    head = [f"{c.group}: {c.title}" if c.group else c.title for c in block.columns]
+    cells = [
+        [f"**{markdown(c.text)}**" if c.bold else markdown(c.text) for c in row]
+        for row in block.rows
+    ]
+    align = ["left"] * block.num_keys + ["right"] * (len(head) - block.num_keys)
+    headers = [markdown(title) for title in head]
+    return tabulate(cells, headers, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def _latex_grid(block: Block) -> list[str]:
+    align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
+    heading = [rf"\par\smallskip\textbf{{{latex(block.heading)}}}\par"] if block.heading else []
+    titles = " & ".join(latex(column.title) for column in block.columns)
+    return [
+        *heading,
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+        *_latex_groups(block.columns),
+        rf"{titles} \\",
+        r"\midrule",
+        *(rf"{' & '.join(map(_latex_cell, row))} \\" for row in block.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def _latex_groups(columns: list[Column]) -> list[str]:
+    """The line of spanning heads and the rules below them; nothing if no column has a group."""
+    spans: list[tuple[str, int, int]] = []  # group, first and last column, counted from 1
+    for number, column in enumerate(columns, start=1):
+        if spans and spans[-1][0] == column.group:
+            spans[-1] = (column.group, spans[-1][1], number)
+        else:
+            spans.append((column.group, number, number))
+    if not any(group for group, _, _ in spans):
+        return []
+    heads = [
+        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{latex(group)}}}"
+        for group, first, last in spans
+    ]
+    rules = [rf"\cmidrule(lr){{{first}-{last}}}" for group, first, last in spans if group]
+    return [rf"{' & '.join(heads)} \\", "".join(rules)]
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex(cell.text)
+    return rf"\textbf{{{text}}}" if cell.bold else text

@@ -1,0 +1,134 @@
+"""Accuracy of clients that took no part in training, beside that of those that did.
+
+A method may have several ways to serve an unseen client (protocols); "default" is the one it
+reports. A method without a default says N/A there.
+"""
+
+import numpy as np
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.tables import notes
+from fedlib.tables.render import (
+    NOT_APPLICABLE,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    best_cells,
+    percent,
+    points,
+)
+
+DEFAULT = PRIMARY.protocol
+STATISTICS = ("mean", "std", "ci95")
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and protocol of unseen clients."""
+    numbers = _numbers(exhibit, exhibits.select(exhibit, metrics))
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
+        notes=[
+            *notes.measured(exhibit),
+            "Seen: the clients that train, by the method's own protocol. Unseen: clients that took "
+            "no part in training. All and Bottom-10% as in the accuracy table, on test examples.",
+            "Protocol: how an unseen client gets its predictor; default is the one the method "
+            f"reports, {NOT_APPLICABLE} where it has none. Gap: All of unseen minus seen, in "
+            "percentage points.",
+            _clients_note(exhibit, exhibits.select(exhibit, clients)),
+            *notes.particulars(exhibit),
+        ],
+        numbers=numbers,
+    )
+
+
+def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
+    shown = exhibits.pick(metrics, at="last", split="test")
+    shown = shown[shown["metric"].isin(["accuracy", "bottom10"])]
+    key = ["federation", "label", "group", "protocol", "metric"]
+    summary = over_seeds(shown, key).set_index(key)
+    rows = []
+    for federation in exhibit["federations"]:
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            where = (federation["name"], run["label"])
+            for protocol in _protocols(summary, where):
+                seen = _statistics(summary, (*where, "seen", DEFAULT, "accuracy"), "seen")
+                unseen = _statistics(summary, (*where, "unseen", protocol, "accuracy"), "unseen")
+                bottom = _statistics(
+                    summary, (*where, "unseen", protocol, "bottom10"), "unseen_bottom10"
+                )
+                rows.append(
+                    {
+                        "federation": federation["name"],
+                        "dataset": federation["dataset"],
+                        "label": run["label"],
+                        "title": run["title"],
+                        "protocol": protocol,
+                        **seen,
+                        **unseen,
+                        **bottom,
+                        "gap": unseen["unseen_mean"] - seen["seen_mean"],
+                        "seeds": len(exhibit["seeds"]),
+                    }
+                )
+    return notes.with_scale(exhibit, pd.DataFrame(rows))
+
+
+def _protocols(summary: pd.DataFrame, where: tuple[str, str]) -> list[str]:
+    """The default protocol, whether or not the run has it, then the others the run has."""
+    found = {key[3] for key in summary.index if key[:3] == (*where, "unseen")}
+    return [DEFAULT, *sorted(found - {DEFAULT})]
+
+
+def _statistics(summary: pd.DataFrame, key: tuple, prefix: str) -> dict[str, float]:
+    found = summary.loc[key] if key in summary.index else dict.fromkeys(STATISTICS, np.nan)
+    return {f"{prefix}_{name}": float(found[name]) for name in STATISTICS}
+
+
+def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+    mine = exhibits.pick(numbers, federation=federation["name"])
+    columns = [
+        *(Column("Method"), Column("Protocol"), Column("All", "Seen")),
+        *(Column("All", "Unseen"), Column("Bottom-10%", "Unseen"), Column("Gap")),
+    ]
+    unseen, bottom = (_column(mine, name) for name in ("unseen", "unseen_bottom10"))
+    seen = [
+        Cell(percent(mean, ci))
+        for mean, ci in zip(mine["seen_mean"], mine["seen_ci95"], strict=True)
+    ]
+    gap = [Cell(NOT_APPLICABLE if np.isnan(value) else points(value)) for value in mine["gap"]]
+    keys = [
+        list(map(Cell, mine["title"])),
+        [Cell(name.replace("_", " ")) for name in mine["protocol"]],
+    ]
+    rows = zip(*keys, seen, unseen, bottom, gap, strict=True)
+    return Block(federation["title"], columns, [list(row) for row in rows], num_keys=2)
+
+
+def _column(numbers: pd.DataFrame, name: str) -> list[Cell]:
+    means = numbers[f"{name}_mean"].tolist()
+    texts = [
+        NOT_APPLICABLE if np.isnan(mean) else percent(mean, ci)
+        for mean, ci in zip(means, numbers[f"{name}_ci95"], strict=True)
+    ]
+    return best_cells(means, texts)
+
+
+def _clients_note(exhibit: dict, clients: pd.DataFrame) -> str:
+    parts = []
+    for federation in exhibit["federations"]:
+        mine = exhibits.pick(clients, federation=federation["name"], split="test")
+        counts = mine[mine["count"] > 0].groupby("group")["client"].nunique()
+        seen, unseen = (int(counts.get(group, 0)) for group in ("seen", "unseen"))
+        parts.append(f"{federation['title']} {seen} seen, {unseen} unseen")
+    return f"Clients with test examples: {'; '.join(parts)}."

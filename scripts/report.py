@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Put all tables and figures of a folder on one page, REPORT.md; needs no Snakemake state."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib import command, files, provenance, report
+
+
+def main() -> None:
+    """Parse the command line, build, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", required=True, help="report specification, JSON or @path")
+    parser.add_argument("--results", type=Path, required=True, help="results/FOLDER")
+    parser.add_argument("--figures", type=Path, required=True, help="figures/FOLDER")
+    parser.add_argument("--out", type=Path, required=True, help="output, REPORT.md")
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    args = parser.parse_args()
+
+    provenance.check_code(args.code, "scripts/report.py")
+    spec = command.json_argument(args.spec)
+    files.write_text(args.out, report.build(spec, args.results, args.figures, args.out))
+    provenance.assert_covered("scripts/report.py")
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,249 @@
+"""Metrics: every expected number is worked out here, by hand or by a plain loop."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import metrics
+from fedlib.errors import DataError
+from fedlib.results import RunResult, Scores, View
+
+ROOT = Path(__file__).resolve().parents[1]
+SEEN, UNSEEN = View("seen", "default", "test"), View("unseen", "default", "test")
+
+
+def result(scores: dict, rounds=(0,), **changes) -> RunResult:
+    rounds = np.asarray(rounds)
+    return RunResult(rounds, scores, 10 * rounds, 5 * rounds, np.empty(0), **changes)
+
+
+def value(rows: pd.DataFrame, **where) -> float:
+    for column, wanted in where.items():
+        rows = rows[rows[column] == wanted]
+    assert len(rows) == 1, rows
+    return float(rows["value"].iloc[0])
+
+
+def test_accuracy_pools_examples_and_the_client_mean_does_not():
+    scores = made_up.scores([[1.0, 0.5]], count=[10, 30])  # 10 of 10 and 15 of 30 right
+    assert metrics.accuracy(scores) == pytest.approx([25 / 40])
+    assert metrics.accuracy_client_mean(scores) == pytest.approx([0.75])
+    assert metrics.accuracy_client_std(scores) == pytest.approx([0.25])
+
+
+def test_accuracy_is_the_mean_weighted_by_test_counts():
+    draw = np.random.default_rng(0)
+    count = draw.integers(1, 50, 12)
+    scores = made_up.scores(draw.random((3, 12)), count)
+    expected = [np.average(row / count, weights=count) for row in scores.correct]
+    assert metrics.accuracy(scores) == pytest.approx(expected)
+
+
+def test_loss_is_weighted_by_counts():
+    scores = made_up.scores([[0.0, 0.0]], count=[1, 3], loss=[2.0, 4.0])
+    assert metrics.loss(scores) == pytest.approx([(1 * 2 + 3 * 4) / 4])
+
+
+def test_bottom_decile_of_twenty_clients():
+    accuracies = np.arange(1, 21) / 20  # 0.05, 0.10, ..., 1.00
+    scores = made_up.scores([accuracies[::-1]], count=np.full(20, 20))
+    assert metrics.bottom10(scores) == pytest.approx([0.10])  # the 2nd smallest
+    assert metrics.bottom10_mean(scores) == pytest.approx([0.075])  # of 0.05 and 0.10
+
+
+@pytest.mark.parametrize(
+    ("clients", "rank"), [(80, 8), (100, 10), (64, 6), (20, 2), (16, 1), (3, 1), (1, 1)]
+)
+def test_bottom_decile_takes_a_tenth_of_the_clients_rounded_down(clients, rank):
+    accuracies = np.arange(1, clients + 1) / 1000
+    scores = made_up.scores([accuracies], count=np.full(clients, 1000))
+    assert metrics.bottom10(scores) == pytest.approx([rank / 1000])
+
+
+def test_a_client_without_examples_counts_in_nothing():
+    with_it = made_up.scores([[0.5, np.nan, 1.0]], count=[10, 0, 10], loss=[1.0, np.nan, 3.0])
+    without = made_up.scores([[0.5, 1.0]], count=[10, 10], loss=[1.0, 3.0])
+    for metric in metrics.METRICS:
+        assert metric(with_it) == pytest.approx(metric(without)), metric.__name__
+    clients = metrics.client_rows(result({SEEN: with_it}))
+    row = clients[(clients["client"] == 1) & (clients["at"] == "last")].iloc[0]
+    assert row["count"] == 0 and math.isnan(row["accuracy"]) and math.isnan(row["loss"])
+
+
+def test_a_view_without_any_example_is_left_out():
+    empty = made_up.scores([[np.nan, np.nan]], count=[0, 0])
+    history = result({SEEN: made_up.scores([[0.5]], count=[2]), UNSEEN: empty})
+    assert set(metrics.run_rows(history)["group"]) == {"seen", "all"}
+    assert set(metrics.client_rows(history)["group"]) == {"seen"}
+    with pytest.raises(DataError, match="no client"):
+        metrics.accuracy(empty)
+
+
+@pytest.mark.parametrize("correct", [-1.0, 11.0, math.nan])
+def test_absurd_counts_are_refused(correct):
+    scores = Scores(np.array([0]), np.array([10]), np.array([[correct]]), np.array([[0.1]]))
+    with pytest.raises(DataError, match="right predictions"):
+        metrics.accuracy(scores)
+
+
+def test_a_loss_that_is_not_a_number_is_refused_with_its_view():
+    scores = made_up.scores([[0.5]], count=[10], loss=[math.nan])
+    with pytest.raises(DataError, match="view seen/default/test: the loss"):
+        metrics.run_rows(result({SEEN: scores}))
+
+
+def test_best_is_the_earliest_round_of_highest_accuracy_for_every_view():
+    history = result(
+        {
+            SEEN: made_up.scores([[0.1], [0.9], [0.9], [0.5]], count=[10]),
+            UNSEEN: made_up.scores([[0.1], [0.2], [0.3], [0.4]], count=[10]),
+        },
+        rounds=(0, 5, 10, 15),
+    )
+    rows = metrics.run_rows(history)
+    best = rows[rows["at"] == "best"]
+    assert set(best["round"]) == {5}
+    assert value(best, metric="accuracy", group="seen") == pytest.approx(0.9)
+    assert value(best, metric="accuracy", group="unseen") == pytest.approx(0.2)
+    assert value(best, metric="bytes") == 75  # (10 + 5) bytes a round
+    last = rows[rows["at"] == "last"]
+    assert set(last["round"]) == {15}
+    assert value(last, metric="accuracy", group="seen") == pytest.approx(0.5)
+
+
+def test_without_the_deciding_view_there_is_no_best_round():
+    with pytest.raises(DataError, match="seen/default/test"):
+        metrics.run_rows(result({UNSEEN: made_up.scores([[0.5]], count=[2])}))
+
+
+def test_every_evaluated_round_is_a_row_and_training_loss_begins_after_round_one():
+    scores = made_up.scores([[0.1], [0.2], [0.3]], count=[10])
+    history = replace(result({SEEN: scores}, (0, 2, 4)), train_loss=np.array([4.0, 3.0, 2.0, 1.0]))
+    rows = metrics.run_rows(history)
+    curve = rows[(rows["at"] == "round") & (rows["metric"] == "accuracy")]
+    assert curve["round"].tolist() == [0, 2, 4]
+    assert curve["value"].tolist() == pytest.approx([0.1, 0.2, 0.3])
+    training = rows[(rows["at"] == "round") & (rows["metric"] == "train_loss")]
+    assert training["round"].tolist() == [1, 2, 3, 4]
+    assert training["value"].tolist() == [4.0, 3.0, 2.0, 1.0]
+    traffic = rows[rows["metric"].str.startswith("bytes")]
+    assert set(traffic["group"]) == {"all"} and set(traffic["protocol"]) == {""}
+
+
+def test_views_of_the_evaluation_alone_have_only_a_last_value():
+    history = result({SEEN: made_up.scores([[0.1], [0.2]], count=[10])}, (0, 1))
+    evaluation = result(
+        {
+            SEEN: made_up.scores([[0.2]], count=[10]),
+            View("unseen", "fresh", "test"): made_up.scores([[0.3]], count=[10]),
+        },
+        (1,),
+    )
+    rows = metrics.run_rows(history, evaluation)
+    fresh = rows[rows["protocol"] == "fresh"]
+    assert set(fresh["at"]) == {"last"} and set(fresh["round"]) == {1}
+    assert value(rows, at="last", group="seen", metric="accuracy") == pytest.approx(0.2)
+
+
+def test_an_evaluation_that_contradicts_the_history_is_refused():
+    history = result({SEEN: made_up.scores([[0.1], [0.2]], count=[10])}, (0, 1))
+    close = made_up.scores([[0.2]], count=[10], loss=[0.8 * (1 + 1e-6)])
+    metrics.check_agreement(history, result({SEEN: close}, (1,)))
+    for other in (
+        made_up.scores([[0.3]], count=[10], loss=[0.8]),
+        made_up.scores([[0.2]], count=[10], loss=[0.8 * (1 + 1e-4)]),
+        made_up.scores([[0.1]], count=[20], loss=[0.8]),
+    ):
+        with pytest.raises(DataError, match="disagree on seen/default/test"):
+            metrics.check_agreement(history, result({SEEN: other}, (1,)))
+    with pytest.raises(DataError, match="ends at round 1, the evaluation is of round 2"):
+        metrics.check_agreement(history, result({SEEN: close}, (2,)))
+
+
+def test_clients_carry_their_mixture_weights_at_the_last_round():
+    pi = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+    seen = Scores(np.array([0, 2]), np.array([4, 4]), np.array([[1.0, 2], [3, 4]]), np.ones((2, 2)))
+    clients = metrics.client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi}))
+    last = clients[clients["at"] == "last"]
+    assert last["client"].tolist() == [0, 2]
+    assert last[["pi_0", "pi_1"]].to_numpy() == pytest.approx(pi[[0, 2]])
+    assert last["accuracy"].tolist() == [0.75, 1.0]
+    with pytest.raises(DataError, match="do not cover client 2"):
+        metrics.client_rows(result({SEEN: seen}, (0, 1), diagnostics={"pi": pi[:2]}))
+
+
+def test_the_interval_over_seeds_is_students():
+    frame = pd.DataFrame({"label": ["a", "a", "a", "b"], "value": [0.1, 0.2, 0.6, 0.5]})
+    table = metrics.over_seeds(frame, ["label"]).set_index("label")
+    std = math.sqrt((0.2**2 + 0.1**2 + 0.3**2) / 2)  # around the mean 0.3
+    assert table.loc["a", "mean"] == pytest.approx(0.3)
+    assert table.loc["a", "std"] == pytest.approx(std)
+    # 4.302653 is the 97.5 % point of Student's t with 2 degrees of freedom, from a printed table.
+    assert table.loc["a", "ci95"] == pytest.approx(4.302653 * std / math.sqrt(3), rel=1e-6)
+    assert (table.loc["a", "low"], table.loc["a", "high"]) == (0.1, 0.6)
+    assert table.loc["b", "seeds"] == 1 and math.isnan(table.loc["b", "ci95"])
+
+
+def test_collecting_names_the_run_that_is_wrong(tmp_path):
+    exhibit = made_up.exhibit(["fedavg"], ["emnist"], seeds=[1])
+    spec = made_up.metrics_spec(exhibit)
+    with pytest.raises(DataError, match="fedavg/seed1/history.h5 does not exist"):
+        metrics.collect(spec, tmp_path)
+    made_up.save_runs(exhibit, tmp_path)
+    spec["runs"][0]["method"] = "fedprox"
+    with pytest.raises(DataError, match="is of method fedavg, seed 1, not of fedprox, seed 1"):
+        metrics.collect(spec, tmp_path)
+
+
+def test_a_hundred_runs_take_seconds(tmp_path):
+    exhibit = made_up.exhibit(["pfedmm"], ["emnist"], seeds=[1])
+    made_up.save_runs(exhibit, tmp_path)
+    spec = made_up.metrics_spec(exhibit)
+    spec["runs"] *= 100
+    start = time.perf_counter()
+    tidy, _ = metrics.collect(spec, tmp_path)
+    assert len(tidy) == 100 * len(metrics.run_rows(*made_up.run("pfedmm", "pfedmm", 1).values()))
+    assert time.perf_counter() - start < 20  # about 2 s on one core; generous for a busy machine
+
+
+@pytest.mark.slow
+def test_script_writes_the_declared_columns_and_needs_no_torch(tmp_path):
+    exhibit = made_up.exhibit(["local", "pfedmm"])
+    made_up.save_runs(exhibit, tmp_path / "runs")
+    command = [
+        *(sys.executable, ROOT / "scripts/metrics.py", "--runs", tmp_path / "runs"),
+        *("--spec", json.dumps(made_up.metrics_spec(exhibit)), "--parquet", tmp_path / "m.parquet"),
+        *("--csv", tmp_path / "m.csv", "--clients", tmp_path / "c.parquet"),
+    ]
+    subprocess.run(command, check=True)
+    tidy = pd.read_parquet(tmp_path / "m.parquet")
+    assert tuple(tidy.columns) == metrics.COLUMNS
+    as_text = pd.read_csv(tmp_path / "m.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(tidy, as_text, check_dtype=False)
+    clients = pd.read_parquet(tmp_path / "c.parquet")
+    assert tuple(clients.columns) == (*metrics.CLIENT_COLUMNS, "pi_0", "pi_1", "pi_2")
+    assert clients.loc[clients["label"] == "local", "pi_0"].isna().all()
+    first = [(tmp_path / name).read_bytes() for name in ("m.parquet", "m.csv", "c.parquet")]
+    subprocess.run(command, check=True)
+    again = [(tmp_path / name).read_bytes() for name in ("m.parquet", "m.csv", "c.parquet")]
+    assert first == again
+
+
+@pytest.mark.slow
+def test_results_half_imports_no_torch():
+    program = (
+        "import sys, fedlib.metrics, fedlib.report, fedlib.tables as t, fedlib.figures as f\n"
+        "[t.load(kind) for kind in t.KINDS]; [f.load(kind) for kind in f.KINDS]\n"
+        "bad = {'torch', 'fedlib.task', 'fedlib.cohort', 'fedlib.methods', 'matplotlib.pyplot'}\n"
+        "assert not bad & set(sys.modules), bad & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

@@ -1,0 +1,315 @@
+"""Tables: their numbers, their text, and the notes that keep them honest."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import exhibit as exhibits
+from fedlib import metrics, published, tables
+from fedlib.errors import ConfigError, DataError
+from fedlib.tables import render
+from fedlib.tables.render import Block, Cell, Column, Sheet
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+
+
+def frame(values: dict, group="seen", protocol="default") -> pd.DataFrame:
+    """Metrics rows from {(federation, label, metric, at): values by seed}."""
+    rows = [
+        {
+            **dict(zip(("federation", "label", "metric", "at"), key, strict=True)),
+            **{"paper": "pfedmm", "dataset": key[0], "partition": "p", "method": key[1]},
+            **{"seed": seed, "round": 30 if key[3] == "last" else 20 + seed, "value": value},
+            **{"protocol": protocol, "split": "test", "group": group},
+        }
+        for key, by_seed in values.items()
+        for seed, value in enumerate(by_seed, start=1)
+    ]
+    return pd.DataFrame(rows)[list(metrics.COLUMNS)]
+
+
+def main_metrics(seeds=2) -> pd.DataFrame:
+    """FedAvg and pFedMM on EMNIST, with round numbers."""
+    values = {}
+    for label, base in (("fedavg", 0.70), ("pfedmm", 0.80)):
+        for metric, drop in (("accuracy", 0.0), ("bottom10", 0.2)):
+            spread = [0.0, 0.02][:seeds]
+            values["emnist", label, metric, "last"] = [base - drop + s for s in spread]
+            values["emnist", label, metric, "best"] = [base - drop + 0.04 + s for s in spread]
+    return frame(values)
+
+
+def build(exhibit, tidy, clients=None, kind="accuracy", **params) -> Sheet:
+    return tables.load(kind)(exhibit, tidy, clients, published.read(PUBLISHED), **params)
+
+
+def main_exhibit(**changes) -> dict:
+    changes = {"published": "main", "federations": ["emnist"], **changes}
+    federations = changes.pop("federations")
+    return made_up.exhibit(["fedavg", "pfedmm"], federations, **changes)
+
+
+def test_main_table_has_published_last_best_and_their_difference():
+    numbers = build(main_exhibit(), main_metrics()).numbers
+    row = numbers[(numbers["label"] == "pfedmm") & (numbers["metric"] == "accuracy")].iloc[0]
+    assert row["published"] == pytest.approx(0.842)
+    assert row["mean"] == pytest.approx(0.81)
+    assert row["std"] == pytest.approx(0.02 / np.sqrt(2))
+    # t(0.975, 1) = 12.7062; half-width = t * std / sqrt(2) = 12.7062 * 0.01
+    assert row["ci95"] == pytest.approx(0.127062, rel=1e-5)
+    assert row["seeds"] == 2
+    assert row["best_mean"] == pytest.approx(0.85)
+    assert row["best_round_mean"] == pytest.approx((21 + 22) / 2)
+    assert row["difference"] == pytest.approx(0.85 - 0.842)
+    assert row["scale"] == "demo"
+
+
+def test_main_table_as_text():
+    text = render.to_markdown(build(main_exhibit(), main_metrics()))
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| pFedMM")]
+    cells = [cell.strip() for cell in lines[0][1:-1]]
+    assert cells == [
+        *("pFedMM", "**84.2**", "**81.0 ± 12.7**", "**85.0 ± 12.7**", "+0.8"),
+        *("**76.6**", "**61.0 ± 12.7**", "**65.0 ± 12.7**", "−11.6", "2"),
+    ]
+    assert "| FedAvg   |" in text and "**71.0" not in text
+    assert "### Personalised test accuracy" in text and "**EMNIST**" in text
+
+
+def test_one_seed_has_no_interval_and_says_so():
+    exhibit = main_exhibit(seeds=[1])
+    text = render.to_markdown(build(exhibit, main_metrics(seeds=1)))
+    assert "±" not in text
+    assert "1 seed (1): one run each, so no interval can be given" in text
+
+
+def test_a_number_published_for_another_data_set_is_not_shown():
+    exhibit = main_exhibit()
+    exhibit["federations"][0]["dataset"] = "qmnist"
+    sheet = build(exhibit, main_metrics())
+    assert sheet.numbers["published"].isna().all() and sheet.numbers["difference"].isna().all()
+    text = render.to_markdown(sheet)
+    assert "- The paper prints no numbers for these data sets." in text
+    row = next(line for line in text.splitlines() if "| FedAvg" in line)
+    assert [cell.strip() for cell in row.split("|")][2] == "–"
+
+
+def test_notes_say_scale_selection_data_and_runs():
+    exhibit = main_exhibit(folder_note="runs are stopped after 5 rounds")
+    exhibit["federations"][0]["notes"] = ["EMNIST: half of the images", "no validation split."]
+    for run in exhibit["runs"]:
+        run["notes"] = ["batch size 64 instead of 128"]
+    text = render.to_markdown(build(exhibit, main_metrics()))
+    assert (
+        "- Scale demo: embedded data, 20 clients, 30 rounds; runs are stopped after 5 rounds."
+    ) in text
+    assert "selection on the test set" in text
+    assert "their difference is no test of the paper" in text
+    assert "- EMNIST: half of the images. no validation split." in text
+    assert "- FedAvg, pFedMM: batch size 64 instead of 128." in text
+    assert "Communication rounds: EMNIST 30." in text
+
+
+def test_at_full_scale_nothing_excuses_a_difference():
+    text = render.to_markdown(build(main_exhibit(scale="full"), main_metrics()))
+    assert "no test of the paper" not in text
+    assert "as the paper prints them" in text
+
+
+def test_a_missing_run_is_named():
+    with pytest.raises(DataError, match="needs the run emnist/pfedmm with seed 2"):
+        tidy = main_metrics()
+        build(main_exhibit(), tidy[(tidy["label"] != "pfedmm") | (tidy["seed"] == 1)])
+
+
+def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
+    exhibit = made_up.exhibit(["local", "fedem"], ["emnist"])
+    where = ("accuracy", "last")
+    seen = frame({("emnist", name, *where): [0.5, 0.6] for name in ("local", "fedem")})
+    trained = frame({("emnist", "local", *where): [0.4, 0.4]}, "unseen", "trained")
+    default = frame({("emnist", "fedem", *where): [0.7, 0.7]}, "unseen", "default")
+    carry = frame({("emnist", "fedem", *where): [0.5, 0.5]}, "unseen", "carry")
+    tidy = pd.concat([seen, carry, trained, default])
+    clients = pd.DataFrame(
+        {
+            **{"paper": "pfedmm", "federation": "emnist", "split": "test", "seed": [1, 1, 2] * 2},
+            **{"label": ["local"] * 3 + ["fedem"] * 3, "client": [0, 1, 2] * 2},
+            **{"group": ["seen", "seen", "unseen"] * 2, "count": [3, 0, 5] * 2},
+        }
+    )
+    sheet = build(exhibit, tidy, clients, kind="unseen")
+    keys = list(zip(sheet.numbers["label"], sheet.numbers["protocol"], strict=True))
+    assert keys == [
+        *(("local", "default"), ("local", "trained")),
+        *(("fedem", "default"), ("fedem", "carry")),
+    ]
+    assert sheet.numbers["gap"].round(8).tolist()[1:] == [-0.15, 0.15, -0.05]
+    text = render.to_markdown(sheet)
+    first = next(line for line in text.splitlines() if line.startswith("| Local"))
+    assert [cell.strip() for cell in first.split("|")][4:7] == ["N/A", "N/A", "N/A"]
+    assert "EMNIST 1 seen, 1 unseen" in text
+
+
+def sweep_exhibit(labels=("pfedmm-m2", "pfedmm-m3", "fedem-m3")) -> dict:
+    return made_up.exhibit(labels, ["emnist"])
+
+
+def sweep_metrics(labels=("pfedmm-m2", "pfedmm-m3", "fedem-m3")) -> pd.DataFrame:
+    return frame(
+        {
+            ("emnist", label, metric, at): [0.5 + 0.1 * number] * 2
+            for number, label in enumerate(labels)
+            for metric in ("accuracy", "bottom10")
+            for at in ("last", "best")
+        }
+    )
+
+
+SWEEP = {"parameter": "num_experts", "methods": ["pfedmm", "fedem"], "symbol": "M"}
+
+
+def test_sweep_table_has_a_row_per_value_and_a_dash_where_nothing_ran():
+    sheet = build(sweep_exhibit(), sweep_metrics(), kind="sweep", **SWEEP)
+    block = sheet.blocks[0]
+    assert [column.title for column in block.columns] == ["M", "pFedMM", "FedEM"]
+    assert [[cell.text for cell in row] for row in block.rows] == [
+        ["2", "50.0 ± 0.0", "–"],
+        ["3", "60.0 ± 0.0", "70.0 ± 0.0"],
+    ]
+    assert block.rows[1][1].bold and not block.rows[0][1].bold
+    assert set(sheet.numbers["setting"]) == {2, 3}
+
+
+def test_sweep_over_a_parameter_that_a_run_does_not_state_is_refused():
+    with pytest.raises(ConfigError, match="emnist/pfedmm-m2 does not state mu; it has num_experts"):
+        build(sweep_exhibit(), sweep_metrics(), kind="sweep", parameter="mu", methods=["pfedmm"])
+
+
+def test_sweep_with_two_runs_of_one_value_is_refused():
+    exhibit = sweep_exhibit()
+    for run in exhibit["runs"]:
+        run["params"] = {"num_experts": 2}
+    with pytest.raises(ConfigError, match="two runs of pfedmm on emnist with num_experts = 2"):
+        build(exhibit, sweep_metrics(), kind="sweep", **SWEEP)
+
+
+def sheet(text: str) -> Sheet:
+    columns = [Column("Method"), Column("last", "All"), Column("best", "All")]
+    block = Block("A & B", columns, [[Cell(text), Cell("84.2 ± 0.3", True), Cell("–")]])
+    numbers = pd.DataFrame({"a": [0.1, np.nan]})
+    return Sheet("p-main", "Title_1", "100 % of α", [block], ["a | b"], numbers)
+
+
+def test_latex_is_escaped():
+    text = render.to_latex(sheet(r"50% & #1_{x}~^\$ <α ≤ −1>"))
+    assert (
+        r"50\% \& \#1\_\{x\}\textasciitilde{}\textasciicircum{}\textbackslash{}\$ "
+        r"\textless{}$\alpha$ $\leq$ $-$1\textgreater{}"
+    ) in text
+    assert r"\textbf{84.2 $\pm$ 0.3} & -- \\" in text
+    assert r"\multicolumn{1}{c}{} & \multicolumn{2}{c}{All} \\" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"\caption{\textbf{Title\_1.} 100 \% of $\alpha$}" in text
+    assert text.count(r"\begin{") == text.count(r"\end{")
+    assert text.isascii()
+
+
+def test_markdown_is_escaped():
+    text = render.to_markdown(sheet("a|b *c* d_e _f_ <g>"))
+    assert r"a\|b \*c\* d_e \_f\_ \<g>" in text
+    assert "- a \\| b" in text
+
+
+def test_csv_has_an_empty_field_for_what_does_not_exist():
+    assert render.to_csv(sheet("x")) == 'a\n0.1\n""\n'
+    again = pd.read_csv(io.StringIO(render.to_csv(build(main_exhibit(), main_metrics()))))
+    assert again["published"].tolist() == [0.812, 0.692, 0.842, 0.766]
+
+
+def test_text_of_numbers():
+    assert render.percent(0.8416, 0.00349) == "84.2 ± 0.3"
+    assert render.percent(0.5) == "50.0"
+    assert render.percent(float("nan")) == "–"
+    assert [render.points(x) for x in (0.0123, -0.0123, -0.0001, float("nan"))] == [
+        *("+1.2", "−1.2", "0.0", "–"),
+    ]
+
+
+def test_best_of_a_column_is_bold_with_its_ties_as_shown():
+    cells = render.best_cells([0.84149, 0.84151, 0.8412, float("nan")], list("abcd"))
+    assert [cell.bold for cell in cells] == [False, True, False, False]
+    assert [cell.bold for cell in render.best_cells([0.8411, 0.8409], ["a", "b"])] == [True, True]
+    assert not render.best_cells([0.5], ["alone"])[0].bold
+
+
+def test_published_numbers_of_pfedmm_are_complete():
+    table = published.read(PUBLISHED)
+    assert len(table[table["exhibit"] == "main"]) == 9 * 3 * 2
+    main = published.fractions(table, "main")
+    assert main["cifar100", "pfedmm"] == 0.529 and main["cifar100", "fedem"] == 0.441
+    assert published.fractions(table, "main", "bottom10")["emnist", "local"] == 0.476
+    assert published.fractions(table, "curve-end")["cifar10", "pfedmm"] == 0.859
+    assert published.fractions(None, "main") == published.fractions(table, None) == {}
+    claim = table[(table["exhibit"] == "abstract-claim") & (table["metric"] == "gain")]
+    assert claim["value"].item() == pytest.approx(
+        100 * (main["cifar100", "pfedmm"] - main["cifar100", "fedem"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("exhibit,dataset\n", "must have the columns"),
+        ("{head}main,emnist,a,accuracy,64.0,permille,x\n", "unknown unit 'permille'"),
+        ("{head}main,emnist,a,accuracy,n/a,percent,x\n", "must be a number"),
+        ("{head}" + 2 * "main,emnist,a,accuracy,64.0,percent,x\n", "given twice"),
+    ],
+)
+def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint):
+    file = tmp_path / "x.csv"
+    file.write_text(text.replace("{head}", ",".join(published.COLUMNS) + "\n"))
+    with pytest.raises(DataError, match=complaint):
+        published.read(file)
+
+
+def test_unknown_kinds_and_params_name_the_choices():
+    with pytest.raises(ConfigError, match="choose from accuracy, sweep, unseen"):
+        tables.load("pie")
+    tables.check_params("sweep", SWEEP)
+    with pytest.raises(ConfigError, match="its params are: parameter, methods, symbol"):
+        tables.check_params("sweep", {"parameters": "x"})
+
+
+def test_a_method_without_a_title_is_called_by_its_name():
+    assert exhibits.method_title("fedem") == "FedEM"
+    assert exhibits.method_title("fedsomething") == "fedsomething"
+
+
+@pytest.mark.slow
+def test_script_writes_the_three_files(tmp_path):
+    exhibit = main_exhibit()
+    main_metrics().to_parquet(tmp_path / "m.parquet")
+    pd.DataFrame({"paper": []}).to_parquet(tmp_path / "c.parquet")
+    (tmp_path / "spec.json").write_text(json.dumps(exhibit))
+    command = [
+        *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
+        *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
+        *("--csv", tmp_path / "t.csv", "--md", tmp_path / "t.md", "--tex", tmp_path / "t.tex"),
+    ]
+    subprocess.run([*command, "--published", PUBLISHED], check=True)
+    expected = build(exhibit, main_metrics())
+    assert (tmp_path / "t.csv").read_text() == render.to_csv(expected)
+    assert (tmp_path / "t.md").read_text() == render.to_markdown(expected)
+    assert (tmp_path / "t.tex").read_text() == render.to_latex(expected)
+    exhibit["kind"] = "pie"
+    command[3] = json.dumps(exhibit)
+    failed = subprocess.run([*command, "--published"], capture_output=True, text=True)
+    assert failed.returncode == 1 and failed.stderr.startswith("error: no table kind 'pie'")
