@@ -11,6 +11,23 @@ from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, Stal
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
+# The entries of `fedlib.spec.Run.spec`. Not imported from there: what else a paper declares is no
+# part of the code of a training job.
+RUN_ENTRIES = frozenset(
+    {
+        "evaluate_every",
+        "local",
+        "method",
+        "model",
+        "model_params",
+        "params",
+        "participation",
+        "rounds",
+        "seed",
+        "weights",
+    }
+)
+
 
 def run(main: Callable[[], None]) -> int:
     """Run a script's main function; the exit code of the process.
@@ -49,6 +66,19 @@ def json_argument(text: str) -> dict:
     if not isinstance(value, dict):
         raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
     return value
+
+
+def run_argument(text: str) -> dict:
+    """The run specification in a command-line argument, as `fedlib.spec.Run.spec` makes it.
+
+    Raises:
+      ConfigError: if it is not a JSON object with exactly the entries of one.
+    """
+    spec = json_argument(text)
+    missing, unknown = sorted(RUN_ENTRIES - spec.keys()), sorted(spec.keys() - RUN_ENTRIES)
+    if missing or unknown:
+        raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
+    return spec
 
 
 def _is_disk_full(error: Exception) -> bool:

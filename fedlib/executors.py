@@ -176,6 +176,8 @@ class Batched:
         if _all_shared(per_client):
             return _pooled(work, fn, per_client, split, batch_size)
         sizes = work.data.federation.split(split).sizes[work.ids]
+        if not sizes.any():  # there is nothing to batch
+            return Loop().each(work, fn, per_client, split, batch_size)
         owned = [work.data.owned(split, client) for client in work.ids.tolist()]
         width = int(sizes.max(initial=0))
         rows = torch.stack([_lengthen(r, width) for r in owned])
@@ -266,7 +268,7 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
 
 
 def _in_pieces(work: Work, fn: Callable, rows: Tensor, index: Tensor, batch_size: int) -> Tensor:
-    """`fn(batch)` over consecutive pieces of `rows`; an empty client still gets one, empty, piece."""
+    """`fn(batch)` over consecutive pieces of `rows`; without rows there is one, empty, piece."""
     pieces = []
     for start in range(0, max(len(rows), 1), batch_size):
         taken = rows[start : start + batch_size]

@@ -14,7 +14,7 @@ from fedlib.errors import BusyError, DataError
 
 @contextlib.contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed to `path`.
+    """Yields a temporary path beside `path`; on success it is flushed and renamed to `path`.
 
     A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
     """

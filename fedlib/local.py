@@ -103,7 +103,7 @@ class Solver:
             raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
 
     def init(self, params: Tree) -> Tree:
-        """Momenta before the first step; shaped like `params`, whatever their leading dimension."""
+        """Momenta before the first step, for parameters with leaves [C, ...] -> leaves [C, ...]"""
         return ()
 
     def step(self, params: dict, grads: dict, buffers: Tree, lr: Tensor, scale: dict) -> tuple:
@@ -175,8 +175,7 @@ class Adam(Solver):
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""
         first = next(iter(tree.leaves(params)))
-        # One count per client when `params` lead with clients, a scalar otherwise; broadcasting
-        # against the first leaf keeps both cases in one line.
+        # One count per client: some have done more steps than others.
         count = torch.zeros(first.shape[:1], dtype=first.dtype, device=first.device)
         zeros = tree.map(torch.zeros_like, params)
         return {"m": zeros, "v": tree.map(torch.zeros_like, params), "t": count}

@@ -44,5 +44,7 @@ def fractions(
     if published is None or exhibit is None:
         return {}
     rows = published[(published["exhibit"] == exhibit) & (published["metric"] == metric)]
-    values = (rows["value"] / rows["unit"].map(UNITS)).round(8)  # 47.6 percent is 0.476
+    values = (rows["value"] / rows["unit"].map(UNITS).astype(float)).round(
+        8
+    )  # 47.6 percent is 0.476
     return dict(zip(zip(rows["dataset"], rows["label"], strict=True), values, strict=True))

@@ -65,18 +65,27 @@ def build_simulation(
     executor: str = "auto",
     weights: Path | None = None,
 ) -> Simulation:
-    """Everything a run specification describes, ready to run on `federation`."""
+    """Everything a run specification describes, ready to run on `federation`.
+
+    Raises:
+      ConfigError: for anything in `spec`, or an executor, that does not exist or makes no sense.
+      DataError: if there is nobody to train.
+    """
     if len(federation.ids("seen")) == 0:
         raise DataError("the federation has no seen clients: nobody to train")
     task = build_task(spec, device, weights)
-    protocol = Protocol(
-        rounds=spec["rounds"],
-        seed=spec["seed"],
-        evaluate_every=spec["evaluate_every"],
-        **spec["participation"],
-    )
-    data = DeviceData(federation, task.dtype, task.device)
-    return Simulation(build_method(spec, task), data, protocol, choose(executor, task))
+    method = build_method(spec, task)
+    try:
+        protocol = Protocol(
+            rounds=spec["rounds"],
+            seed=spec["seed"],
+            evaluate_every=spec["evaluate_every"],
+            **spec["participation"],
+        )
+        chosen = choose(executor, task)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(_text(error)) from error
+    return Simulation(method, DeviceData(federation, task.dtype, task.device), protocol, chosen)
 
 
 def train(

@@ -56,7 +56,8 @@ class Task:
     def __post_init__(self):
         """Builds the module once in training and once in evaluation mode; its values are unused."""
         for name, training in (("_training", True), ("_evaluating", False)):
-            module = self.build().to(device=self.device, dtype=self.dtype).train(training)
+            with torch.random.fork_rng(devices=[]):
+                module = self.build().to(device=self.device, dtype=self.dtype).train(training)
             for layer in module.modules():
                 if isinstance(layer, nn.modules.batchnorm._BatchNorm):
                     layer.num_batches_tracked = None  # only read when momentum is None

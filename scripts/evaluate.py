@@ -7,15 +7,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import json_argument, run
+from fedlib.command import run, run_argument
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--spec", required=True, help="run specification, JSON or @file"
-    )
+    parser.add_argument("--spec", required=True, help="run specification, JSON or @file")
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
     parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
@@ -35,7 +33,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
-    spec = json_argument(args.spec)
+    spec = run_argument(args.spec)
     from fedlib import gpu, provenance
 
     roots = (

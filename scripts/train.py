@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import json_argument, run
+from fedlib.command import run, run_argument
 
 
 def arguments() -> argparse.Namespace:
@@ -57,7 +57,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and train."""
     args = arguments()
-    spec = json_argument(args.spec)
+    spec = run_argument(args.spec)
     # After parsing, so that --help needs neither PyTorch nor a second of patience.
     from fedlib import files, gpu, provenance
 

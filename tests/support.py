@@ -55,7 +55,9 @@ def toy_federation(sizes=(7, 12, 6, 10), test=4, features=4, classes=3, unseen=1
     )
 
 
-def cohort_of(task, federation, ids=None, *, executor="loop", round=0, seed=0, aggregation="damped"):
+def cohort_of(
+    task, federation, ids=None, *, executor="loop", round=0, seed=0, aggregation="damped"
+):
     """A cohort of the clients `ids` (all seen ones if absent)."""
     seen = federation.ids("seen")
     data = DeviceData(federation, task.dtype, task.device)

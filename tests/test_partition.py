@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedlib.data import partition
+from fedlib.data.cut import Scheme, cut, divide, unseen_clients
 from fedlib.data.partition import (
     PARTITIONS,
     Dirichlet,
@@ -15,12 +16,8 @@ from fedlib.data.partition import (
     Iid,
     Pachinko,
     Pathological,
-    Scheme,
     Writer,
-    cut,
-    divide,
     parse,
-    unseen_clients,
 )
 from fedlib.errors import ConfigError, DataError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.data.partition import Scheme
+from fedlib.data.cut import Scheme
 from fedlib.data.raw import RawFile
 from fedlib.federation import Federation
 

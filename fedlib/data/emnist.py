@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import idx
-from fedlib.data.partition import Scheme
+from fedlib.data.cut import Scheme
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation

@@ -14,14 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.data.partition import (
-    check_count,
-    check_positive,
-    check_splits,
-    client_groups,
-    dirichlet,
-    divide,
-)
+from fedlib.data.cut import check_splits, client_groups, divide
+from fedlib.data.partition import check_count, check_positive, dirichlet
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation, Split

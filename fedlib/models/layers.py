@@ -29,9 +29,9 @@ class Dropout(nn.Module):
         """Zero each value with probability p and scale the rest: [B, ...] -> [B, ...]"""
         if not self.training or self.p == 0:
             return x
-        keep = uniform_bits(context.current_key() + self.salt, x.shape, x.device) >= int(
-            self.p * 2**32
-        )
+        # Into the high half: adding to the low one would only shift the mask by `salt` positions.
+        key = context.current_key() + (self.salt << 32)
+        keep = uniform_bits(key, x.shape, x.device) >= int(self.p * 2**32)
         return x * keep / (1 - self.p)
 
 

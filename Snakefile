@@ -1,0 +1,35 @@
+"""Reproduce the papers that config.yaml selects: `snakemake --cores all`, or `make`."""
+
+from snakemake.utils import min_version
+
+min_version("9.1")
+
+
+configfile: f"{workflow.basedir}/config.yaml"
+
+
+report: "rules/captions/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/data.smk"
+include: "rules/train.smk"
+include: "rules/evaluate.smk"
+include: "rules/report.smk"
+
+
+localrules:
+    all,
+    download_all,
+    partitions,
+    download,
+    table,
+    figure,
+    report,
+
+
+rule all:
+    """Every table and figure, and the report."""
+    default_target: True
+    input:
+        PLAN.targets(),

@@ -1,0 +1,152 @@
+"""Which device a job computes on, and turns at the GPUs of a machine.
+
+Snakemake decides *how many* jobs may use a GPU at a time (its resource `gpu`, which the default
+profile sets to the number of GPUs, or to `FEDLIB_GPU_SLOTS` to put several small runs on each
+card). It does not decide *which* GPU. Here a job takes a free slot of a card by locking a file,
+which the kernel unlocks however the job ends.
+
+    with device("auto", gpus=1) as name:    # "cuda", with one card visible, or "cpu"
+        ...
+
+A scheduler that already gave this job a single card (Slurm does) is left alone.
+"""
+
+import contextlib
+import fcntl
+import glob
+import math
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedlib.errors import ConfigError
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@contextlib.contextmanager
+def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
+    """Yields "cpu" or "cuda"; with several cards, leases one and makes it the only visible one.
+
+    Must be entered before this process uses CUDA, because CUDA reads the list of visible devices
+    once.
+
+    Args:
+      wanted: "cpu"; "cuda", which fails where there is no GPU; or "auto", a GPU where there is one.
+      gpus: how many the workflow granted this job; with 0, "auto" is the CPU. None is "not asked":
+        a stage run by hand.
+
+    Raises:
+      ConfigError: for an unknown `wanted`, or "cuda" without a GPU that PyTorch can use.
+    """
+    if wanted not in DEVICES:
+        raise ConfigError(f"device must be one of {', '.join(DEVICES)}, got {wanted!r}")
+    if wanted == "cpu" or (wanted == "auto" and gpus == 0):
+        yield "cpu"
+        return
+    devices = visible()
+    with contextlib.ExitStack() as stack:
+        if len(devices) > 1:
+            stack.enter_context(lease(devices, slots_per_device(len(devices))))
+        yield _usable(wanted, devices)
+
+
+@contextlib.contextmanager
+def lease(
+    devices: Sequence[str],
+    per_device: int = 1,
+    folder: str | Path | None = None,
+    poll: float = 0.2,
+) -> Iterator[str]:
+    """Hold a free slot of one of `devices`, waiting for one if need be; yields the device.
+
+    While it is held, `CUDA_VISIBLE_DEVICES` names only that device. Every device gets a first job
+    before any gets a second.
+
+    Args:
+      devices: as `CUDA_VISIBLE_DEVICES` names them.
+      per_device: jobs that may share a device.
+      folder: of the lock files; by default one for this user on this machine, so that two
+        checkouts take turns too.
+      poll: seconds between attempts.
+    """
+    folder = Path(folder or Path(tempfile.gettempdir()) / f"fedlib-gpu-{os.getuid()}")
+    folder.mkdir(parents=True, exist_ok=True)
+    slots = [(name, slot) for slot in range(per_device) for name in devices]
+    waiting = False
+    while True:
+        for name, slot in slots:
+            with (folder / f"{_path_safe(name)}.{slot}").open("a") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                before = os.environ.get("CUDA_VISIBLE_DEVICES")
+                os.environ["CUDA_VISIBLE_DEVICES"] = name
+                try:
+                    yield name
+                finally:
+                    _restore("CUDA_VISIBLE_DEVICES", before)
+                return
+        if not waiting:
+            print(f"waiting for one of {len(slots)} GPU slots ({folder})", file=sys.stderr)
+            waiting = True
+        time.sleep(poll)
+
+
+def visible() -> tuple[str, ...]:
+    """The GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` would name them.
+
+    Found without loading PyTorch or a driver.
+    """
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        nodes = (re.fullmatch(r"/dev/nvidia(\d+)", path) for path in glob.glob("/dev/nvidia*"))
+        return tuple(map(str, sorted(int(node[1]) for node in nodes if node)))
+    names = [name.strip() for name in chosen.split(",")]
+    if "-1" in names:  # CUDA ignores what follows an invalid device
+        names = names[: names.index("-1")]
+    return tuple(filter(None, names))
+
+
+def slots_per_device(num_devices: int) -> int:
+    """Jobs that share a card, from `FEDLIB_GPU_SLOTS`, the number of jobs on all cards.
+
+    Raises:
+      ConfigError: if the variable is not a number.
+    """
+    slots = os.environ.get("FEDLIB_GPU_SLOTS") or str(num_devices)
+    if not slots.isdecimal():
+        raise ConfigError(
+            f"FEDLIB_GPU_SLOTS must be a whole number of jobs, got {slots!r}; "
+            "unset it for one job per GPU"
+        )
+    return max(1, math.ceil(int(slots) / num_devices))
+
+
+def _usable(wanted: str, devices: Sequence[str]) -> str:
+    """The device name PyTorch can use; an error if a GPU was demanded and there is none."""
+    if devices:
+        import torch  # not at the top: the choice of the CPU must not cost its import
+
+        if torch.cuda.is_available():
+            return "cuda"
+    if wanted == "cuda":
+        found = f"GPU {', '.join(devices)}, but this PyTorch cannot use it" if devices else "no GPU"
+        raise ConfigError(f"device is cuda, but this machine has {found}; use device: auto or cpu")
+    return "cpu"
+
+
+def _path_safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "_", name)
+
+
+def _restore(variable: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(variable, None)
+    else:
+        os.environ[variable] = value

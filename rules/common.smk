@@ -1,0 +1,113 @@
+"""What all rules share: the plan, and functions that look things up in it."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import validate
+
+CHECKOUT = Path(workflow.basedir)
+sys.path.insert(0, str(CHECKOUT))
+
+from fedlib.config import DEFAULTS, check, normalised
+from fedlib.errors import ConfigError
+from fedlib.plan import WILDCARDS, Plan
+
+config.update(normalised(config))
+try:
+    check(DEFAULTS | config)
+    validate(config, "schemas/config.schema.yaml")
+    PLAN = Plan(config)
+except ConfigError as error:
+    raise WorkflowError(str(error)) from None
+
+config["about"] = PLAN.about()  # read by the front page of the report alone
+path = PLAN.path
+
+
+wildcard_constraints:
+    **WILDCARDS,
+
+
+# Jobs run with the Python that runs Snakemake, unless --sdm conda gives them another.
+PYTHON = Path(sys.executable).parent
+os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.defpath)]))
+
+# Under --directory, "python scripts/x.py" still means the script of this checkout. The braces are
+# doubled because Snakemake formats a prefix like a command.
+if Path.cwd() != CHECKOUT:
+    here = shlex.quote(str(CHECKOUT)).replace("{", "{{").replace("}", "}}")
+    shell.prefix(f'python() {{{{ command python {here}/"$@"; }}}}; ')
+
+
+def spec(stage):
+    """Params function: canonical JSON of what determines the job's output."""
+    return lambda wildcards: PLAN.spec(stage, **wildcards)
+
+
+def code(stage):
+    """Params function: digest of the code that makes the job's output."""
+    return lambda wildcards: PLAN.code(stage, **wildcards)
+
+
+def raw_receipt(wildcards):
+    """Receipt of the data set of a federation."""
+    dataset = PLAN.data(wildcards.paper, wildcards.federation).dataset
+    return path("receipt", dataset=dataset)
+
+
+def weights_receipt(wildcards):
+    """Receipt of a run's pretrained weights, if it starts from any."""
+    return PLAN.weights(wildcards.paper, wildcards.federation, wildcards.label)
+
+
+def run_files(file):
+    """Input function: that file of every run of a paper."""
+    return lambda wildcards: PLAN.run_files(file, wildcards.paper)
+
+
+def published(stage):
+    """Input function: the paper's own numbers, if the table or figure shows them."""
+
+    def files(wildcards):
+        found = PLAN.published(stage, wildcards.paper, wildcards[stage])
+        return [os.path.relpath(CHECKOUT / file) for file in found]
+
+    return files
+
+
+def paper_title(wildcards):
+    """Category of a paper's results in the Snakemake report."""
+    return PLAN.papers[wildcards.paper].title
+
+
+def exhibit_labels(stage, format):
+    """Labels of a table or figure in the Snakemake report."""
+
+    def labels(wildcards):
+        title = PLAN.exhibit(stage, wildcards.paper, wildcards[stage]).title
+        return {stage: title, "format": format}
+
+    return labels
+
+
+def option(name, *values):
+    """The words --name value for a command line, or nothing without a value."""
+    return shlex.join([f"--{name}", *values]) if any(values) else ""
+
+
+def optional_input(name):
+    """Resource function: the option --name for an input that not every job has."""
+    return lambda wildcards, input: option(name, *input.get(name))
+
+
+def checkpoints(wildcards):
+    """Folder of a run's checkpoints: kept when the run fails, so not an output."""
+    return path("checkpoints", **wildcards)
+
+
+def memory(wildcards, attempt):
+    """Megabytes for a job that loads a federation; more after it ran out."""
+    return 4000 * attempt

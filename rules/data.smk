@@ -1,0 +1,61 @@
+"""Raw files, and from them federations: one data set cut into clients."""
+
+
+rule download:
+    """Get the official files of a data set, or of pretrained weights; the receipt lists them."""
+    output:
+        path("receipt"),
+    log:
+        path("download_log"),
+    retries: 2
+    conda:
+        "../envs/train.yaml"
+    resources:
+        download=1,
+        # Resources and not params where a value must not repeat the job: see rule train.
+        raw=config["raw"],
+        mirror=option("mirror", config["mirror"] or ""),
+    params:
+        spec=spec("download"),
+        code=code("download"),
+    shell:
+        "python scripts/download.py {wildcards.dataset} --spec {params.spec:q} --code {params.code}"
+        " --raw {resources.raw:q} --receipt {output:q} {resources.mirror}"
+        " >> {log:q} 2>&1"
+
+
+rule partition:
+    """Cut a data set into clients. The manifest is what later jobs watch: it has all digests."""
+    input:
+        raw_receipt,
+    output:
+        shards=path("shards"),
+        manifest=path("manifest"),
+    log:
+        path("partition_log"),
+    benchmark:
+        path("partition_benchmark")
+    conda:
+        "../envs/train.yaml"
+    resources:
+        mem_mb=memory,
+        raw=config["raw"],
+    params:
+        spec=spec("partition"),
+        code=code("partition"),
+    shell:
+        "python scripts/partition.py --spec {params.spec:q} --code {params.code}"
+        " --raw {resources.raw:q} --shards {output.shards:q} --manifest {output.manifest:q}"
+        " >> {log:q} 2>&1"
+
+
+rule download_all:
+    """Everything that needs a network connection."""
+    input:
+        PLAN.receipts(),
+
+
+rule partitions:
+    """All shards; run it first, and what comes out unchanged is not trained on again."""
+    input:
+        PLAN.manifests(),

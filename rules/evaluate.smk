@@ -1,0 +1,63 @@
+"""Evaluation: a trained state to counts per client, and all runs of a paper to a tidy table."""
+
+
+rule evaluate:
+    """Score the final state of a run on all clients, unseen ones included."""
+    input:
+        shards=ancient(path("shards")),
+        manifest=path("manifest"),
+        weights=weights_receipt,
+        state=path("state"),
+        history=path("history"),
+    output:
+        path("evaluation"),
+    log:
+        path("evaluate_log"),
+    benchmark:
+        path("evaluate_benchmark")
+    conda:
+        "../envs/train.yaml"
+    threads: 1
+    resources:
+        gpu=0 if config["device"] == "cpu" else 1,
+        mem_mb=memory,
+        device=config["device"],
+        executor=config["executor"],
+        weights=optional_input("weights"),
+    params:
+        spec=spec("evaluate"),
+        code=code("evaluate"),
+    shell:
+        "python scripts/evaluate.py --spec {params.spec:q} --code {params.code}"
+        " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+        " --state {input.state:q} --history {input.history:q} --out {output:q}"
+        " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
+        " >> {log:q} 2>&1"
+
+
+rule metrics:
+    """All runs of a paper as one tidy table, and one with a row per client."""
+    input:
+        histories=run_files("history"),
+        evaluations=run_files("evaluation"),
+    output:
+        parquet=path("metrics"),
+        csv=path("metrics_csv"),
+        clients=path("clients"),
+    log:
+        path("metrics_log"),
+    benchmark:
+        path("metrics_benchmark")
+    conda:
+        "../envs/report.yaml"
+    resources:
+        mem_mb=memory,
+        runs=lambda wildcards: path("runs", **wildcards),
+    params:
+        spec=spec("metrics"),
+        code=code("metrics"),
+    # The specification lists every run, which may be more than an argument can hold.
+    shell:
+        "python scripts/metrics.py --spec @/dev/stdin --code {params.code}"
+        " --runs {resources.runs:q} --parquet {output.parquet:q} --csv {output.csv:q}"
+        " --clients {output.clients:q} <<< {params.spec:q} >> {log:q} 2>&1"

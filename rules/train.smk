@@ -1,0 +1,37 @@
+"""Training: shards, a method and a seed to a trained state and its history."""
+
+
+rule train:
+    """Train one method on one federation with one seed; a killed run goes on where it stopped."""
+    input:
+        shards=ancient(path("shards")),
+        manifest=path("manifest"),
+        weights=weights_receipt,
+    output:
+        state=path("state"),
+        history=path("history"),
+    log:
+        path("train_log"),
+    benchmark:
+        path("train_benchmark")
+    conda:
+        "../envs/train.yaml"
+    # One thread: with more, sums come out in another order and so with other last bits.
+    threads: 1
+    resources:
+        gpu=0 if config["device"] == "cpu" else 1,
+        mem_mb=memory,
+        # Resources and not params, because they are how a result is computed and not which.
+        device=config["device"],
+        executor=config["executor"],
+        weights=optional_input("weights"),
+        checkpoints=checkpoints,
+    params:
+        spec=spec("train"),
+        code=code("train"),
+    shell:
+        "python scripts/train.py --spec {params.spec:q} --code {params.code}"
+        " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+        " --state {output.state:q} --history {output.history:q}"
+        " --checkpoints {resources.checkpoints:q} --device {resources.device}"
+        " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1"

@@ -1,0 +1,73 @@
+"""Print what would run, why, and about how long; or what a single job is given.
+
+  python scripts/plan.py                        what Snakemake would run now, why, how long
+  python scripts/plan.py spec STAGE NAME        specification of a job: the --spec of its script
+  python scripts/plan.py commands [STAGE NAME]  shell commands, for a machine without Snakemake
+
+STAGE is download, partition, train, evaluate, metrics, table, figure or report. NAME tells the jobs
+of a stage apart: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train,
+evaluate), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report).
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib import byhand, command, config, dryrun
+from fedlib.errors import ConfigError
+from fedlib.plan import Plan
+from fedlib.provenance import ROOT
+
+
+def main() -> None:
+    """Parse the arguments and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "what", nargs="?", default="jobs", choices=("jobs", "spec", "commands"), help="see above"
+    )
+    parser.add_argument("job", nargs="*", help="STAGE NAME")
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+    )
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
+    args = parser.parse_args()
+
+    plan = Plan(config.read([*_base(args.configfile), *args.configfile], args.config))
+    if args.what == "jobs":
+        _print_jobs(plan, args)
+    elif args.what == "commands" and not args.job:
+        print("\n".join(byhand.script(plan)))
+    else:
+        stage, wildcards = byhand.job(*args.job)
+        if args.what == "spec":
+            print(plan.spec(stage, **wildcards))
+        else:
+            print(byhand.command(plan, stage, **wildcards))
+
+
+def _base(overlays: list[str]) -> list[Path]:
+    """config.yaml, unless it cannot be read here and another configuration is given."""
+    try:
+        import yaml  # noqa: F401
+    except ModuleNotFoundError:
+        if overlays:
+            print("PyYAML is not installed: config.yaml is left out", file=sys.stderr)
+            return []
+    return [ROOT / "config.yaml"]
+
+
+def _print_jobs(plan: Plan, args: argparse.Namespace) -> None:
+    if args.job:
+        raise ConfigError(f"jobs takes no name, got {' '.join(args.job)}")
+    options = [("--configfile", args.configfile), ("--config", args.config)]
+    arguments = [word for option, words in options if words for word in (option, *words)]
+    planned = dryrun.jobs(ROOT, arguments)
+    print("\n".join(dryrun.summary(plan, planned, dryrun.records(ROOT, plan))))
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,91 @@
+"""Fixtures that several test files share."""
+
+import fcntl
+from types import SimpleNamespace
+
+import pytest
+import workflow
+
+from fedlib import papers, spec
+
+LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
+
+
+def toy_paper(scale="demo", *, name="toy", federations=("digits", "mnist"), runs=None, **changes):
+    """A small declaration: FedAvg and FedEM on each federation, a table and a figure of all."""
+    data = [
+        spec.Data(f, f, {"seed": 0}, f.title(), "iid", notes=(f"{f} is small",))
+        for f in federations
+    ]
+    if runs is None:
+        runs = [toy_run(f, label) for f in federations for label in ("fedavg", "fedem")]
+    shown = {
+        "title": "All",
+        "caption": "All runs.",
+        "labels": tuple(dict.fromkeys(run.label for run in runs)),
+        "federations": tuple(dict.fromkeys(run.federation for run in runs)),
+    }
+    declared = {
+        "name": name,
+        "title": "A toy",
+        "citation": "Nobody, Nowhere",
+        "scale": scale,
+        "scale_note": "nothing is real",
+        "seeds": (3, 4),
+        "data": tuple(data),
+        "runs": tuple(runs),
+        "tables": {"main": spec.Table("accuracy", **shown, published="table1")},
+        "figures": {"curves": spec.Figure("accuracy_over_rounds", **shown)},
+    }
+    return spec.Paper(**declared | changes)
+
+
+def toy_run(federation="digits", label="fedavg", **changes):
+    """A declared run of 20 rounds."""
+    declared = {
+        "federation": federation,
+        "label": label,
+        "title": label,
+        "method": label,
+        "model": "mlp",
+        "rounds": 20,
+        "local": LOCAL,
+    }
+    return spec.Run(**declared | changes)
+
+
+@pytest.fixture
+def declare(monkeypatch):
+    """Function that makes papers be the given ones: declarations, or functions of the scale."""
+
+    def replace_papers(**declarations):
+        def load(name):
+            declaration = declarations[name]
+            made = declaration if callable(declaration) else lambda scale: declaration
+            return SimpleNamespace(declare=made)
+
+        monkeypatch.setattr(papers, "names", lambda: tuple(declarations))
+        monkeypatch.setattr(papers, "load", load)
+
+    return replace_papers
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A copy of the checkout in which the smoke run is done. Read it, or clone it to change it.
+
+    Workers of pytest-xdist share one.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if shared.name.startswith("popen-") else shared
+    folder, log = shared / "finished", shared / "finished.log"
+    with open(shared / "finished.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not log.exists():
+            folder.mkdir()
+            done = workflow.snakemake(workflow.copy_checkout(folder), *workflow.smoke())
+            log.write_text(f"{done.returncode}\n{done.stdout}")
+    code, _, output = log.read_text().partition("\n")
+    if code != "0":
+        pytest.fail(f"the smoke run failed:\n{output[-5000:]}", pytrace=False)
+    return folder

@@ -1,0 +1,225 @@
+"""Checkpoints: whole or not there, checked before they are believed, and executing nothing."""
+
+import pickle
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedlib import checkpoint
+from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib.errors import DataError
+from fedlib.files import digest
+from fedlib.local import Memory
+
+STAMP = {"spec": {"method": "fedavg", "seed": 1}, "code": "abc"}
+
+
+class State(NamedTuple):
+    model: dict
+    memory: Memory
+    pi: Tensor
+
+
+def state(fill=1.0):
+    """A state with everything that occurs in one: nested entries, counts, empty buffers."""
+    return State(
+        model={"body": {"a.weight": torch.full((2, 3), fill)}, "heads": torch.full((2,), -fill)},
+        memory=Memory(buffers=(), epochs=torch.arange(4)),
+        pi=torch.full((4, 2), 0.5, dtype=torch.float64),
+    )
+
+
+def assert_equal(a, b):
+    """Bit by bit, with the types."""
+    one, other = flatten(a), flatten(b)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert value.dtype == other[name].dtype
+        assert torch.equal(value, other[name])
+
+
+# -- states -------------------------------------------------------------------------------
+
+
+def test_a_state_survives_the_round_trip_through_a_file(tmp_path):
+    sha256 = save_tensors(tmp_path / "state.pt", flatten(state(3.0)))
+    restored = restore(state(), load_tensors(tmp_path / "state.pt", sha256))
+    assert isinstance(restored, State) and isinstance(restored.memory, Memory)
+    assert restored.memory.buffers == ()
+    assert_equal(restored, state(3.0))
+
+
+def test_entries_are_named_by_their_path():
+    assert sorted(flatten(state())) == sorted(
+        [".model['body']['a.weight']", ".model['heads']", ".memory.epochs", ".pi"]
+    )
+
+
+def test_a_view_is_saved_without_the_tensor_it_looks_into(tmp_path):
+    large = torch.zeros(1_000_000)
+    save_tensors(tmp_path / "view.pt", {"view": large[:10]})
+    assert (tmp_path / "view.pt").stat().st_size < 10_000  # ten numbers and a header, not 4 MB
+
+
+def test_a_state_of_another_method_is_refused():
+    tensors = flatten(state())
+    tensors[".rho"] = tensors.pop(".pi")
+    with pytest.raises(DataError, match=r"does not fit the method: entries \['.pi', '.rho'\]"):
+        restore(state(), tensors)
+
+
+def damage(path, kind):
+    """Truncate a file or flip one bit in its middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content if kind == "bit flipped" else content[: len(content) // 2])
+
+
+@pytest.mark.parametrize("kind", ["truncated", "bit flipped"])
+def test_a_damaged_state_is_named(tmp_path, kind):
+    path = tmp_path / "state.pt"
+    sha256 = save_tensors(path, flatten(state()))
+    damage(path, kind)
+    with pytest.raises(
+        DataError, match=rf"{path} is truncated or corrupted: sha256 is .*delete it"
+    ):
+        load_tensors(path, sha256)
+
+
+def test_a_missing_state_says_what_to_run(tmp_path):
+    with pytest.raises(DataError, match="state.pt does not exist; run the training stage first"):
+        load_tensors(tmp_path / "state.pt", "0" * 64)
+
+
+class Payload:
+    """What an attacker would put into a file: a call that unpickling makes."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_loading_a_state_executes_nothing_even_where_the_checksum_is_right(tmp_path):
+    torch.save({"weight": Payload(tmp_path / "executed")}, tmp_path / "state.pt")
+    with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
+        load_tensors(tmp_path / "state.pt", digest(tmp_path / "state.pt"))
+    assert not (tmp_path / "executed").exists()
+
+
+# -- checkpoints --------------------------------------------------------------------------
+
+
+def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
+    assert Checkpoints(tmp_path / "none", STAMP).load() is None
+
+
+def test_the_latest_checkpoint_is_found_by_another_process(tmp_path):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state(3.0)))
+    checkpoints.save(5, flatten(state(5.0)))
+    done, tensors = Checkpoints(tmp_path, STAMP).load()
+    assert done == 5
+    assert_equal(restore(state(), tensors), state(5.0))
+    assert [file.name for file in tmp_path.glob("state-*")] == ["state-5.pt"]
+
+
+@pytest.mark.parametrize(
+    "other", [{**STAMP, "code": "abd"}, {**STAMP, "spec": {"method": "fedavg", "seed": 2}}, {}]
+)
+def test_the_checkpoint_of_another_run_is_ignored(tmp_path, other):
+    Checkpoints(tmp_path, STAMP).save(3, flatten(state()))
+    assert Checkpoints(tmp_path, other).load() is None
+
+
+@pytest.mark.parametrize("moment", ["save_tensors", "write_text"])
+def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch, moment):
+    # Before the state is written, or between the state and the index that names it.
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state(3.0)))
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, moment, crash)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save(4, flatten(state(4.0)))
+    monkeypatch.undo()
+    done, tensors = Checkpoints(tmp_path, STAMP).load()
+    assert done == 3
+    assert_equal(restore(state(), tensors), state(3.0))
+    checkpoints.save(4, flatten(state(4.0)))  # and the next attempt cleans up
+    assert [file.name for file in tmp_path.glob("state-*")] == ["state-4.pt"]
+
+
+@pytest.mark.parametrize("kind", ["truncated", "bit flipped"])
+def test_a_damaged_checkpoint_says_what_to_delete(tmp_path, kind):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    damage(tmp_path / "state-3.pt", kind)
+    with pytest.raises(DataError, match=rf"state-3.pt is truncated .*delete {tmp_path} to start"):
+        checkpoints.load()
+
+
+def test_a_checkpoint_whose_state_is_gone_says_what_to_delete(tmp_path):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    (tmp_path / "state-3.pt").unlink()
+    with pytest.raises(DataError, match=rf"state-3.pt does not exist.*delete {tmp_path} to start"):
+        checkpoints.load()
+
+
+def test_a_damaged_index_is_named(tmp_path):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    checkpoints.index.write_text(checkpoints.index.read_text()[:20])
+    with pytest.raises(DataError, match="checkpoint.json is not valid JSON"):
+        checkpoints.load()
+
+
+def test_clearing_removes_the_checkpoint_and_nothing_else(tmp_path):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    (tmp_path / "lock").write_text("4711")
+    (tmp_path / "notes.txt").write_text("mine")
+    checkpoints.clear()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "notes.txt"]
+    assert (tmp_path / "lock").read_text() == ""  # no process is named any more
+    assert checkpoints.load() is None
+    checkpoints.clear()
+
+
+def test_checkpoints_are_due_after_rounds_or_after_seconds(tmp_path, monkeypatch):
+    by_rounds = Checkpoints(tmp_path, STAMP, every=3)
+    assert [number for number in range(1, 8) if by_rounds.due(number)] == [3, 6]
+    now = [100.0]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    by_seconds = Checkpoints(tmp_path, STAMP, seconds=20)
+    by_seconds.save(1, flatten(state()))
+    now[0] += 19
+    assert not by_seconds.due(2)
+    now[0] += 1
+    assert by_seconds.due(3)
+
+
+def test_checkpoints_that_are_slow_to_write_are_written_less_often(tmp_path, monkeypatch):
+    # One that takes 5 s is due again after 20 x 5 s: writing stays below a twentieth of the run.
+    now = [100.0]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    checkpoints = Checkpoints(tmp_path, STAMP, seconds=20)
+    write = checkpoint.write_text
+
+    def slow_write(*args):
+        now[0] += 5
+        write(*args)
+
+    monkeypatch.setattr(checkpoint, "write_text", slow_write)
+    checkpoints.save(1, flatten(state()))
+    now[0] += 99
+    assert not checkpoints.due(2)
+    now[0] += 1
+    assert checkpoints.due(2)

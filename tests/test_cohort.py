@@ -1,0 +1,453 @@
+"""The engine: padding is invisible, order is reproducible, and both executors agree."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from torch import nn
+
+import fedlib.cohort
+from fedlib import tree
+from fedlib.batches import client_plan
+from fedlib.cohort import sample
+from fedlib.errors import DataError
+from fedlib.executors import DeviceData, choose
+from fedlib.federation import Federation, Split
+from fedlib.local import SGD
+from fedlib.models.emnist_cnn import EmnistCNN
+from fedlib.task import Task
+
+both_executors = pytest.mark.parametrize("executor", EXECUTORS)
+
+# Batches of 4 leave 3, none, 2, 2 and 3 examples over; the last client has less than a batch.
+UNEVEN = (7, 12, 6, 10, 3)
+NETWORKS = {"plain": {}, "norm": {"norm": True}, "norm and dropout": {"norm": True, "dropout": 0.3}}
+PLANS = {
+    "one epoch": {},
+    "several epochs": {"epochs": 3},
+    "steps within an epoch": {"steps": 2},
+    "steps over several epochs": {"steps": 7},
+    "last batches dropped": {"drop_last": True, "epochs": 2},
+    "clients smaller than a batch": {"batch_size": 16, "epochs": 2},
+}
+
+
+def assert_close(a, b, tolerance=1e-12):
+    """Float64 keeps 16 digits; a few hundred operations in another order cost three or four."""
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+def fit(task, federation, ids=None, *, executor, local, loss=None, per_client=(), **where):
+    """(trained, memory) of one call of `fit` that everybody starts from the same model."""
+    cohort = cohort_of(task, federation, ids, executor=executor, **where)
+    params = task.init(0)
+    memory = local.memory(task.trainable(params), federation.num_clients)
+    start = cohort.broadcast(params)
+    return cohort.fit(loss or task.loss, start, *per_client, local=local, memory=memory)
+
+
+def visited(cohort, local, stream="scan"):
+    """What every client saw step by step: mean position, examples, epoch, key -> each [C, S]"""
+    sizes = cohort.data.federation.train.sizes[cohort.ids.numpy()]
+    steps = max(len(client_plan(int(n), local, 0).steps) for n in sizes)
+    number = torch.arange(steps)
+
+    def note(diary, batch):
+        t, floats, keys = diary
+        seen = [batch.mean(batch.index.double()), torch.as_tensor(batch.size), batch.epoch]
+        values = torch.stack([torch.as_tensor(v).double() for v in seen])
+        floats = torch.where(number == t, values[:, None], floats)
+        return t + 1, floats, torch.where(number == t, batch.key, keys)
+
+    blank = torch.zeros(()), torch.full((3, steps), -1.0).double(), torch.full((steps,), -1)
+    diary = cohort.scan(note, tree.repeat(blank, cohort.size), local=local, stream=stream)
+    return {"floats": diary[1], "keys": diary[2]}
+
+
+# -- padding ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_padding_never_enters_a_loss_or_a_statistic(network, plan):
+    # A loop over clients has no padding, so the batched executor must agree with it.
+    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
+    local = sgd(**PLANS[plan])
+    loop, batched = (fit(task, federation, executor=e, local=local) for e in EXECUTORS)
+    assert_close(loop, batched)
+
+
+@both_executors
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
+    # Statistics included; the batches are those of the plan, cut from the shard here.
+    task, federation = tiny_task(norm=True), toy_federation(UNEVEN, unseen=0)
+    local = sgd(**PLANS[plan])
+    trained, _ = fit(task, federation, executor=executor, local=local, round=3, seed=5)
+    for client, size in enumerate(UNEVEN):
+        module = task.build().double()
+        module.load_state_dict(task.init(0), strict=False)  # all but the count of batches
+        optimiser = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
+        shard = federation.train.of(client)
+        plan_of_client = client_plan(size, local, 5, 3, "fit", client)
+        for start, stop, _ in plan_of_client.steps:
+            rows = shard[plan_of_client.order[start:stop]]
+            optimiser.zero_grad()
+            logits = module(torch.from_numpy(federation.x[rows]))
+            nn.functional.cross_entropy(logits, torch.from_numpy(federation.y[rows])).backward()
+            optimiser.step()
+        named = {n: v for n, v in module.state_dict().items() if v.is_floating_point()}
+        assert_close(tree.take(trained, client), {n: named[n] for n in trained})
+
+
+@both_executors
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_client_that_is_done_waits_for_the_others(executor, network):
+    # In company or alone, a client ends with the same model and the same momenta.
+    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
+    together, memory = fit(task, federation, executor=executor, local=sgd(epochs=2))
+    for client in range(len(UNEVEN)):
+        alone, own = fit(task, federation, [client], executor=executor, local=sgd(epochs=2))
+        assert_close(tree.take(together, client), tree.take(alone, 0))
+        assert_close(tree.take(memory, client), tree.take(own, client))
+
+
+@both_executors
+def test_clients_outside_the_cohort_keep_their_memory(executor):
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    _, memory = fit(task, federation, [1, 3], executor=executor, local=sgd(epochs=2))
+    absent = tree.take(memory.buffers, torch.tensor([0, 2, 4]))
+    assert all(torch.equal(x, torch.zeros_like(x)) for x in tree.leaves(absent))
+    assert memory.epochs.tolist() == [0, 2, 0, 2, 0]
+
+
+# -- the order of examples ----------------------------------------------------------------
+
+
+@both_executors
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_index_of_a_batch_stays_aligned_under_shuffling(executor, plan):
+    # A weight that is looked up by index, and the same weight read off the example itself.
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    q = torch.zeros(len(UNEVEN), max(UNEVEN)).double()
+    for client, size in enumerate(UNEVEN):
+        q[client, :size] = torch.from_numpy(federation.x[federation.train.of(client), 0])
+
+    def looked_up(params, q, batch):
+        return batch.mean(q[batch.index] * task.losses(params, batch))
+
+    def read_off(params, batch):
+        return batch.mean(batch.x[:, 0] * task.losses(params, batch))
+
+    options = {"executor": executor, "local": sgd(**PLANS[plan])}
+    by_index, _ = fit(task, federation, loss=looked_up, per_client=(q,), **options)
+    by_example, _ = fit(task, federation, loss=read_off, **options)
+    assert_close(by_index, by_example)
+
+
+@both_executors
+@pytest.mark.parametrize("plan", PLANS)
+def test_each_clients_steps_come_in_the_order_of_its_plan(executor, plan):
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    local = sgd(**PLANS[plan])
+    seen = visited(cohort_of(task, federation, executor=executor, round=2, seed=9), local)
+    for client, size in enumerate(UNEVEN):
+        planned = client_plan(size, local, 9, 2, "scan", client)
+        expected = [
+            [planned.order[start:stop].mean(), stop - start, epoch]
+            for start, stop, epoch in planned.steps
+        ]
+        done = len(expected)
+        # Exact: sums of small integers, divided once.
+        assert seen["floats"][client, :, :done].T.tolist() == expected
+        assert seen["keys"][client, :done].tolist() == planned.keys.tolist()
+        assert (seen["keys"][client, done:] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("local", "sizes"),
+    [
+        (sgd(), [4, 4, 2]),
+        (sgd(epochs=2), [4, 4, 2, 4, 4, 2]),
+        (sgd(steps=2), [4, 4]),
+        (sgd(steps=4), [4, 4, 2, 4]),
+        (sgd(drop_last=True, epochs=2), [4, 4, 4, 4]),
+        (sgd(drop_last=True, steps=3), [4, 4, 4]),
+        (sgd(drop_last=True, batch_size=16), [10]),
+        (sgd(batch_size=5), [5, 5]),
+    ],
+)
+def test_a_shard_of_ten_is_cut_into_these_batches(local, sizes):
+    plan = client_plan(10, local, 0)
+    assert [step.size for step in plan.steps] == sizes
+    for epoch in range(plan.steps[-1].epoch + 1):
+        own = [plan.order[start:stop] for start, stop, e in plan.steps if e == epoch]
+        assert len(np.unique(np.concatenate(own))) == sum(map(len, own))
+    assert sorted(plan.order[:10]) == list(range(10))
+
+
+@both_executors
+def test_batches_depend_on_seed_round_stream_and_client_alone(executor):
+    task, federation = tiny_task(), toy_federation((10, 10, 10), unseen=0)
+
+    def seen(ids, row, stream="scan", **where):
+        cohort = cohort_of(task, federation, ids, executor=executor, **where)
+        return tree.take(visited(cohort, sgd(epochs=2), stream), row)
+
+    reference = seen([0, 1, 2], 2)
+    torch.manual_seed(1)
+    np.random.seed(1)
+    for same in (seen([2, 1, 0], 0), seen([2], 0), seen([1, 2], 1)):
+        assert torch.equal(same["keys"], reference["keys"])
+        assert torch.equal(same["floats"], reference["floats"])
+    others = (
+        seen([0, 1, 2], 1),  # another client, of the same size
+        seen([0, 1, 2], 2, round=1),
+        seen([0, 1, 2], 2, seed=1),
+        seen([0, 1, 2], 2, stream="tune"),
+    )
+    for other in others:
+        assert not torch.equal(other["keys"], reference["keys"])
+        assert not torch.equal(other["floats"], reference["floats"])
+
+
+# -- gradients and losses -----------------------------------------------------------------
+
+
+@both_executors
+def test_a_scan_with_gradients_can_spell_out_what_fit_does(executor):
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    local = sgd(momentum=0.0, weight_decay=0.0, epochs=2)
+    cohort = cohort_of(task, federation, executor=executor)
+
+    def step(params, batch):
+        gradient = cohort.gradient(lambda p: task.loss(p, batch), params)
+        return tree.add(params, gradient, -local.lr)
+
+    start = cohort.broadcast(task.init(0))
+    scanned = cohort.scan(step, start, local=local, stream="fit")
+    fitted, _ = cohort.fit(task.loss, start, local=local)
+    assert_close(scanned, fitted)
+
+
+@both_executors
+def test_the_journal_holds_the_mean_loss_over_each_clients_examples(executor):
+    # A rate of zero keeps the model, so the mean over an epoch is the mean over the shard,
+    # however it is cut into batches.
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    cohort = cohort_of(task, federation, executor=executor)
+    params = task.init(0)
+    cohort.fit(task.loss, cohort.broadcast(params), local=sgd(lr=0.0, epochs=2))
+    every = cohort.score(lambda batch: task.losses(params, batch))
+    assert_close(cohort.journal.losses, [cohort.example_mean(every)])
+
+
+@both_executors
+@pytest.mark.parametrize(("sizes", "batch_size", "left"), [((8, 9), 4, 9), ((8, 1), 4, 1)])
+def test_batch_normalisation_refuses_a_batch_of_one(executor, sizes, batch_size, left):
+    federation, local = toy_federation(sizes, unseen=0), sgd(batch_size=batch_size)
+    message = f"client 1 has {left} training examples, so batches of 4 leave one alone"
+    with pytest.raises(DataError, match=message):
+        fit(tiny_task(norm=True), federation, executor=executor, local=local)
+    fit(tiny_task(), federation, executor=executor, local=local)  # without it, one is enough
+
+
+@both_executors
+def test_dropping_the_last_batch_mends_a_batch_of_one(executor):
+    federation = toy_federation((8, 9), unseen=0)
+    fit(tiny_task(norm=True), federation, executor=executor, local=sgd(drop_last=True))
+
+
+# -- scores -------------------------------------------------------------------------------
+
+
+def with_validation(sizes, total=4):
+    """Clients who own these many validation examples, taken from their tests."""
+    federation = toy_federation([6] * len(sizes), test=total, unseen=0)
+    parts = [(federation.test.of(c)[:n], federation.test.of(c)[n:]) for c, n in enumerate(sizes)]
+    val, test = (Split.from_lists(rows) for rows in zip(*parts, strict=True))
+    return replace(federation, val=val, test=test)
+
+
+def per_client_weights(cohort):
+    """A different model for every client, with one output -> [C, 4]"""
+    return torch.arange(4 * cohort.size).double().reshape(cohort.size, 4) - 5
+
+
+@both_executors
+@pytest.mark.parametrize("piece", [2, 512])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2)])
+def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, sizes, monkeypatch):
+    monkeypatch.setattr(fedlib.cohort, "EVALUATION_BATCH", piece)
+    federation = with_validation(sizes)
+    cohort = cohort_of(tiny_task(), federation, executor=executor)
+    w = per_client_weights(cohort)
+    w = tree.broadcast(w[0], cohort.size) if shared else w
+    scores = cohort.score(
+        lambda w, batch: torch.stack([batch.x @ w, batch.index.double()], -1), w, split="val"
+    )
+    expected = np.zeros((len(sizes), max(sizes), 2))
+    for client, size in enumerate(sizes):
+        x = federation.x[federation.val.of(client)]
+        expected[client, :size, 0] = x @ w[client].numpy()
+        expected[client, :size, 1] = np.arange(size)
+    assert_close(scores, torch.from_numpy(expected))
+    mean = expected.sum(1) / np.maximum(sizes, 1)[:, None]
+    assert_close(cohort.example_mean(scores, split="val"), torch.from_numpy(mean))
+
+
+@both_executors
+@pytest.mark.parametrize("shared", [True, False])
+def test_scoring_a_split_that_nobody_has_gives_no_scores(executor, shared):
+    cohort = cohort_of(tiny_task(), with_validation((0, 0)), executor=executor)
+    w = per_client_weights(cohort)
+    w = tree.broadcast(w[0], cohort.size) if shared else w
+    scores = cohort.score(lambda w, batch: batch.x @ w, w, split="val")
+    assert scores.shape == (2, 0)
+    assert cohort.example_mean(scores, split="val").tolist() == [0, 0]
+
+
+@both_executors
+@pytest.mark.parametrize("network", NETWORKS)
+def test_shared_models_scored_on_the_pool_score_as_client_by_client(executor, network):
+    # `broadcast` is a view that the executors recognise; `repeat` is the same model C times.
+    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
+    cohort = cohort_of(task, federation, executor=executor)
+    params = task.init(0)
+    pooled = cohort.score(task.log_probs, cohort.broadcast(params))
+    own = cohort.score(task.log_probs, tree.repeat(params, cohort.size))
+    assert_close(pooled, own)
+
+
+@both_executors
+def test_scoring_is_in_evaluation_mode(executor):
+    # No dropout and stored statistics: twice the same, and no key is needed.
+    task = tiny_task(norm=True, dropout=0.5)
+    cohort = cohort_of(task, toy_federation(), executor=executor)
+    params = tree.repeat(task.init(0), cohort.size)
+    before = tree.clone(params)
+    first, second = (cohort.score(task.log_probs, params) for _ in range(2))
+    assert torch.equal(first, second)
+    assert all(torch.equal(params[name], before[name]) for name in params)
+
+
+# -- the server ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("aggregation", "expected"), [("damped", 1.1), ("renormalised", 11 / 7)])
+def test_absent_clients_count_with_the_old_model_or_not_at_all(aggregation, expected):
+    # Golden value of the specification, 8.2: w = (.5, .3, .2), clients 0 and 2 return 1 and 3, the
+    # old model is 0: .5 * 1 + .2 * 3 = 1.1, and divided by .5 + .2 it is 11/7.
+    federation = toy_federation((5, 3, 2), unseen=0)
+    cohort = cohort_of(tiny_task(), federation, [0, 2], aggregation=aggregation)
+    new = cohort.average({"w": torch.tensor([1.0, 3.0]).double()}, {"w": torch.zeros(()).double()})
+    assert new["w"].item() == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
+def test_the_average_weighs_clients_by_their_training_examples(aggregation):
+    federation = toy_federation((5, 3, 2, 40), unseen=1)  # the unseen client has no say
+    cohort = cohort_of(tiny_task(), federation, aggregation=aggregation)
+    trained = torch.tensor([[1.0, 0.0], [2.0, 10.0], [4.0, -1.0]]).double()
+    new = cohort.average(trained, torch.full((2,), 99.0).double())
+    expected = [(5 * 1 + 3 * 2 + 2 * 4) / 10, (5 * 0 + 3 * 10 - 2 * 1) / 10]
+    assert new.tolist() == pytest.approx(expected, rel=1e-15)
+
+
+def test_the_journal_counts_the_numbers_one_client_gets_and_sends():
+    cohort = cohort_of(tiny_task(), toy_federation())
+    model = {"body": torch.zeros(5, 7), "head": {"bias": torch.zeros(3)}}
+    sent = cohort.broadcast(model)
+    cohort.broadcast(torch.zeros(2))
+    assert (cohort.journal.down, cohort.journal.up) == (5 * 7 + 3 + 2, 0)
+    cohort.average(sent, model)
+    assert (cohort.journal.down, cohort.journal.up) == (5 * 7 + 3 + 2, 5 * 7 + 3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "population", "size"), [(0.1, 80, 8), (0.5, 5, 2), (0.01, 80, 1), (1.0, 7, 7)]
+)
+def test_a_cohort_has_at_least_one_client_and_the_floor_of_the_rate(rate, population, size):
+    # size = max(1, floor(rate * population))
+    clients = np.arange(100, 100 + population)
+    for number in range(20):
+        ids = sample(clients, rate, seed=0, round=number)
+        assert len(ids) == size
+        assert (np.diff(ids) > 0).all()  # ascending, so nobody twice
+        assert set(ids) <= set(clients)
+
+
+def test_a_cohort_depends_on_seed_and_round_alone():
+    clients = np.arange(30)
+    first = sample(clients, 0.3, seed=1, round=2)
+    np.random.seed(0)
+    sample(clients, 0.3, seed=1, round=1)
+    assert first.tolist() == sample(clients, 0.3, seed=1, round=2).tolist()
+    assert first.tolist() != sample(clients, 0.3, seed=1, round=3).tolist()
+    assert first.tolist() != sample(clients, 0.3, seed=2, round=2).tolist()
+
+
+def test_every_client_is_sampled_equally_often():
+    rounds, rate = 2000, 0.3
+    draws = [sample(np.arange(10), rate, seed=0, round=r) for r in range(rounds)]
+    counts = np.bincount(np.concatenate(draws), minlength=10)
+    # Each is binomial(2000, 0.3); five standard deviations fail one draw in two million.
+    assert np.abs(counts - rounds * rate).max() < 5 * (rounds * rate * (1 - rate)) ** 0.5
+
+
+# -- data and executors -------------------------------------------------------------------
+
+
+def test_images_are_scaled_to_zero_mean_and_unit_deviation_per_channel():
+    pixels = np.random.default_rng(0).integers(0, 256, size=(6, 2, 3, 3), dtype=np.uint8)
+    nobody = Split.from_lists([[]])
+    federation = Federation(
+        x=pixels,
+        y=np.zeros(6, np.int64),
+        num_classes=1,
+        train=Split.from_lists([range(6)]),
+        val=nobody,
+        test=nobody,
+        group=np.zeros(1, np.uint8),
+        client_id=np.zeros(1, np.int64),
+        mean=(0.1, 0.4),
+        std=(0.5, 0.2),
+    )
+    data = DeviceData(federation, torch.float64, torch.device("cpu"))
+    rows = torch.tensor([[4, 0], [1, 1]])
+    mean, std = np.array([0.1, 0.4]).reshape(2, 1, 1), np.array([0.5, 0.2]).reshape(2, 1, 1)
+    expected = torch.from_numpy((pixels[rows.numpy()] / 255 - mean) / std)
+    assert_close(data.inputs(rows), expected, 1e-14)  # a few roundings of values up to 5
+
+
+def test_inputs_without_a_mean_are_used_as_they_are():
+    federation = toy_federation()
+    data = DeviceData(federation, torch.float64, torch.device("cpu"))
+    assert np.array_equal(data.inputs(torch.arange(3)).numpy(), federation.x[:3])
+
+
+def test_the_executor_is_chosen_for_model_and_device():
+    light, convolving = tiny_task(), Task(lambda: EmnistCNN(10))
+    wide = tiny_task(hidden=20_000)
+    gpu = SimpleNamespace(device=torch.device("cuda"), is_light=False)
+    names = [choose("auto", task).name for task in (light, convolving, wide, gpu)]
+    assert names == ["batched", "loop", "loop", "batched"]
+    assert choose("loop", light).name == "loop"
+
+
+def test_an_unknown_executor_names_the_choices():
+    with pytest.raises(ValueError, match="executor must be auto, loop or batched, got 'vmap'"):
+        choose("vmap", tiny_task())
+
+
+def test_a_batched_run_in_chunks_is_the_same_run():
+    task, federation = tiny_task(norm=True, dropout=0.3), toy_federation(UNEVEN, unseen=0)
+    cohort = cohort_of(task, federation, executor="batched")
+    chunked = replace(cohort, executor=EXECUTORS["batched"](chunk=2))
+    start, local = cohort.broadcast(task.init(0)), SGD(lr=0.1, batch_size=4, momentum=0.9)
+    assert_close(*(c.fit(task.loss, start, local=local)[0] for c in (cohort, chunked)))

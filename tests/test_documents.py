@@ -1,0 +1,42 @@
+"""What the documents say exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/*.md", "data/raw/*.md", "results/*.md", "figures/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+
+def read(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document):
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", read(document))
+    files = [target for target in targets if "://" not in target]
+    folder = (ROOT / document).parent
+    assert [target for target in files if not (folder / target).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_targets_exist(document):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    code = re.findall(r"`[^`\n]+`", read(document)) + re.findall(
+        r"^(?: {4}|make).*$", read(document), re.MULTILINE
+    )
+    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(code)))
+    assert named - targets == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_scripts_exist(document):
+    named = set(re.findall(r"scripts/\w+\.py", read(document)))
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []

@@ -1,0 +1,155 @@
+"""Lock, conda environments, imports and the CI entry point agree with each other."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedlib import provenance
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Where conda, or an import statement, has another name for what pip calls a package.
+PIP_NAME = {
+    "matplotlib-base": "matplotlib",
+    "pytorch": "torch",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+
+# Which scripts run in which environment, and the packages whose modules those scripts load by name.
+STAGES = {
+    "train": (
+        ("download", "partition", "train", "evaluate"),
+        ("fedlib.data", "fedlib.methods", "fedlib.models"),
+    ),
+    "report": (
+        ("metrics", "table", "figure", "report"),
+        ("fedlib.tables", "fedlib.figures"),
+    ),
+}
+
+
+def locked() -> list[tuple[str, str]]:
+    """(name, version) of every requirement in the lock."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    return re.findall(r"^([a-z0-9._-]+)==([^ ]+)", lock, re.MULTILINE)
+
+
+def direct() -> dict[str, str | None]:
+    """Packages named in requirements.in, and their versions where it pins them."""
+    lines = (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines()
+    named = [line.partition("==") for line in lines if line and not line.startswith("#")]
+    return {name: version or None for name, _, version in named}
+
+
+def environment(name: str) -> dict[str, str]:
+    """Packages of envs/{name}.yaml and their versions, by pip's names."""
+    content = yaml.safe_load((ROOT / f"envs/{name}.yaml").read_text(encoding="utf-8"))
+    pinned = [line.split("=") for line in content["dependencies"]]
+    return {PIP_NAME.get(package, package): version for package, version in pinned}
+
+
+def third_party(path: Path) -> set[str]:
+    """What a file imports beyond the standard library and this project, by pip's names."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module.partition(".")[0])
+    return {PIP_NAME.get(name, name) for name in names - sys.stdlib_module_names - {"fedlib"}}
+
+
+def source(module: str) -> Path:
+    """File of a module or script, as `fedlib.provenance` names them."""
+    if module.endswith(".py"):
+        return ROOT / module
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_the_lock_has_one_version_of_each_package():
+    names = [name for name, _ in locked()]
+    assert len(names) == len(set(names)) > len(direct())
+
+
+def test_every_package_in_the_lock_has_a_hash():
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
+    assert len(requirements) == len(locked())
+    assert [
+        text for text in requirements if not re.search(r"--hash=sha256:[0-9a-f]{64}", text)
+    ] == []
+
+
+def test_the_lock_names_no_address():
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert not re.search(r"://|^ *-|\bfile:| @ ", lock.replace("    --hash=", ""), re.MULTILINE)
+
+
+def test_every_direct_dependency_is_locked_at_the_version_asked_for():
+    versions = dict(locked())
+    assert direct().keys() - versions.keys() == set()
+    assert {name: versions[name] for name, pin in direct().items() if pin} == {
+        name: pin for name, pin in direct().items() if pin
+    }
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_conda_environment_has_the_versions_of_the_lock(name):
+    packages = environment(name)
+    assert packages.pop("python").startswith("3.")
+    versions = dict(locked())
+    assert packages == {package: versions.get(package) for package in packages}
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_conda_environment_uses_conda_forge_alone(name):
+    content = yaml.safe_load((ROOT / f"envs/{name}.yaml").read_text(encoding="utf-8"))
+    assert content["channels"] == ["conda-forge", "nodefaults"]
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_conda_environment_has_what_its_scripts_import(name):
+    scripts, packages = STAGES[name]
+    roots = [f"scripts/{script}.py" for script in scripts]
+    for package in packages:
+        roots += [f"{package}.{path.stem}" for path in source(package).parent.glob("[!_]*.py")]
+    imported = set().union(*(third_party(source(name)) for name in provenance.closure(*roots)))
+    assert imported - environment(name).keys() == set()
+
+
+def test_every_third_party_import_is_a_direct_dependency():
+    files = [*ROOT.glob("fedlib/**/*.py"), *ROOT.glob("scripts/*.py")]
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files
+        for name in third_party(path) - direct().keys()
+    }
+    assert undeclared == set()
+
+
+def test_the_ci_entry_point_is_executable():
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_no_tracked_file_names_a_package_index():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    index = re.compile(r"--(extra-)?index-url|pypi\.org|pythonhosted\.org|pytorch\.org/whl")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    found = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if path.is_file() and index.search(path.read_text(encoding="utf-8", errors="ignore"))
+    ]
+    assert found == []

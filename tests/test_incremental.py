@@ -1,0 +1,342 @@
+"""Change one thing in a finished run: exactly the right jobs run again."""
+
+import ast
+import json
+import os
+import shutil
+
+import pytest
+import workflow
+
+from fedlib import config, dryrun
+from fedlib.plan import STAGES, Plan
+
+pytestmark = pytest.mark.slow
+
+PAPER = "pfedmm"
+DECLARATION = f"fedlib/papers/{PAPER}.py"
+PLAN = Plan(config.read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE]))
+
+
+def names(plan: Plan, *stages: str, **wildcards: object) -> set[str]:
+    """The plan's jobs of these stages that have these wildcards: {"table pfedmm/main", ...}."""
+    return {
+        name(stage, job)
+        for stage, job in plan.jobs()
+        if stage in stages and all(job.get(key, value) == value for key, value in wildcards.items())
+    }
+
+
+def name(rule: str, wildcards: dict) -> str:
+    return f"{rule} {'/'.join(str(wildcards[key]) for key in STAGES[rule])}"
+
+
+EXHIBITS = ("table", "figure", "report")
+AFTER_RUNS = ("metrics", *EXHIBITS)
+RUNS = ("train", "evaluate")
+FEDEM = names(PLAN, *RUNS, label="fedem") | names(PLAN, *AFTER_RUNS)
+ALL_RUNS = names(PLAN, *RUNS, *AFTER_RUNS)
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A clone of the finished run to change."""
+    return workflow.clone(finished, tmp_path)
+
+
+def would_run(folder, *arguments: str) -> set[str]:
+    """What a dry run says that would run."""
+    code, output = workflow.dry_run(folder, workflow.smoke(*arguments))
+    assert code == 0, output
+    jobs = dryrun.parse(output)
+    assert jobs or "Nothing to be done" in output, output
+    return {name(job.rule, job.wildcards) for job in jobs}
+
+
+def append(folder, file: str, text: str) -> None:
+    with open(folder / file, "a", encoding="utf-8") as target:
+        target.write(text)
+
+
+def replace(folder, file: str, old: str, new: str) -> None:
+    text = (folder / file).read_text(encoding="utf-8")
+    assert old in text, f"{file} does not contain {old!r}"
+    (folder / file).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def redeclare(folder, change: str) -> None:
+    """Change what the paper declares by a statement about `paper`, using `replace` and `run`s."""
+    append(
+        folder,
+        DECLARATION,
+        f"""
+from dataclasses import replace as _replace
+
+_declare = declare
+
+
+def declare(scale):
+    paper = _declare(scale)
+    return _replace(paper, {change})
+""",
+    )
+
+
+def of_label(label: str, change: str) -> str:
+    """A redeclaration of the runs with one label."""
+    return (
+        f"runs=tuple(_replace(run, {change}) if run.label == {label!r} else run "
+        "for run in paper.runs)"
+    )
+
+
+# --- Nothing --------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_up_to_date(folder):
+    assert would_run(folder) == set()
+
+
+def test_a_checkout_that_touches_every_file_repeats_nothing(folder):
+    for part in workflow.PARTS:
+        for file in [folder / part, *(folder / part).rglob("*")]:
+            os.utime(file)
+    assert would_run(folder) == set()
+
+
+def test_reformatting_every_module_repeats_nothing(folder):
+    for file in [*folder.glob("fedlib/**/*.py"), *folder.glob("scripts/*.py")]:
+        file.write_text(ast.unparse(ast.parse(file.read_text())))
+    assert would_run(folder) == set()
+
+
+def test_comments_and_docstrings_repeat_nothing(folder):
+    for file in folder.glob("fedlib/**/*.py"):
+        file.write_text('"""Another docstring."""\n# and a comment\n' + file.read_text())
+    for file in ("Snakefile", "rules/train.smk", "rules/common.smk", "envs/train.yaml"):
+        append(folder, file, "\n# a comment\n")
+    assert would_run(folder) == set()
+
+
+def test_how_to_compute_is_no_reason_to_compute_again(folder):
+    assert would_run(folder, "--config", "executor=loop", "device=auto", "mirror=/else") == set()
+
+
+def test_the_order_of_the_configuration_repeats_nothing(folder):
+    import yaml
+
+    given = yaml.safe_load((folder / workflow.SMOKE).read_text())
+    (folder / workflow.SMOKE).write_text(yaml.safe_dump(dict(reversed(given.items()))))
+    assert would_run(folder) == set()
+
+
+def test_a_new_method_repeats_nothing(folder):
+    shutil.copy(folder / "fedlib/methods/fedavg.py", folder / "fedlib/methods/brand_new.py")
+    replace(
+        folder,
+        "fedlib/methods/__init__.py",
+        '"fedavg": "FedAvg"',
+        '"fedavg": "FedAvg", "brand_new": "FedAvg"',
+    )
+    assert would_run(folder) == set()
+
+
+def test_a_new_data_set_repeats_nothing(folder):
+    shutil.copy(folder / "fedlib/data/digits.py", folder / "fedlib/data/brand_new.py")
+    replace(folder, "fedlib/data/__init__.py", '"digits"', '"brand_new", "digits"')
+    assert would_run(folder) == set()
+
+
+def test_a_method_that_is_not_in_use_repeats_nothing(folder):
+    append(folder, "fedlib/methods/local.py", "\nX = 1\n")
+    assert would_run(folder) == set()
+
+
+def test_touching_inputs_repeats_nothing(folder):
+    for file in (*PLAN.receipts(), *PLAN.manifests()):
+        os.utime(folder / file)
+    os.utime(folder / PLAN.path("shards", paper=PAPER, federation="digits"))
+    assert would_run(folder) == set()
+
+
+def test_shards_may_be_deleted_to_save_space(folder):
+    (folder / PLAN.path("shards", paper=PAPER, federation="digits")).unlink()
+    assert would_run(folder) == set()
+
+
+def test_results_without_snakemake_s_records_are_trusted(folder):
+    shutil.rmtree(folder / ".snakemake")
+    assert would_run(folder) == set()
+
+
+def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
+    moved = tmp_path_factory.mktemp("elsewhere") / "with a space"
+    shutil.move(folder, moved)
+    assert would_run(moved) == set()
+
+
+# --- Code -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "file, again",
+    [
+        ("fedlib/methods/fedem.py", FEDEM),
+        ("fedlib/methods/base.py", ALL_RUNS),
+        ("fedlib/models/mlp.py", ALL_RUNS),
+        ("scripts/train.py", ALL_RUNS),
+        ("scripts/evaluate.py", names(PLAN, "evaluate", *AFTER_RUNS)),
+        ("scripts/partition.py", names(PLAN, "partition") | ALL_RUNS),
+        ("fedlib/data/digits.py", names(PLAN, *STAGES)),
+        ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
+        ("scripts/table.py", names(PLAN, "table", "report")),
+        ("scripts/figure.py", names(PLAN, "figure", "report")),
+        ("fedlib/report.py", names(PLAN, "report")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_module_repeats_the_jobs_that_can_reach_it(folder, file, again):
+    append(folder, file, "\nX = 1\n")
+    assert would_run(folder) == again
+
+
+@pytest.mark.parametrize("stage", ["table", "figure"])
+def test_a_kind_of_exhibit_repeats_the_exhibits_of_that_kind(folder, stage):
+    exhibits = getattr(PLAN.papers[PAPER], stage + "s")
+    kind = next(iter(exhibits.values())).kind
+    append(folder, f"fedlib/{stage}s/{kind}.py", "\nX = 1\n")
+    mine = {f"{stage} {PAPER}/{key}" for key, exhibit in exhibits.items() if exhibit.kind == kind}
+    assert would_run(folder) == mine | names(PLAN, "report")
+
+
+def test_the_command_of_a_rule_repeats_the_rule(folder):
+    replace(folder, "rules/evaluate.smk", " --out {output:q}", "  --out {output:q}")
+    assert would_run(folder) == names(PLAN, "evaluate", *AFTER_RUNS)
+
+
+# --- Declarations ---------------------------------------------------------------------------------
+
+
+def test_a_hyper_parameter_repeats_the_runs_that_have_it(folder):
+    redeclare(folder, of_label("fedem", "local={**run.local, 'lr': 0.123}"))
+    assert would_run(folder) == FEDEM
+
+
+def test_a_parameter_of_the_data_repeats_all_that_is_made_of_it(folder):
+    redeclare(
+        folder,
+        "data=tuple(_replace(d, params={**d.params, 'seed': 99}) for d in paper.data)",
+    )
+    assert would_run(folder) == names(PLAN, "partition") | ALL_RUNS
+
+
+def test_the_title_of_a_run_repeats_no_training(folder):
+    redeclare(folder, of_label("fedem", "title='FedEM!'"))
+    assert would_run(folder) == names(PLAN, *EXHIBITS)
+
+
+def test_the_title_of_a_paper_repeats_the_report(folder):
+    redeclare(folder, "title='Another title'")
+    assert would_run(folder) == names(PLAN, "report")
+
+
+def test_a_caption_repeats_its_exhibit(folder):
+    first = next(iter(PLAN.papers[PAPER].tables))
+    redeclare(
+        folder,
+        f"tables={{**paper.tables, {first!r}: _replace(paper.tables[{first!r}], caption='New.')}}",
+    )
+    assert would_run(folder) == {f"table {PAPER}/{first}"} | names(PLAN, "report")
+
+
+def test_a_published_number_repeats_what_shows_it(folder):
+    append(
+        folder, f"fedlib/papers/published/{PAPER}.csv", "main,x,y,accuracy,1.0,percent,Table 0\n"
+    )
+    shown = {
+        f"{stage} {PAPER}/{key}"
+        for stage in ("table", "figure")
+        for key in getattr(PLAN.papers[PAPER], stage + "s")
+        if PLAN.published(stage, PAPER, key)
+    }
+    assert shown
+    assert would_run(folder) == shown | names(PLAN, "report")
+
+
+# --- Configuration --------------------------------------------------------------------------------
+
+
+def test_another_seed_is_trained_and_the_others_are_kept(folder):
+    more = Plan(PLAN.config | {"seeds": [0, 1, 2]})
+    expected = names(more, *RUNS, seed=2) | names(more, *AFTER_RUNS)
+    assert would_run(folder, "--config", "seeds=[0,1,2]") == expected
+
+
+def test_fewer_runs_repeat_what_shows_them(folder):
+    fewer = Plan(PLAN.config | {"labels": ["fedem"]})
+    assert would_run(folder, "--config", "labels=fedem") == names(fewer, *AFTER_RUNS)
+
+
+def test_other_rounds_train_again(folder):
+    assert would_run(folder, "--config", "rounds=3") == ALL_RUNS
+
+
+def test_another_tag_starts_afresh(folder):
+    expected = names(PLAN, *STAGES) - names(PLAN, "download")
+    assert would_run(folder, "--config", "tag=other") == expected
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def test_a_deleted_table_is_made_again(folder):
+    first = next(iter(PLAN.papers[PAPER].tables))
+    (folder / PLAN.path("table_tex", paper=PAPER, table=first)).unlink()
+    assert would_run(folder) == {f"table {PAPER}/{first}"} | names(PLAN, "report")
+
+
+def test_a_run_that_is_asked_for_is_made_even_if_nothing_else_needs_it(folder):
+    job = {"paper": PAPER, "federation": "digits", "label": "fedem", "seed": 1}
+    history = PLAN.path("history", **job)
+    (folder / history).unlink()
+    assert would_run(folder) == set()
+    assert would_run(folder, history) == names(PLAN, "train", label="fedem", seed=1)
+
+
+def test_shards_of_other_content_are_trained_on_again(folder):
+    manifest = folder / PLAN.path("manifest", paper=PAPER, federation="digits")
+    content = json.loads(manifest.read_text())
+    content["digests"]["y"] = "0" * 64
+    manifest.write_text(json.dumps(content))
+    assert would_run(folder) == ALL_RUNS
+
+
+def test_shards_that_come_out_unchanged_are_not_trained_on_again(folder):
+    append(folder, "fedlib/data/digits.py", "\nX = 1\n")
+    done = workflow.snakemake(folder, *workflow.smoke("partitions"))
+    assert done.returncode == 0, done.stdout
+    assert would_run(folder) == set()
+
+
+def test_the_manifest_is_small_enough_to_be_compared_by_content():
+    """Snakemake compares files of up to 1 MB by content, larger ones by time."""
+    import numpy as np
+
+    from fedlib.federation import Federation, Split
+
+    clients, classes = 4000, 62
+    one = np.zeros(0, np.int64)
+    empty = Split(one, np.zeros(clients + 1, np.int64))
+    federation = Federation(
+        x=np.zeros((0, 1), np.uint8),
+        y=one,
+        num_classes=classes,
+        train=empty,
+        val=empty,
+        test=empty,
+        group=np.zeros(clients, np.uint8),
+        client_id=np.arange(clients),
+    )
+    text = json.dumps(federation.manifest(), indent=1, sort_keys=True)
+    most = text.replace(" 0" * (classes - 1), " 00" * (classes - 1))
+    assert len(most) < 1_000_000

@@ -1,0 +1,364 @@
+"""Local solvers and schedules, against torch.optim and arithmetic."""
+
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, tiny_task, toy_federation
+from torch import nn
+
+from fedlib import local, tree
+from fedlib.batches import client_plan
+from fedlib.local import SGD, Adam, AdamW, Schedule, from_spec
+
+both_executors = pytest.mark.parametrize("executor", EXECUTORS)
+
+# Ours, and the optimiser of PyTorch that it is to equal.
+SOLVERS = {
+    "plain SGD": (SGD(lr=0.1), torch.optim.SGD, {"lr": 0.1}),
+    "decayed SGD": (
+        SGD(lr=0.1, weight_decay=0.2),
+        torch.optim.SGD,
+        {"lr": 0.1, "weight_decay": 0.2},
+    ),
+    "SGD with momentum": (SGD(lr=0.1, momentum=0.9), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "SGD with both": (
+        SGD(lr=0.1, momentum=0.9, weight_decay=0.2),
+        torch.optim.SGD,
+        {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.2},
+    ),
+    "Adam": (Adam(lr=0.1), torch.optim.Adam, {"lr": 0.1}),
+    "Adam, all arguments": (
+        Adam(lr=0.1, beta1=0.8, beta2=0.9, eps=1e-3, weight_decay=0.2),
+        torch.optim.Adam,
+        {"lr": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.2},
+    ),
+    "AdamW": (
+        AdamW(lr=0.1, weight_decay=0.2),
+        torch.optim.AdamW,
+        {"lr": 0.1, "weight_decay": 0.2},
+    ),
+}
+every_solver = pytest.mark.parametrize("name", SOLVERS)
+
+
+def assert_close(a, b, tolerance=1e-12):
+    """Float64 keeps 16 digits; tens of steps in another order of operations cost three or four."""
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+def options(solver, **changes):
+    """The same solver with other settings."""
+    return type(solver)(**{**vars(solver), **changes})
+
+
+def torch_run(task, federation, calls, make, *, reset=True, client=0):
+    """Parameters after each `(solver, round)` of `calls`, trained with one PyTorch optimiser.
+
+    `reset` starts every call from the drawn model, as after a broadcast.
+    """
+    start = task.init(0)
+    module = task.build().double()
+    optimiser, after = make(module), []
+    for solver, number in calls:
+        if reset:
+            module.load_state_dict(start)
+        size, shard = int(federation.train.sizes[client]), federation.train.of(client)
+        plan = client_plan(size, solver, 0, number, "fit", client)
+        for first, last, _ in plan.steps:
+            rows = shard[plan.order[first:last]]
+            optimiser.zero_grad()
+            logits = module(torch.from_numpy(federation.x[rows]))
+            nn.functional.cross_entropy(logits, torch.from_numpy(federation.y[rows])).backward()
+            optimiser.step()
+        after.append({name: value.detach().clone() for name, value in module.named_parameters()})
+    return after
+
+
+# -- steps --------------------------------------------------------------------------------
+
+
+@every_solver
+def test_steps_equal_those_of_torch_optim(name):
+    solver, optimiser, arguments = SOLVERS[name]
+    draw = torch.Generator().manual_seed(0)
+    shapes = {"w": (3, 2), "b": (3,), "s": ()}
+    params = {k: torch.randn(s, generator=draw, dtype=torch.float64) for k, s in shapes.items()}
+    theirs = {name: nn.Parameter(value.clone()) for name, value in params.items()}
+    torch_solver = optimiser(theirs.values(), **arguments)
+    buffers = tree.take(solver.init(tree.broadcast(params, 1)), 0)  # those of one client
+    rate = torch.tensor(0.1, dtype=torch.float64)
+    for _ in range(12):
+        grads = {k: torch.randn(s, generator=draw, dtype=torch.float64) for k, s in shapes.items()}
+        params, buffers = solver.step(params, grads, buffers, rate, {})
+        for key, value in theirs.items():
+            value.grad = grads[key].clone()
+        torch_solver.step()
+        assert_close(params, {key: value.detach() for key, value in theirs.items()})
+
+
+@every_solver
+@both_executors
+def test_local_training_equals_a_module_with_torch_optim(name, executor):
+    solver, optimiser, arguments = SOLVERS[name]
+    solver = options(solver, batch_size=4, epochs=3)
+    task, federation = tiny_task(), toy_federation((10, 7), unseen=0)
+    cohort = cohort_of(task, federation, executor=executor)
+    trained, _ = cohort.fit(task.loss, cohort.broadcast(task.init(0)), local=solver)
+    for client in range(2):
+        (expected,) = torch_run(
+            task,
+            federation,
+            [(solver, 0)],
+            lambda m: optimiser(m.parameters(), **arguments),
+            client=client,
+        )
+        assert_close(tree.take(trained, client), {name: expected[name] for name in trained})
+
+
+@both_executors
+def test_entries_can_have_their_own_learning_rate(executor):
+    # As parameter groups: the body learns three times as fast as the head.
+    task, federation = tiny_task(), toy_federation((10,), unseen=0)
+    solver = SGD(lr=0.1, momentum=0.9, weight_decay=0.2, batch_size=4, epochs=2)
+    cohort = cohort_of(task, federation, executor=executor)
+    body, head = task.split(task.init(0))
+
+    def loss(params, batch):
+        return task.loss({**params["body"], **params["head"]}, batch)
+
+    start = cohort.broadcast({"body": body, "head": head})
+    trained, _ = cohort.fit(loss, start, local=solver, lr_scale={"body": 3.0})
+
+    def make(module):
+        groups = [
+            {"params": module.body.parameters(), "lr": 0.3},
+            {"params": module.head.parameters(), "lr": 0.1},
+        ]
+        return torch.optim.SGD(groups, momentum=0.9, weight_decay=0.2)
+
+    (expected,) = torch_run(task, federation, [(solver, 0)], make)
+    ours = tree.take({**trained["body"], **trained["head"]}, 0)
+    assert_close(ours, {name: expected[name] for name in ours})
+
+
+@both_executors
+def test_a_proximal_step_has_the_golden_value_of_the_specification(executor):
+    # 8.2: p = 1, g = 0.5, ref = 0.8, mu = 1, lr = 0.1, weight decay 5e-4:
+    # p - lr (g + wd p + mu (p - ref)) = 1 - 0.1 (0.5 + 0.0005 + 0.2) = 0.92995
+    federation = toy_federation((3,), unseen=0)
+    cohort = cohort_of(tiny_task(), federation, executor=executor)
+    start = {"p": torch.ones(1).double()}
+
+    def loss(params, batch):
+        return 0.5 * params["p"] + 1 / 2 * tree.sqnorm(params["p"] - 0.8)
+
+    solver = SGD(lr=0.1, weight_decay=5e-4, batch_size=3)
+    trained, _ = cohort.fit(loss, start, local=solver)
+    assert trained["p"].item() == pytest.approx(0.929950, abs=1e-15)
+
+
+# -- what is remembered -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SGD with both", "Adam, all arguments", "AdamW"])
+@both_executors
+def test_momenta_that_live_for_the_run_equal_one_optimiser_for_the_run(name, executor):
+    # The parameters are overwritten by the broadcast, the optimiser's state is not.
+    solver, optimiser, arguments = SOLVERS[name]
+    kept, fresh = (options(solver, batch_size=4, keeps=k) for k in ("run", "round"))
+    task, federation = tiny_task(), toy_federation((10,), unseen=0)
+
+    def ours(solver):
+        memory, after = solver.memory(task.trainable(task.init(0)), 1), []
+        for number in range(3):
+            cohort = cohort_of(task, federation, executor=executor, round=number)
+            start = cohort.broadcast(task.init(0))
+            trained, memory = cohort.fit(task.loss, start, local=solver, memory=memory)
+            after.append(tree.take(trained, 0))
+        return after
+
+    def theirs(numbers):
+        calls = [(solver, number) for number in numbers]
+        return torch_run(task, federation, calls, lambda m: optimiser(m.parameters(), **arguments))
+
+    solver = kept
+    assert_close(ours(kept), theirs([0, 1, 2]))
+    assert_close(ours(fresh), [theirs([number])[0] for number in range(3)])
+
+
+def test_memory_is_one_row_of_momenta_per_client_or_nothing():
+    params = {"w": torch.ones(3, 2), "b": torch.ones(3)}
+    memory = SGD(lr=0.1, momentum=0.9).memory(params, 5)
+    shapes = {name: tuple(value.shape) for name, value in memory.buffers.items()}
+    assert shapes == {"w": (5, 3, 2), "b": (5, 3)}
+    assert memory.epochs.tolist() == [0] * 5
+    for nothing in (SGD(lr=0.1), SGD(lr=0.1, momentum=0.9, keeps="round")):
+        assert tree.leaves(nothing.memory(params, 5).buffers) == []
+
+
+def test_forgetting_keeps_the_count_of_epochs():
+    memory = local.Memory({"w": torch.ones(2, 3)}, torch.tensor([4, 5]))
+    forgotten = memory.forget()
+    assert torch.equal(forgotten.buffers["w"], torch.zeros(2, 3))
+    assert torch.equal(forgotten.epochs, memory.epochs)
+
+
+# -- schedules ----------------------------------------------------------------------------
+
+
+def torch_rates(make_scheduler, epochs):
+    """Learning rate in each epoch, as a PyTorch scheduler that steps once per epoch sets it."""
+    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(()))], lr=0.5)
+    scheduler, rates = make_scheduler(optimiser), []
+    for _ in range(epochs):
+        rates.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        scheduler.step()
+    return rates
+
+
+@pytest.mark.parametrize(
+    ("schedule", "scheduler"),
+    [
+        (Schedule(), lambda o: torch.optim.lr_scheduler.ConstantLR(o, factor=1.0)),
+        (
+            Schedule(kind="multi_step", milestones=(10, 15)),
+            lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [10, 15], gamma=0.1),
+        ),
+        (
+            Schedule(kind="multi_step", milestones=(1, 4, 5), factor=0.5),
+            lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [1, 4, 5], gamma=0.5),
+        ),
+        (
+            Schedule(kind="cosine", period=20),
+            lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=20),
+        ),
+        (
+            Schedule(kind="sqrt"),
+            lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: max(t, 1) ** -0.5),
+        ),
+        (
+            Schedule(kind="linear"),
+            lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: 1 / max(t, 1)),
+        ),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Schedule) else "",
+)
+def test_schedules_equal_those_of_pytorch(schedule, scheduler):
+    # PyTorch computes the cosine from the rate before, which adds up roundings; 0 at its end.
+    ours = 0.5 * schedule(np.arange(21))
+    assert ours == pytest.approx(torch_rates(scheduler, 21), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("rounds", [200, 201, 100])
+def test_the_published_schedule_falls_after_one_half_and_three_quarters(rounds):
+    # Specification, 1.6: milestones floor(R / 2) and 3 floor(R / 4) count epochs done; with one
+    # epoch a round, round 101 of 200 (51 of 100) is the first at lr / 10, 151 (76) at lr / 100.
+    half, late = rounds // 2, 3 * (rounds // 4)
+    schedule = Schedule(kind="multi_step", milestones=(half, late))
+    number = np.arange(1, rounds + 1)
+    factor = schedule(number - 1)  # epochs done before round `number`
+    assert number[factor < 0.5][0] == half + 1
+    assert number[factor < 0.05][0] == late + 1
+    assert np.unique(factor) == pytest.approx([0.01, 0.1, 1])
+
+
+def test_the_cosine_stays_at_zero_after_its_period():
+    # cos(pi) = -1 exactly, so (1 + cos) / 2 is exactly 0.
+    assert Schedule(kind="cosine", period=4)(np.array([4, 5, 100])).tolist() == [0, 0, 0]
+
+
+def displacements(solver, cohorts, executor="loop"):
+    """How far each cohort's clients move per round, down a slope of 1 from zero."""
+    task, federation = tiny_task(), toy_federation((4, 4, 4), unseen=0)
+    memory, moved = solver.memory({"w": torch.zeros(()).double()}, 3), []
+    for number, ids in enumerate(cohorts):
+        cohort = cohort_of(task, federation, ids, executor=executor, round=number)
+        start = {"w": torch.zeros(len(ids)).double()}
+        trained, memory = cohort.fit(
+            lambda params, batch: params["w"] + 0 * batch.x.sum(),
+            start,
+            local=solver,
+            memory=memory,
+        )
+        moved.append((-trained["w"]).tolist())
+    return moved
+
+
+@both_executors
+def test_each_clients_schedule_counts_the_epochs_it_has_done(executor):
+    # One step per round at rate 1; after two epochs of a client its own rate is a tenth.
+    schedule = Schedule(kind="multi_step", milestones=(2,))
+    moved = displacements(
+        SGD(lr=1.0, batch_size=4, schedule=schedule), [[0], [0, 1], [0, 1], [1, 2]], executor
+    )
+    assert moved == [[1], [1, 1], [0.1, 1], [0.1, 1]]
+
+
+@both_executors
+def test_a_schedule_by_round_is_the_same_for_everybody(executor):
+    schedule = Schedule(kind="multi_step", by="round", milestones=(2,))
+    moved = displacements(
+        SGD(lr=1.0, batch_size=4, epochs=2, schedule=schedule), [[0], [0, 1], [0, 1, 2]], executor
+    )
+    assert moved == [[2], [2, 2], [0.2, 0.2, 0.2]]  # two steps a round
+
+
+@both_executors
+def test_the_rate_falls_from_one_epoch_of_a_call_to_the_next(executor):
+    # Three epochs a round of two steps each: epochs 0, 1, 2 at rate 1, 3 and later at a half.
+    schedule = Schedule(kind="multi_step", milestones=(2,), factor=0.5)
+    solver = SGD(lr=1.0, batch_size=2, epochs=3, schedule=schedule)
+    assert displacements(solver, [[0, 1], [1]], executor) == [[5, 5], [3]]  # 2 + 2 + 1, 1 + 1 + 1
+
+
+# -- declarations -------------------------------------------------------------------------
+
+
+def test_a_solver_is_made_from_its_declaration():
+    spec = {
+        "solver": "sgd",
+        "lr": 0.03,
+        "momentum": 0.9,
+        "batch_size": 128,
+        "drop_last": True,
+        "schedule": {"kind": "multi_step", "milestones": [100, 150]},
+    }
+    schedule = Schedule(kind="multi_step", milestones=(100, 150))
+    expected = SGD(lr=0.03, momentum=0.9, batch_size=128, drop_last=True, schedule=schedule)
+    assert from_spec(spec) == expected
+    assert spec["solver"] == "sgd"  # the declaration is left alone
+    assert isinstance(from_spec({"solver": "adam", "lr": 0.1}), Adam)
+    assert isinstance(from_spec({"solver": "adamw", "lr": 0.1}), AdamW)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"lr": 0.1}, r"local.solver must be one of \['adam', 'adamw', 'sgd'\], got None"),
+        ({"solver": "lbfgs", "lr": 0.1}, "local.solver must be one of .* got 'lbfgs'"),
+        ({"solver": "adam", "lr": 0.1, "momentum": 0.9}, r"unknown entries \['momentum'\]; adam"),
+        ({"solver": "sgd", "lr": -0.1}, "lr must be at least 0, got -0.1"),
+        ({"solver": "sgd", "lr": float("nan")}, "lr must be at least 0, got nan"),
+        ({"solver": "sgd", "lr": 0.1, "batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"solver": "sgd", "lr": 0.1, "epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"solver": "sgd", "lr": 0.1, "steps": 0}, "steps must be at least 1 or absent, got 0"),
+        ({"solver": "sgd", "lr": 0.1, "keeps": "epoch"}, "'run' or 'round', got 'epoch'"),
+        (
+            {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "step"}},
+            "schedule must be one of .*'multi_step'.* got 'step'",
+        ),
+        (
+            {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "sqrt", "by": "step"}},
+            "a schedule counts by 'epoch' or 'round', got 'step'",
+        ),
+        (
+            {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "cosine", "period": 0}},
+            "period must be at least 1, got 0",
+        ),
+    ],
+)
+def test_a_declaration_that_cannot_train_is_refused(spec, message):
+    with pytest.raises(ValueError, match=message):
+        from_spec(spec)

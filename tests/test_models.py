@@ -1,0 +1,229 @@
+"""Architectures: their sizes, term by term, and what splitting them into body and head keeps."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedlib import models, streams, tree
+from fedlib.models import emnist_cnn, mobilenet_v2
+from fedlib.task import Batch, Task
+
+
+def conv(inputs, outputs, kernel, groups=1, bias=False):
+    return outputs * inputs // groups * kernel**2 + (outputs if bias else 0)
+
+
+def dense(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+# Inverted residual blocks of MobileNet-v2 (its paper, table 2): expansion, channels, how many.
+BLOCKS = ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1))
+
+
+def mobilenet_v2_body():
+    """(convolutions, channels that are normalised) of the body."""
+    weights, normed, channels = conv(3, 32, 3), 32, 32  # the stem
+    for expansion, outputs, repeats in BLOCKS:
+        for _ in range(repeats):
+            hidden = expansion * channels
+            if expansion > 1:
+                weights, normed = weights + conv(channels, hidden, 1), normed + hidden
+            weights += conv(hidden, hidden, 3, groups=hidden) + conv(hidden, outputs, 1)
+            normed, channels = normed + hidden + outputs, outputs
+    return weights + conv(channels, 1280, 1), normed + 1280
+
+
+MOBILENET_WEIGHTS, MOBILENET_NORMED = mobilenet_v2_body()
+MOBILENET_BODY = MOBILENET_WEIGHTS + 2 * MOBILENET_NORMED  # a scale and a shift each
+
+# Name, build parameters, shape of an input; parameters of body and head; the total in section 7 of
+# the specification, None for a model of ours; running statistics (a mean and a variance each).
+SIZES = [
+    ("linear", {"in_features": 150, "num_classes": 2}, (150,), 0, dense(150, 1), 151, 0),
+    ("linear", {"in_features": 64, "num_classes": 10}, (1, 8, 8), 0, dense(64, 10), None, 0),
+    (
+        "mlp",
+        {"in_features": 64, "hidden": 32, "num_classes": 10},
+        (1, 8, 8),
+        dense(64, 32),
+        dense(32, 10),
+        None,
+        0,
+    ),
+    (
+        "emnist_cnn",
+        {"num_classes": 62},
+        (1, 28, 28),
+        conv(1, 32, 5, bias=True) + conv(32, 64, 5, bias=True) + dense(4 * 4 * 64, 2048),
+        dense(2048, 62),
+        2_278_334,
+        0,
+    ),
+    (
+        "mobilenet_v2",
+        {"num_classes": 10},
+        (3, 32, 32),
+        MOBILENET_BODY,
+        dense(1280, 10),
+        2_236_682,
+        2 * MOBILENET_NORMED,
+    ),
+    (
+        "mobilenet_v2",
+        {"num_classes": 100},
+        (3, 32, 32),
+        MOBILENET_BODY,
+        dense(1280, 100),
+        2_351_972,
+        2 * MOBILENET_NORMED,
+    ),
+]
+every_model = pytest.mark.parametrize(
+    ("name", "params", "shape", "body", "head", "total", "statistics"),
+    SIZES,
+    ids=[f"{case[0]}-{case[1]['num_classes']}" for case in SIZES],
+)
+
+
+def task_of(name, params, **options):
+    return Task(lambda: models.load(name).build(**params), **options)
+
+
+def batch_of(shape, train=False):
+    x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    key = torch.from_numpy(streams.keys(1, 0) >> 1)[0]
+    return Batch(x, torch.tensor([0, 1, 1]), torch.arange(3), key=key, train=train)
+
+
+def test_every_registered_model_is_in_this_list():
+    assert sorted({case[0] for case in SIZES}) == sorted(models.MODELS)
+
+
+def test_an_unknown_model_names_the_choices():
+    with pytest.raises(KeyError, match="no model 'vgg'; there are emnist_cnn, linear"):
+        models.load("vgg")
+
+
+@every_model
+def test_a_model_has_the_number_of_parameters_of_the_specification(
+    name, params, shape, body, head, total, statistics
+):
+    task = task_of(name, params)
+    drawn = task.init(0)
+    own_body, own_head = task.split(task.trainable(drawn))
+    assert (tree.numel(own_body), tree.numel(own_head)) == (body, head)
+    assert total in (None, body + head)
+    assert tree.numel(drawn) == body + head + statistics
+
+
+def test_parts_of_the_published_models_have_the_sizes_of_the_specification():
+    # Section 7: bodies and heads that pFedMM shares and multiplies; 34,112 statistics as floats.
+    sizes = {(case[0], case[1]["num_classes"]): case[3:5] for case in SIZES}
+    assert sizes["emnist_cnn", 62] == (2_151_296, 127_038)
+    assert sizes["mobilenet_v2", 10] == (2_223_872, 12_810)
+    assert sizes["mobilenet_v2", 100] == (2_223_872, 128_100)
+    assert 2 * MOBILENET_NORMED == 34_112
+
+
+@every_model
+@pytest.mark.parametrize("train", [False, True])
+def test_the_head_on_the_body_is_the_whole_model(
+    name, params, shape, body, head, total, statistics, train
+):
+    # Clones, because a batch in training mode renews the running statistics it is given.
+    task, batch = task_of(name, params), batch_of(shape, train)
+    drawn = task.init(0)
+    whole = task.logits(tree.clone(drawn), batch)
+    own_body, own_head = task.split(tree.clone(drawn))
+    parts = task.head_logits(own_head, task.features(own_body, batch), batch)
+    assert torch.equal(whole, parts)
+    classes = params["num_classes"]
+    assert whole.shape == (3, 1 if name == "linear" and classes == 2 else classes)
+    module = models.load(name).build(**params).eval()
+    module.load_state_dict(drawn, strict=False)  # all but the counts of batches
+    if not train:
+        assert torch.equal(whole, module(batch.x))
+
+
+@every_model
+def test_a_model_is_drawn_from_its_seed_alone(name, params, shape, body, head, total, statistics):
+    task = task_of(name, params)
+    before = torch.get_rng_state()
+    drawn = task.init(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(5)
+    again, other = task.init(1), task.init(2)
+    assert all(torch.equal(drawn[entry], again[entry]) for entry in drawn)
+    assert any(not torch.equal(drawn[entry], other[entry]) for entry in drawn)
+
+
+def test_a_single_logit_is_that_of_class_1():
+    task, batch = task_of("linear", {"in_features": 4, "num_classes": 2}), batch_of((4,))
+    params = task.init(0)
+    logit, log_probs = task.logits(params, batch), task.log_probs(params, batch)
+    assert log_probs.shape == (3, 2)
+    torch.testing.assert_close(log_probs[:, 1:].exp(), torch.sigmoid(logit))
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(3))
+    expected = nn.functional.binary_cross_entropy_with_logits(logit[:, 0], batch.y.float())
+    torch.testing.assert_close(task.loss(params, batch), expected)
+
+
+def test_pooling_before_the_relu_is_the_same_function_as_after_it():
+    ours = emnist_cnn.build(62).body
+    layers = list(ours)
+    assert [type(layer) for layer in layers[1:3]] == [nn.MaxPool2d, nn.ReLU]
+    published = nn.Sequential(layers[0], layers[2], layers[1], layers[3], layers[5], layers[4])
+    x = batch_of((1, 28, 28)).x
+    # Exact: the largest of the positive parts is the positive part of the largest.
+    assert torch.equal(published(x), ours[:6](x))
+
+
+# -- pretrained weights -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def torchvision_model():
+    """A model as torchvision publishes it, with random weights and statistics."""
+    from torchvision.models import mobilenet_v2 as published
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = published(weights=None)
+        for entry, value in model.state_dict().items():
+            if entry.endswith(("running_mean", "running_var")):
+                value.uniform_(0.5, 1.5)
+    return model.eval()
+
+
+@pytest.fixture
+def weight_file(torchvision_model, tmp_path):
+    """Its weight file."""
+    torch.save(torchvision_model.state_dict(), tmp_path / "weights.pth")
+    return tmp_path / "weights.pth"
+
+
+def test_pretrained_weights_are_those_of_the_body(weight_file):
+    task = task_of("mobilenet_v2", {"num_classes": 10})
+    weights = mobilenet_v2.pretrained(weight_file)
+    body, _ = task.split(task.init(0))
+    shapes = {entry: value.shape for entry, value in body.items()}
+    assert {entry: value.shape for entry, value in weights.items()} == shapes
+
+
+def test_a_pretrained_body_computes_torchvisions_features(torchvision_model, weight_file):
+    params = {"num_classes": 10}
+    task = task_of("mobilenet_v2", params, pretrained=mobilenet_v2.pretrained(weight_file))
+    batch = batch_of((3, 32, 32))
+    body, head = task.split(task.init(3))
+    expected = torchvision_model.features(batch.x).mean((2, 3))
+    torch.testing.assert_close(task.features(body, batch), expected)
+    # The last layer is drawn as without them.
+    drawn = task_of("mobilenet_v2", params).split(task_of("mobilenet_v2", params).init(3))[1]
+    assert all(torch.equal(head[entry], drawn[entry]) for entry in drawn)
+
+
+def test_pretrained_weights_of_another_model_are_refused(weight_file):
+    weights = mobilenet_v2.pretrained(weight_file)
+    with pytest.raises(ValueError, match="pretrained parameters .*body.0.0.0.weight.* not in the"):
+        task_of("emnist_cnn", {"num_classes": 62}, pretrained=weights)

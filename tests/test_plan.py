@@ -1,0 +1,491 @@
+import json
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib import byhand, config, plan, provenance
+from fedlib.config import normalised
+from fedlib.errors import ConfigError
+from fedlib.plan import PATHS, STAGES, Cell, Plan
+from fedlib.spec import Figure, Table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def toy(declare):
+    """Function that plans the toy paper, declared with `changes`, for a configuration."""
+
+    def make(config=(), **changes):
+        declare(toy=lambda scale: toy_paper(**{"scale": scale} | changes))
+        return Plan(dict(config))
+
+    return make
+
+
+def test_without_a_configuration_everything_is_planned_at_demo_scale(toy):
+    made = toy()
+    assert made.folder == "demo"
+    assert made.cells() == [
+        Cell("toy", federation, label, seed)
+        for federation in ("digits", "mnist")
+        for label in ("fedavg", "fedem")
+        for seed in (3, 4)
+    ]
+
+
+def test_every_paper_is_planned_unless_some_are_named(declare):
+    declare(one=toy_paper(name="one"), two=toy_paper(name="two"))
+    assert list(Plan({}).papers) == ["one", "two"]
+    assert list(Plan({"papers": ["two"]}).papers) == ["two"]
+    assert {cell.paper for cell in Plan({}).cells()} == {"one", "two"}
+
+
+def test_jobs_come_after_what_they_read(toy):
+    stages = [stage for stage, _ in toy().jobs()]
+    assert list(dict.fromkeys(stages)) == list(STAGES)
+    counts = {"download": 2, "partition": 2, "train": 8, "evaluate": 8, "metrics": 1}
+    counts |= {"table": 1, "figure": 1, "report": 1}
+    assert {stage: stages.count(stage) for stage in STAGES} == counts
+
+
+# --- Paths ----------------------------------------------------------------------------------------
+
+
+def test_a_tag_gives_a_folder_of_its_own(toy):
+    made = toy({"scale": "reduced", "tag": "quick"})
+    assert made.path("report") == "results/reduced-quick/REPORT.md"
+    assert made.path("figure_pdf", paper="toy", figure="f") == "figures/reduced-quick/toy/f.pdf"
+
+
+def test_wildcards_that_are_not_given_stay(toy):
+    assert toy().path("state", paper="toy", seed=0) == (
+        "results/demo/runs/toy/{federation}/{label}/seed0/state.pt"
+    )
+
+
+def test_the_folder_of_raw_files_may_be_elsewhere(toy):
+    made = toy({"raw": "/shared/raw"})
+    assert made.receipts() == ["/shared/raw/digits.json", "/shared/raw/mnist.json"]
+
+
+def test_no_two_outputs_share_a_path(toy):
+    made = toy()
+    paths = made.targets() + made.manifests() + made.receipts()
+    for file in ("state", "history", "evaluation", "checkpoints"):
+        paths += made.run_files(file, "toy")
+    assert len(set(paths)) == len(paths)
+    assert len(set(PATHS.values())) == len(PATHS)
+
+
+def test_pretrained_weights_are_downloaded_like_a_data_set(toy):
+    weights = provenance.registered("data")[0]
+    made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights)])
+    assert weights in made.datasets()
+    assert made.weights("toy", "digits", "fedavg") == []
+    assert made.weights("toy", "digits", "fedem") == [f"data/raw/{weights}.json"]
+
+
+# --- Specifications and code ----------------------------------------------------------------------
+
+
+def test_a_training_specification_is_the_run_s_and_the_seed_s(toy):
+    made = toy()
+    job = {"paper": "toy", "federation": "digits", "label": "fedem"}
+    expected = toy_run(label="fedem").spec(4)
+    assert json.loads(made.spec("train", **job, seed="4")) == expected
+    assert made.spec("evaluate", **job, seed=4) == made.spec("train", **job, seed=4)
+
+
+def test_a_specification_does_not_depend_on_the_order_of_keys(toy):
+    there = toy(runs=[toy_run(params={"a": 1, "b": {"c": 2, "d": 3}})])
+    back = toy(runs=[toy_run(params={"b": {"d": 3, "c": 2}, "a": 1})])
+    for stage, wildcards in there.jobs():
+        assert there.spec(stage, **wildcards) == back.spec(stage, **wildcards)
+
+
+def test_swapping_two_values_changes_a_specification(toy):
+    job = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
+    one = toy(runs=[toy_run(params={"a": 1, "b": 2})]).spec("train", **job)
+    two = toy(runs=[toy_run(params={"a": 2, "b": 1})]).spec("train", **job)
+    assert one != two
+
+
+def test_what_is_only_shown_is_in_the_exhibits_and_not_in_the_training(toy):
+    plain, shown = toy(), toy(runs=[toy_run(title="Shown", notes=("odd",)), toy_run(label="fedem")])
+    job = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
+    assert shown.spec("train", **job) == plain.spec("train", **job)
+    assert '"Shown"' in shown.spec("table", paper="toy", table="main")
+
+
+def test_an_exhibit_has_its_runs_row_by_row(toy):
+    spec = json.loads(toy().spec("table", paper="toy", table="main"))
+    assert [(run["label"], run["federation"]) for run in spec["runs"]] == [
+        ("fedavg", "digits"),
+        ("fedavg", "mnist"),
+        ("fedem", "digits"),
+        ("fedem", "mnist"),
+    ]
+    assert spec["federations"][0] == {
+        "name": "digits",
+        "dataset": "digits",
+        "title": "Digits",
+        "partition": "iid",
+        "notes": ["digits is small"],
+    }
+    head = {key: spec[key] for key in ("paper", "name", "kind", "seeds", "scale", "published")}
+    assert head == {
+        "paper": "toy",
+        "name": "main",
+        "kind": "accuracy",
+        "seeds": [3, 4],
+        "scale": "demo",
+        "published": "table1",
+    }
+
+
+def test_a_figure_may_have_no_published_numbers(toy):
+    assert toy().published("figure", "toy", "curves") == []
+    assert toy().published("table", "toy", "main") == ["fedlib/papers/published/toy.csv"]
+
+
+def test_metrics_are_told_every_run_and_its_seeds(toy):
+    spec = json.loads(toy({"seeds": [7]}).spec("metrics", paper="toy"))
+    assert len(spec["runs"]) == 4
+    assert spec["runs"][1] == {
+        "federation": "digits",
+        "dataset": "digits",
+        "partition": "iid",
+        "label": "fedem",
+        "method": "fedem",
+        "seeds": [7],
+    }
+
+
+def test_the_report_is_told_every_exhibit(toy):
+    spec = json.loads(toy().spec("report"))
+    paper = spec["papers"][0]
+    assert [table["name"] for table in paper["tables"]] == ["main"]
+    assert [figure["name"] for figure in paper["figures"]] == ["curves"]
+    assert (spec["folder"], paper["citation"]) == ("demo", "Nobody, Nowhere")
+
+
+def test_the_code_of_a_run_is_its_script_method_and_model(toy):
+    job = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
+    assert toy().roots("train", **job) == (
+        "scripts/train.py",
+        "fedlib.methods.fedem",
+        "fedlib.models.mlp",
+    )
+    assert toy().roots("figure", paper="toy", figure="curves") == (
+        "scripts/figure.py",
+        "fedlib.figures.accuracy_over_rounds",
+    )
+
+
+def test_every_job_has_a_specification_and_code(toy):
+    made = toy()
+    for stage, wildcards in made.jobs():
+        assert json.loads(made.spec(stage, **wildcards))
+        assert len(made.code(stage, **wildcards)) == 16
+
+
+@pytest.mark.parametrize(
+    "stage, job, message",
+    [
+        ("train", "toy/digits/fedm/seed3", "no run toy/digits/fedm; .* has toy/digits/fedavg, "),
+        ("partition", "toy/emnist", "no federation toy/emnist; .* has toy/digits, toy/mnist"),
+        ("table", "toy/nope", "no table nope; toy at scale demo has main"),
+        ("metrics", "toi", "no paper toi; this configuration has toy"),
+    ],
+)
+def test_a_job_that_is_not_planned_is_named_with_the_choices(toy, stage, job, message):
+    stage, wildcards = byhand.job(stage, job)
+    with pytest.raises(ConfigError, match=message):
+        toy().spec(stage, **wildcards)
+
+
+# --- Selection ------------------------------------------------------------------------------------
+
+
+def test_seeds_replace_those_of_the_paper(toy):
+    assert {cell.seed for cell in toy({"seeds": [0, 9]}).cells()} == {0, 9}
+
+
+def test_filters_shrink_what_is_trained_and_shown(toy):
+    made = toy({"federations": ["mnist"], "labels": ["fedem"]})
+    assert {cell[:3] for cell in made.cells()} == {("toy", "mnist", "fedem")}
+    assert made.datasets() == ["mnist"]
+    spec = json.loads(made.spec("table", paper="toy", table="main"))
+    assert [run["label"] for run in spec["runs"]] == ["fedem"]
+    assert [federation["name"] for federation in spec["federations"]] == ["mnist"]
+
+
+def test_an_exhibit_that_is_left_without_runs_is_dropped(toy):
+    only = Table("accuracy", "Only FedEM", "", ("fedem",), ("digits",))
+    everything = toy_paper().tables["main"]
+    made = toy({"labels": ["fedavg"]}, tables={"main": everything, "only": only})
+    assert list(made.papers["toy"].tables) == ["main"]
+    with pytest.raises(ConfigError, match="no table only"):
+        made.spec("table", paper="toy", table="only")
+
+
+def test_a_federation_leaves_an_exhibit_with_its_last_run(toy):
+    runs = [toy_run("digits", "fedavg"), toy_run("mnist", "fedem")]
+    made = toy({"labels": ["fedavg"]}, runs=runs)
+    assert made.papers["toy"].tables["main"].federations == ("digits",)
+
+
+def test_runs_need_not_exist_for_every_pair_of_an_exhibit(toy):
+    made = toy(runs=[toy_run("digits", "fedavg"), toy_run("mnist", "fedem")])
+    spec = json.loads(made.spec("table", paper="toy", table="main"))
+    assert [(run["label"], run["federation"]) for run in spec["runs"]] == [
+        ("fedavg", "digits"),
+        ("fedem", "mnist"),
+    ]
+
+
+def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
+    runs = [toy_run(), toy_run(label="fedem", rounds=3)]
+    made = toy({"rounds": 5, "tag": "quick"}, runs=runs)
+    assert [run.rounds for run in made.papers["toy"].runs] == [5, 3]
+    for stage, name in (("table", "main"), ("figure", "curves")):
+        spec = json.loads(made.spec(stage, paper="toy", **{stage: name}))
+        assert "after at most 5 communication rounds" in spec["folder_note"]
+        assert "schedules are not shortened" in spec["folder_note"]
+    assert toy().folder_note == ""
+
+
+# --- Errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"paper": ["toy"]}, "config: unknown 'paper'; known: scale, papers, "),
+        ({"scale": "big"}, "scale: unknown 'big'; known: demo, reduced, full"),
+        ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
+        ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, batched"),
+        ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),
+        ({"papers": []}, "papers is empty; null stands for all"),
+        ({"labels": ["fedm"]}, "labels: unknown 'fedm'; toy at scale demo: fedavg, fedem"),
+        ({"federations": "emnist"}, "federations: unknown 'emnist'; toy .*: digits, mnist"),
+        ({"seeds": ["one"]}, "seeds must be null or a list of whole numbers, got \\['one'\\]"),
+        ({"seeds": [-1]}, "seeds must not be negative, got \\[-1\\]"),
+        ({"seeds": [1, 1]}, "seeds: 1 is given 2 times"),
+        ({"seeds": [True]}, "seeds must be null or a list of whole numbers"),
+        ({"labels": {"a": 1}}, "labels must be null or a list of names"),
+        ({"rounds": 5}, "rounds: 5 needs a tag, such as tag: quick"),
+        ({"rounds": 0, "tag": "a"}, "rounds must be null or a whole number from 1, got 0"),
+        ({"rounds": "few", "tag": "a"}, "rounds must be null or .*, got 'few'"),
+        ({"tag": "../up"}, "tag must consist of lower-case letters and digits, got '../up'"),
+        ({"raw": 3}, "raw must be a path, got 3"),
+        ({"mirror": ["a"]}, "mirror must be a path, got \\['a'\\]"),
+    ],
+)
+def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
+    real_names = "tiy" in str(given)
+    with pytest.raises(ConfigError, match=message):
+        Plan(given) if real_names else toy(given)
+
+
+def test_a_selection_without_any_run_is_refused(toy):
+    runs = [toy_run("digits", "fedavg"), toy_run("mnist", "fedem")]
+    with pytest.raises(ConfigError, match="toy has no run left; .* digits/fedavg, mnist/fedem"):
+        toy({"federations": ["digits"], "labels": ["fedem"]}, runs=runs)
+
+
+MAIN = toy_paper().tables["main"]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"name": "tiy"}, r"papers.toy: declare\('demo'\) returned the paper 'tiy' at 'demo'"),
+        ({"scale": "full"}, "returned the paper 'toy' at 'full'"),
+        ({"seeds": (1, 1)}, r"papers.toy.seeds: 1 is given 2 times"),
+        ({"runs": [toy_run(), toy_run()]}, "papers.toy.runs: 'digits/fedavg' is given 2 times"),
+        ({"runs": [toy_run(label="a/b")]}, "papers.toy.runs: the name 'a/b' must match"),
+        ({"runs": [toy_run(label="..")]}, "papers.toy.runs: the name '..' must match"),
+        (
+            {"runs": [toy_run(method="fedm")]},
+            r"papers.toy.runs\[digits/fedavg\].method: unknown 'fedm'; known: .*fedavg",
+        ),
+        (
+            {"runs": [toy_run(model="cnn")]},
+            r"papers.toy.runs\[digits/fedavg\].model: unknown 'cnn'; known: .*mlp",
+        ),
+        (
+            {"runs": [toy_run(weights="imagenet")]},
+            r"papers.toy.runs\[digits/fedavg\].weights: unknown 'imagenet'; known: ",
+        ),
+        (
+            {"runs": [toy_run("emnist")]},
+            r"papers.toy.runs\[emnist/fedavg\].federation: unknown 'emnist'; known: digits, mnist",
+        ),
+        (
+            {"federations": ("digits", "minst")},
+            r"papers.toy.data\[minst\].dataset: unknown 'minst'; known: .*mnist",
+        ),
+        (
+            {"tables": {"main": replace(MAIN, kind="acuracy")}},
+            r"papers.toy.tables\[main\].kind: unknown 'acuracy'; known: accuracy",
+        ),
+        (
+            {"figures": {"curves": Figure("pie", "", "", ("fedavg",), ("digits",))}},
+            r"papers.toy.figures\[curves\].kind: unknown 'pie'; known: .*accuracy_over_rounds",
+        ),
+        (
+            {"tables": {"main": replace(MAIN, labels=("fedavg", "fedm"))}},
+            r"papers.toy.tables\[main\].labels: unknown 'fedm'; .* have runs: fedavg, fedem",
+        ),
+        (
+            {"tables": {"main": replace(MAIN, federations=("digits", "emnist"))}},
+            r"papers.toy.tables\[main\].federations: unknown 'emnist'; .* on: digits, mnist",
+        ),
+        ({"tables": {"a/b": MAIN}}, "papers.toy.tables: the name 'a/b' must match"),
+    ],
+)
+def test_a_wrong_declaration_is_named_with_the_choices(toy, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        toy(**changes)
+
+
+# --- Configuration --------------------------------------------------------------------------------
+
+
+def test_config_yaml_the_schema_and_the_defaults_agree():
+    yaml = pytest.importorskip("yaml")
+    schema = yaml.safe_load((ROOT / "rules/schemas/config.schema.yaml").read_text())
+    defaults = {key: value["default"] for key, value in schema["properties"].items()}
+    assert defaults == config.DEFAULTS
+    assert config.read([ROOT / "config.yaml"]) == config.DEFAULTS
+    assert all(value["description"] for value in schema["properties"].values())
+    assert list(schema["properties"]) == list(config.DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    "given, meant",
+    [
+        ({"papers": "pfedmm"}, {"papers": ["pfedmm"]}),
+        ({"papers": "pfedmm, fedmix"}, {"papers": ["pfedmm", "fedmix"]}),
+        ({"labels": "[fedem, fedavg-plus]"}, {"labels": ["fedem", "fedavg-plus"]}),
+        ({"seeds": 0}, {"seeds": [0]}),
+        ({"seeds": "0 1"}, {"seeds": [0, 1]}),
+        ({"seeds": ["0", "1"]}, {"seeds": [0, 1]}),
+        ({"seeds": "null"}, {"seeds": None}),
+        ({"rounds": "5"}, {"rounds": 5}),
+        ({"tag": 5}, {"tag": "5"}),
+        ({"tag": None}, {"tag": ""}),
+        ({"mirror": ""}, {"mirror": None}),
+    ],
+)
+def test_values_of_the_command_line_are_read_as_yaml_would(given, meant):
+    assert normalised(given) == meant
+
+
+def test_later_files_and_the_command_line_win(tmp_path):
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    one.write_text('{"scale": "demo", "tag": "a", "rounds": 4}')
+    two.write_text('{"tag": "b", "seeds": [1]}')
+    made = config.read([one, two], ["rounds=7", "labels=fedem"])
+    expected = {"scale": "demo", "tag": "b", "rounds": 7, "seeds": [1], "labels": ["fedem"]}
+    assert made == expected
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.json", "{", "a.json is not valid JSON"),
+        ("a.yaml", "a: [", "a.yaml is not valid YAML"),
+        ("a.json", "[1]", "a.json must hold keys and values, got list"),
+        ("a.json", None, "cannot read .*a.json: No such file"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        config.read([tmp_path / name])
+
+
+def test_a_word_without_a_value_is_refused():
+    with pytest.raises(ConfigError, match="given as key=value, got 'demo'"):
+        config.read([], ["demo"])
+
+
+# --- Cost -----------------------------------------------------------------------------------------
+
+
+def test_planning_needs_the_standard_library_only():
+    code = (
+        "import sys; from fedlib.plan import Plan; plan = Plan({});"
+        "[(plan.spec(s, **w), plan.code(s, **w)) for s, w in plan.jobs()];"
+        "print([m for m in ('torch', 'numpy', 'pandas', 'yaml') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("num_labels, budget", [(100, 0.3), (1000, 3.0)])
+def test_large_matrices_are_planned_in_time(toy, num_labels, budget):
+    runs = [toy_run(label=f"run-{i}", method="fedavg") for i in range(num_labels)]
+    shown = {"labels": tuple(run.label for run in runs), "federations": ("digits",)}
+    tables = {"main": replace(MAIN, **shown)}
+    plan.code_digest("scripts/train.py", "fedlib.methods.fedavg", "fedlib.models.mlp")  # parsed
+    started = time.process_time()
+    made = toy({"seeds": list(range(10))}, runs=runs, tables=tables, figures={})
+    for cell in made.cells():
+        made.spec("train", **cell._asdict())
+        made.code("train", **cell._asdict())
+        made.path("state", **cell._asdict())
+    assert time.process_time() - started < budget
+    assert len(made.cells()) == 10 * num_labels
+
+
+# --- By hand --------------------------------------------------------------------------------------
+
+
+def test_jobs_are_named_by_their_wildcards(toy):
+    stage, wildcards = byhand.job("train", "toy/digits/fedem/seed3")
+    assert (stage, wildcards["label"], wildcards["seed"]) == ("train", "fedem", "3")
+    assert toy().spec(stage, **wildcards)
+    assert byhand.job("report") == ("report", {})
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("trian", "a"), "no stage 'trian'; there are download, partition, train"),
+        (("train", "toy/digits"), "named PAPER/FEDERATION/LABEL/seedSEED, got 'toy/digits'"),
+        (("train", "toy/digits/fedem/seed"), "a train job is named PAPER/"),
+        (("report", "x"), "a report job is named by nothing, got 'x'"),
+    ],
+)
+def test_a_name_that_is_not_a_job_s_is_refused(words, message):
+    with pytest.raises(ConfigError, match=message):
+        byhand.job(*words)
+
+
+def test_the_script_has_a_command_for_every_job(toy):
+    made = toy({"mirror": "/mnt/my data", "device": "cpu"})
+    lines = list(byhand.script(made))
+    commands = [line for line in lines if line.startswith("python ")]
+    assert len(commands) == len(list(made.jobs()))
+    assert commands[0].startswith("python scripts/download.py digits --spec ")
+    assert commands[0].endswith("--receipt data/raw/digits.json --mirror '/mnt/my data'")
+    assert "{" not in " ".join(commands).replace('{"', "").replace(":{}", "").replace("[{", "")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plans_do_not_depend_on_the_order_of_the_configuration(toy, seed):
+    items = [("scale", "demo"), ("seeds", [1, 2]), ("tag", "x"), ("rounds", 4), ("labels", "fedem")]
+    expected = [toy(items).spec(stage, **w) for stage, w in toy(items).jobs()]
+    random.Random(seed).shuffle(items)
+    assert [toy(items).spec(stage, **w) for stage, w in toy(items).jobs()] == expected

@@ -1,0 +1,312 @@
+import ast
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from fedlib import provenance
+from fedlib.errors import StaleCodeError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Function that writes a package called fedlib, and makes digests be those of its code."""
+
+    class Writer:
+        versions = 0
+
+        def __call__(self, sources=(), **modules):
+            # A folder for each version, because what was parsed is remembered by its path.
+            Writer.versions += 1
+            base = tmp_path / str(Writer.versions)
+            for name, source in {"__init__": "", **dict(sources), **modules}.items():
+                file = base / ("" if name.startswith("scripts/") else "fedlib") / f"{name}.py"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(textwrap.dedent(source))
+            monkeypatch.setattr(provenance, "ROOT", base)
+
+        def digest(self, source, **others):
+            self(a=source, **others)
+            return provenance.code_digest("fedlib.a")
+
+    return Writer()
+
+
+SOURCE = """
+    def f(x, *, y=1):
+        total = x + y  # add
+        return f"{x:>{y}} is {total}"
+    """
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        SOURCE.replace("  # add", ""),
+        SOURCE.replace("# add", "# something else altogether"),
+        '"""A docstring."""\n' + textwrap.dedent(SOURCE),
+        SOURCE.replace("total = x", '"""What f does."""\n        total = x'),
+        SOURCE.replace("x + y", "(\n            x\n            + y\n        )"),
+        SOURCE.replace('f"{x:>{y}} is {total}"', "f'{x:>{y}} ' f'is {total}'"),
+        SOURCE + "\n\n",
+    ],
+    ids=["no comment", "comment", "module doc", "doc", "layout", "quotes", "blank lines"],
+)
+def test_text_that_means_the_same_has_the_same_digest(package, same):
+    assert package.digest(same) == package.digest(SOURCE)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("x + y", "x - y"),
+        ("y=1", "y=1.0"),
+        ("y=1", "y=True"),
+        ("*, y", "y"),
+        ("is {total}", "is  {total}"),
+        (":>{y}", ":<{y}"),
+        ("return", "yield"),
+    ],
+)
+def test_every_change_of_meaning_changes_the_digest(package, old, new):
+    assert package.digest(SOURCE.replace(old, new)) != package.digest(SOURCE)
+
+
+def test_what_is_an_attribute_docstring_does_not_count(package):
+    assert package.digest("X = 1\n'The X.'") == package.digest("X = 1")
+
+
+def test_the_text_of_a_module_survives_reformatting_of_this_repository(package):
+    for file in sorted((ROOT / "fedlib").glob("*.py")):
+        source = file.read_text()
+        assert package.digest(ast.unparse(ast.parse(source))) == package.digest(source), file
+
+
+def test_closure_follows_every_kind_of_import(package):
+    package(
+        {
+            "pkg/__init__": "from ..h import x",
+            "pkg/e": "from . import sibling\nfrom .. import i",
+            "pkg/sibling": "",
+            "pkg/unused": "",
+        },
+        a="import fedlib.b\nfrom fedlib import c\nfrom . import d\nfrom .pkg import e",
+        b="def late():\n    from fedlib.f import g",
+        c="import numpy\nimport fedlibrary",
+        d="",
+        f="",
+        h="",
+        i="",
+        unused="",
+    )
+    names = "b c d f h i pkg pkg.e pkg.sibling".split()
+    expected = ["fedlib", "fedlib.a", *(f"fedlib.{name}" for name in names)]
+    assert provenance.closure("fedlib.a") == tuple(sorted(expected))
+
+
+def test_the_parent_packages_of_a_root_are_in_its_closure(package):
+    package({"pkg/__init__": "import fedlib.b", "pkg/a": ""}, b="")
+    assert provenance.closure("fedlib.pkg.a") == (
+        "fedlib",
+        "fedlib.b",
+        "fedlib.pkg",
+        "fedlib.pkg.a",
+    )
+
+
+def test_imports_may_be_circular(package):
+    package(a="import fedlib.b", b="import fedlib.a")
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.b")
+
+
+def test_a_script_is_a_root_by_its_path(package):
+    package({"scripts/do": "import fedlib.a"}, a="")
+    assert provenance.closure("scripts/do.py") == ("fedlib", "fedlib.a", "scripts/do.py")
+
+
+def test_what_only_a_type_checker_imports_does_not_count(package):
+    guarded = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import fedlib.b\n"
+    package(a=guarded, b="")
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a")
+    without = package.digest("from typing import TYPE_CHECKING\n", b="")
+    assert package.digest(guarded, b="") == without
+
+
+def test_what_runs_where_there_is_no_type_checker_does_count(package):
+    package(
+        a="import typing\nif typing.TYPE_CHECKING:\n  import fedlib.b\nelse:\n  import fedlib.c",
+        b="",
+        c="",
+    )
+    assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.c")
+
+
+def test_a_change_anywhere_in_the_closure_changes_the_digest(package):
+    before = package.digest("import fedlib.b", b="import fedlib.c", c="X = 1")
+    assert package.digest("import fedlib.b", b="import fedlib.c", c="X = 2") != before
+
+
+def test_a_change_outside_of_the_closure_does_not(package):
+    before = package.digest("import fedlib.b", b="", c="X = 1")
+    assert package.digest("import fedlib.b", b="", c="X = 2") == before
+
+
+def test_moving_code_between_modules_changes_the_digest(package):
+    before = package.digest("import fedlib.b", b="X = 1", c="")
+    assert package.digest("import fedlib.c", b="", c="X = 1") != before
+
+
+REGISTRIES = {
+    "class": 'METHODS = {"one": "One", "two": "Two"}',
+    "target": 'KINDS: dict = {"one": "fedlib.pkg.one:One", "two": "fedlib.pkg.two:Two"}',
+    "names": 'NAMES = ("one", "two")',
+}
+
+
+@pytest.mark.parametrize("registry", REGISTRIES.values(), ids=REGISTRIES)
+def test_registering_a_module_changes_no_other_digest(package, registry):
+    modules = {f"pkg/{name}": "" for name in ("one", "two", "three")}
+    package({"pkg/__init__": registry, **modules})
+    before = provenance.code_digest("fedlib.pkg.one")
+    added = registry.replace("two", "three").replace("Two", "Three")
+    package({"pkg/__init__": added, **modules})
+    assert provenance.code_digest("fedlib.pkg.one") == before
+    assert provenance.registered("pkg") == ("one", "three")
+
+
+def test_changing_what_is_registered_for_a_module_changes_its_digest(package):
+    modules = {"pkg/one": "", "pkg/two": ""}
+    package({"pkg/__init__": REGISTRIES["class"], **modules})
+    one, two = (provenance.code_digest(f"fedlib.pkg.{name}") for name in ("one", "two"))
+    package({"pkg/__init__": REGISTRIES["class"].replace("One", "Other"), **modules})
+    assert provenance.code_digest("fedlib.pkg.one") != one
+    assert provenance.code_digest("fedlib.pkg.two") == two
+
+
+def test_other_constants_of_a_package_count(package):
+    package({"pkg/__init__": 'SPLITS = ("train", "test")', "pkg/one": ""})
+    before = provenance.code_digest("fedlib.pkg.one")
+    package({"pkg/__init__": 'SPLITS = ("train", "val")', "pkg/one": ""})
+    assert provenance.code_digest("fedlib.pkg.one") != before
+
+
+def test_without_a_registry_all_modules_are_registered(package):
+    package({"pkg/__init__": "", "pkg/one": "", "pkg/two": "", "pkg/_helper": ""})
+    assert provenance.registered("pkg") == ("one", "two")
+
+
+def test_a_root_that_does_not_exist_is_refused(package):
+    package(a="")
+    with pytest.raises(ModuleNotFoundError, match=r"no fedlib\.nothing in .*must exist"):
+        provenance.code_digest("fedlib.nothing")
+
+
+def test_planned_code_is_compared_with_the_code_on_disk():
+    digest = provenance.code_digest("fedlib.spec")
+    provenance.check_code(digest, "fedlib.spec")
+    provenance.check_code(None, "fedlib.spec")
+    with pytest.raises(StaleCodeError, match=f"planned 0123456789abcdef, found {digest}"):
+        provenance.check_code("0123456789abcdef", "fedlib.spec")
+
+
+def test_a_job_that_loads_what_was_not_declared_fails():
+    script = (
+        "import importlib\nfrom fedlib import provenance\n"
+        "importlib.import_module('fedlib.spec')\n"
+        "provenance.assert_covered('fedlib.provenance', 'fedlib.spec')\n"
+        "provenance.assert_covered('fedlib.provenance')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert "line 5" in done.stderr
+    assert "undeclared code dependency fedlib.spec: loaded by this job" in done.stderr
+    assert "import it statically or add it to the job's roots" in done.stderr
+
+
+def supported_pythons():
+    """Paths of this interpreter and those of other supported versions on this machine."""
+    paths = [sys.executable, *Path.home().glob(".pyenv/versions/*/bin/python3")]
+    paths += filter(None, (shutil.which(f"python3.{minor}") for minor in range(11, 20)))
+    found = {}
+    for path in paths:
+        ask = [path, "-c", "import sys; print(*sys.version_info[:2])"]
+        answer = subprocess.run(ask, capture_output=True, text=True).stdout.split()
+        version = tuple(map(int, answer))
+        if version >= (3, 11):
+            found.setdefault(version, path)
+    return found
+
+
+def test_all_versions_of_python_agree():
+    modules = {f"fedlib.{file.stem}" for file in (ROOT / "fedlib").glob("*.py")}
+    roots = sorted(modules - {"fedlib.__init__"})
+    code = f"from fedlib import provenance; print(provenance.code_digest(*{roots!r}))"
+    pythons = supported_pythons()
+    if len(pythons) == 1:
+        pytest.skip("only one supported version of Python is installed")
+    digests = {}
+    for version, python in pythons.items():
+        done = subprocess.run([python, "-c", code], cwd=ROOT, capture_output=True, text=True)
+        digests[version] = done.stdout.strip() or done.stderr
+    assert len(set(digests.values())) == 1, digests
+
+
+def test_the_environment_names_versions_and_machine():
+    import numpy
+
+    environment = provenance.environment()
+    assert environment["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert environment["numpy"] == numpy.__version__
+    assert environment["threads"] >= 1
+    assert {"platform", "cpu", "gpu", "commit"} <= environment.keys()
+
+
+def test_asking_for_the_environment_loads_nothing():
+    code = (
+        "import sys; from fedlib import provenance; provenance.environment();"
+        "print([m for m in ('torch', 'numpy', 'h5py') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"HEAD": COMMIT},
+        {"HEAD": "ref: refs/heads/main", "refs/heads/main": COMMIT},
+        {"HEAD": "ref: refs/heads/main", "packed-refs": f"# pack\n{COMMIT} refs/heads/main"},
+    ],
+    ids=["detached", "branch", "packed"],
+)
+def test_the_commit_is_read_from_git_s_files(package, files):
+    package(a="")
+    for name, content in files.items():
+        file = provenance.ROOT / ".git" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content + "\n")
+    assert provenance.environment()["commit"] == COMMIT
+
+
+def test_a_linked_worktree_has_a_commit_too(package, tmp_path):
+    package(a="")
+    git, linked = tmp_path / "git", tmp_path / "git/worktrees/one"
+    (git / "refs/heads").mkdir(parents=True)
+    linked.mkdir(parents=True)
+    (provenance.ROOT / ".git").write_text(f"gitdir: {linked}\n")
+    (linked / "HEAD").write_text("ref: refs/heads/main\n")
+    (linked / "commondir").write_text("../..\n")
+    (git / "refs/heads/main").write_text(COMMIT + "\n")
+    assert provenance.environment()["commit"] == COMMIT
+
+
+def test_without_git_there_is_no_commit_and_no_error(package):
+    package(a="")
+    assert provenance.environment()["commit"] is None

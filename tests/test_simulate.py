@@ -1,0 +1,323 @@
+"""Whole runs: what is recorded, how they are interrupted, and what cannot influence them."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support import cohort_of, sgd, tiny_task, toy_federation
+from torch import nn
+
+from fedlib import evaluate, methods, tree
+from fedlib.checkpoint import Checkpoints, flatten
+from fedlib.cohort import sample
+from fedlib.errors import DivergedError
+from fedlib.executors import DeviceData, Loop
+from fedlib.federation import Split
+from fedlib.local import Schedule
+from fedlib.results import View
+from fedlib.simulate import Protocol, Simulation
+
+METHODS = {
+    "fedavg": {},
+    "fedavg_plus": {},
+    "fedem": {"num_experts": 2},
+    "fedprox": {"mu": 0.5},
+    "local": {},
+    "pfedmm": {"num_experts": 2},
+}
+every_method = pytest.mark.parametrize("name", METHODS)
+SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves one alone
+STAMP = {"run": "test"}
+
+
+def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **protocol):
+    """A run with momentum, dropout, batch statistics and a falling rate; half take part."""
+    task = tiny_task(norm=True, dropout=0.3, dtype=dtype)
+    schedule = Schedule(kind="multi_step", milestones=(2,))
+    method = methods.load(name)(task=task, local=local or sgd(schedule=schedule), **METHODS[name])
+    federation = federation or toy_federation(SIZES)
+    data = DeviceData(federation, task.dtype, task.device)
+    return Simulation(
+        method, data, Protocol(**{"rounds": 4, "seed": 3, "rate": 0.5} | protocol), Loop()
+    )
+
+
+def silently(run, *args, **options):
+    """`run.run` without progress."""
+    return run.run(*args, report=lambda line: None, **options)
+
+
+def assert_same_bits(one, other):
+    """Two (state, result) are equal in every tensor and array."""
+    (state, result), (other_state, other_result) = one, other
+    tensors, others = flatten(state), flatten(other_state)
+    assert tensors.keys() == others.keys()
+    assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+    for key in ("round", "bytes_down", "bytes_up", "train_loss"):
+        assert np.array_equal(getattr(result, key), getattr(other_result, key)), key
+    assert result.scores.keys() == other_result.scores.keys()
+    for view, scores in result.scores.items():
+        for key, array in vars(scores).items():
+            assert np.array_equal(array, getattr(other_result.scores[view], key)), (view, key)
+
+
+def test_every_registered_method_is_in_this_list():
+    assert sorted(METHODS) == sorted(methods.METHODS)
+
+
+# -- what is recorded ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "expected"),
+    [(7, 3, [0, 3, 6, 7]), (6, 3, [0, 3, 6]), (3, 1, [0, 1, 2, 3]), (2, 10, [0, 2]), (0, 1, [0])],
+)
+def test_evaluations_are_at_the_start_every_so_often_and_at_the_end(rounds, every, expected):
+    _, result = silently(simulation(rounds=rounds, evaluate_every=every))
+    assert result.round.tolist() == expected
+    assert len(result.train_loss) == rounds
+    for scores in result.scores.values():
+        assert scores.correct.shape == scores.loss.shape == (len(expected), len(scores.clients))
+
+
+def test_scores_are_counts_of_right_predictions_and_mean_losses():
+    run = simulation(rounds=2, dtype=torch.float64)
+    state, result = silently(run)
+    federation = run.federation
+    module = run.method.task.build().double().eval()
+    module.load_state_dict(state.params, strict=False)  # all but the counts of batches
+    assert set(result.scores) == {View(g, "default", "test") for g in ("seen", "unseen")}
+    for view, scores in result.scores.items():
+        assert scores.clients.tolist() == federation.ids(view.group).tolist()
+        for position, client in enumerate(scores.clients):
+            rows = federation.test.of(client)
+            logits = module(torch.from_numpy(federation.x[rows]))
+            y = torch.from_numpy(federation.y[rows])
+            assert scores.count[position] == len(rows)
+            assert scores.correct[-1, position] == (logits.argmax(-1) == y).sum()
+            # Float64 on both sides; the pool is scored in one batch, this in one per client.
+            expected = nn.functional.cross_entropy(logits, y).item()
+            assert scores.loss[-1, position] == pytest.approx(expected, rel=1e-12)
+
+
+def test_validation_data_are_scored_where_there_are_any():
+    federation = toy_federation(SIZES)
+    own = [federation.test.of(client) for client in range(len(SIZES))]
+    kept = [1, 0, 2, 0, 0]  # the unseen client has no validation data
+    parts = [(rows[:n], rows[n:]) for rows, n in zip(own, kept, strict=True)]
+    val, test = (Split.from_lists(rows) for rows in zip(*parts, strict=True))
+    _, result = silently(simulation(federation=replace(federation, val=val, test=test), rounds=1))
+    views = {(view.group, view.split) for view in result.scores}
+    assert views == {("seen", "val"), ("seen", "test"), ("unseen", "test")}
+    scores = result.scores[View("seen", "default", "val")]
+    assert scores.count.tolist() == [1, 0, 2, 0]
+    assert (scores.loss[:, [1, 3]] == 0).all() and (scores.correct <= scores.count).all()
+
+
+def test_a_federation_without_unseen_clients_runs():
+    _, result = silently(simulation(federation=toy_federation(SIZES, unseen=0), rounds=1))
+    assert {view.group for view in result.scores} == {"seen"}
+
+
+@every_method
+def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
+    # 4 seen clients, of whom a rate of 0.5 takes 2; evaluations send nothing that counts.
+    run = simulation(name, rounds=3, dtype=torch.float64)
+    _, result = silently(run)
+    body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
+    experts = METHODS[name].get("num_experts", 1)
+    floats = experts * (body + head)
+    floats = {"local": 0, "pfedmm": body + experts * head}.get(name, floats)
+    expected = [4 * 2 * floats * done for done in range(4)]
+    assert result.bytes_down.tolist() == result.bytes_up.tolist() == expected
+
+
+def test_the_training_loss_is_the_mean_over_the_clients_of_the_cohort():
+    run = simulation(rounds=1, dtype=torch.float64)
+    _, result = silently(run)
+    ids = sample(run.federation.ids("seen"), 0.5, seed=3, round=0)
+    cohort = cohort_of(run.method.task, run.federation, ids, seed=3)
+    run.method.round(run.init(), cohort)
+    assert result.train_loss.tolist() == [cohort.journal.losses[0].mean().item()]
+
+
+@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
+def test_a_run_is_the_rounds_of_its_method_on_sampled_cohorts(aggregation):
+    run = simulation(aggregation=aggregation)
+    state, _ = silently(run)
+    expected = run.init()
+    for number in range(4):
+        ids = sample(run.federation.ids("seen"), 0.5, seed=3, round=number)
+        cohort = cohort_of(
+            run.method.task, run.federation, ids, round=number, seed=3, aggregation=aggregation
+        )
+        expected = run.method.round(expected, cohort)
+    tensors, others = flatten(state), flatten(expected)
+    assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+
+
+def test_the_two_aggregations_differ_when_half_of_the_clients_take_part():
+    (damped, _), (renormalised, _) = (
+        silently(simulation(aggregation=a)) for a in ("damped", "renormalised")
+    )
+    assert not torch.equal(damped.params["head.1.bias"], renormalised.params["head.1.bias"])
+
+
+@every_method
+def test_the_final_evaluation_finds_what_the_last_one_during_training_found(name):
+    run = simulation(name)
+    state, result = silently(run)
+    final = evaluate.final(run.method, state, lambda group: run.everyone(group, 4))
+    assert final.round.tolist() == [4]
+    assert result.scores.keys() <= final.scores.keys()
+    for view, scores in result.scores.items():
+        assert np.array_equal(final.scores[view].correct[0], scores.correct[-1]), view
+        assert np.array_equal(final.scores[view].loss[0], scores.loss[-1]), view
+        assert np.array_equal(final.scores[view].count, scores.count)
+    trained_on = {view for view in final.scores if view.split == "train"}
+    assert {view._replace(split="train") for view in final.scores} == trained_on
+
+
+def test_progress_ends_with_round_loss_and_accuracies():
+    lines = []
+    simulation(rounds=2).run(report=lines.append)
+    assert lines[-1].startswith("round 2/2  loss ")
+    assert "  seen " in lines[-1] and "  unseen " in lines[-1]
+
+
+# -- interruptions ------------------------------------------------------------------------
+
+
+@every_method
+def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path):
+    # Every round is done by another run, which knows nothing but the checkpoint.
+    reference = silently(simulation(name, rounds=5))
+    for done in range(1, 5):
+        checkpoints = Checkpoints(tmp_path, STAMP, every=100)
+        with pytest.raises(SystemExit) as stopped:
+            silently(simulation(name, rounds=5), checkpoints, stop=lambda: True)
+        assert stopped.value.code == 143
+        assert checkpoints.load()[0] == done
+    resumed = silently(simulation(name, rounds=5), Checkpoints(tmp_path, STAMP), stop=lambda: True)
+    assert_same_bits(resumed, reference)
+
+
+@pytest.mark.parametrize("killed_in", [2, 3, 4])
+def test_a_run_that_is_killed_goes_on_from_its_last_checkpoint(killed_in, tmp_path):
+    # Checkpoints after rounds 2 and 4; what came after the last one is done again.
+    run = simulation("fedavg_plus", rounds=5, evaluate_every=2)
+    reference = silently(run)
+    calls = []
+
+    def kill():
+        calls.append(None)
+        if len(calls) == killed_in:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        silently(run, Checkpoints(tmp_path, STAMP, every=2), stop=kill)
+    lines = []
+    checkpoints = Checkpoints(tmp_path, STAMP, every=2)
+    resumed = run.run(checkpoints, report=lines.append)
+    # Asked after a round, before its checkpoint.
+    expected = {2: None, 3: "resuming after round 2", 4: "resuming after round 2"}[killed_in]
+    assert (lines[0] if "resuming" in lines[0] else None) == expected
+    assert_same_bits(resumed, reference)
+
+
+def test_a_stop_says_how_to_go_on(tmp_path):
+    lines = []
+    with pytest.raises(SystemExit):
+        simulation().run(Checkpoints(tmp_path, STAMP), report=lines.append, stop=lambda: True)
+    assert lines[-1] == "stopped after round 1; the same command goes on from there"
+
+
+def test_a_checkpoint_of_another_run_is_not_resumed(tmp_path):
+    with pytest.raises(SystemExit):
+        silently(simulation(seed=4), Checkpoints(tmp_path, {"run": "other"}), stop=lambda: True)
+    reference = silently(simulation())
+    assert_same_bits(silently(simulation(), Checkpoints(tmp_path, STAMP)), reference)
+
+
+# -- divergence ---------------------------------------------------------------------------
+
+
+def diverging(batch_size, **protocol):
+    """A run whose first step leads to infinity: the loss before it is finite, the next is not."""
+    local = sgd(lr=float("inf"), batch_size=batch_size)
+    federation = toy_federation((8, 8, 8), unseen=1)
+    return simulation(federation=federation, dtype=torch.float64, local=local, **protocol)
+
+
+def test_a_loss_that_is_no_number_names_client_and_round():
+    # Two batches per round: the second one sees what the first step did. A rate of 0.5 takes one.
+    run = diverging(batch_size=4)
+    (client,) = sample(run.federation.ids("seen"), 0.5, seed=3, round=0)
+    message = rf"client {client} diverged in round 1: training loss is nan \(its first\)"
+    with pytest.raises(DivergedError, match=message):
+        silently(run)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_loss_that_is_no_number_comes_with_the_last_that_was(interrupted, tmp_path):
+    # One batch per round: round 1 records the loss of the drawn model, round 2 what came of it.
+    run = diverging(batch_size=8, rate=1.0)
+    cohort = cohort_of(run.method.task, run.federation, seed=3)
+    run.method.round(run.init(), cohort)
+    first = cohort.journal.losses[0][0].item()
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    if interrupted:
+        with pytest.raises(SystemExit):
+            silently(run, checkpoints, stop=lambda: True)
+    told = rf"client 0 diverged in round 2: .* nan \(last finite loss {first:.4g} in round 1\)"
+    with pytest.raises(DivergedError, match=told):
+        silently(run, checkpoints)
+
+
+# -- independence -------------------------------------------------------------------------
+
+
+@every_method
+def test_global_generators_are_neither_used_nor_changed(name):
+    torch.manual_seed(0)
+    reference = silently(simulation(name, rounds=2))
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        assert_same_bits(silently(simulation(name, rounds=2)), reference)
+        after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
+
+
+def test_runs_before_it_in_the_same_process_do_not_change_a_run():
+    first = silently(simulation("fedem"))
+    silently(simulation("pfedmm", seed=8))
+    assert_same_bits(silently(simulation("fedem")), first)
+
+
+def test_another_seed_gives_another_run():
+    (_, first), (_, other) = silently(simulation()), silently(simulation(seed=4))
+    assert not np.array_equal(first.train_loss, other.train_loss)
+
+
+# -- declarations -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rounds": -1}, "rounds must be at least 0, got -1"),
+        ({"rate": 0.0}, r"participation rate must be in \(0, 1\], got 0.0"),
+        ({"rate": 1.1}, r"participation rate must be in \(0, 1\], got 1.1"),
+        ({"rate": float("nan")}, r"participation rate must be in \(0, 1\], got nan"),
+        ({"aggregation": "median"}, "aggregation must be damped or renormalised, got median"),
+        ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
+    ],
+)
+def test_a_protocol_that_makes_no_run_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        Protocol(**{"rounds": 3, "seed": 0} | change)

@@ -1,0 +1,615 @@
+"""The workflow as a whole: checks of its text, of its errors, and of what happens to it."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import workflow
+import yaml
+
+from fedlib import byhand, config, dryrun
+from fedlib.errors import ConfigError
+from fedlib.gpu import device, lease, slots_per_device, visible
+from fedlib.plan import Plan
+from fedlib.results import RunResult
+
+ROOT = workflow.ROOT
+PAPER, LABEL = "pfedmm", "fedem"
+PLAN = Plan(config.read([ROOT / "config.yaml", ROOT / workflow.SMOKE]))
+JOB = {"paper": PAPER, "federation": "digits", "label": LABEL, "seed": 0}
+slow = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """A copy of the checkout in which nothing was run. Read it, or clone it to change it."""
+    return workflow.copy_checkout(tmp_path_factory.mktemp("fresh"))
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A clone of the finished run to change."""
+    return workflow.clone(finished, tmp_path)
+
+
+def plan_py(folder, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "scripts/plan.py", *arguments],
+        cwd=folder,
+        env=workflow.environment(**changes),
+        capture_output=True,
+        text=True,
+    )
+
+
+# --- Text -----------------------------------------------------------------------------------------
+
+
+@slow
+def test_snakemake_has_nothing_to_complain_about():
+    done = workflow.snakemake(ROOT, "--lint")
+    assert "Congratulations" in done.stdout, done.stdout
+
+
+@slow
+def test_rules_are_formatted():
+    command = [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "rules"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def rules() -> dict[str, str]:
+    """Text of every rule by name."""
+    text = "\n\n".join(file.read_text() for file in [ROOT / "Snakefile", *ROOT.glob("rules/*.smk")])
+    parts = re.split(r"^rule (\w+):$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_rule_says_what_it_is_for():
+    assert all(text.lstrip().startswith('"""') for text in rules().values())
+
+
+def test_jobs_are_given_a_specification_and_a_code_digest_and_nothing_else():
+    """Snakemake compares params as a set of values: others could be swapped unnoticed."""
+    for name, text in rules().items():
+        params = re.search(r"    params:\n((?: {8}.*\n)+)", text)
+        if params:
+            lines = [line.strip() for line in params[1].splitlines()]
+            assert lines == [f'spec=spec("{name}"),', f'code=code("{name}"),']
+
+
+def test_only_shell_commands_are_used():
+    """`script:` repeats everything after a checkout, and `run:` costs seconds for each job."""
+    assert not [n for n, text in rules().items() if re.search(r"^ {4}(script|run):", text, re.M)]
+
+
+def test_the_snakefile_is_a_page():
+    assert len((ROOT / "Snakefile").read_text().splitlines()) <= 40
+
+
+def test_both_profiles_have_the_same_triggers():
+    default, slurm = (
+        yaml.safe_load((ROOT / f"profiles/{name}/config.yaml").read_text())
+        for name in ("default", "slurm")
+    )
+    shared = ("rerun-triggers", "scheduler", "keep-going", "rerun-incomplete", "benchmark-extended")
+    assert {key: default[key] for key in shared} == {key: slurm[key] for key in shared}
+    assert "resources" not in slurm  # a limit of 0 GPUs would clip what jobs ask Slurm for
+
+
+# --- Errors ---------------------------------------------------------------------------------------
+
+
+@slow
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["scale=big"], "scale: unknown 'big'; known: demo, reduced, full"),
+        (["lables=fedem"], "config: unknown 'lables'; known: scale, papers, seeds"),
+        (["papers=pfedm"], "papers: unknown paper 'pfedm'; known: "),
+        (["labels=[fedm]"], "labels: unknown 'fedm'; pfedmm at scale demo: "),
+        (["rounds=5", "tag="], "rounds: 5 needs a tag"),
+    ],
+)
+def test_a_wrong_configuration_is_a_line_and_not_a_traceback(fresh, words, message):
+    code, output = workflow.dry_run(fresh, workflow.smoke("--config", *words))
+    assert code == 1
+    assert message in output
+    assert "Traceback" not in output
+    assert len(output.splitlines()) <= 6
+
+
+def test_the_schema_refuses_what_the_plan_refuses():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = yaml.safe_load((ROOT / "rules/schemas/config.schema.yaml").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    validator.validate(config.DEFAULTS)
+    wrong = [{"scale": "big"}, {"lables": []}, {"seeds": [-1]}, {"seeds": []}, {"rounds": 0}]
+    wrong += [{"tag": "A"}, {"papers": [1]}, {"labels": ["a", "a"]}, {"raw": 3}, {"device": "gpu"}]
+    for values in wrong:
+        assert not validator.is_valid(values), values
+        with pytest.raises(ConfigError):
+            config.check(config.DEFAULTS | values)
+
+
+@slow
+def test_a_file_that_no_run_makes_is_refused_with_the_choices(fresh):
+    path = PLAN.path("state", **JOB | {"label": "fedm"})
+    code, output = workflow.dry_run(fresh, workflow.smoke(path))
+    assert code == 1
+    assert "no run pfedmm/digits/fedm; this configuration has pfedmm/digits/" in output
+
+
+# --- Size -----------------------------------------------------------------------------------------
+
+MANY = """
+from dataclasses import replace as _replace
+
+_declare = declare
+
+
+def declare(scale):
+    paper = _declare(scale)
+    run = _replace(paper.runs[0], notes=("A note that makes the specification long. " * 9,))
+    runs = tuple(_replace(run, label=f"run-{i}") for i in range(200))
+    labels = tuple(run.label for run in runs)
+    tables = {
+        name: _replace(table, labels=labels, federations=(run.federation,))
+        for name, table in paper.tables.items()
+    }
+    return _replace(paper, runs=runs, tables=tables, figures={})
+"""
+
+
+@slow
+def test_a_thousand_runs_are_planned_in_seconds(fresh, tmp_path):
+    folder = workflow.clone(fresh, tmp_path)
+    with open(folder / f"fedlib/papers/{PAPER}.py", "a") as file:
+        file.write(MANY)
+    started = time.monotonic()
+    code, output = workflow.dry_run(folder, ["--quiet", "all", "--config", "seeds=[0,1,2,3,4]"])
+    assert code == 0, output[-2000:]
+    assert len([job for job in dryrun.parse(output) if job.rule == "train"]) == 1000
+    assert time.monotonic() - started < 60  # some seconds; a minute allows for a busy machine
+
+
+@slow
+def test_a_specification_may_be_longer_than_an_argument_can_be(fresh, tmp_path):
+    """The kernel limits one argument to 128 KiB; specifications of exhibits go by another way."""
+    folder = workflow.clone(fresh, tmp_path)
+    with open(folder / f"fedlib/papers/{PAPER}.py", "a") as file:
+        file.write(MANY)
+    echo = "import sys; open(sys.argv[-1], 'w').write(open('/dev/stdin').read())"
+    (folder / "scripts/table.py").write_text(f"{echo}  # {{}}\n")
+    table = next(iter(PLAN.papers[PAPER].tables))
+    tex = PLAN.path("table_tex", paper=PAPER, table=table)
+    for output in ("table_csv", "table_md"):
+        file = folder / PLAN.path(output, paper=PAPER, table=table)
+        file.parent.mkdir(parents=True, exist_ok=True)
+    for name in ("metrics", "clients"):
+        file = folder / PLAN.path(name, paper=PAPER)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    touch = "import sys; [open(a, 'a') for a in sys.argv if a.endswith(('.csv', '.md'))]; "
+    (folder / "scripts/table.py").write_text(touch + echo)
+    arguments = ["--config", "tag=smoke", "--allowed-rules", "table", "--cores", "1"]
+    done = workflow.snakemake(folder, tex, *arguments)
+    assert done.returncode == 0, done.stdout[-3000:]
+    spec = json.loads((folder / tex).read_text())
+    assert len(spec["runs"]) == 200
+    assert len((folder / tex).read_text()) > 128 * 1024
+
+
+# --- Running --------------------------------------------------------------------------------------
+
+
+@slow
+def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
+    missing = [path for path in PLAN.targets() if not (finished / path).is_file()]
+    assert missing == []
+
+
+@slow
+def test_a_second_run_has_nothing_to_do(finished):
+    code, output = workflow.dry_run(finished, workflow.smoke())
+    assert code == 0
+    assert "Nothing to be done" in output
+
+
+@slow
+def test_the_report_for_the_browser_has_every_table_and_figure(finished, tmp_path):
+    report = tmp_path / "report.html"
+    done = workflow.snakemake(finished, "--report", str(report), *workflow.smoke())
+    assert done.returncode == 0, done.stdout
+    page = report.read_text(encoding="utf-8")
+    paper = PLAN.papers[PAPER]
+    for shown in (paper, *paper.tables.values(), *paper.figures.values()):
+        assert json.dumps(shown.title)[1:-1] in page
+
+
+@slow
+@pytest.mark.parametrize(
+    "variables, gpus",
+    [
+        ({"FEDLIB_GPU_SLOTS": "0"}, 0),
+        ({"FEDLIB_GPU_SLOTS": "8"}, 1),  # a job asks for one, however many there are
+        ({"FEDLIB_GPU_SLOTS": "", "CUDA_VISIBLE_DEVICES": "1,2"}, 1),
+        ({"FEDLIB_GPU_SLOTS": "", "CUDA_VISIBLE_DEVICES": "-1"}, 0),
+    ],
+)
+def test_jobs_are_granted_a_gpu_where_there_is_one(fresh, variables, gpus):
+    arguments = [PLAN.path("state", **JOB), *workflow.smoke("--config", "device=auto")]
+    _, output = workflow.dry_run(fresh, [*arguments, "--printshellcmds"], **variables)
+    assert set(re.findall(r"--gpus (\d+)", output)) == {str(gpus)}
+
+
+@slow
+def test_the_commands_by_hand_are_those_of_the_rules(fresh):
+    code, output = workflow.dry_run(fresh, workflow.smoke("--printshellcmds"))
+    assert code == 0
+    of_rules = set()
+    for line in re.findall(r"^Shell command: (python .*)", output, re.MULTILINE):
+        line = re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line)
+        of_rules.add(re.sub(r" +", " ", line.strip()))
+    by_hand = set(byhand.script(PLAN))
+    assert of_rules == {line for line in by_hand if line.startswith("python ")}
+
+
+@slow
+def test_commands_by_hand_give_the_same_results(finished, fresh, tmp_path):
+    folder = workflow.clone(fresh, tmp_path)
+    wanted = [("download", {"dataset": "digits"}), ("partition", JOB), ("train", JOB)]
+    for stage, job in [*wanted, ("evaluate", JOB)]:
+        command = byhand.command(PLAN, stage, **{k: job[k] for k in byhand.STAGES[stage]})
+        env = workflow.environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)
+    for file in ("history", "evaluation"):
+        assert_same(folder / PLAN.path(file, **JOB), finished / PLAN.path(file, **JOB))
+
+
+@slow
+def test_another_working_directory_gets_the_results(finished, tmp_path):
+    shutil.copytree(finished / "data/raw", tmp_path / "data/raw")
+    done = workflow.snakemake(
+        finished,
+        PLAN.path("manifest", paper=PAPER, federation="digits"),
+        "--directory",
+        str(tmp_path),
+        "--configfile",
+        str(finished / workflow.SMOKE),
+    )
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / PLAN.path("manifest", paper=PAPER, federation="digits")).is_file()
+
+
+@slow
+def test_a_job_that_loads_undeclared_code_fails_and_leaves_no_output(folder):
+    with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
+        file.write("\n\n__import__('importlib').import_module('fedlib.methods.local')\n")
+    state = PLAN.path("state", **JOB)
+    done = workflow.snakemake(folder, state, *workflow.smoke())
+    assert done.returncode == 1
+    assert "undeclared code dependency fedlib.methods.local" in done.stdout
+    assert not (folder / state).exists()
+
+
+@slow
+def test_a_job_refuses_code_that_changed_since_it_was_planned(finished):
+    command = byhand.command(PLAN, "partition", paper=PAPER, federation="digits")
+    done = subprocess.run(
+        ["bash", "-c", f"{command} --code 0123456789abcdef".replace("python", sys.executable, 1)],
+        cwd=finished,
+        env=workflow.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "changed since this job was planned (planned 0123456789abcdef" in done.stderr
+
+
+# --- Interruptions --------------------------------------------------------------------------------
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Every number of two result files is the same, bit by bit; only the provenance may differ."""
+    first, second = RunResult.load(one), RunResult.load(other)
+    for field in fields(RunResult):
+        if field.name != "provenance":
+            assert _text(getattr(first, field.name)) == _text(getattr(second, field.name))
+
+
+def _text(value: object) -> object:
+    """Arrays as bytes, so that equal is equal."""
+    if hasattr(value, "tobytes"):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return {key: _text(item) for key, item in value.items()}
+    return [_text(item) for item in vars(value).values()] if hasattr(value, "__dict__") else value
+
+
+LONG = "rounds=40"
+
+
+@pytest.fixture(scope="module")
+def long_run(finished, tmp_path_factory):
+    """An uninterrupted run of 40 rounds."""
+    folder = workflow.clone(finished, tmp_path_factory.mktemp("long"))
+    history = PLAN.path("history", **JOB)
+    done = workflow.snakemake(folder, history, *workflow.smoke("--config", LONG))
+    assert done.returncode == 0, done.stdout
+    return folder / history
+
+
+def start_and_kill(folder, victim: str) -> None:
+    """Start the run of 40 rounds; kill Snakemake or its job after the first checkpoint."""
+    train = folder / "rules/train.smk"  # rounds are short: without this there is no checkpoint yet
+    train.write_text(
+        train.read_text().replace("--checkpoints ", "--checkpoint-every 3 --checkpoints ")
+    )
+    command = [sys.executable, "-m", "snakemake", "--nocolor", PLAN.path("history", **JOB)]
+    process = subprocess.Popen(
+        [*command, *workflow.smoke("--config", LONG)],
+        cwd=folder,
+        env=workflow.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    checkpoints = folder / PLAN.path("checkpoints", **JOB)
+    try:
+        wait_for(lambda: (checkpoints / "checkpoint.json").exists())
+        job = int((checkpoints / "lock").read_text())
+        if victim == "snakemake":
+            process.kill()
+            process.wait()
+        # With its parent dead the job lives on; stop it too, or it would simply finish.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(job, signal.SIGKILL)
+        process.wait(60)
+    finally:
+        process.kill()
+    assert (checkpoints / "checkpoint.json").exists()
+
+
+def wait_for(condition, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in time"
+        time.sleep(0.02)
+
+
+@slow
+@pytest.mark.parametrize("victim", ["snakemake", "job"])
+def test_a_killed_run_goes_on_and_ends_bit_identical(folder, long_run, victim):
+    start_and_kill(folder, victim)
+    arguments = [PLAN.path("history", **JOB), *workflow.smoke("--config", LONG)]
+    if victim == "snakemake":
+        locked = workflow.snakemake(folder, *arguments)
+        assert "LockException" in locked.stdout
+        assert workflow.snakemake(folder, "--unlock", *workflow.smoke()).returncode == 0
+    done = workflow.snakemake(folder, *arguments)
+    assert done.returncode == 0, done.stdout
+    log = (folder / PLAN.path("train_log", **JOB)).read_text()
+    assert re.search(r"resum|goes on|from round", log), log
+    assert_same(folder / PLAN.path("history", **JOB), long_run)
+    assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from fedlib.gpu import lease
+with lease(["0", "1"], folder=sys.argv[1], poll=0.01) as name:
+    start = time.monotonic()
+    time.sleep(0.1)
+    print(name, start, time.monotonic(), flush=True)
+"""
+
+
+def test_no_two_jobs_have_the_same_gpu_at_a_time(tmp_path):
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    spans = {"0": [], "1": []}
+    for job in jobs:
+        name, start, end = job.communicate()[0].split()
+        spans[name].append((float(start), float(end)))
+    for mine in spans.values():
+        mine.sort()
+        assert all(end <= start for (_, end), (start, _) in zip(mine, mine[1:], strict=False))
+    assert sum(map(len, spans.values())) == 6
+
+
+def test_a_job_that_was_killed_gives_its_gpu_back(tmp_path):
+    forever = (
+        HOLD.replace("0.1", "1000")
+        .replace("    print", "    pass; print")
+        .replace("    time.sleep", "    print(name, flush=True); time.sleep")
+    )
+    job = subprocess.Popen(
+        [sys.executable, "-c", forever, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert job.stdout.readline().strip() == "0"
+    with lease(["0"], per_device=2, folder=tmp_path) as name:  # only the second slot is free
+        assert name == "0"
+    job.kill()
+    job.communicate()
+    with lease(["0"], folder=tmp_path) as name:
+        assert name == "0"
+
+
+def test_every_gpu_has_one_job_before_any_has_two(tmp_path):
+    with contextlib.ExitStack() as stack:
+        names = [stack.enter_context(lease(["0", "1"], 2, folder=tmp_path)) for _ in range(4)]
+    assert names == ["0", "1", "0", "1"]
+
+
+def test_a_leased_gpu_is_the_only_visible_one_and_only_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    with lease(visible(), folder=tmp_path):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "2"
+        assert visible() == ("2",)
+    assert visible() == ("2", "3")
+
+
+@pytest.mark.parametrize(
+    "value, names",
+    [("", ()), ("-1", ()), ("0", ("0",)), ("1, 0", ("1", "0")), ("0,-1,1", ("0",))],
+)
+def test_visible_gpus_are_those_that_cuda_would_use(monkeypatch, value, names):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert visible() == names
+
+
+def test_without_a_granted_gpu_a_job_computes_on_the_cpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    for wanted, gpus in (("auto", 0), ("cpu", 1), ("cpu", None)):
+        with device(wanted, gpus) as name:
+            assert name == "cpu"
+
+
+def test_where_there_is_no_gpu_auto_is_the_cpu_and_cuda_an_error(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with device("auto", 1) as name:
+        assert name == "cpu"
+    with pytest.raises(ConfigError, match="device is cuda, but this machine has no GPU"):
+        with device("cuda", 1):
+            pass
+    with pytest.raises(ConfigError, match="device must be one of auto, cpu, cuda, got 'gpu'"):
+        with device("gpu"):
+            pass
+
+
+@pytest.mark.parametrize("slots, per_device", [(None, 1), ("2", 1), ("3", 2), ("8", 4), ("0", 1)])
+def test_slots_are_spread_over_the_gpus(monkeypatch, slots, per_device):
+    monkeypatch.delenv("FEDLIB_GPU_SLOTS", raising=False)
+    if slots:
+        monkeypatch.setenv("FEDLIB_GPU_SLOTS", slots)
+    assert slots_per_device(2) == per_device
+
+
+def test_a_number_of_slots_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "many")
+    with pytest.raises(ConfigError, match="must be a whole number of jobs, got 'many'"):
+        slots_per_device(1)
+
+
+# --- scripts/plan.py ------------------------------------------------------------------------------
+
+
+@slow
+def test_what_would_run_is_told_with_reasons_and_times(folder):
+    with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
+        file.write("\nX = 1\n")
+    done = plan_py(folder, "--configfile", workflow.SMOKE)
+    assert re.search(r"^  train +2  [\d.]+ (s|min) +code changed$", done.stdout, re.M), done
+    assert re.search(r"^  metrics +1  .* follows from the above$", done.stdout, re.M)
+    assert re.search(r"^Recorded jobs like these took .* together", done.stdout, re.M)
+
+
+@slow
+def test_the_cause_of_each_job_is_told(folder):
+    with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
+        file.write("\nX = 1\n")
+    _, output = workflow.dry_run(folder, workflow.smoke("--config", "rounds=3", "seeds=[1,2]"))
+    causes = {(job.wildcards["label"], job.wildcards["seed"]): job.cause for job in trains(output)}
+    assert causes == {
+        ("fedavg", "1"): "specification changed",
+        ("fedem", "1"): "specification and code changed",
+        ("fedavg", "2"): "not there yet",
+        ("fedem", "2"): "not there yet",
+    }
+
+
+def trains(output: str) -> list[dryrun.Job]:
+    return [job for job in dryrun.parse(output) if job.rule == "train"]
+
+
+def test_where_nothing_is_to_be_done_that_is_told():
+    assert list(dryrun.summary(PLAN, [], [])) == ["results/demo-smoke is up to date: nothing to do"]
+
+
+def test_jobs_that_were_never_timed_are_told_apart():
+    jobs = [dryrun.Job("train", {**JOB, "seed": seed}, "Missing output files") for seed in "01"]
+    record = dryrun.Record(("train", PAPER, "digits", LABEL), 2, 90.0)
+    *lines, total = dryrun.summary(PLAN, jobs, [record])
+    assert lines[1] == "  train          2  3 min          not there yet"
+    assert total.startswith("Recorded jobs like these took 3 min together")
+    *_, unknown = dryrun.summary(PLAN, jobs, [])
+    assert unknown == "No job like these has been timed at this scale yet."
+
+
+@slow
+def test_times_are_scaled_by_rounds(finished):
+    long = Plan(PLAN.config | {"rounds": 200, "tag": "long"})
+    known = dryrun.records(finished, long)
+    job = dryrun.Job("train", {**JOB, "seed": "0"}, "")
+    short = dryrun.estimate(job, PLAN, known)
+    assert short > 0
+    rounds = long.run(PAPER, "digits", LABEL).rounds
+    assert dryrun.estimate(job, long, known) == pytest.approx(short * rounds / 2)
+    assert dryrun.estimate(job, long, []) is None
+
+
+@slow
+def test_the_specification_of_a_stage_can_be_printed(fresh):
+    done = plan_py(
+        fresh, "spec", "train", "pfedmm/digits/fedem/seed0", "--configfile", workflow.SMOKE
+    )
+    assert done.stdout.strip() == PLAN.spec("train", **JOB)
+    wrong = plan_py(fresh, "spec", "train", "pfedmm/digits/fedm/seed0")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr.startswith("error: no run pfedmm/digits/fedm; ")
+
+
+def test_without_pyyaml_a_configuration_in_json_is_enough(fresh, tmp_path):
+    (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('No module named yaml')")
+    (tmp_path / "config.json").write_text('{"labels": "fedem", "federations": "digits"}')
+    names = ("spec", "metrics", "pfedmm")
+    done = plan_py(fresh, *names, PYTHONPATH=str(tmp_path))
+    assert done.stderr.startswith("error: reading ")
+    assert "needs PyYAML" in done.stderr and "--configfile config.json" in done.stderr
+    given = ["--configfile", str(tmp_path / "config.json")]
+    done = plan_py(fresh, *names, *given, PYTHONPATH=str(tmp_path))
+    assert [run["label"] for run in json.loads(done.stdout)["runs"]] == ["fedem"]
+
+
+CHANGED = "Params have changed since last execution: Union of exclusive params before and now: "
+
+
+@pytest.mark.parametrize(
+    "reason, cause",
+    [
+        ("Missing output files: a, b", "not there yet"),
+        (f"{CHANGED}before: '0123456789abcdef' now: 'fedcba9876543210'", "code changed"),
+        (CHANGED + """before: '{"a":"b"}' now: '{"a":"c"}'""", "specification changed"),
+        (CHANGED + """before: '{"a":1}', '0123456789abcdef'""", "specification and code changed"),
+        ("Code has changed since last execution", "rule changed"),
+        ("Updated input files: a", "input changed"),
+        ("Input files updated by another job: a", "follows from the above"),
+        ("Something new", "Something new"),
+    ],
+)
+def test_snakemake_s_reasons_are_put_into_a_few_words(reason, cause):
+    assert dryrun.Job("train", {}, reason).cause == cause
+
+
+def test_benchmarks_that_do_not_say_what_they_are_of_are_skipped(tmp_path):
+    file = tmp_path / "results/demo/benchmarks/train/a.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"s": 3.0}\nnot JSON\n')
+    assert dryrun.records(tmp_path, PLAN) == []

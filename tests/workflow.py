@@ -1,0 +1,84 @@
+"""Copies of the checkout, and Snakemake on them, for the tests of the workflow."""
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ("Snakefile", "config.yaml", "rules", "profiles", "envs", "fedlib", "scripts")
+SMOKE = "tests/smoke.yaml"
+
+# Snakemake and what it imports late take seconds to load, so dry runs are forks of one process
+# that has them loaded. It must not have fedlib: each copy of the checkout has its own.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.utils", "pandas", "jsonschema", "yte"])
+
+
+def copy_checkout(folder: Path) -> Path:
+    """The files of this checkout that the workflow consists of, without anything generated."""
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    for part in (*PARTS, SMOKE):
+        source, target = ROOT / part, folder / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=ignored)
+        else:
+            shutil.copy2(source, target)
+    return folder
+
+
+def clone(finished: Path, folder: Path) -> Path:
+    """A copy of a folder with all its times, which Snakemake looks at."""
+    subprocess.run(["cp", "-a", f"{finished}/.", folder], check=True)
+    return folder
+
+
+def environment(**changes: str) -> dict:
+    """Environment of the jobs: no GPU, one thread, and no cache of other checkouts."""
+    cache = Path(tempfile.gettempdir()) / f"fedlib-tests-{os.getuid()}"
+    fixed = {"FEDLIB_GPU_SLOTS": "0", "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(cache)}
+    return {**os.environ, **fixed, "PYTHONDONTWRITEBYTECODE": "1", **changes}
+
+
+def smoke(*arguments: str) -> list[str]:
+    """Arguments for Snakemake: `arguments`, and the configuration of the tests."""
+    return [*arguments, "--configfile", SMOKE]
+
+
+def snakemake(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
+    """Run Snakemake in `folder`; its output, both streams together, is `stdout`."""
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", "--nocolor", *arguments],
+        cwd=folder,
+        env=environment(**changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def dry_run(folder: Path, arguments: Iterable[str] = (), **changes: str) -> tuple[int, str]:
+    """Exit code and output of `snakemake --dry-run` in `folder`, quickly."""
+    arguments = ["--dry-run", "--nocolor", *arguments]
+    with tempfile.NamedTemporaryFile("r", suffix=".log") as log:
+        child = _FORKS.Process(target=_snakemake, args=(str(folder), arguments, log.name, changes))
+        child.start()
+        child.join()
+        return child.exitcode, log.read()
+
+
+def _snakemake(folder: str, arguments: list[str], log: str, changes: dict) -> None:
+    """In the forked process: be Snakemake."""
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(folder)
+    os.environ.update(environment(**changes))
+    from snakemake.cli import main
+
+    main(arguments)
