@@ -129,4 +129,7 @@ else
 	@$(PIP) --require-hashes -r requirements.lock
 	@rm -f $(VENV)/.own-torch
 endif
+	@# In parallel, and for environments that forbid Python to do it later: without compiled files
+	@# every import of PyTorch takes two seconds more. Some packages carry files that do not compile.
+	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true
 	@touch $@

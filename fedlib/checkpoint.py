@@ -24,7 +24,9 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
     """Write tensors by name, atomically; returns the SHA-256 of the file."""
     with atomic(path) as temporary:
         # Compact copies: a view would drag its whole storage into the file.
-        torch.save({name: value.cpu().clone() for name, value in tensors.items()}, temporary)
+        # Through a file object: given a name, torch would write that temporary name into it.
+        with temporary.open("wb") as file:
+            torch.save({name: value.cpu().clone() for name, value in tensors.items()}, file)
     return digest(path)
 
 

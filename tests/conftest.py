@@ -1,12 +1,16 @@
 """Fixtures that several test files share."""
 
 import fcntl
+import os
 from types import SimpleNamespace
 
 import pytest
 import workflow
 
 from fedlib import papers, spec
+
+# Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
 

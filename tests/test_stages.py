@@ -1,0 +1,339 @@
+"""Training and evaluation as commands: interrupted, in each other's way, and given nonsense."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support import toy_federation
+
+from fedlib import command, files, spec
+from fedlib.results import RunResult, View
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ROUNDS = 200  # a few seconds: enough to be interrupted twice
+
+RUN = spec.Run(
+    federation="toy",
+    label="fedem",
+    title="FedEM",
+    method="fedem",
+    model="mlp",
+    model_params={"in_features": 4, "hidden": 6, "num_classes": 3},
+    rounds=ROUNDS,
+    local={"solver": "sgd", "lr": 0.05, "momentum": 0.9, "batch_size": 4},
+    params={"num_experts": 2},
+    participation={"rate": 0.7, "aggregation": "damped"},
+    evaluate_every=10,
+)
+SPEC = RUN.spec(seed=3)
+
+
+def options(folder, run_spec=SPEC, **changes):
+    """Arguments of train.py; the shards are beside the folder."""
+    named = {
+        "spec": json.dumps(run_spec),
+        "shards": folder.parent / "toy.h5",
+        "manifest": folder.parent / "toy.json",
+        "state": folder / "state.pt",
+        "history": folder / "history.h5",
+        "checkpoints": folder / "checkpoints",
+        "checkpoint-every": 1,
+        "device": "cpu",
+    }
+    return [f"--{name}={value}" for name, value in (named | changes).items() if value is not None]
+
+
+def evaluation(folder, run_spec=SPEC, **changes):
+    """Arguments of evaluate.py."""
+    absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
+    return options(folder, run_spec, **absent | changes)
+
+
+def start(stage, arguments):
+    """A stage as a process of its own."""
+    line = [sys.executable, ROOT / "scripts" / f"{stage}.py", *arguments]
+    return subprocess.Popen(
+        line, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def finish(process):
+    """(exit code, stdout, stderr)."""
+    stdout, stderr = process.communicate(timeout=120)
+    return process.returncode, stdout, stderr
+
+
+def run_here(stage, arguments):
+    """Exit code of a stage run in this process: the same code without the start of PyTorch."""
+    path = ROOT / "scripts" / f"{stage}.py"
+    module_spec = importlib.util.spec_from_file_location(f"{stage}_script", path)
+    script = importlib.util.module_from_spec(module_spec)
+    handler, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", sys.path.copy())
+        patch.setattr(sys, "argv", [str(path), *arguments])
+        module_spec.loader.exec_module(script)
+        code = command.run(script.main)
+    signal.signal(signal.SIGTERM, handler)
+    torch.set_num_threads(threads)
+    return code
+
+
+@pytest.fixture
+def call(capsys):
+    """Function that runs a stage in this process: (exit code, stdout, stderr)."""
+    return lambda stage, arguments: (run_here(stage, arguments), *capsys.readouterr())
+
+
+def shards(folder):
+    """The federation of these tests, saved in `folder`."""
+    toy_federation((7, 12, 6, 10)).save(folder / "toy.h5", folder / "toy.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that nothing interrupted. Read it, or copy it to change it."""
+    folder = shards(tmp_path_factory.mktemp("trained")) / "run"
+    assert run_here("train", options(folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    """A copy of the finished run, and of its shards."""
+    shutil.copytree(trained.parent, tmp_path / "copy")
+    return tmp_path / "copy" / "run"
+
+
+def wait_for_round(process, folder, number):
+    """Return once the process has a checkpoint of at least round `number`."""
+    index, deadline = folder / "checkpoints" / "checkpoint.json", time.monotonic() + 60
+    while not index.exists() or files.read_json(index)["round"] < number:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "no checkpoint within a minute"
+        time.sleep(0.005)
+    return files.read_json(index)["round"]
+
+
+def assert_same_run(folder, other):
+    """Two finished runs are equal in every tensor and array."""
+    tensors, others = (torch.load(f / "state.pt", weights_only=True) for f in (folder, other))
+    assert tensors.keys() == others.keys()
+    assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+    one, two = (RunResult.load(f / "history.h5") for f in (folder, other))
+    assert one.spec == two.spec == SPEC
+    for key in ("round", "bytes_down", "bytes_up", "train_loss"):
+        assert np.array_equal(getattr(one, key), getattr(two, key)), key
+    assert np.array_equal(one.diagnostics["pi"], two.diagnostics["pi"])
+    assert one.scores.keys() == two.scores.keys()
+    for view, scores in one.scores.items():
+        for key, array in vars(scores).items():
+            assert np.array_equal(array, getattr(two.scores[view], key)), (view, key)
+
+
+def assert_one_line(outcome, message):
+    """The stage failed with exit code 1 and one line that holds `message`, no traceback."""
+    code, _, stderr = outcome
+    assert code == 1
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1
+    assert message in stderr
+
+
+# -- runs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["train", "evaluate"])
+def test_a_stage_says_how_to_use_it(stage):
+    code, stdout, stderr = finish(start(stage, ["--help"]))
+    assert (code, stderr) == (0, "")
+    for option in ("--spec", "--shards", "--manifest", "--state", "--history", "--device"):
+        assert option in stdout
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
+    trained, tmp_path, call
+):
+    folder = shards(tmp_path) / "run"
+
+    terminated = start("train", options(folder))
+    done = wait_for_round(terminated, folder, 1)
+    terminated.send_signal(signal.SIGTERM)
+    code, stdout, stderr = finish(terminated)
+    assert (code, stderr) == (143, "")
+    assert "; the same command goes on from there" in stdout
+
+    killed = start("train", options(folder))
+    wait_for_round(killed, folder, done + 20)
+    killed.send_signal(signal.SIGSTOP)  # holds its lock while another one tries
+    other = call("train", options(folder))
+    killed.kill()
+    code, stdout, _ = finish(killed)
+    assert code == -signal.SIGKILL
+    assert "resuming after round" in stdout
+    message = f"error: {folder} is being written by another process (pid {killed.pid}); "
+    assert (other[0], other[2].startswith(message)) == (1, True)
+    assert not (folder / "history.h5").exists()
+
+    code, stdout, stderr = call("train", options(folder))
+    assert (code, stderr) == (0, "")
+    assert "resuming after round" in stdout
+    assert_same_run(folder, trained)
+    assert [file.name for file in (folder / "checkpoints").iterdir()] == ["lock"]
+
+
+def test_a_history_holds_what_is_needed_to_trust_it(trained):
+    history = RunResult.load(trained / "history.h5")
+    assert history.spec == SPEC
+    assert history.provenance["state_sha256"] == files.digest(trained / "state.pt")
+    assert history.provenance["manifest_sha256"] == files.digest(trained.parent / "toy.json")
+    assert (history.provenance["device"], history.provenance["threads"]) == ("cpu", 1)
+    assert history.round.tolist() == list(range(0, ROUNDS + 1, 10))
+
+
+def test_an_evaluation_finds_what_training_found_last_and_the_final_protocols(copied, call):
+    code, stdout, stderr = call("evaluate", evaluation(copied))
+    assert (code, stderr) == (0, "")
+    final = RunResult.load(copied / "evaluation.h5")
+    history = RunResult.load(copied / "history.h5")
+    assert final.round.tolist() == [ROUNDS]
+    for view, scores in history.scores.items():
+        assert np.array_equal(final.scores[view].correct[0], scores.correct[-1])
+        assert np.array_equal(final.scores[view].loss[0], scores.loss[-1])
+    assert View("seen", "one_step", "test") in final.scores
+    scores = final.scores[View("seen", "default", "train")]
+    # 7 + 12 + 6 training examples of the seen clients
+    assert f"seen/default/train: {scores.correct.sum() / 25:.1%} of 25 examples" in stdout
+
+
+# -- nonsense -----------------------------------------------------------------------------
+
+
+def test_the_entries_of_a_run_specification_are_those_that_runs_have():
+    assert SPEC.keys() == command.RUN_ENTRIES
+
+
+@pytest.mark.parametrize("stage", ["train", "evaluate"])
+def test_a_wrong_entry_of_the_specification_is_one_line(stage, tmp_path):
+    # As a process: what the user sees, before PyTorch is even loaded.
+    wrong = {name: value for name, value in SPEC.items() if name != "method"} | {"methd": "fedem"}
+    arguments = {"train": options, "evaluate": evaluation}[stage](tmp_path / "run", wrong)
+    outcome = finish(start(stage, arguments))
+    assert_one_line(outcome, "the run specification lacks ['method'] and has unknown ['methd']")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are fedavg, "),
+        ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
+        ({"model_params": {"in_features": 4}}, "model mlp: "),
+        ({"params": {"experts": 2}}, "method fedem: unknown hyper-parameters ['experts']; it "),
+        ({"params": {}}, "method fedem: "),
+        ({"params": {"num_experts": 0}}, "method fedem: num_experts must be at least 1, got 0"),
+        ({"local": {"solver": "lbfgs"}}, "local.solver must be one of"),
+        ({"local": {"solver": "sgd"}}, "method fedem: "),  # no learning rate
+        ({"rounds": -1}, "rounds must be at least 0, got -1"),
+        ({"participation": {"rate": 2.0}}, "participation rate must be in (0, 1], got 2.0"),
+        ({"participation": {"fraction": 1.0}}, "unexpected keyword argument 'fraction'"),
+        ({"weights": "mobilenet_v2_weights"}, "the run asks for weights 'mobilenet_v2_weights'"),
+    ],
+)
+def test_a_specification_that_makes_no_sense_is_one_line(tmp_path, call, change, message):
+    folder = shards(tmp_path) / "run"
+    assert_one_line(call("train", options(folder, SPEC | change)), message)
+    assert not (folder / "history.h5").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "tpu"}, "device must be one of auto, cpu, cuda, got 'tpu'"),
+        ({"executor": "vmap"}, "executor must be auto, loop or batched, got 'vmap'"),
+        ({"spec": "@no-such.json"}, "no-such.json does not exist"),
+        ({"code": "0123456789abcdef"}, "changed since this job was planned"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_one_line(tmp_path, call, changes, message):
+    folder = shards(tmp_path) / "run"
+    assert_one_line(call("train", options(folder, **changes)), message)
+
+
+def test_missing_shards_are_one_line(tmp_path, call):
+    message = "toy.h5 does not exist; run the partition stage first"
+    assert_one_line(call("train", options(tmp_path / "run")), message)
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.9])
+def test_truncated_shards_are_one_line(tmp_path, call, keep):
+    path = shards(tmp_path) / "toy.h5"
+    path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
+    outcome = call("train", options(tmp_path / "run"))
+    assert_one_line(outcome, "toy.h5 is truncated or corrupted")
+
+
+def test_shards_of_another_manifest_are_one_line(tmp_path, call):
+    shards(tmp_path)
+    toy_federation((7, 12, 6, 10), seed=1).save(tmp_path / "toy.h5", tmp_path / "other.json")
+    outcome = call("train", options(tmp_path / "run"))
+    assert_one_line(outcome, "toy.h5 does not match its manifest: ")
+
+
+def test_a_federation_without_seen_clients_is_one_line(tmp_path, call):
+    toy_federation((7, 12), unseen=2).save(tmp_path / "toy.h5", tmp_path / "toy.json")
+    outcome = call("train", options(tmp_path / "run"))
+    assert_one_line(outcome, "the federation has no seen clients: nobody to train")
+
+
+def test_a_diverging_run_is_one_line_and_leaves_its_last_checkpoint(tmp_path, call):
+    # The rate explodes after three rounds.
+    folder = shards(tmp_path) / "run"
+    explosion = {"kind": "multi_step", "by": "round", "milestones": [3], "factor": 1e30}
+    wild = SPEC | {"local": SPEC["local"] | {"schedule": explosion}}
+    diverged = call("train", options(folder, wild))
+    assert_one_line(diverged, "training loss is nan (last finite loss ")
+    assert not (folder / "history.h5").exists()
+
+    (state,) = (folder / "checkpoints").glob("state-*.pt")
+    state.write_bytes(state.read_bytes()[:-100])
+    message = f"(delete {folder / 'checkpoints'} to start this run afresh)"
+    assert_one_line(call("train", options(folder, wild)), message)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "bit flipped"])
+def test_a_damaged_state_is_one_line(copied, call, kind):
+    path = copied / "state.pt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content if kind == "bit flipped" else content[:-100])
+    outcome = call("evaluate", evaluation(copied))
+    assert_one_line(outcome, "state.pt is truncated or corrupted: sha256 is ")
+    assert not (copied / "evaluation.h5").exists()
+
+
+def test_a_damaged_history_is_one_line(copied, call):
+    path = copied / "history.h5"
+    path.write_bytes(path.read_bytes()[:-500])
+    assert_one_line(call("evaluate", evaluation(copied)), "history.h5 is truncated or corrupted")
+
+
+@pytest.mark.parametrize("name", ["state.pt", "history.h5"])
+def test_a_missing_result_of_training_is_one_line(copied, call, name):
+    (copied / name).unlink()
+    assert_one_line(call("evaluate", evaluation(copied)), f"{name} does not exist; run the ")
+
+
+def test_the_state_of_another_specification_is_one_line(trained, call):
+    outcome = call("evaluate", evaluation(trained, SPEC | {"seed": 4}))
+    assert_one_line(outcome, "history.h5 was written for another run specification; train again")
