@@ -89,6 +89,10 @@ class Cohort:
         self.journal.down += tree.numel(shared)
         return tree.broadcast(shared, self.size)
 
+    def held(self, shared: Tree) -> Tree:
+        """What every client already has of `shared`: as `broadcast`, but nothing is sent."""
+        return tree.broadcast(shared, self.size)
+
     def average(self, trained: Tree, previous: Tree) -> Tree:
         """What the server makes of the clients' models: [C, ...] -> [...]
 

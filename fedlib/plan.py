@@ -287,7 +287,7 @@ class Plan:
     def _spec(self, stage: str, **wildcards: object) -> dict:
         match stage, wildcards:
             case "download", {"dataset": dataset}:
-                return {"dataset": dataset}
+                return {"dataset": dataset, "sources": self._sources(dataset)}
             case "partition", {"paper": paper, "federation": federation}:
                 return self.data(paper, federation).spec()
             case "train" | "evaluate", {"seed": seed, **names}:
@@ -299,6 +299,11 @@ class Plan:
             case "report", _:
                 return self._report_spec()
         raise _no_job(stage, wildcards)
+
+    def _sources(self, dataset: str) -> list[str]:
+        """The sources of a data set that its federations draw from; usually it has but one."""
+        params = [data.params for data in self._data.values() if data.dataset == dataset]
+        return sorted({p["source"] for p in params if "source" in p})
 
     def _metrics_spec(self, paper: Paper) -> dict:
         runs = []

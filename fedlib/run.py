@@ -82,10 +82,10 @@ def build_simulation(
             evaluate_every=spec["evaluate_every"],
             **spec["participation"],
         )
-        chosen = choose(executor, task)
+        data = DeviceData(federation, task.dtype, task.device)
+        return Simulation(method, data, protocol, choose(executor, task))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
-    return Simulation(method, DeviceData(federation, task.dtype, task.device), protocol, chosen)
 
 
 def train(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import RunResult, View
 
+AGGREGATIONS = ("damped", "renormalised", "gossip")
+MIXINGS = ("fastest", "metropolis")  # as in fedlib.gossip, which only decentralised runs import
 FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
 
 
@@ -29,7 +32,9 @@ class Protocol:
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
-      aggregation: "damped" or "renormalised", see `Cohort.average`; the same at rate 1.
+      aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
+        "gossip", a decentralised run, see `fedlib.gossip`.
+      edge_probability, mixing: of the graph of a decentralised run.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
     """
 
@@ -37,6 +42,8 @@ class Protocol:
     seed: int
     rate: float = 1.0
     aggregation: str = "damped"
+    edge_probability: float = 0.5  # FedEM scripts
+    mixing: str = "fastest"
     evaluate_every: int = 1
 
     def __post_init__(self):
@@ -45,8 +52,16 @@ class Protocol:
             raise ValueError(f"rounds must be at least 0, got {self.rounds}")
         if not 0 < self.rate <= 1:
             raise ValueError(f"participation rate must be in (0, 1], got {self.rate}")
-        if self.aggregation not in ("damped", "renormalised"):
-            raise ValueError(f"aggregation must be damped or renormalised, got {self.aggregation}")
+        if self.aggregation not in AGGREGATIONS:
+            raise ValueError(f"aggregation must be one of {AGGREGATIONS}, got {self.aggregation!r}")
+        if self.aggregation == "gossip" and self.rate != 1:
+            raise ValueError(
+                f"a decentralised run needs a participation rate of 1, got {self.rate}"
+            )
+        if not 0 < self.edge_probability <= 1:
+            raise ValueError(f"edge_probability must be in (0, 1], got {self.edge_probability}")
+        if self.mixing not in MIXINGS:
+            raise ValueError(f"mixing must be one of {MIXINGS}, got {self.mixing!r}")
         if self.evaluate_every < 1:
             raise ValueError(f"evaluate_every must be at least 1, got {self.evaluate_every}")
 
@@ -76,10 +91,20 @@ class Simulation:
         """The clients and their shards."""
         return self.data.federation
 
+    def __post_init__(self):
+        """Raises ValueError for a decentralised run of a method that needs a server."""
+        if self.protocol.aggregation == "gossip" and not self.method.shared:
+            name = type(self.method).__name__
+            raise ValueError(f"{name} needs a server: it cannot run with aggregation 'gossip'")
+
     def cohort(self, ids: np.ndarray, round: int) -> Cohort:
         """The clients `ids`, after `round` rounds."""
         seen = self.federation.ids("seen")
-        return Cohort(
+        kind, graph = Cohort, {}
+        if self.protocol.aggregation == "gossip":
+            kind, graph = self._graph
+        return kind(
+            **graph,
             task=self.method.task,
             data=self.data,
             ids=torch.from_numpy(ids).to(self.data.device),
@@ -99,7 +124,28 @@ class Simulation:
 
     def init(self) -> Any:
         """The method's state before the first round."""
-        return self.method.init(self.federation.num_clients, self.protocol.seed)
+        state = self.method.init(self.federation.num_clients, self.protocol.seed)
+        if self.protocol.aggregation == "gossip":
+            from fedlib.gossip import replicate
+
+            state = replicate(state, self.method.shared, self.federation.num_clients)
+        return state
+
+    @cached_property
+    def _graph(self) -> tuple[type, dict]:
+        """Kind of cohort of a decentralised run, and the fields that a server's has not."""
+        from fedlib import gossip
+
+        seen = self.federation.ids("seen")
+        graph = gossip.connected_graph(
+            len(seen), self.protocol.edge_probability, self.protocol.seed
+        )
+        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.protocol.mixing))
+        device = self.data.device
+        return gossip.GossipCohort, {
+            "mixing": mixing.to(device),
+            "seen": torch.from_numpy(seen).to(device),
+        }
 
     def run(
         self,
@@ -176,8 +222,8 @@ class Record:
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Traffic and losses of a round; the one place where a round waits for the device."""
         self.trained += cohort.size
-        self.down += FLOAT_BYTES * cohort.size * cohort.journal.down
-        self.up += FLOAT_BYTES * cohort.size * cohort.journal.up
+        self.down += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
+        self.up += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()

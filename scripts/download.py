@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("dataset", help=f"one of {', '.join([*data.NAMES, *data.WEIGHTS])}")
     parser.add_argument("--raw", type=Path, default=Path("data/raw"), help="folder of raw files")
     parser.add_argument("--receipt", type=Path, help="JSON file to write; RAW/DATASET.json if none")
-    parser.add_argument("--spec", help="data spec, JSON or @path: only the files that it needs")
+    parser.add_argument("--spec", help="JSON or @path: {sources: [...]}, which of its sources")
     parser.add_argument("--mirror", help="folder, file:// or http(s):// address to try first")
     parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
@@ -26,8 +26,10 @@ def main() -> None:
     module = data.load(args.dataset)
     roots = ("scripts/download.py", f"fedlib.data.{args.dataset}")
     provenance.check_code(args.code, *roots)
-    params = command.json_argument(args.spec).get("params", {}) if args.spec else {}
-    files = module.sources(**params)
+    spec = command.json_argument(args.spec) if args.spec else {}
+    # One receipt vouches for the files of every source that some federation draws from.
+    params = [{"source": source} for source in spec.get("sources", [])] or [{}]
+    files = tuple(dict.fromkeys(file for kwargs in params for file in module.sources(**kwargs)))
     fetch(files, args.raw, mirror=args.mirror, report=partial(print, flush=True))
     content = receipt(args.dataset, files, args.raw)
     write_text(args.receipt or args.raw / f"{args.dataset}.json", canonical_json(content) + "\n")

@@ -1,5 +1,7 @@
 """Data sets by name, each a module with `NUM_CLASSES`, `sources(**params)` and `build(raw, ...)`.
 
+Which raw files a data set needs may depend on its parameter `source` alone.
+
 Nothing is imported before it is asked for, so that the code digest of a job contains only the data
 set it uses.
 """

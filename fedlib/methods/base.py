@@ -20,6 +20,8 @@ class Method:
         and the function (state, cohort) -> Personal that prepares the clients for it. "default"
         is the one that tables show first; a group without it has no number there.
       final_protocols: likewise, but evaluated on the final state only.
+      shared: fields of the state that a server holds and broadcasts; in a decentralised run every
+        client has its own copy of them. Empty for methods that need a server.
     """
 
     task: Task
@@ -29,6 +31,7 @@ class Method:
         "unseen": {"default": "personalise"},
     }
     final_protocols: ClassVar[dict[str, dict[str, str]]] = {"seen": {}, "unseen": {}}
+    shared: ClassVar[tuple[str, ...]] = ()
 
     def init(self, num_clients: int, seed: int) -> Any:
         """State before the first round; per-client leaves lead with [num_clients]."""

@@ -5,7 +5,7 @@ Data", AISTATS 2017, Algorithm 1.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from fedlib.cohort import Cohort
 from fedlib.local import Memory, Solver
@@ -29,6 +29,8 @@ class FedAvg(Method):
     """
 
     local: Solver
+
+    shared: ClassVar = ("params",)
 
     def init(self, num_clients: int, seed: int) -> State:
         """The drawn model; nothing remembered."""

@@ -52,6 +52,7 @@ class FedEM(Method):
     local: Solver
     num_experts: int
 
+    shared: ClassVar = ("experts",)
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "welcome", "carry": "personalise"},
@@ -85,7 +86,7 @@ class FedEM(Method):
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E]; their mean is the new pi [C, E]."""
-        losses = cohort.score(lambda batch: self.losses(state.experts, batch))
+        losses = cohort.score(self.losses, cohort.held(state.experts))
         q = responsibilities(prior, losses)
         return q, cohort.example_mean(q)
 

@@ -30,13 +30,14 @@ class FedProx(FedAvg):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """As FedAvg, with the proximal objective."""
-        anchor = self.task.trainable(state.params)
-
-        def loss(params: Params, batch: Batch) -> Tensor:
-            away = tree.sub(self.task.trainable(params), anchor)
-            return self.task.loss(params, batch) + self.mu / 2 * tree.sqnorm(away)
-
+        start = cohort.broadcast(state.params)
+        anchor = self.task.trainable(start)
         trained, memory = cohort.fit(
-            loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+            self.loss, start, anchor, local=self.local, memory=state.memory
         )
         return State(cohort.average(trained, state.params), memory)
+
+    def loss(self, params: Params, anchor: Params, batch: Batch) -> Tensor:
+        """The client's loss, and how far it has moved from the broadcast model -> []"""
+        away = tree.sub(self.task.trainable(params), anchor)
+        return self.task.loss(params, batch) + self.mu / 2 * tree.sqnorm(away)

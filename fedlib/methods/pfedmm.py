@@ -84,7 +84,7 @@ class PFedMM(FedEM):
         """Responsibilities q [C, N, E] under `prior` [C, E], and the weights [C, E] they give."""
         if self.prior == "uniform":
             prior = torch.full_like(prior, 1 / self.num_experts)
-        losses = cohort.score(lambda batch: self.losses(state.experts, batch))
+        losses = cohort.score(self.losses, cohort.held(state.experts))
         q = responsibilities(prior, losses)
         pseudo = self.concentration - 1  # examples that every expert is given in advance
         count = cohort.num_examples.to(q.dtype)[:, None]

@@ -1,0 +1,144 @@
+"""Decentralised runs: graphs, weights, and methods that mix instead of averaging (section 2.14)."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, sgd, tiny_task, toy_federation
+
+from fedlib import methods, tree
+from fedlib.executors import DeviceData
+from fedlib.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
+from fedlib.simulate import Protocol, Simulation
+
+GRAPHS = {
+    "random": connected_graph(12, 0.3, seed=5),
+    "path": nx.path_graph(6),
+    "star": nx.star_graph(5),
+    "complete": nx.complete_graph(7),
+}
+DECENTRALISED = {
+    "fedavg": {},
+    "fedprox": {"mu": 0.5},
+    "fedem": {"num_experts": 3},
+    "pfedmm": {"num_experts": 3},
+}
+SIZES = (7, 12, 6, 10, 8)
+
+
+def simulation(name, executor="loop", rounds=3, **protocol):
+    task = tiny_task(norm=True)
+    method = methods.load(name)(task=task, local=sgd(), **DECENTRALISED.get(name, {}))
+    data = DeviceData(toy_federation(sizes=SIZES), task.dtype, task.device)
+    settings = {"rounds": rounds, "seed": 0, "aggregation": "gossip"} | protocol
+    return Simulation(method, data, Protocol(**settings), EXECUTORS[executor]())
+
+
+def run(*args, **options):
+    return simulation(*args, **options).run(report=lambda line: None)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("mixing", MIXINGS)
+def test_weights_are_symmetric_stochastic_and_zero_between_strangers(graph, mixing):
+    graph = GRAPHS[graph]
+    weights = mixing_matrix(graph, mixing)
+    assert np.array_equal(weights, weights.T)
+    assert weights.min() >= -1e-12  # rounding of 1 minus a row's sum
+    np.testing.assert_allclose(weights.sum(1), 1)
+    strangers = nx.to_numpy_array(graph) + np.eye(len(graph)) == 0
+    assert not weights[strangers].any()
+    assert slem(weights) < 1
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_fastest_weights_mix_at_least_as_fast_as_metropolis_weights(graph):
+    assert slem(fastest(GRAPHS[graph])) <= slem(metropolis(GRAPHS[graph]))
+
+
+def test_fastest_weights_on_graphs_with_a_known_optimum():
+    # Boyd, Diaconis and Xiao: on a path of n, 1/2 per edge gives cos(pi / n); on a complete graph
+    # uniform weights mix in one step.
+    assert slem(fastest(GRAPHS["path"])) == pytest.approx(np.cos(np.pi / 6), abs=1e-3)
+    assert slem(fastest(GRAPHS["complete"])) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_graph_with_an_isolated_client_is_drawn_again():
+    # Section 2.14: G(5, 0.5) of seed 1234 leaves vertex 1 alone.
+    drawn = nx.gnp_random_graph(5, 0.5, seed=1234)
+    assert sorted(drawn.edges) == [(0, 2), (0, 3), (2, 3), (3, 4)]
+    graph = connected_graph(5, 0.5, seed=1234)
+    assert nx.is_connected(graph)
+    assert sorted(graph.edges) == sorted(
+        next(
+            g
+            for s in range(1235, 1300)
+            if nx.is_connected(g := nx.gnp_random_graph(5, 0.5, seed=s))
+        ).edges
+    )
+
+
+def test_a_graph_that_cannot_be_connected_is_an_error():
+    with pytest.raises(ValueError, match="no connected graph of 30 clients .* 0.001"):
+        connected_graph(30, 0.001, seed=0)
+
+
+def test_mixing_reaches_consensus_on_the_average():
+    weights = metropolis(GRAPHS["random"])
+    start = np.random.default_rng(0).normal(size=12)
+    end = np.linalg.matrix_power(weights, 400) @ start
+    np.testing.assert_allclose(end, start.mean())
+    np.testing.assert_allclose(weights @ np.ones(12), np.ones(12))
+
+
+@pytest.mark.parametrize("name", DECENTRALISED)
+def test_uniform_mixing_is_server_averaging_of_equal_clients(name):
+    # On a complete graph every weight is 1/C: with clients of one size that is FedAvg's average.
+    sizes = (8, 8, 8, 8)
+    task = tiny_task(norm=True)
+    method = methods.load(name)(task=task, local=sgd(), **DECENTRALISED[name])
+    data = DeviceData(toy_federation(sizes=sizes), task.dtype, task.device)
+    states = []
+    for settings in ({}, {"aggregation": "gossip", "edge_probability": 1.0}):
+        protocol = Protocol(rounds=3, seed=0, **settings)
+        simulated = Simulation(method, data, protocol, EXECUTORS["loop"]())
+        states.append(simulated.run(report=lambda line: None)[0])
+    server, graph = states
+    [shared] = method.shared
+    for client in range(3):  # the seen ones
+        own = tree.take(getattr(graph, shared), client)
+        for a, b in zip(tree.leaves(getattr(server, shared)), tree.leaves(own), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", DECENTRALISED)
+def test_both_executors_agree_on_a_sparse_graph(name):
+    states = [run(name, executor, edge_probability=0.4)[0] for executor in EXECUTORS]
+    for a, b in zip(*map(tree.leaves, states), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_unseen_clients_get_the_uniform_average_of_the_copies():
+    simulated = simulation("fedavg")
+    state, _ = simulated.run(report=lambda line: None)
+    everyone = simulated.everyone("unseen", 3)
+    personal = simulated.method.personalise(state, everyone)
+    seen = torch.from_numpy(simulated.federation.ids("seen"))
+    for name, copies in state.params.items():
+        torch.testing.assert_close(personal[name][0], copies[seen].mean(0))
+
+
+def test_every_client_sends_its_copy_to_each_neighbour():
+    simulated = simulation("fedavg", rounds=2, edge_probability=0.4)
+    state, result = simulated.run(report=lambda line: None)
+    graph = connected_graph(len(simulated.federation.ids("seen")), 0.4, seed=0)
+    floats = tree.numel(tree.take(state.params, 0))
+    # Two messages per edge and round, four bytes per number; weights that came out 0 send nothing.
+    assert result.bytes_up[-1] <= 2 * 4 * floats * 2 * graph.number_of_edges()
+    assert result.bytes_up[-1] == 2 * result.bytes_up[1] > 0
+    assert result.bytes_down[-1] == 0
+
+
+def test_a_method_that_needs_a_server_is_refused():
+    with pytest.raises(ValueError, match="Local needs a server"):
+        simulation("local")
