@@ -13,7 +13,10 @@ sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.config import DEFAULTS, check, normalised
 from fedlib.errors import ConfigError
+from fedlib.files import release_stale_locks
 from fedlib.plan import WILDCARDS, Plan
+
+release_stale_locks(".snakemake")
 
 config.update(normalised(config))
 try:

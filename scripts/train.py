@@ -82,7 +82,11 @@ def main() -> None:
         manifest = files.digest(args.manifest)
         stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
-        with files.exclusive(args.checkpoints / "lock", str(args.history.parent)):
+        lock = args.checkpoints / "lock"
+        # Snakemake runs no job twice at a time: if it finds this one running, its own predecessor
+        # was killed and left it behind. It is asked to save its state, and continued from there.
+        orphaned = args.code is not None
+        with files.exclusive(lock, str(args.history.parent), succeed=orphaned):
             started = time.monotonic()
             print(_headline(args, spec, simulation, device), flush=True)
             record = provenance.environment() | {

@@ -182,7 +182,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     code, stdout, _ = finish(killed)
     assert code == -signal.SIGKILL
     assert "resuming after round" in stdout
-    message = f"error: {folder} is being written by another process (pid {killed.pid}); "
+    message = f"error: {folder} is being written by another process (pid {killed.pid} on "
     assert (other[0], other[2].startswith(message)) == (1, True)
     assert not (folder / "history.h5").exists()
 
@@ -236,7 +236,7 @@ def test_a_wrong_entry_of_the_specification_is_one_line(stage, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are fedavg, "),
+        ({"method": "fedsgd"}, "method fedsgd: no method 'fedsgd'; there are "),
         ({"model": "vgg"}, "model vgg: no model 'vgg'; there are "),
         ({"model_params": {"in_features": 4}}, "model mlp: "),
         ({"params": {"experts": 2}}, "method fedem: unknown hyper-parameters ['experts']; it "),

@@ -368,13 +368,13 @@ def start_and_kill(folder, victim: str) -> None:
     checkpoints = folder / PLAN.path("checkpoints", **JOB)
     try:
         wait_for(lambda: (checkpoints / "checkpoint.json").exists())
-        job = int((checkpoints / "lock").read_text())
-        if victim == "snakemake":
+        job = int((checkpoints / "lock").read_text().split()[0])
+        if victim != "job":
             process.kill()
             process.wait()
-        # With its parent dead the job lives on; stop it too, or it would simply finish.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(job, signal.SIGKILL)
+        if victim != "snakemake":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job, signal.SIGKILL)
         process.wait(60)
     finally:
         process.kill()
@@ -389,18 +389,16 @@ def wait_for(condition, seconds: float = 120) -> None:
 
 
 @slow
-@pytest.mark.parametrize("victim", ["snakemake", "job"])
+@pytest.mark.parametrize("victim", ["snakemake", "job", "both"])
 def test_a_killed_run_goes_on_and_ends_bit_identical(folder, long_run, victim):
+    # When only Snakemake is killed, the job lives on as an orphan that the next run takes over.
     start_and_kill(folder, victim)
     arguments = [PLAN.path("history", **JOB), *workflow.smoke("--config", LONG)]
-    if victim == "snakemake":
-        locked = workflow.snakemake(folder, *arguments)
-        assert "LockException" in locked.stdout
-        assert workflow.snakemake(folder, "--unlock", *workflow.smoke()).returncode == 0
     done = workflow.snakemake(folder, *arguments)
     assert done.returncode == 0, done.stdout
     log = (folder / PLAN.path("train_log", **JOB)).read_text()
-    assert re.search(r"resum|goes on|from round", log), log
+    if victim != "snakemake":  # an orphan may have finished before it was asked to stop
+        assert "resuming after round" in log, log
     assert_same(folder / PLAN.path("history", **JOB), long_run)
     assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
 
