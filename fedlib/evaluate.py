@@ -1,5 +1,6 @@
 """Scores of clients under a method's protocols, as raw counts."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,14 +12,14 @@ from fedlib.cohort import Cohort
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import RunResult, Scores, View
-from fedlib.task import Batch, nll
+from fedlib.task import Batch, mean_from, nll
 
 
 class ClientScores(NamedTuple):
     """One evaluation of the clients of one view."""
 
     correct: np.ndarray  # [C] right predictions
-    count: np.ndarray  # [C] examples
+    count: np.ndarray  # [C] examples, or labels of all examples for sequences
     loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
 
 
@@ -30,12 +31,18 @@ def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientSc
 
     def judge(personal: Any, batch: Batch) -> Tensor:
         log_probs = method.predict(personal, batch)
-        right = (log_probs.argmax(-1) == batch.y).to(log_probs.dtype)
+        right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
         return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
 
+    federation = cohort.data.federation
     scores = cohort.score(judge, personal, split=split).double().sum(1).cpu().numpy()
-    count = cohort.data.federation.split(split).sizes[cohort.ids.cpu().numpy()]
-    return ClientScores(scores[:, 0].round(), count, scores[:, 1] / np.maximum(count, 1))
+    examples = federation.split(split).sizes[cohort.ids.cpu().numpy()]
+    labels_per_example = math.prod(federation.y.shape[1:])
+    return ClientScores(
+        correct=(scores[:, 0] * labels_per_example).round(),
+        count=examples * labels_per_example,
+        loss=scores[:, 1] / np.maximum(examples, 1),
+    )
 
 
 def during_training(

@@ -59,7 +59,7 @@ class Federation:
 
     Attributes:
       x: [M, ...] inputs; uint8 for images (channels first), float32 otherwise.
-      y: [M, ...] int64 labels.
+      y: [M] int64 labels; [M, T] for sequences, uint8 where a long text needs the memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.
       group: [C] uint8, an index into `GROUPS`: whether the client takes part in training.

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import context, tree
+from fedlib.task import element_nll, mean_from
 from fedlib.tree import Tree
 
 
@@ -41,14 +42,26 @@ def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:
 
 
 def mixture_log_probs(weights: Tensor, log_probs: Tensor) -> Tensor:
-    """log sum_e weights_e p_e(y | x): weights [E] or [B, E], log_probs [B, E, L] -> [B, L]"""
-    return torch.logsumexp(weights.log().unsqueeze(-1) + log_probs, dim=-2)
+    """log sum_e weights_e p_e(y | x) -> [B, L], or [B, T, L] for sequences
+
+    Args:
+      weights: [E], or [B, E] if they depend on the example.
+      log_probs: [B, E, L], or [B, E, T, L]; the labels of a sequence are mixed one by one.
+    """
+    trailing = [1] * (log_probs.dim() - 2)
+    return torch.logsumexp(weights.log().reshape(*weights.shape, *trailing) + log_probs, dim=1)
 
 
-def expert_losses(log_probs: Tensor, y: Tensor) -> Tensor:
-    """Negative log-likelihood of labels [B] under each expert's log_probs [B, E, L] -> [B, E]"""
-    index = y[:, None, None].expand(-1, log_probs.shape[1], 1)
-    return -log_probs.gather(-1, index).squeeze(-1)
+def expert_losses(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Negative log-likelihood of each example under each expert -> [B, E]
+
+    Args:
+      log_probs: [B, E, L], or [B, E, T, L] for sequences: the mean over their T labels.
+      y: [B] or [B, T] labels.
+      class_weights: [L], multiply the loss of each label; see `Task`.
+    """
+    y = y.unsqueeze(1).expand(log_probs.shape[:-1])
+    return mean_from(2, element_nll(log_probs, y, class_weights))
 
 
 def _numbered(fn: Callable) -> Callable:

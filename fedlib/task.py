@@ -18,7 +18,7 @@ class Batch(NamedTuple):
     """Examples of ONE client; methods never see the client dimension here."""
 
     x: Tensor  # [B, ...] inputs, scaled
-    y: Tensor  # [B, ...] labels
+    y: Tensor  # [B] labels, or [B, T] of sequences; of any integer type
     index: Tensor  # [B] position of each example in its client's shard, in [0, N)
     mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
     key: Tensor | None = None  # [] int64, what dropout masks are drawn from
@@ -43,15 +43,18 @@ class Task:
 
     Attributes:
       build: makes the module, which must be `head(body(x))` and end in logits: [B, L], or [B, 1]
-        for two classes (then the logit is that of class 1).
+        for two classes (then the logit is that of class 1), or [B, T, L] for sequences.
       dtype, device: of parameters and inputs.
       pretrained: parameters that replace the drawn ones, by name; {} for none.
+      class_weights: [L] factors of the training loss by label, or None for 1. They are not divided
+        out again, and evaluation knows nothing of them.
     """
 
     build: Callable[[], nn.Module]
     dtype: torch.dtype = torch.float32
     device: torch.device = torch.device("cpu")
     pretrained: Params = field(default_factory=dict)
+    class_weights: Tensor | None = None
 
     def __post_init__(self):
         """Builds the module once in training and once in evaluation mode; its values are unused."""
@@ -62,6 +65,9 @@ class Task:
                 if isinstance(layer, nn.modules.batchnorm._BatchNorm):
                     layer.num_batches_tracked = None  # only read when momentum is None
             object.__setattr__(self, name, module.requires_grad_(False))
+        if self.class_weights is not None:
+            weights = self.class_weights.to(self.device, self.dtype)
+            object.__setattr__(self, "class_weights", weights)
         unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
         if unknown:
             raise ValueError(f"pretrained parameters {unknown} are not in the model")
@@ -79,6 +85,11 @@ class Task:
         """Names of batch-normalisation statistics: carried and averaged, never trained."""
         buffers = self._training.named_buffers()
         return frozenset(name for name, value in buffers if value.is_floating_point())
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether a training batch needs two examples, for batch normalisation to average over."""
+        return bool(self.statistics)
 
     @property
     def is_light(self) -> bool:
@@ -100,24 +111,24 @@ class Task:
         return body, head
 
     def logits(self, params: Params, batch: Batch) -> Tensor:
-        """Output of the whole model -> [B, L]"""
+        """Output of the whole model -> [B, ..., L]"""
         return self._call(self._module(batch), params, batch.x, batch)
 
     def features(self, body: Params, batch: Batch) -> Tensor:
-        """The representation that the head is fed with -> [B, F]"""
+        """The representation that the head is fed with -> [B, ..., F]"""
         return self._call(self._module(batch).body, _strip(body, "body."), batch.x, batch)
 
     def head_logits(self, head: Params, features: Tensor, batch: Batch) -> Tensor:
-        """Output of the head on `features` [B, F] -> [B, L]"""
+        """Output of the head on `features` [B, ..., F] -> [B, ..., L]"""
         return self._call(self._module(batch).head, _strip(head, "head."), features, batch)
 
     def log_probs(self, params: Params, batch: Batch) -> Tensor:
-        """Log-probabilities of the classes -> [B, L]"""
+        """Log-probabilities of the classes -> [B, ..., L]"""
         return log_probs(self.logits(params, batch))
 
     def losses(self, params: Params, batch: Batch) -> Tensor:
-        """Negative log-likelihood of every example -> [B]"""
-        return nll(self.log_probs(params, batch), batch.y)
+        """Training loss of every example, class weights included -> [B]"""
+        return nll(self.log_probs(params, batch), batch.y, self.class_weights)
 
     def loss(self, params: Params, batch: Batch) -> Tensor:
         """Mean loss over the batch -> []"""
@@ -135,16 +146,34 @@ class Task:
 
 
 def log_probs(logits: Tensor) -> Tensor:
-    """Log-softmax; a single logit is that of class 1 of two: [B, L] -> [B, max(L, 2)]"""
+    """Log-softmax; a single logit is that of class 1 of two: [..., L] -> [..., max(L, 2)]"""
     if logits.shape[-1] == 1:
         signed = torch.cat([-logits, logits], dim=-1)
         return nn.functional.logsigmoid(signed)
     return logits.log_softmax(-1)
 
 
-def nll(log_probs: Tensor, y: Tensor) -> Tensor:
-    """Negative log-probability of labels y [B]: [B, L] -> [B]"""
-    return -log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+def nll(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Negative log-probability of each example's label -> [B]
+
+    Args:
+      log_probs: [B, L], or [B, T, L] for sequences: the mean over their T labels.
+      y: [B] or [B, T] labels.
+      class_weights: [L], multiply the loss of each label; see `Task`.
+    """
+    return mean_from(1, element_nll(log_probs, y, class_weights))
+
+
+def element_nll(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Negative log-probability of every label, by class weight: [..., L], y [...] -> [...]"""
+    y = y.long()  # long sequences are stored in a byte per label
+    losses = -log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    return losses if class_weights is None else losses * class_weights[y]
+
+
+def mean_from(dim: int, values: Tensor) -> Tensor:
+    """Mean over dimension `dim` and those after it; `values` as they are if there is none."""
+    return values.flatten(dim).mean(dim) if values.dim() > dim else values
 
 
 def _floats(module: nn.Module):

@@ -33,7 +33,7 @@ def main() -> None:
     fetch(files, args.raw, mirror=args.mirror, report=partial(print, flush=True))
     content = receipt(args.dataset, files, args.raw)
     write_text(args.receipt or args.raw / f"{args.dataset}.json", canonical_json(content) + "\n")
-    print(f"{args.dataset}: {len(files)} raw files in place")
+    print(f"{args.dataset}: {len(content['files'])} raw files in place")
     provenance.assert_covered(*roots)
 
 

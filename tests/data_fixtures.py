@@ -12,10 +12,17 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fedlib.data.raw import RawFile
 
 REAL_RAW = Path(os.environ.get("FEDLIB_RAW", Path(__file__).resolve().parents[1] / "data/raw"))
+
+
+def needs(*files):
+    """Skips a test unless the real raw files are there."""
+    missing = [file.path for file in files if not (REAL_RAW / file.path).exists()]
+    return pytest.mark.skipif(bool(missing), reason=f"no {missing[:1]} below {REAL_RAW}")
 
 
 def official(path: str, content: bytes, **other) -> RawFile:
@@ -34,10 +41,18 @@ def put(raw: Path, file: RawFile, content: bytes) -> Path:
 
 def idx(array: np.ndarray) -> bytes:
     """A gzipped idx file of unsigned bytes."""
-    header = struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(
-        f">{array.ndim}I", *array.shape
-    )
-    return gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0)
+    return _idx(array, 0x08, np.uint8)
+
+
+def idx_int(array: np.ndarray) -> bytes:
+    """A gzipped idx file of 32-bit integers."""
+    return _idx(array, 0x0C, ">i4")
+
+
+def _idx(array: np.ndarray, code: int, dtype: object) -> bytes:
+    header = struct.pack(">BBBB", 0, 0, code, array.ndim)
+    header += struct.pack(f">{array.ndim}I", *array.shape)
+    return gzip.compress(header + array.astype(dtype).tobytes(), mtime=0)
 
 
 def images(num: int, first: int = 0, classes: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -48,7 +63,7 @@ def images(num: int, first: int = 0, classes: int = 10) -> tuple[np.ndarray, np.
     return x, numbers % classes
 
 
-def cifar_batch(num: int, first: int = 0) -> bytes:
+def cifar10_batch(num: int, first: int = 0) -> bytes:
     """A CIFAR-10 batch of `num` images whose first two bytes number them."""
     data = np.zeros((num, 3072), np.uint8)
     numbers = np.arange(first, first + num)

@@ -15,7 +15,7 @@ from data_fixtures import official, put, serving
 
 from fedlib.data import download
 from fedlib.data.download import fetch, receipt, unpack
-from fedlib.data.raw import RawFile
+from fedlib.data.raw import RawFile, RawFolder
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.files import exclusive
 
@@ -241,6 +241,64 @@ def test_a_file_address_is_an_official_address_too(tmp_path):
     (tmp_path / "a file").write_bytes(CONTENT)
     file = official("set/a.gz", CONTENT, urls=((tmp_path / "a file").as_uri(),))
     assert get(file, tmp_path / "raw") == CONTENT
+
+
+# Without a published checksum
+
+
+def unpublished(server) -> RawFile:
+    return RawFile("set/raw/a.gz", None, "", urls=(server.url("/a.gz"),))
+
+
+def test_a_file_without_a_published_checksum_is_taken_as_it_comes_and_described(server, tmp_path):
+    lines = []
+    fetch([unpublished(server)], tmp_path, report=lines.append)
+    sha256 = of(server).sha256
+    assert lines[-1] == f"set/raw/a.gz: no checksum is published; its sha256 is {sha256}"
+    found = receipt("set", [unpublished(server)], tmp_path)
+    assert found["files"] == [{"path": "set/raw/a.gz", "size": 102_400, "sha256": sha256}]
+    fetch([unpublished(server)], tmp_path, report=quiet)
+    assert len(server.requests) == 1
+
+
+def test_without_a_checksum_only_an_own_broken_transfer_is_continued(server, tmp_path):
+    put(tmp_path, official("set/raw/a.gz.part", b""), b"x" * 30_000)
+    server.cuts = [40_000]
+    assert get(unpublished(server), tmp_path) == CONTENT
+    assert server.requests == [("/a.gz", None), ("/a.gz", "bytes=40000-")]
+
+
+def test_a_file_without_a_checksum_that_cannot_be_had_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"put a.gz \(no checksum is published\) at"):
+        fetch([RawFile("set/a.gz", None, "")], tmp_path, report=quiet)
+
+
+def test_a_file_with_an_md5_alone_that_cannot_be_had_is_described_by_it(tmp_path):
+    with pytest.raises(DataError, match=r"put a.gz \(md5 0123abcd\) at"):
+        fetch([RawFile("set/a.gz", None, "", "0123abcd")], tmp_path, report=quiet)
+
+
+def test_a_large_file_is_located_only_if_it_is_the_official_one(tmp_path):
+    file = official("set/a.gz", CONTENT)
+    with pytest.raises(DataError, match="a.gz does not exist; run the download stage of set"):
+        file.locate(tmp_path)
+    path = put(tmp_path, file, CONTENT)
+    assert file.locate(tmp_path) == path
+    path.write_bytes(CONTENT[1:] + b"x")
+    with pytest.raises(DataError, match=f"{path} has sha256 .* delete it and run the download"):
+        file.locate(tmp_path)
+
+
+def test_what_another_program_makes_is_listed_by_name(tmp_path):
+    folder = RawFolder("set/made", "*.json", "the maker")
+    with pytest.raises(DataError, match=r"set/made has no \*.json; put there what the maker makes"):
+        fetch([folder], tmp_path, report=quiet)
+    for name in ("b.json", "a.json", "notes.txt"):
+        put(tmp_path, official(f"set/made/{name}", b""), name.encode())
+    fetch([folder], tmp_path, report=quiet)
+    found = receipt("set", [folder], tmp_path)
+    assert [file["path"] for file in found["files"]] == ["set/made/a.json", "set/made/b.json"]
+    assert folder.dataset == "set"
 
 
 @pytest.mark.parametrize("pack", [tar, zipped])

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Where conda, or an import statement, has another name for what pip calls a package.
 PIP_NAME = {
+    "PIL": "pillow",
     "matplotlib-base": "matplotlib",
     "pytorch": "torch",
     "sklearn": "scikit-learn",

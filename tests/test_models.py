@@ -6,6 +6,7 @@ from torch import nn
 
 from fedlib import models, streams, tree
 from fedlib.models import emnist_cnn, mobilenet_v2
+from fedlib.models.gate import Gate
 from fedlib.task import Batch, Task
 
 
@@ -15,6 +16,10 @@ def conv(inputs, outputs, kernel, groups=1, bias=False):
 
 def dense(inputs, outputs):
     return inputs * outputs + outputs
+
+
+def lstm(inputs, hidden):
+    return 4 * (inputs * hidden + hidden * hidden + 2 * hidden)  # four gates, two biases each
 
 
 # Inverted residual blocks of MobileNet-v2 (its paper, table 2): expansion, channels, how many.
@@ -40,6 +45,15 @@ MOBILENET_BODY = MOBILENET_WEIGHTS + 2 * MOBILENET_NORMED  # a scale and a shift
 # Name, build parameters, shape of an input; parameters of body and head; the total in section 7 of
 # the specification, None for a model of ours; running statistics (a mean and a variance each).
 SIZES = [
+    (
+        "char_lstm",
+        {"num_classes": 100},
+        (80,),
+        100 * 8 + lstm(8, 256) + lstm(256, 256),  # embedding, two layers
+        dense(256, 100),
+        825_220,
+        0,
+    ),
     ("linear", {"in_features": 150, "num_classes": 2}, (150,), 0, dense(150, 1), 151, 0),
     ("linear", {"in_features": 64, "num_classes": 10}, (1, 8, 8), 0, dense(64, 10), None, 0),
     (
@@ -91,7 +105,8 @@ def task_of(name, params, **options):
 
 
 def batch_of(shape, train=False):
-    x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    # Not negative, so that they also are numbers of characters.
+    x = 10 * torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
     key = torch.from_numpy(streams.keys(1, 0) >> 1)[0]
     return Batch(x, torch.tensor([0, 1, 1]), torch.arange(3), key=key, train=train)
 
@@ -101,7 +116,7 @@ def test_every_registered_model_is_in_this_list():
 
 
 def test_an_unknown_model_names_the_choices():
-    with pytest.raises(KeyError, match="no model 'vgg'; there are emnist_cnn, linear"):
+    with pytest.raises(KeyError, match="no model 'vgg'; there are char_lstm, emnist_cnn, "):
         models.load("vgg")
 
 
@@ -139,7 +154,8 @@ def test_the_head_on_the_body_is_the_whole_model(
     parts = task.head_logits(own_head, task.features(own_body, batch), batch)
     assert torch.equal(whole, parts)
     classes = params["num_classes"]
-    assert whole.shape == (3, 1 if name == "linear" and classes == 2 else classes)
+    steps = shape if name == "char_lstm" else ()
+    assert whole.shape == (3, *steps, 1 if name == "linear" and classes == 2 else classes)
     module = models.load(name).build(**params).eval()
     module.load_state_dict(drawn, strict=False)  # all but the counts of batches
     if not train:
@@ -177,6 +193,26 @@ def test_pooling_before_the_relu_is_the_same_function_as_after_it():
     x = batch_of((1, 28, 28)).x
     # Exact: the largest of the positive parts is the positive part of the largest.
     assert torch.equal(published(x), ours[:6](x))
+
+
+@pytest.mark.parametrize(("features", "total"), [(28 * 28, 100_998), (3 * 32 * 32, 393_862)])
+def test_a_gate_of_two_experts_has_the_number_of_parameters_of_the_specification(features, total):
+    drawn = dict(Gate(features, num_experts=2).named_parameters())
+    normalised = 2 * 128 + 2 * 2  # a scale and a shift each
+    assert tree.numel(drawn) == dense(features, 128) + dense(128, 2) + normalised == total
+
+
+def test_a_gate_skips_batch_normalisation_only_in_training_and_for_one_example():
+    gate = Gate(4, num_experts=2)
+    x = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))
+    plain = nn.Sequential(nn.Flatten(), gate.hidden, nn.Sigmoid(), gate.output)
+    assert torch.equal(gate.train()(x[:1]), plain(x[:1]))
+    assert torch.equal(gate.hidden_norm.running_mean, torch.zeros(128))
+    gate(x)
+    assert gate.hidden_norm.running_mean.any()
+    # A prediction does not depend on its company.
+    torch.testing.assert_close(gate.eval()(x[:1]), gate(x)[:1])
+    assert not torch.allclose(gate(x[:1]), plain(x[:1]))
 
 
 # -- pretrained weights -------------------------------------------------------------------

@@ -15,7 +15,7 @@ from types import ModuleType
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation
 
-NAMES = ("cifar10", "digits", "emnist", "mnist", "synthetic")
+NAMES = ("cifar10", "cifar100", "digits", "emnist", "femnist", "mnist", "shakespeare", "synthetic")
 WEIGHTS = ("mobilenet_v2_weights",)  # downloads with `sources` alone
 
 

@@ -5,15 +5,13 @@ Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 
   author's, those of the batches are the ones torchvision checks (specification section 3.1).
 """
 
-import io
-import pickle
 from pathlib import Path
 
 import numpy as np
 
+from fedlib.data import cifar_batch
 from fedlib.data.cut import Scheme
 from fedlib.data.raw import RawFile
-from fedlib.errors import DataError
 from fedlib.federation import Federation
 
 NUM_CLASSES = 10
@@ -91,51 +89,6 @@ def build(
 ) -> Federation:
     """The federation of a `Scheme` with these values, from the raw files below `raw`."""
     scheme = Scheme(partition, fraction, train_fraction, val_fraction, unseen_fraction, seed)
-    batches = [parse(file.read(raw), file.name) for file in BATCHES]
+    batches = [cifar_batch.parse(file.read(raw), file.name, "labels") for file in BATCHES]
     x, y = (np.concatenate(part) for part in zip(*batches, strict=True))
     return scheme.federation(x, y, num_classes=NUM_CLASSES, mean=MEAN, std=STD)
-
-
-def parse(content: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images [N, 3, 32, 32] uint8 and labels [N] int64 in a batch, a Python 2 pickle.
-
-    Args:
-      content: of the file; give only what has the official checksum.
-      name: of the file, for the error message.
-
-    Raises:
-      DataError: if it is not a batch, or asks for anything but a NumPy array.
-    """
-    try:
-        batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
-        x = np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32)
-        y = np.asarray(batch["labels"], np.int64)
-    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{name} is not a CIFAR-10 batch: {error}") from None
-    if y.shape != (len(x),):
-        raise DataError(f"{name} has {len(x)} images but labels of shape {y.shape}")
-    return x, y
-
-
-class _Unpickler(pickle.Unpickler):
-    """Admits the three names a pickled array consists of; any other is refused, not called."""
-
-    def find_class(self, module: str, name: str) -> object:
-        """The object that a pickle calls `module`.`name`."""
-        if (module, name) not in _ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not admitted")
-        return _ADMITTED[module, name]
-
-
-def _dtype(name: str, align: int = 0, copy: int = 0) -> np.dtype:
-    """The dtype of an old pickle, which passes the flags as integers."""
-    return np.dtype(name, align=bool(align), copy=bool(copy))
-
-
-_RECONSTRUCT = np.empty(0).__reduce__()[0]  # its module has another name in NumPy 1 and 2
-_ADMITTED = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
-}

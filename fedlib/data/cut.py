@@ -50,6 +50,15 @@ def client_groups(num_clients: int, unseen_fraction: float, seed: int) -> np.nda
     return groups
 
 
+def last_are_unseen(num_clients: int, fraction: float) -> np.ndarray:
+    """Groups of clients whose order is random: the first int((1 - fraction) * C) are seen (3.8).
+
+    Returns:
+      [C] uint8, as `client_groups`, which draws the unseen clients.
+    """
+    return (np.arange(num_clients) >= int((1 - fraction) * num_clients)).astype(np.uint8)
+
+
 def cut(
     x: np.ndarray,
     y: np.ndarray,
@@ -62,6 +71,7 @@ def cut(
     seed: int,
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
+    group: np.ndarray | None = None,
 ) -> Federation:
     """The federation in which client c owns the rows `owners[c]` of `x` and `y`.
 
@@ -77,6 +87,7 @@ def cut(
       unseen_fraction: of the clients, 0 for none.
       seed: of every split; the papers use the same one for every client.
       mean, std: per channel, see `Federation`.
+      group: [C] uint8, who is seen and who unseen; None draws `unseen_fraction` of the clients.
 
     Raises:
       ConfigError: if no client, or no seen client, has both training and test examples.
@@ -84,7 +95,9 @@ def cut(
     """
     parts = [_split(rows, train_fraction, val_fraction, seed) for rows in owners]
     kept = [c for c, (train, _, test) in enumerate(parts) if len(train) and len(test)]
-    group = client_groups(len(owners), unseen_fraction, seed)[kept]
+    if group is None:
+        group = client_groups(len(owners), unseen_fraction, seed)
+    group = group[kept]
     if GROUPS.index("seen") not in group:
         raise ConfigError(
             f"none of the {len(owners)} clients is seen and has training and test examples; "
@@ -144,11 +157,22 @@ class Scheme:
         std: tuple[float, ...] = (),
         coarse: np.ndarray | None = None,
         writer: np.ndarray | None = None,
+        unseen: np.ndarray | None = None,
     ) -> Federation:
-        """The examples x [N, ...], y [N], cut into clients."""
+        """The examples x [N, ...], y [N], cut into clients.
+
+        Args:
+          x, y, num_classes, mean, std: see `cut`.
+          coarse, writer: see `Examples`.
+          unseen: [N] bool; the clients who own such an example are the unseen ones. None draws
+            `unseen_fraction` of the clients.
+        """
         owners = parse(self.partition).owners(
             Examples(y, coarse, writer), fraction=self.fraction, seed=self.seed
         )
+        group = None
+        if unseen is not None:
+            group = np.array([unseen[rows].any() for rows in owners], np.uint8)
         return cut(
             x,
             y,
@@ -160,6 +184,7 @@ class Scheme:
             seed=self.seed,
             mean=mean,
             std=std,
+            group=group,
         )
 
 

@@ -2,7 +2,8 @@
 
 A file gets its name only after its size and checksums are those of the official one, so whatever
 lies below data/raw/ under an official name is whole. A transfer that breaks leaves NAME.part, and
-the next attempt, or the next run, goes on where it stopped if the server can do that.
+the next attempt, or the next run, goes on where it stopped if the server can do that. Where no
+checksum is published, nothing is continued from another run, and the receipt alone says what came.
 """
 
 import os
@@ -20,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from fedlib.data.raw import CHUNK, RawFile, is_inside
+from fedlib.data.raw import CHUNK, RawFile, RawFolder, is_inside
 from fedlib.errors import ConfigError, DataError
 from fedlib.files import atomic, digest, exclusive
 
@@ -45,12 +46,16 @@ class _Broken(Exception):
 
 
 def fetch(
-    files: Iterable[RawFile], raw: str | Path, *, mirror: str | None = None, report: Report = print
+    files: Iterable[RawFile | RawFolder],
+    raw: str | Path,
+    *,
+    mirror: str | None = None,
+    report: Report = print,
 ) -> None:
     """Put every file in place below the folder `raw`; those already there are only verified.
 
     Args:
-      files: of one data set.
+      files: of one data set; folders must have been filled by whoever makes their files.
       raw: the folder data/raw.
       mirror: folder, file:// or http(s):// address that is tried first; it may have the files as
         DATASET/NAME or under the same paths as data/raw.
@@ -64,7 +69,7 @@ def fetch(
     """
     raw = Path(raw)
     check_mirror(mirror)
-    missing = [file for file in files if not _is_there(file, raw)]
+    missing = [file for source in files for file in source.files(raw) if not _is_there(file, raw)]
     if not missing:
         return
     with exclusive(raw / missing[0].dataset / ".download.lock", f"{raw / missing[0].dataset}"):
@@ -88,11 +93,12 @@ def fetch(
             report(f"{archive.path}: unpacked {len(members)} files")
 
 
-def receipt(dataset: str, files: Iterable[RawFile], raw: str | Path) -> dict:
+def receipt(dataset: str, files: Iterable[RawFile | RawFolder], raw: str | Path) -> dict:
     """What is in place, as a JSON-able dict that depends on nothing but the files' content."""
     entries = [
         {"path": file.path, "size": path.stat().st_size, "sha256": digest(path)}
-        for file in files
+        for source in files
+        for file in source.files(raw)
         for path in [Path(raw) / file.path]
     ]
     return {"dataset": dataset, "files": sorted(entries, key=lambda entry: entry["path"])}
@@ -164,11 +170,14 @@ def _mirrored(file: RawFile, mirror: str | None) -> list[str]:
 
 
 def _cannot_be_had(file: RawFile, raw: Path, reasons: list[str]) -> DataError:
-    size = "" if file.size is None else f"{file.size:,} bytes, "
+    facts = [f"{file.size:,} bytes"] if file.size is not None else []
+    facts += [f"sha256 {file.sha256}"] if file.sha256 else []
+    facts += [f"md5 {file.md5}"] if file.md5 and not file.sha256 else []
     tried = "\n".join(reason for reason in reasons if reason)
     return DataError(
         f"could not get {file.path}; tried\n{tried}\n"
-        f"put {file.name} ({size}sha256 {file.sha256}) at {raw / file.path} yourself, or name a "
+        f"put {file.name} ({', '.join(facts) or 'no checksum is published'}) at {raw / file.path} "
+        "yourself, or name a "
         "folder or address that has it with --mirror"
     )
 
@@ -185,6 +194,8 @@ def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
         _copy(_local(address), file, target)
         part.unlink(missing_ok=True)
     report(f"{file.path}: complete, from {address}")
+    if not file.is_verifiable:
+        report(f"{file.path}: no checksum is published; its sha256 is {digest(target)}")
 
 
 def _local(address: str) -> Path:
@@ -205,6 +216,8 @@ def _copy(source: Path, file: RawFile, target: Path) -> None:
 
 def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
     """Complete `part` from an HTTP server, in several attempts; it is verified and on disk."""
+    if not file.is_verifiable:  # what was begun elsewhere could be continued wrongly, unnoticed
+        part.unlink(missing_ok=True)
     leftover = part.exists()  # of another run or server, so perhaps of other content
     failures = 0
     while True:

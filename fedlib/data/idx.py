@@ -1,4 +1,4 @@
-"""The idx format of MNIST and EMNIST: a big-endian header, then bytes.
+"""The idx format of MNIST, EMNIST and QMNIST: a big-endian header, then bytes or integers.
 
 Source: http://yann.lecun.com/exdb/mnist/, section "FILE FORMATS".
 """
@@ -11,11 +11,11 @@ import numpy as np
 
 from fedlib.errors import DataError
 
-UNSIGNED_BYTE = 0x08
+TYPES = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}  # third byte of the file
 
 
 def parse(content: bytes, name: str) -> np.ndarray:
-    """The array in a gzipped idx file of unsigned bytes -> uint8, shape from the header.
+    """The array in a gzipped idx file -> uint8 or big-endian int32, shape from the header
 
     Args:
       content: of the file, still compressed.
@@ -28,13 +28,16 @@ def parse(content: bytes, name: str) -> np.ndarray:
         data = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{name} is not a whole gzip file ({error})") from None
-    if len(data) < 4 or data[:3] != bytes([0, 0, UNSIGNED_BYTE]):
-        raise DataError(f"{name} is not an idx file of bytes: it starts with {data[:4].hex()}")
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in TYPES:
+        raise DataError(f"{name} is not an idx file of bytes or int32: it starts {data[:4].hex()}")
+    dtype = TYPES[data[2]]
     start = 4 + 4 * data[3]  # a magic number whose last byte counts the dimensions, then the shape
     shape = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4))
-    if len(data) != start + math.prod(shape):
-        raise DataError(f"{name} announces {shape} bytes but holds {max(0, len(data) - start)}")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    size = math.prod(shape) * dtype.itemsize
+    if len(data) != start + size:
+        held = max(0, len(data) - start)
+        raise DataError(f"{name} announces {shape}, so {size} bytes, but holds {held}")
+    return np.frombuffer(data, dtype, offset=start).reshape(shape)
 
 
 def images(image_content: bytes, label_content: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -234,12 +234,8 @@ class Writer:
                 "partition writer needs a data set that names the writers; "
                 f"choose one of {_others('writer')}"
             )
-        draw = random.Random(seed)
         names, counts = np.unique(examples.writer, return_counts=True)
-        writers = list(names[counts >= self.min_examples])
-        draw.shuffle(writers)
-        writers = writers[: int(len(writers) * fraction)]
-        draw.shuffle(writers)
+        writers = draw_some(list(names[counts >= self.min_examples]), fraction, seed)
         return [np.flatnonzero(examples.writer == writer) for writer in writers]
 
 
@@ -270,6 +266,16 @@ def parse(partition: dict) -> Partition:
             problem = "has no parameter" if name not in known else "needs the parameter"
             raise ConfigError(f"partition {kind} {problem} {name!r}; it takes {', '.join(known)}")
     return cls(**params)
+
+
+def draw_some(clients: list, fraction: float, seed: int) -> list:
+    """A random `fraction` of the natural clients of a data set, in random order (section 3.8)."""
+    draw = random.Random(seed)
+    clients = list(clients)
+    draw.shuffle(clients)
+    clients = clients[: int(len(clients) * fraction)]
+    draw.shuffle(clients)
+    return clients
 
 
 def dirichlet(draw: np.random.RandomState, alpha: float, size: int) -> np.ndarray:

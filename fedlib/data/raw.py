@@ -1,7 +1,8 @@
 """Raw files: what each is called, how to recognise it, and where it comes from.
 
 A data set lists its raw files as `RawFile`s and reads them through `RawFile.read`, which refuses
-any content but the official one. `fedlib.data.download` is what puts the files in place.
+any content but the official one. `fedlib.data.download` is what puts the files in place. What
+another program makes, under names that depend on its options, is a `RawFolder`.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ class RawFile:
         the name of the data set.
       size: bytes, or None if the publisher does not say.
       sha256: hexadecimal digest of the content, or as many of its first digits as are published.
-      md5: likewise, where the publisher or torchvision states it; "" otherwise.
+      md5: likewise, where the publisher or torchvision states it; "" otherwise. If neither digest
+        is published, any content is taken for the official one; the receipt says what it was.
       urls: where the file itself can be had, official address first, then mirrors.
       archive: the archive that contains it, for a file that is published inside one.
       member: its name in that archive.
@@ -53,6 +55,15 @@ class RawFile:
         """File name without folders."""
         return PurePosixPath(self.path).name
 
+    @property
+    def is_verifiable(self) -> bool:
+        """Whether a digest is published, so that the official content can be recognised."""
+        return bool(self.sha256 or self.md5)
+
+    def files(self, raw: str | Path) -> list["RawFile"]:
+        """This file, wherever the folder `raw` is; as `RawFolder.files`."""
+        return [self]
+
     def mismatch(self, path: str | Path) -> str:
         """Why the file at `path` is not the official one; "" if it is."""
         path = Path(path)
@@ -69,13 +80,31 @@ class RawFile:
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            raise DataError(
-                f"{path} does not exist; run the download stage of {self.dataset} first"
-            ) from None
+            raise self._missing(path) from None
         problem = self._compare(len(content), [content])
         if problem:
-            raise DataError(f"{path} {problem}; delete it and run the download stage again")
+            raise self._wrong(path, problem)
         return content
+
+    def locate(self, raw: str | Path) -> Path:
+        """Where the file lies, its content verified; for one that is too large to be read at once.
+
+        Raises:
+          DataError: if it is missing or not the official content.
+        """
+        path = Path(raw) / self.path
+        if not path.exists():
+            raise self._missing(path)
+        problem = self.mismatch(path) if self.is_verifiable else ""
+        if problem:
+            raise self._wrong(path, problem)
+        return path
+
+    def _missing(self, path: Path) -> DataError:
+        return DataError(f"{path} does not exist; run the download stage of {self.dataset} first")
+
+    def _wrong(self, path: Path, problem: str) -> DataError:
+        return DataError(f"{path} {problem}; delete it and run the download stage again")
 
     def _compare(self, size: int, chunks: Iterable[bytes]) -> str:
         if self.size not in (None, size):
@@ -89,6 +118,38 @@ class RawFile:
             if not found[name].hexdigest().startswith(value):
                 return f"has {name} {found[name].hexdigest()}, the official file has {value}"
         return ""
+
+
+@dataclass(frozen=True)
+class RawFolder:
+    """Files that another program makes: neither their names nor their content are known.
+
+    Attributes:
+      path: of the folder, below data/raw/, with "/"; its first part is the name of the data set.
+      pattern: of the files' names, such as "*.json".
+      maker: which program makes them, for the message when there are none.
+    """
+
+    path: str
+    pattern: str
+    maker: str
+
+    @property
+    def dataset(self) -> str:
+        """The data set it belongs to: the first folder of its path."""
+        return PurePosixPath(self.path).parts[0]
+
+    def files(self, raw: str | Path) -> list[RawFile]:
+        """The files that are there, sorted by name.
+
+        Raises:
+          DataError: if there are none.
+        """
+        folder = Path(raw) / self.path
+        names = sorted(path.name for path in folder.glob(self.pattern) if path.is_file())
+        if not names:
+            raise DataError(f"{folder} has no {self.pattern}; put there what {self.maker} makes")
+        return [RawFile(f"{self.path}/{name}", None, "") for name in names]
 
 
 def is_inside(name: str) -> bool:

@@ -1,0 +1,59 @@
+"""The batches of CIFAR-10 and CIFAR-100: Python 2 pickles of images and labels, read safely.
+
+Nothing in such a file is called: a pickle may ask for the three names that an array consists of,
+and for no other.
+"""
+
+import io
+import pickle
+
+import numpy as np
+
+from fedlib.errors import DataError
+
+
+def parse(content: bytes, name: str, *keys: str) -> tuple[np.ndarray, ...]:
+    """Images [N, 3, 32, 32] uint8, and labels [N] int64 under each key -> arrays
+
+    Args:
+      content: of the file; give only what has the official checksum.
+      name: of the file, for the error message.
+      keys: of the labels: "labels" in CIFAR-10, "fine_labels" and "coarse_labels" in CIFAR-100.
+
+    Raises:
+      DataError: if it is not a batch, or asks for anything but a NumPy array.
+    """
+    try:
+        batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        x = np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32)
+        labels = [np.asarray(batch[key], np.int64) for key in keys]
+    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{name} is not a CIFAR batch: {error}") from None
+    for y in labels:
+        if y.shape != (len(x),):
+            raise DataError(f"{name} has {len(x)} images but labels of shape {y.shape}")
+    return x, *labels
+
+
+class _Unpickler(pickle.Unpickler):
+    """Admits the three names a pickled array consists of; any other is refused, not called."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """The object that a pickle calls `module`.`name`."""
+        if (module, name) not in _ADMITTED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not admitted")
+        return _ADMITTED[module, name]
+
+
+def _dtype(name: str, align: int = 0, copy: int = 0) -> np.dtype:
+    """The dtype of an old pickle, which passes the flags as integers."""
+    return np.dtype(name, align=bool(align), copy=bool(copy))
+
+
+_RECONSTRUCT = np.empty(0).__reduce__()[0]  # its module has another name in NumPy 1 and 2
+_ADMITTED = {
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _dtype,
+}

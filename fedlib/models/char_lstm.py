@@ -1,0 +1,104 @@
+"""The next-character LSTM of FedEM for Shakespeare (825,220 parameters for 100 characters).
+
+Source: omarfoq/FedEM, models.py (NextCharacterLSTM), with the sizes of utils.py; specification
+section 7. Logits are [B, T, L] here and [B, L, T] there.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fedlib import context
+
+
+class CharLSTM(nn.Module):
+    """Embedding, LSTM | Linear."""
+
+    def __init__(self, num_classes: int, embedding: int, hidden: int, num_layers: int):
+        super().__init__()
+        self.body = nn.Sequential(
+            Embedding(num_classes, embedding),  # [B, T, embedding]
+            LSTM(embedding, hidden, num_layers),  # [B, T, hidden]
+        )
+        self.head = nn.Linear(hidden, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of every next character: [B, T] -> [B, T, L]"""
+        return self.head(self.body(x))
+
+
+class Embedding(nn.Embedding):
+    """torch's, for characters by number in whatever type the batch has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T] -> [B, T, embedding]"""
+        return super().forward(x.long())
+
+
+class LSTM(nn.Module):
+    """`torch.nn.LSTM` with batch_first: the same parameters, names, initial values and outputs.
+
+    Torch's own has a fused kernel, which cannot be batched over clients. It is used where the
+    engine visits the clients one by one; elsewhere the recurrence is spelled out, step by step.
+
+    Attributes:
+      num_layers: stacked on each other.
+    """
+
+    def __init__(self, inputs: int, hidden: int, num_layers: int):
+        super().__init__()
+        self.hidden, self.num_layers = hidden, num_layers
+        bound = 1 / math.sqrt(hidden)
+        for layer in range(num_layers):
+            width = inputs if layer == 0 else hidden
+            for name, shape in (
+                ("weight_ih", (4 * hidden, width)),
+                ("weight_hh", (4 * hidden, hidden)),
+                ("bias_ih", (4 * hidden,)),
+                ("bias_hh", (4 * hidden,)),
+            ):
+                drawn = nn.init.uniform_(torch.empty(shape), -bound, bound)
+                self.register_parameter(f"{name}_l{layer}", nn.Parameter(drawn))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Output of the last layer at every step: [B, T, F] -> [B, T, hidden]"""
+        layers = [self._layer(number) for number in range(self.num_layers)]
+        return recurrence(x, layers) if context.experts_are_stacked() else fused(x, layers)
+
+    def _layer(self, number: int) -> tuple[Tensor, ...]:
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return tuple(getattr(self, f"{name}_l{number}") for name in names)
+
+
+Layer = tuple[Tensor, Tensor, Tensor, Tensor]  # weights [4H, F] and [4H, H], biases [4H] and [4H]
+
+
+def fused(x: Tensor, layers: list[Layer]) -> Tensor:
+    """Torch's kernel: x [B, T, F] -> [B, T, H]"""
+    start = x.new_zeros(len(layers), len(x), layers[0][1].shape[1])
+    weights = [weight for layer in layers for weight in layer]
+    options = {"dropout": 0.0, "train": True, "bidirectional": False, "batch_first": True}
+    return torch.lstm(x, (start, start), weights, True, len(layers), **options)[0]
+
+
+def recurrence(x: Tensor, layers: list[Layer]) -> Tensor:
+    """The same in operations that can be batched: x [B, T, F] -> [B, T, H]"""
+    for weight_ih, weight_hh, bias_ih, bias_hh in layers:
+        given = nn.functional.linear(x, weight_ih, bias_ih + bias_hh)  # [B, T, 4H]
+        h = c = given.new_zeros(given.shape[0], weight_hh.shape[1])
+        outputs = []
+        for step in given.unbind(1):
+            i, f, g, o = (step + nn.functional.linear(h, weight_hh)).chunk(4, dim=-1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            outputs.append(h)
+        x = torch.stack(outputs, dim=1)
+    return x
+
+
+def build(
+    num_classes: int = 100, embedding: int = 8, hidden: int = 256, num_layers: int = 2
+) -> nn.Module:
+    """The architecture, freshly drawn as torch does; a character is a class."""
+    return CharLSTM(num_classes, embedding, hidden, num_layers)

@@ -1,0 +1,288 @@
+"""FEMNIST: by writer, from NIST's archives or from LEAF's files."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_fixtures import REAL_RAW
+from PIL import Image
+
+from fedlib.data import femnist
+from fedlib.data.download import receipt
+from fedlib.errors import ConfigError, DataError
+
+CUT = {"train_fraction": 0.8, "seed": 12345}
+PAPER, INK = 255, 0
+
+
+def png(number: int) -> bytes:
+    """A white image of 128 x 128 pixels with a black bar of its own."""
+    image = Image.new("RGB", (128, 128), (PAPER,) * 3)
+    image.paste((INK,) * 3, (10 + number % 20 * 5, 4 + number // 20 * 4, 120, 100))
+    content = io.BytesIO()
+    image.save(content, "png")
+    return content.getvalue()
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+# Writer, and the characters that she wrote: 12 in all, the image of the n-th is png(n).
+WRITTEN = {"f0001_01": "5Aa5B", "f0002_01": "zZ", "f0003_02": "0123k"}
+
+
+@pytest.fixture
+def nist(tmp_path):
+    """Both archives in NIST's layout, with files that are no images of characters."""
+    by_class = {"by_class/35/hsf_0.mit": b"text", "by_class/41/train_41/x.png": b"a copy"}
+    by_writer = {"by_write/hsf_0/": b""}
+    number = 0
+    for writer, characters in WRITTEN.items():
+        for character in characters:
+            code, content = f"{ord(character):02x}", png(number)
+            by_class[f"by_class/{code}/hsf_{number % 3}/hsf_{number:05}.png"] = content
+            folder = f"by_write/hsf_{writer[-1]}/{writer}/c{writer[1:]}"
+            by_writer[f"{folder}/{number:05}.png"] = content
+            number += 1
+    # As on NIST's disk: no order that anybody should rely on.
+    zipped(tmp_path / femnist.BY_CLASS.path, dict(reversed(by_class.items())))
+    zipped(tmp_path / femnist.BY_WRITER.path, dict(reversed(by_writer.items())))
+    return tmp_path
+
+
+def leaf(raw: Path, part: str, name: str, writers: dict[str, list[int]]) -> None:
+    """A file as LEAF writes it; an image is numbered by its first pixel, its label likewise."""
+    data = {}
+    for writer, numbers in writers.items():
+        x = np.ones((len(numbers), 784))
+        x[:, 0] = np.array(numbers) / 255
+        data[writer] = {"x": x.tolist(), "y": [n % 62 for n in numbers]}
+    sizes = [len(numbers) for numbers in writers.values()]
+    content = {"users": list(writers), "num_samples": sizes, "user_data": data}
+    path = raw / "femnist/data" / part / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture
+def leaf_files(tmp_path):
+    """Writers a, b and c with training and test images; d has test images only."""
+    leaf(tmp_path, "train", "1.json", {"b": [1, 2, 3, 4], "a": [5, 6, 7]})
+    leaf(tmp_path, "train", "2.json", {"c": [8, 9, 10, 11]})
+    leaf(tmp_path, "test", "1.json", {"a": [20, 21], "b": [22]})
+    leaf(tmp_path, "test", "2.json", {"c": [23], "d": [24, 25, 26, 27, 28]})
+    return tmp_path
+
+
+def owned(built, client):
+    """Rows of all splits of a client."""
+    return np.concatenate([getattr(built, split).of(client) for split in ("train", "val", "test")])
+
+
+# NIST's archives
+
+
+def test_a_character_gets_its_class_from_one_archive_and_its_writer_from_the_other(nist):
+    x, y, writer = femnist.read_nist(nist, "fixed")
+    order = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    assert y.tolist() == [order.index(c) for written in WRITTEN.values() for c in written]
+    assert writer.tolist() == [w for w, written in WRITTEN.items() for _ in written]
+    assert x.shape == (12, 1, 28, 28) and x.dtype == np.uint8
+
+
+def test_images_keep_dark_ink_on_white_paper(nist):
+    x, _, _ = femnist.read_nist(nist, "fixed")
+    # Bar n spans the pixels from 10 + 5 n to 120 and from 4 to 100 of 128; 128 / 28 = 4.57.
+    assert (x[:, 0, 27, :] == PAPER).all()  # below the bar
+    assert (x[:, 0, 10, 20] == INK).all()  # columns 91 to 96, the filter reaches 14 further
+    dark = (x[:, 0, 10, :] < 128).sum(1)
+    assert (np.diff(dark) < 0).all()
+
+
+def test_a_thumbnail_is_pillows_lanczos_filter():
+    image = Image.open(io.BytesIO(png(3))).convert("L")
+    expected = image.resize((28, 28), Image.Resampling.LANCZOS)
+    assert np.array_equal(femnist.thumbnail(png(3), "3.png"), np.asarray(expected))
+
+
+def test_writers_with_two_images_are_dropped(nist):
+    built = femnist.build(nist, **CUT)
+    assert sorted((built.train.sizes + built.test.sizes).tolist()) == [5, 5]
+
+
+def test_the_official_duplicates_are_the_first_images_of_all_writers_but_the_first(nist):
+    x, y, writer = femnist.read_nist(nist, "official")
+    assert writer.tolist() == ["f0001_01"] * 5 + ["f0002_01"] * 3 + ["f0003_02"] * 6
+    assert np.array_equal(x[5], x[6]) and y[5] == y[6]
+    assert np.array_equal(x[8], x[9]) and y[8] == y[9]
+    # The writer of two images now counts three, and stays.
+    assert femnist.build(nist, duplicates="official", **CUT).num_clients == 3
+
+
+def test_of_equal_images_in_two_classes_the_first_path_counts(nist):
+    with zipfile.ZipFile(nist / femnist.BY_CLASS.path, "a") as archive:
+        archive.writestr("by_class/30/hsf_0/copy.png", png(0))  # "5" is 35, so this comes first
+    assert femnist.read_nist(nist, "fixed")[1][0] == 0
+
+
+def test_an_image_without_a_class_is_named(nist):
+    with zipfile.ZipFile(nist / femnist.BY_WRITER.path, "a") as archive:
+        archive.writestr("by_write/hsf_0/f0001_01/c0001_01/new.png", png(50))
+    with pytest.raises(DataError, match=r"c0001_01/new.png of by_write.zip is not in by_class.zip"):
+        femnist.build(nist, **CUT)
+
+
+def test_what_is_not_an_image_is_named(nist):
+    for file, folder in (
+        (femnist.BY_CLASS, "by_class/35/hsf_0"),
+        (femnist.BY_WRITER, "by_write/a/b/c"),
+    ):
+        with zipfile.ZipFile(nist / file.path, "a") as archive:
+            archive.writestr(f"{folder}/text.png", b"text")
+    with pytest.raises(DataError, match=r"by_write/a/b/c/text.png is not an image"):
+        femnist.build(nist, **CUT)
+
+
+def test_an_image_that_is_not_square_is_named():
+    content = io.BytesIO()
+    Image.new("L", (128, 64)).save(content, "png")
+    with pytest.raises(DataError, match=r"wide.png has \(28, 14\) pixels as a thumbnail"):
+        femnist.thumbnail(content.getvalue(), "wide.png")
+
+
+@pytest.mark.parametrize("code", ["2e", "zz", "5b"])
+def test_a_class_that_is_no_character_is_named(code):
+    with pytest.raises(DataError, match=f"by_class.zip has a class '{code}'"):
+        femnist.label(code)
+
+
+@pytest.mark.parametrize(("code", "number"), [("30", 0), ("39", 9), ("41", 10), ("7a", 61)])
+def test_labels_are_digits_then_capitals_then_small_letters(code, number):
+    assert femnist.label(code) == number
+
+
+def test_an_archive_that_is_cut_or_damaged_is_named(nist):
+    path = nist / femnist.BY_WRITER.path
+    content = path.read_bytes()
+    path.write_bytes(content[:-30])
+    with pytest.raises(DataError, match=f"{path} is not a whole zip archive .* delete it"):
+        femnist.build(nist, **CUT)
+    at = content.index(png(0)) + 60
+    path.write_bytes(content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
+    with pytest.raises(DataError, match=f"{path} is broken .*CRC.*; delete it"):
+        femnist.build(nist, **CUT)
+
+
+def test_a_missing_archive_is_named_and_leafs_files_do_not_stand_in(leaf_files):
+    with pytest.raises(DataError, match=r"by_class.zip does not exist; run the download stage"):
+        femnist.build(leaf_files, **CUT)
+
+
+# LEAF's files
+
+
+def test_both_parts_of_a_writer_are_joined_and_split_again(leaf_files):
+    built = femnist.build(leaf_files, source="leaf", **CUT)
+    numbers = {frozenset(built.x[owned(built, c), 0, 0, 0].tolist()) for c in range(3)}
+    assert numbers == {
+        frozenset({5, 6, 7, 20, 21}),
+        frozenset({1, 2, 3, 4, 22}),
+        frozenset({8, 9, 10, 11, 23}),
+    }  # not d, who has no training images
+    assert built.train.sizes.tolist() == [4, 4, 4] and built.test.sizes.tolist() == [1, 1, 1]
+    assert (built.y == built.x[:, 0, 0, 0] % 62).all()
+    assert (built.x[:, 0, 1:] == 255).all()
+
+
+def test_the_last_writers_of_a_random_order_are_unseen(leaf_files):
+    built = femnist.build(leaf_files, source="leaf", unseen_fraction=0.4, **CUT)
+    assert built.ids("unseen").tolist() == [1, 2]  # int(0.6 * 3) = 1 is seen
+
+
+def test_the_receipt_names_leafs_files_and_changes_with_them(leaf_files):
+    files = femnist.sources(source="leaf")
+    before = receipt("femnist", files, leaf_files)
+    names = [f"femnist/data/{part}/{n}.json" for part in ("test", "train") for n in (1, 2)]
+    assert [entry["path"] for entry in before["files"]] == names
+    leaf(leaf_files, "train", "3.json", {"e": [1]})
+    assert receipt("femnist", files, leaf_files) != before
+
+
+def test_without_leafs_files_the_message_says_who_makes_them(tmp_path):
+    with pytest.raises(DataError, match=r"femnist/data/train has no \*.json; put there what LEAF"):
+        femnist.build(tmp_path, source="leaf", **CUT)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "train/3.json is not a file of LEAF's FEMNIST"),
+        ("[]", "train/3.json is not a file of LEAF's FEMNIST"),
+        ('{"users": ["e"], "user_data": {}}', "not a file of LEAF's FEMNIST: KeyError"),
+    ],
+)
+def test_what_is_not_a_file_of_leaf_is_named(leaf_files, content, message):
+    (leaf_files / "femnist/data/train/3.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        femnist.build(leaf_files, source="leaf", **CUT)
+
+
+@pytest.mark.parametrize("pixel", [0.5, -1 / 255, 256 / 255])
+def test_pixels_that_are_no_shades_are_refused(leaf_files, pixel):
+    data = {"e": {"x": [[pixel] + [1.0] * 783], "y": [0]}}
+    path = leaf_files / "femnist/data/train/3.json"
+    path.write_text(json.dumps({"users": ["e"], "user_data": data}))
+    with pytest.raises(DataError, match="pixels are not multiples of 1/255 from 0 to 1"):
+        femnist.build(leaf_files, source="leaf", **CUT)
+
+
+def test_a_writer_in_two_files_of_a_part_is_refused(leaf_files):
+    leaf(leaf_files, "train", "3.json", {"a": [1]})
+    with pytest.raises(DataError, match="train/3.json has the writer a, whom another file has too"):
+        femnist.build(leaf_files, source="leaf", **CUT)
+
+
+def test_parts_without_a_common_writer_are_refused(tmp_path):
+    leaf(tmp_path, "train", "1.json", {"a": [1]})
+    leaf(tmp_path, "test", "1.json", {"b": [2]})
+    with pytest.raises(DataError, match="have no writer in common"):
+        femnist.build(tmp_path, source="leaf", **CUT)
+
+
+# Both
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": "tff"}, "no FEMNIST source 'tff'; choose one of nist, leaf"),
+        ({"duplicates": "none"}, "no duplicates 'none'; choose one of fixed, official"),
+        ({"source": "leaf", "duplicates": "official"}, "duplicates must be 'fixed' with source"),
+        ({"fraction": 0}, "fraction must be in"),
+        ({"train_fraction": 1.0}, "train_fraction must be in"),
+        ({"min_examples": 0}, "min_examples must be"),
+        ({"unseen_fraction": 1}, "unseen_fraction must be in"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
+    with pytest.raises(ConfigError, match=message):
+        femnist.build(Path("/no/such/folder"), **{**CUT, **change})
+
+
+@pytest.mark.skipif(
+    not list((REAL_RAW / femnist.LEAF_TRAIN.path).glob("*.json")),
+    reason=f"no {femnist.LEAF_TRAIN.path} below {REAL_RAW}",
+)
+def test_leafs_own_files_have_all_62_classes_in_dark_ink():
+    built = femnist.build(REAL_RAW, source="leaf", unseen_fraction=0.2, min_examples=1, **CUT)
+    assert len(np.unique(built.y)) == 62
+    assert np.median(built.x) == PAPER  # most of an image is paper
+    sizes = built.train.sizes + built.test.sizes
+    assert built.train.sizes.tolist() == [int(0.8 * n) for n in sizes]  # section 3.6

@@ -1,0 +1,257 @@
+"""Shakespeare: from the complete works to windows of letters, one client per role."""
+
+import string
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_fixtures import REAL_RAW, needs, put
+
+from fedlib.data import shakespeare
+from fedlib.data.shakespeare import read_roles, split_lines, split_role, windows
+from fedlib.errors import ConfigError, DataError
+
+CUT = {"train_fraction": 0.8, "seed": 12345}
+
+HEADER = "a first line that is skipped\nThe Complete Works\nby William Shakespeare\nSonnet\n"
+PLAY = """
+1601
+
+
+{title}
+
+by William Shakespeare
+
+
+  Enter somebody
+{speeches}"""
+
+
+def works(plays: dict[str, str]) -> str:
+    """A text in the layout of etext 100: a header that names the author, then the plays."""
+    return HEADER + "".join(PLAY.format(title=t, speeches=s) for t, s in plays.items())
+
+
+def speech(role: str, num: int, words: str = "words and more words, ") -> str:
+    """`num` speeches of a role, of two lines each."""
+    return "".join(f"  {role}. {i:03} {words * 4}\n    {words * 3}\n" for i in range(num))
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Two plays of two and three roles, with 12 to 30 lines of about 80 characters each."""
+    text = works(
+        {
+            "THE FIRST": speech("Ann", 7) + speech("BOB", 10),
+            "THE SECOND": speech("Ann", 15) + speech("CY", 8) + speech("DEE", 6),
+        }
+    )
+    put(tmp_path, shakespeare.TEXT, text.encode())
+    return tmp_path
+
+
+# Roles
+
+
+def test_roles_are_told_apart_by_play_and_name():
+    text = works(
+        {"ONE": speech("Ann", 2) + speech("BOB", 2), "TWO": 2 * speech("ANN", 2) + speech("CY", 3)}
+    )
+    roles = read_roles(text)
+    assert list(roles) == [("ONE", "ANN"), ("ONE", "BOB"), ("TWO", "ANN"), ("TWO", "CY")]
+    assert [len(lines) for lines in roles.values()] == [4, 4, 8, 6]
+    assert roles["ONE", "ANN"][0].startswith("000 words and more")
+
+
+def test_a_speech_goes_on_over_lines_indented_by_four():
+    text = works(
+        {
+            "ONE": "  ANN. Who's\n    there?\n Exit\n    Nay,\n  BOB. Answer\nnot\n    me.\n"
+            "  SIR Toby. Stand\n    and\n      unfold\n  BOB. a\n  BOB. b\n"
+        }
+    )
+    roles = read_roles(text)
+    # What is indented by less is nobody's, and yet the speech goes on after it: LEAF's rule.
+    assert roles["ONE", "ANN"] == ["Who's", "there?", "Nay,"]
+    assert roles["ONE", "SIR TOBY"] == ["Stand", "and", "  unfold"]
+    assert roles["ONE", "BOB"] == ["Answer", "me.", "a", "b"]
+
+
+def test_the_comedy_of_errors_is_not_indented():
+    title = "THE COMEDY OF ERRORS"
+    text = works(
+        {title: "ACT I. Scene 1\nANN. one\ntwo\n\n<<THIS\nlost\nBOB. a\nb\nc\nACT II. x\nnobody\n"}
+    )
+    roles = read_roles(text)
+    assert roles[title, "ANN"] == ["one", "two", ""]
+    assert roles[title, "BOB"] == ["a", "b", "c"]
+    assert len(roles) == 2
+
+
+def test_roles_of_two_lines_and_plays_of_one_role_are_left_out():
+    text = works({"ONE": "  ANN. a\n    b\n" + speech("BOB", 2), "TWO": speech("CY", 9)})
+    assert list(read_roles(text)) == [("ONE", "BOB")]
+
+
+def test_nothing_is_read_after_the_plays(monkeypatch):
+    text = works({"ONE": speech("ANN", 3) + speech("BOB", 3)})
+    first = [line[:6] for line in text.splitlines()[1:]].index("  ANN.")
+    monkeypatch.setattr(shakespeare, "PLAYS_END", first + 9)  # the tenth of twelve lines
+    found = {role: len(lines) for (_, role), lines in read_roles(text).items()}
+    assert found == {"ANN": 6, "BOB": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Moby Dick", "100.txt is not the complete works: no two lines say"),
+        (HEADER + "\n" * 8 + "by William Shakespeare\n", "100.txt has no title above its line 13"),
+    ],
+)
+def test_what_is_not_the_complete_works_is_refused(text, message):
+    with pytest.raises(DataError, match=message):
+        read_roles(text)
+
+
+# Lines
+
+
+@pytest.mark.parametrize(("num", "last"), [(3, 1), (5, 1), (10, 1), (15, 2), (20, 3), (25, 4)])
+def test_the_test_lines_are_the_last_fifth_rounded_as_in_the_paper(num, last):
+    lines = [str(number) for number in range(num)]  # section 3.9
+    train, test = split_lines(lines, 0.8)
+    assert train + test == lines and len(test) == last
+
+
+def test_a_role_becomes_three_texts_without_line_breaks_and_wide_spaces():
+    lines = [f"line   {number},  " for number in range(20)]
+    train, val, test = split_role(lines, 0.8, 0.25, "fixed")
+    # 20 lines: 3 for the test; of 17, int(0.25 * 17) = 4 for validation.
+    assert test == "line 17,  line 18,  line 19, "
+    assert val.split(",")[0] == "line 13" and val.count("line") == 4
+    assert train.count("line") == 13 and train.endswith("line 12, ")
+
+
+def test_the_official_validation_split_loses_the_last_training_line():
+    lines = [str(number) for number in range(20)]
+    train, val, test = split_role(lines, 0.8, 0.25, "official")
+    assert (train.split()[-1], val.split()) == ("11", ["12", "13", "14", "15"])
+    assert test.split() == ["17", "18", "19"]
+    # Without a validation part there is no second split that could lose one.
+    assert split_role(lines, 0.8, 0.0, "official") == split_role(lines, 0.8, 0.0, "fixed")
+
+
+# Windows
+
+
+@pytest.mark.parametrize(("length", "num"), [(0, 0), (80, 0), (81, 1), (100, 20)])
+def test_a_text_has_a_window_for_each_character_that_80_follow(length, num):
+    assert windows("x" * length).shape == (num, 81)  # section 3.9: max(0, len - 80)
+
+
+def test_characters_are_numbered_as_pythons_printable_ones():
+    text = string.printable * 2
+    assert windows(text)[:, 0].tolist() == (list(range(100)) * 2)[: 200 - 80]
+    assert shakespeare.VOCABULARY == string.printable and shakespeare.NUM_CLASSES == 100
+
+
+def test_a_character_outside_the_vocabulary_is_named():
+    with pytest.raises(DataError, match=r"outside the vocabulary: \['é'\]"):
+        windows("é" * 100)
+
+
+def test_class_weights_are_those_of_the_specification():
+    weights = dict(zip(string.printable, shakespeare.CLASS_WEIGHTS, strict=True))
+    assert len(shakespeare.CLASS_WEIGHTS) == 100
+    assert weights["e"] == 8 * 0.134556 and weights[" "] == 8 * 0.042501
+    assert weights["z"] == weights["E"] == weights["\t"] == 8
+    assert sum(weight != 8 for weight in weights.values()) == 23  # section 3.9
+
+
+# Clients
+
+
+def test_labels_are_the_window_one_character_later(raw):
+    built = shakespeare.build(raw, **CUT)
+    assert built.num_clients == 5
+    assert built.x.shape == built.y.shape and built.x.shape[1] == 80
+    assert built.x.dtype == built.y.dtype == np.uint8
+    assert np.array_equal(built.x[:, 1:], built.y[:, :-1])
+    for client in range(5):
+        rows = built.train.of(client)
+        assert np.array_equal(built.x[rows[1:]], built.y[rows[:-1]])  # stride 1
+
+
+def test_the_windows_of_a_client_are_those_of_its_texts(raw):
+    built = shakespeare.build(raw, val_fraction=0.25, **CUT)
+    roles = read_roles((raw / shakespeare.TEXT.path).read_text())
+    expected = sorted(
+        tuple(max(0, len(text) - 80) for text in split_role(lines, 0.8, 0.25, "fixed"))
+        for lines in roles.values()
+    )
+    sizes = np.stack([built.split(name).sizes for name in ("train", "val", "test")], axis=1)
+    assert sorted(map(tuple, sizes.tolist())) == expected
+
+
+def test_the_last_roles_of_a_random_order_are_unseen(raw):
+    built = shakespeare.build(raw, unseen_fraction=0.4, **CUT)
+    assert built.ids("unseen").tolist() == [3, 4]  # int(0.6 * 5) = 3 are seen
+    again, other = (
+        shakespeare.build(raw, **{**CUT, "seed": seed}).train.sizes.tolist() for seed in (12345, 1)
+    )
+    assert built.train.sizes.tolist() == again != other
+
+
+def test_a_fraction_of_the_roles_can_be_used(raw):
+    assert shakespeare.build(raw, fraction=0.5, **CUT).num_clients == 2  # int(0.5 * 5)
+
+
+def test_roles_without_a_window_are_dropped_and_numbers_kept(raw):
+    short = works({"ONE": speech("ANN", 8) + "  BOB. a\n    b\n    c\n" + speech("CY", 8)})
+    put(raw, shakespeare.TEXT, short.encode())
+    built = shakespeare.build(raw, **CUT)
+    assert built.num_clients == 2 and len(set(built.client_id) & {0, 1, 2}) == 2
+
+
+def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
+    path = raw / shakespeare.TEXT.path
+    before = shakespeare.build(raw, **CUT)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"\n", b"\r\n"))
+    assert shakespeare.build(raw, **CUT).digests == before.digests
+    path.write_bytes(content + b"\xe9")
+    with pytest.raises(DataError, match="shakespeare/100.txt is not plain ASCII"):
+        shakespeare.build(raw, **CUT)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"val_split": "none"}, "no val_split 'none'; choose one of fixed, official"),
+        ({"train_fraction": 0}, "train_fraction must be in"),
+        ({"fraction": 2}, "fraction must be in"),
+        ({"val_fraction": 1}, "val_fraction must be in"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_before_the_file_is_read(change, message):
+    with pytest.raises(ConfigError, match=message):
+        shakespeare.build(Path("/no/such/folder"), **{**CUT, **change})
+
+
+def test_a_federation_without_a_seen_role_is_refused(raw):
+    with pytest.raises(ConfigError, match="none of the 5 roles is seen"):
+        shakespeare.build(raw, unseen_fraction=0.9, **CUT)
+
+
+# The complete works, where they are
+
+
+@needs(shakespeare.TEXT)
+def test_the_complete_works_have_1145_roles_in_36_plays():
+    roles = read_roles((REAL_RAW / shakespeare.TEXT.path).read_text())
+    assert (len(roles), len({play for play, _ in roles})) == (1145, 36)
+    assert sum(map(len, roles.values())) == 106_132
+    assert min(map(len, roles.values())) == 3
+    texts = [" ".join(split_role(lines, 0.8, 0.0, "fixed")) for lines in roles.values()]
+    assert set().union(*texts) <= set(string.printable)
