@@ -89,9 +89,19 @@ class Cohort:
         self.journal.down += tree.numel(shared)
         return tree.broadcast(shared, self.size)
 
+    def send(self, rows: Tree) -> Tree:
+        """Send every client its own row of what the server has: [C, ...], as it is."""
+        self.journal.down += tree.numel(tree.take(rows, 0))
+        return rows
+
     def held(self, shared: Tree) -> Tree:
         """What every client already has of `shared`: as `broadcast`, but nothing is sent."""
         return tree.broadcast(shared, self.size)
+
+    def collect(self, sent: Tree) -> Tree:
+        """What the clients send the server to make something of, as it is: leaves [C, ...]"""
+        self.journal.up += tree.numel(tree.take(sent, 0))
+        return sent
 
     def average(self, trained: Tree, previous: Tree) -> Tree:
         """What the server makes of the clients' models: [C, ...] -> [...]
@@ -207,7 +217,7 @@ class Cohort:
 
     def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
         """Batch normalisation has nothing to average over in a training batch of one example."""
-        if not self.task.statistics:
+        if not self.task.needs_pairs:
             return
         for client, plan in zip(self.ids.tolist(), plans, strict=True):
             if any(step.size == 1 for step in plan.steps):

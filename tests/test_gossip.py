@@ -18,6 +18,7 @@ GRAPHS = {
     "complete": nx.complete_graph(7),
 }
 DECENTRALISED = {
+    "apfl": {},
     "fedavg": {},
     "fedprox": {"mu": 0.5},
     "fedem": {"num_experts": 3},

@@ -20,12 +20,20 @@ from fedlib.results import View
 from fedlib.simulate import Protocol, Simulation
 
 METHODS = {
+    "afl": {"lr_lambda": 0.1},
+    "apfl": {},
+    "clustered": {},
     "fedavg": {},
     "fedavg_plus": {},
     "fedem": {"num_experts": 2},
     "fedprox": {"mu": 0.5},
+    "l2sgd": {"p": 0.5, "lam": 0.1},
     "local": {},
+    "pfedme": {"mu": 0.5},
+    "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
+    "pfedmoe_baseline": {"num_experts": 2, "gate_features": 4},
+    "qffl": {},
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves one alone
@@ -34,13 +42,14 @@ STAMP = {"run": "test"}
 
 def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **protocol):
     """A run with momentum, dropout, batch statistics and a falling rate; half take part."""
+    rate = 1.0 if name == "clustered" else 0.5  # which needs everybody
     task = tiny_task(norm=True, dropout=0.3, dtype=dtype)
     schedule = Schedule(kind="multi_step", milestones=(2,))
     method = methods.load(name)(task=task, local=local or sgd(schedule=schedule), **METHODS[name])
     federation = federation or toy_federation(SIZES)
     data = DeviceData(federation, task.dtype, task.device)
     return Simulation(
-        method, data, Protocol(**{"rounds": 4, "seed": 3, "rate": 0.5} | protocol), Loop()
+        method, data, Protocol(**{"rounds": 4, "seed": 3, "rate": rate} | protocol), Loop()
     )
 
 
@@ -123,15 +132,19 @@ def test_a_federation_without_unseen_clients_runs():
 
 @every_method
 def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
-    # 4 seen clients, of whom a rate of 0.5 takes 2; evaluations send nothing that counts.
+    # Of 4 seen clients, a rate of 0.5 takes 2; evaluations send nothing that counts.
     run = simulation(name, rounds=3, dtype=torch.float64)
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
-    experts = METHODS[name].get("num_experts", 1)
-    floats = experts * (body + head)
-    floats = {"local": 0, "pfedmm": body + experts * head}.get(name, floats)
-    expected = [4 * 2 * floats * done for done in range(4)]
-    assert result.bytes_down.tolist() == result.bytes_up.tolist() == expected
+    experts, model = METHODS[name].get("num_experts", 1), body + head
+    gate = (4 * 128 + 128) + 4 * 128 + (128 * 2 + 2) + 4 * 2  # layers, and what normalises them
+    down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
+    down = down.get(name, experts * model)
+    up = {"afl": model + 1, "qffl": model + 1, "pfedmoe_baseline": 2 * model + gate}
+    up = up.get(name, down)
+    clients = 4 * run.protocol.rate
+    assert result.bytes_down.tolist() == [4 * clients * down * done for done in range(4)]
+    assert result.bytes_up.tolist() == [4 * clients * up * done for done in range(4)]
 
 
 def test_the_training_loss_is_the_mean_over_the_clients_of_the_cohort():

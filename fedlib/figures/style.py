@@ -98,7 +98,7 @@ METHODS = {
     "qffl": Look("#332288", "h", DASHED),
     "afl": Look("#AA4499", "d", DOTTED),
     "fedem": Look("#0072B2", "X", SOLID),
-    "pfedmoe": Look("#CC79A7", "p", DASHDOT),
+    "pfedmoe_baseline": Look("#CC79A7", "p", DASHDOT),
     "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
 }
 SPARE = ("#117733", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above

@@ -7,12 +7,20 @@ and no other.
 from importlib import import_module
 
 METHODS = {
+    "afl": "AFL",
+    "apfl": "APFL",
+    "clustered": "ClusteredFL",
     "fedavg": "FedAvg",
     "fedavg_plus": "FedAvgPlus",
     "fedem": "FedEM",
     "fedprox": "FedProx",
+    "l2sgd": "L2SGD",
     "local": "Local",
+    "pfedme": "PFedMe",
+    "pfedme_moreau": "PFedMeMoreau",
     "pfedmm": "PFedMM",
+    "pfedmoe_baseline": "PFedMoEBaseline",
+    "qffl": "QFFL",
 }
 
 

@@ -96,7 +96,7 @@ class FedEM(Method):
 
     def losses(self, experts: Params, batch: Batch) -> Tensor:
         """Negative log-likelihood of each example under each expert -> [B, E]"""
-        return expert_losses(self.log_probs(experts, batch), batch.y)
+        return expert_losses(self.log_probs(experts, batch), batch.y, self.task.class_weights)
 
     def log_probs(self, experts: Params, batch: Batch) -> Tensor:
         """Log-probabilities under each expert -> [B, E, L]"""

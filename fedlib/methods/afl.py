@@ -1,0 +1,120 @@
+"""AFL: one model for the worst mixture of the clients' data.
+
+    client  loss F_k and gradient g_k of one mini-batch at the received model w
+    server  a step of w along sum_k lambda_k g_k
+            lambda <- projection of lambda + lr_lambda * F onto the simplex
+
+Source: Mohri et al., "Agnostic Federated Learning", ICML 2019.
+Deviation: the server steps with the run's solver: momentum, weight decay and schedule included.
+When only some clients take part, the others count with a gradient of 0, whatever the run's
+`aggregation` is, and keep their lambda: those of the cohort are projected onto the simplex of
+their own sum. Running statistics are averaged as in FedAvg, not by lambda.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value
+
+from fedlib import simplex, tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Batch, Params
+
+
+class State(NamedTuple):
+    """The server's model, the clients' weights, and what the server's solver remembers."""
+
+    params: Params
+    lambdas: Tensor  # [num_clients] sums to 1, 0 for the unseen; all 0 before the first round
+    server: Memory  # of a single solver: leaves [1, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AFL(Method):
+    """One model for everybody, and for each client a weight in what it is trained on.
+
+    Attributes:
+      local: the SERVER's solver, one step per round; its `batch_size` is that of the clients'
+        mini-batches.
+      lr_lambda: learning rate of lambda; 0 leaves every client its share of the examples, which
+        is mini-batch SGD on all data.
+    """
+
+    local: Solver
+    lr_lambda: float = 0.0
+
+    def __post_init__(self):
+        """Raises ValueError for a negative rate, or local training that AFL does not do."""
+        if not self.lr_lambda >= 0:
+            raise ValueError(f"lr_lambda must be at least 0, got {self.lr_lambda}")
+        epochs, steps, keeps = self.local.epochs, self.local.steps, self.local.keeps
+        if (epochs, steps or 1, keeps) != (1, 1, "run"):
+            raise ValueError(
+                "one step per round, with a solver that lives for the whole run: epochs must be 1, "
+                f"steps 1 or absent and keeps 'run', got {epochs}, {steps} and {keeps!r}"
+            )
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing remembered."""
+        params = self.task.init(seed)
+        weights = self.task.trainable(params)
+        lambdas = next(iter(weights.values())).new_zeros(num_clients)
+        return State(params, lambdas, self.local.memory(weights, 1))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Loss and gradient of every client, then a step of the server on both players."""
+        lambdas = state.lambdas if cohort.round else self.shares(cohort)
+        losses, gradients, statistics = self.examine(cohort.broadcast(state.params), cohort)
+        losses, gradients = cohort.collect((losses, gradients))
+        cohort.journal.losses.append(losses)  # as `fit` does, for the record
+
+        own = lambdas[cohort.ids]
+        w, old_statistics = tree.partition(state.params, self.task.is_statistic)
+        w, server = self.descend(w, tree.mix(gradients, own), state.server, cohort.round)
+        statistics = cohort.average(statistics, old_statistics)
+        own = simplex.project(own + self.lr_lambda * losses, own.sum())
+        return State(tree.merge(w, statistics), tree.put(lambdas, cohort.ids, own), server)
+
+    def examine(self, received: Params, cohort: Cohort) -> tuple[Tensor, Params, Params]:
+        """(losses [C], gradients [C, ...], running statistics [C, ...]) of one mini-batch each."""
+
+        def step(carry: tuple, w: Params, batch: Batch) -> tuple:
+            def loss(w: Params) -> tuple[Tensor, Params]:
+                renewed = tree.clone(carry[2])  # in place, by the forward pass
+                return self.task.loss(tree.merge(w, renewed), batch), renewed
+
+            gradient, (value, renewed) = grad_and_value(loss, has_aux=True)(w)
+            return value, gradient, renewed
+
+        w, statistics = tree.partition(received, self.task.is_statistic)
+        nothing = next(iter(w.values())).new_zeros(cohort.size)
+        one_batch = replace(self.local, steps=1)
+        return cohort.scan(step, (nothing, w, statistics), w, local=one_batch, stream="fit")
+
+    def descend(
+        self, w: Params, gradient: Params, server: Memory, round: int
+    ) -> tuple[Params, Memory]:
+        """One step of the server's solver."""
+        lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.device, self.task.dtype)
+        w, buffers = self.local.step(w, gradient, tree.take(server.buffers, 0), lr, {})
+        return w, Memory(tree.repeat(buffers, 1), server.epochs + 1)
+
+    def shares(self, cohort: Cohort) -> Tensor:
+        """Lambda at the start: each seen client's share of the training examples."""
+        federation = cohort.data.federation
+        seen, sizes = federation.ids("seen"), federation.train.sizes
+        shares = torch.zeros(federation.num_clients, dtype=self.task.dtype)
+        shares[seen] = torch.from_numpy(sizes[seen] / sizes[seen].sum()).to(self.task.dtype)
+        return shares.to(self.task.device)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The server's model, for clients seen and unseen."""
+        return cohort.broadcast(state.params)
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Weights of all clients [num_clients]."""
+        return {"lambda": state.lambdas}

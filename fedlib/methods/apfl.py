@@ -1,0 +1,102 @@
+"""APFL: every client predicts with an interpolation of its own model and the shared one.
+
+    each mini-batch  g <- g - lr * grad f(g)
+                     v <- v - lr * grad_v f(alpha * v + (1 - alpha) * g)
+    server           averages g; v never leaves its client
+
+Both updates start from the models as they were before the mini-batch, and `grad_v` has the factor
+alpha of the chain rule: it is alpha times the gradient of f at the interpolated model.
+
+Source: Deng et al., "Adaptive Personalized Federated Learning", 2020; alpha is fixed here.
+Deviation: the paper's steps are plain gradient steps; the solver's momentum and weight decay act on
+g and on v, each by itself. The paper knows no batch normalisation: the interpolated model runs with
+statistics of its own, which are kept with v; those of g are averaged like its parameters. The
+training loss that is recorded is the sum of both models' losses.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Batch, Params
+
+
+class State(NamedTuple):
+    """The server's model, the clients' own, and what the solvers of both remember."""
+
+    params: Params  # g
+    models: Params  # v, leaves [num_clients, ...], private
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class APFL(Method):
+    """One model for everybody, and one for each client.
+
+    Attributes:
+      local: solver of both models.
+      alpha: share of the client's own model in the interpolation; 0 predicts with the shared
+        model of FedAvg, 1 is Local.
+    """
+
+    local: Solver
+    alpha: float = 0.5
+
+    shared: ClassVar = ("params",)
+    protocols: ClassVar = {
+        "seen": {"default": "personalise"},
+        "unseen": {"default": "welcome"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for an alpha that does not interpolate."""
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha must be in [0, 1], got {self.alpha}")
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The same drawn model, for the server and for everybody."""
+        params = self.task.init(seed)
+        weights = self.task.trainable(params)
+        memory = self.local.memory({"shared": weights, "own": weights}, num_clients)
+        return State(params, tree.repeat(params, num_clients), memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Both models step on the same mini-batches, then the average of the shared one."""
+        start = {
+            "shared": cohort.broadcast(state.params),
+            "own": tree.take(state.models, cohort.ids),
+        }
+        trained, memory = cohort.fit(self.loss, start, local=self.local, memory=state.memory)
+        return State(
+            cohort.average(trained["shared"], state.params),
+            tree.put(state.models, cohort.ids, trained["own"]),
+            memory,
+        )
+
+    def loss(self, models: dict[str, Params], batch: Batch) -> Tensor:
+        """f(g) + f(alpha v + (1 - alpha) g), the second g held fixed -> []
+
+        Its gradient with respect to g and to v is what each of them descends.
+        """
+        shared, own = models["shared"], models["own"]
+        mixed = self.interpolate(own, tree.map(Tensor.detach, shared))
+        return self.task.loss(shared, batch) + self.task.loss(mixed, batch)
+
+    def interpolate(self, own: Params, shared: Params) -> Params:
+        """alpha v + (1 - alpha) g, with the running statistics of `own`."""
+        v, g = self.task.trainable(own), self.task.trainable(shared)
+        mixed = tree.map(lambda v, g: self.alpha * v + (1 - self.alpha) * g, v, g)
+        return {**own, **mixed}
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The interpolation of each client's model with the server's."""
+        return self.interpolate(tree.take(state.models, cohort.ids), cohort.broadcast(state.params))
+
+    def welcome(self, state: State, cohort: Cohort) -> Params:
+        """The server's model: a new client has none of its own."""
+        return cohort.broadcast(state.params)

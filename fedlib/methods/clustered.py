@@ -1,0 +1,158 @@
+"""Clustered FL: FedAvg within clusters of clients whose updates point the same way.
+
+    client  trains the model of its cluster; its update u is what that changes in the parameters
+    server  splits a cluster whose members disagree, which is where the mean update is short
+            (||mean u|| < eps1) and some update is long (max ||u|| > eps2): in two, by complete
+            linkage on the cosines between updates; then averages the models in every cluster
+
+Clusters only ever split; at first there is one.
+
+Source: Sattler et al., "Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
+Optimization under Privacy Constraints", IEEE TNNLS 2020.
+Official code: omarfoq/FedEM, aggregator.py (ClusteredAggregator), also used by pFedMM; of the
+authors: felisat/clustered-federated-learning.
+Deviation: `variant`. The official code also takes positions within a cluster for client numbers
+when a cluster that came from a split splits again, so that clients end up in two clusters or none;
+no variant does that. It never trains or assigns unseen clients; ours get the cluster whose model
+has the lowest loss on their train split.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.errors import ConfigError
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.mixture import each_expert
+from fedlib.task import Batch, Params
+
+VARIANTS = ("fixed", "official")
+
+
+class State(NamedTuple):
+    """One model per cluster, who is in which, and what the clients' solvers remember."""
+
+    models: Params  # [E, ...], one model per cluster; E grows
+    cluster: Tensor  # [num_clients] int64, in [0, E)
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusteredFL(Method):
+    """One model for everybody, until clients disagree. All clients take part in every round.
+
+    Attributes:
+      local: local solver, run once per round.
+      eps1: a mean update longer than this is progress, not disagreement; 0 is FedAvg.
+      eps2: some member's update must be longer than this.
+      min_round: rounds before clusters may split.
+      variant: length of a single update, as eps2 sees it: "fixed", its Euclidean norm, or
+        "official", its largest absolute coordinate, with which splits are rare.
+    """
+
+    local: Solver
+    eps1: float = 0.4
+    eps2: float = 1.6
+    min_round: int = 0
+    variant: str = "fixed"
+
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "assign"}}
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        for name in ("eps1", "eps2", "min_round"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if self.variant not in VARIANTS:
+            raise ValueError(f"variant must be one of {VARIANTS}, got {self.variant!r}")
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Everybody in one cluster, with the drawn model."""
+        params = self.task.init(seed)
+        memory = self.local.memory(self.task.trainable(params), num_clients)
+        cluster = torch.zeros(num_clients, dtype=torch.int64, device=self.task.device)
+        return State(tree.repeat(params, 1), cluster, memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Train every cluster's model on its members, split clusters, average within them.
+
+        Raises:
+          ConfigError: if only some clients take part; then clusters cannot be compared.
+        """
+        if cohort.size != cohort.population:
+            raise ConfigError(
+                "ClusteredFL needs all clients in every round (participation rate 1), got "
+                f"{cohort.size} of {cohort.population}"
+            )
+        start = cohort.send(tree.take(state.models, state.cluster[cohort.ids]))
+        trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
+        trained = cohort.collect(trained)
+        cluster = state.cluster
+        if cohort.round >= self.min_round:
+            cluster = self.split(cluster, cohort.ids, self.updates(start, trained))
+        weights = one_hot(cluster[cohort.ids]).T * cohort.num_examples  # [E, C]
+        models = tree.mix(trained, weights / weights.sum(1, keepdim=True))
+        return State(models, cluster, memory)
+
+    def updates(self, start: Params, trained: Params) -> Tensor:
+        """What training changed in the parameters, without running statistics -> [C, D]"""
+        change = tree.sub(self.task.trainable(trained), self.task.trainable(start))
+        return torch.cat([x.flatten(1) for x in tree.leaves(change)], dim=1)
+
+    def split(self, cluster: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
+        """`cluster` [num_clients] after every cluster that disagrees was split in two -> same
+
+        The part with the lowest client number keeps the cluster's number, the other gets a new one.
+
+        Args:
+          ids: [C] who sent `updates` [C, D].
+        """
+        num_clusters = int(cluster.max()) + 1
+        for number in range(num_clusters):
+            rows = (cluster[ids] == number).nonzero().squeeze(1)
+            if self.disagree(updates[rows]):
+                part, members = bipartition(updates[rows]), ids[rows]
+                leaving = members[part != part[members.argmin()]]
+                cluster = cluster.index_fill(0, leaving, num_clusters)
+                num_clusters += 1
+        return cluster
+
+    def disagree(self, updates: Tensor) -> bool:
+        """Whether the members of a cluster, with these updates [C, D], pull apart."""
+        mean = updates.mean(0).norm()
+        largest = updates.norm(dim=1).max() if self.variant == "fixed" else updates.abs().max()
+        return len(updates) > 2 and bool((mean < self.eps1) & (largest > self.eps2))
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The model of each client's cluster."""
+        return tree.take(state.models, state.cluster[cohort.ids])
+
+    def assign(self, state: State, cohort: Cohort) -> Params:
+        """The model that fits each client's train split best."""
+        losses = cohort.score(self.losses, cohort.held(state.models))
+        return tree.take(state.models, cohort.example_mean(losses).argmin(1))
+
+    def losses(self, models: Params, batch: Batch) -> Tensor:
+        """Negative log-likelihood of each example under each cluster's model -> [B, E]"""
+        return each_expert(lambda model: self.task.losses(model, batch), models)
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Everybody's cluster [num_clients]; unseen clients have that of the start, 0."""
+        return {"cluster": state.cluster}
+
+
+def bipartition(updates: Tensor) -> Tensor:
+    """Two groups of similar directions: updates [C, D] -> [C] of 0 and 1"""
+    from sklearn.cluster import AgglomerativeClustering  # takes a second to import
+
+    directions = normalize(updates)
+    distances = 1 - (directions @ directions.T).double()
+    by_distance = AgglomerativeClustering(2, metric="precomputed", linkage="complete")
+    labels = by_distance.fit_predict(distances.cpu().numpy())
+    return torch.from_numpy(labels).to(updates.device)

@@ -1,0 +1,98 @@
+"""L2SGD: local gradient descent without loops; a coin decides between training and averaging.
+
+    with probability 1 - p   every client does one step on one mini-batch
+    with probability p       x <- (1 - a) x + a average of the clients' x,   a = lam / p
+
+A round of a run ends with the first averaging, so it has a geometric number of local steps, which
+may be none.
+
+Source: Hanzely and Richtarik, "Federated Learning of a Mixture of Global and Local Models", 2020.
+Official code: omarfoq/FedEM, aggregator.py (LoopLessLocalSGDAggregator).
+Deviation: the official averaging leaves the models as they are (it writes to copies), which makes
+it Local; ours averages. Only the clients of a cohort are averaged, the official code's are all. A
+schedule by "epoch" advances once per round that has steps; the official one once per step. The
+paper writes a = eta lam / (C p) and steps of eta / (C (1 - p)) with C clients and one rate eta:
+the same algorithm with `lr` = eta / (C (1 - p)) and `lam` = eta lam / C.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+from fedlib import streams, tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Params
+
+
+class State(NamedTuple):
+    """The last average, every client's model, and what the solvers remember."""
+
+    average: Params
+    models: Params  # x [num_clients, ...], private
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2SGD(Method):
+    """As many models as clients, which now and then move towards their average.
+
+    Attributes:
+      local: local solver; how many steps it does is drawn.
+      p: probability of averaging; a round has (1 - p) / p local steps in the mean.
+      lam: the paper's lambda, in [0, p]. 0 is Local; p makes all models the average.
+    """
+
+    local: Solver
+    p: float = 0.1
+    lam: float = 0.0
+
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "average"}}
+
+    def __post_init__(self):
+        """Raises ValueError for what is no probability, no convex combination or no effect."""
+        if not 0 < self.p < 1:
+            raise ValueError(f"p must be in (0, 1), got {self.p}")
+        if not 0 <= self.lam <= self.p:
+            raise ValueError(f"lam must be in [0, p] = [0, {self.p}], got {self.lam}")
+        if self.local.steps is not None or self.local.epochs != 1:
+            raise ValueError(
+                "L2SGD draws its number of local steps: epochs must be 1 and steps absent, got "
+                f"{self.local.epochs} and {self.local.steps}"
+            )
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The same drawn model for everybody."""
+        params = self.task.init(seed)
+        memory = self.local.memory(self.task.trainable(params), num_clients)
+        return State(params, tree.repeat(params, num_clients), memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Local steps up to the first averaging, and that."""
+        models, memory = tree.take(state.models, cohort.ids), state.memory
+        if steps := self.local_steps(cohort):
+            local = replace(self.local, steps=steps)
+            models, memory = cohort.fit(self.task.loss, models, local=local, memory=memory)
+        else:  # every round has a training loss
+            losses = cohort.score(self.task.losses, models)
+            cohort.journal.losses.append(cohort.example_mean(losses))
+        average = cohort.average(models, state.average)
+        models = self.mix(models, cohort.broadcast(average))
+        return State(average, tree.put(state.models, cohort.ids, models), memory)
+
+    def local_steps(self, cohort: Cohort) -> int:
+        """How often the coin shows "train" before it shows "average", the same for everybody."""
+        tosses = streams.generator(cohort.seed, cohort.round, "l2sgd").geometric(self.p)
+        return int(tosses) - 1
+
+    def mix(self, models: Params, average: Params) -> Params:
+        """Models [C, ...] moved by a = lam / p of the way to `average` [C, ...]."""
+        return tree.add(models, tree.sub(average, models), self.lam / self.p)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """Each client's own model."""
+        return tree.take(state.models, cohort.ids)
+
+    def average(self, state: State, cohort: Cohort) -> Params:
+        """The last average, for clients that have no model."""
+        return cohort.broadcast(state.average)

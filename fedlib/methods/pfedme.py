@@ -1,0 +1,86 @@
+"""pFedMe as FedEM and pFedMM run it: personal models, held near their average.
+
+    client  goes on from its own model x and minimises f(x) + mu / 2 ||x - w||^2
+    server  w <- the average of the personal models
+
+Source: Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, which
+describes another algorithm: see `pfedme_moreau`. This one is closer to the formulation of Hanzely
+and Richtarik (see `l2sgd`), and is what the "pFedMe" rows of FedEM's and pFedMM's tables show.
+Official code: omarfoq/FedEM, aggregator.py (PersonalizedAggregator), utils/optim.py (ProxSGD).
+Deviation: none. ProxSGD has no momentum, so the solver of a reproduction needs `momentum` 0.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Batch, Params
+
+
+class State(NamedTuple):
+    """The server's reference, every client's model, and what the solvers remember."""
+
+    reference: Params  # w, the average of the models
+    models: Params  # x [num_clients, ...], private; running statistics included
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class PFedMe(Method):
+    """As many models as clients, each pulled towards the average of all.
+
+    Attributes:
+      local: local solver, run once per round.
+      mu: weight of ||x - w||^2 / 2; 0 is Local.
+    """
+
+    local: Solver
+    mu: float
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise"},
+        "unseen": {"default": "reference"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for a negative mu."""
+        if not self.mu >= 0:
+            raise ValueError(f"mu must be at least 0, got {self.mu}")
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The same drawn model for the server and everybody."""
+        params = self.task.init(seed)
+        memory = self.local.memory(self.task.trainable(params), num_clients)
+        return State(params, tree.repeat(params, num_clients), memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Each client goes on from its own model; the reference moves as their average does."""
+        reference = self.task.trainable(cohort.broadcast(state.reference))
+        own = tree.take(state.models, cohort.ids)
+        trained, memory = cohort.fit(
+            self.loss, own, reference, local=self.local, memory=state.memory
+        )
+        # Averaging changes instead of models lets an absent client count with the one it has.
+        unchanged = tree.map(torch.zeros_like, state.reference)
+        change = cohort.average(tree.sub(trained, own), unchanged)
+        models = tree.put(state.models, cohort.ids, trained)
+        return State(tree.add(state.reference, change), models, memory)
+
+    def loss(self, params: Params, reference: Params, batch: Batch) -> Tensor:
+        """The client's loss, and how far its model is from the reference -> []"""
+        away = tree.sub(self.task.trainable(params), reference)
+        return self.task.loss(params, batch) + self.mu / 2 * tree.sqnorm(away)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """Each client's own model."""
+        return tree.take(state.models, cohort.ids)
+
+    def reference(self, state: State, cohort: Cohort) -> Params:
+        """The average of the personal models, for clients that have none."""
+        return cohort.broadcast(state.reference)

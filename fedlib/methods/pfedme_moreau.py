@@ -1,0 +1,113 @@
+"""pFedMe of the paper: FedAvg on the Moreau envelopes of the clients' losses.
+
+    h(theta; w) = f(theta) + lam / 2 ||theta - w||^2      on one mini-batch
+    client  theta <- inner_steps gradient steps on h(.; w), from w
+            w <- w - lr lam (w - theta)                   for every mini-batch
+    server  w <- (1 - beta) w + beta average of the clients' w
+
+lam (w - theta) is the gradient of the envelope min_theta h(theta; w), which is how the client's
+step is written here. A client predicts with theta, the personal model that the server's w gives.
+
+Source: Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020,
+Algorithm 1.
+Official code: CharlieDinh/pFedMe, FLAlgorithms/users/userpFedMe.py.
+Deviation: clients weigh in by their number of examples. Personal models are made when clients are
+evaluated, by inner steps on every mini-batch of one call of the solver; the official code keeps the
+theta of the last mini-batch, and starts each theta from the one before instead of from w.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+from torch.func import grad
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Batch, Params
+
+
+class State(NamedTuple):
+    """The server's model, and what the clients' solvers remember."""
+
+    params: Params  # w
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class PFedMeMoreau(Method):
+    """One model, from which every client is a few proximal steps away.
+
+    Attributes:
+      local: solver of w; its learning rate is the paper's eta, its steps are the paper's R.
+      lam: the paper's lambda, strength of the pull of w on theta. 1 / inner_lr with one inner step
+        is FedAvg.
+      inner_lr: learning rate of theta.
+      inner_steps: gradient steps on every mini-batch, the paper's K.
+      beta: how far the server goes towards the average: 1 all the way, more beyond it.
+    """
+
+    local: Solver
+    lam: float
+    inner_lr: float
+    inner_steps: int = 5
+    beta: float = 1.0
+
+    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "server"}}
+    final_protocols: ClassVar = {"seen": {"server": "server"}, "unseen": {"theta": "personalise"}}
+
+    def __post_init__(self):
+        """Raises ValueError for settings that cannot train."""
+        for name in ("lam", "inner_lr", "beta"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if self.inner_steps < 1:
+            raise ValueError(f"inner_steps must be at least 1, got {self.inner_steps}")
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing remembered."""
+        params = self.task.init(seed)
+        return State(params, self.local.memory(self.task.trainable(params), num_clients))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Descend the envelopes, average, and go beta of the way."""
+        trained, memory = cohort.fit(
+            self.envelope, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        )
+        average = cohort.average(trained, state.params)
+        average, statistics = tree.partition(average, self.task.is_statistic)
+        w = self.task.trainable(state.params)
+        w = tree.add(w, tree.sub(average, w), self.beta)
+        return State(tree.merge(w, statistics), memory)
+
+    def envelope(self, params: Params, batch: Batch) -> Tensor:
+        """The envelope at w; theta is a constant in it, so its gradient is lam (w - theta) -> []"""
+        w, statistics = tree.partition(params, self.task.is_statistic)
+        constant = tree.map(Tensor.detach, w)
+        theta = self.prox(tree.merge(constant, statistics), constant, batch)
+        return self.h(theta, w, batch)
+
+    def prox(self, theta: Params, w: Params, batch: Batch) -> Params:
+        """One client's theta after the inner steps on a batch."""
+        theta, statistics = tree.partition(theta, self.task.is_statistic)
+        for _ in range(self.inner_steps):
+            gradient = grad(lambda x: self.h(tree.merge(x, statistics), w, batch))(theta)
+            theta = tree.add(theta, gradient, -self.inner_lr)
+        return tree.merge(theta, statistics)
+
+    def h(self, theta: Params, w: Params, batch: Batch) -> Tensor:
+        """The loss at theta, and how far that is from w -> []"""
+        away = tree.sub(self.task.trainable(theta), w)
+        return self.task.loss(theta, batch) + self.lam / 2 * tree.sqnorm(away)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """Each client's theta, given the server's model."""
+        start = cohort.broadcast(state.params)
+        w = self.task.trainable(start)
+        return cohort.scan(self.prox, start, w, local=self.local, stream="personalise")
+
+    def server(self, state: State, cohort: Cohort) -> Params:
+        """The server's model."""
+        return cohort.broadcast(state.params)

@@ -1,0 +1,158 @@
+"""The "pFedMoE" that pFedMM is compared with: shared experts, a private expert and a private gate.
+
+    client  minimises sum_e mean_i g_e(x_i) * loss_e(x_i, y_i): the gate g weighs the losses of the
+            E experts, example by example; gate and experts learn together
+    server  averages all modules, but sends back the first E - 1 experts only
+
+Source: as implemented for "Mixture of Experts for Personalized Federated Learning under Mixture
+Data Distributions in Edge Computing Networks". It is not the pFedMoE of Yi et al. (2024), which
+mixes representations of a small shared and a large private extractor.
+Official code: Archipes/pFedMM, section 2.12 of docs/papers/pfedmm.md.
+Deviation: a gate in training skips batch normalisation for a batch of one example, in prediction it
+never does. When only some clients take part, the server's averages of private modules, which unseen
+clients get, count the absent ones with the last average and not with their own.
+"""
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.mixture import each_expert, expert_losses, mixture_log_probs
+from fedlib.models.gate import Gate
+from fedlib.task import Batch, Params, Task
+
+Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}
+
+
+class State(NamedTuple):
+    """The server's averages of everything, and what every client keeps."""
+
+    server: Model
+    models: Model  # {"expert": ..., "gate": ...}, leaves [num_clients, ...], private
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class GatedTask(Task):
+    """The experts' task for cohorts that train a gate as well.
+
+    Attributes:
+      gate: whose parameters are trained along. Their names are not those of an expert, which begin
+        with "body" or "head"; its batch normalisation takes single examples.
+    """
+
+    gate: Task | None = None
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of the running statistics of experts and gate."""
+        return super().statistics | self.gate.statistics
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether the experts need two examples to a training batch."""
+        return bool(self.statistics - self.gate.statistics)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PFedMoEBaseline(Method):
+    """A mixture of whole models, weighed by the input.
+
+    Attributes:
+      local: solver of experts and gate.
+      num_experts: E; the last expert is private. 1 is Local.
+      gate_features: numbers in an input, which is what the gate sees.
+    """
+
+    local: Solver
+    num_experts: int
+    gate_features: int
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise"},
+        "unseen": {"default": "welcome"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for a mixture of nothing, or a gate that sees nothing."""
+        for name in ("num_experts", "gate_features"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    @cached_property
+    def gate(self) -> Task:
+        """The gate, a second model of every client; its classes are the experts."""
+        return Task(
+            lambda: Gate(self.gate_features, self.num_experts),
+            dtype=self.task.dtype,
+            device=self.task.device,
+        )
+
+    @cached_property
+    def gated(self) -> GatedTask:
+        """Experts and gate, as they are trained."""
+        experts = {field.name: getattr(self.task, field.name) for field in fields(Task)}
+        return GatedTask(**experts, gate=self.gate)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Experts drawn from seeds seed, seed + 1, ..., the gate from seed + E; all the same."""
+        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        server = {"experts": experts, "gate": self.gate.init(seed + self.num_experts)}
+        memory = self.local.memory(self.gated.trainable(server), num_clients)
+        own = {"expert": tree.take(experts, -1), "gate": server["gate"]}
+        return State(server, tree.repeat(own, num_clients), memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Every client trains its experts and its gate; all are averaged, some are kept."""
+        cohort = replace(cohort, task=self.gated)
+        trained, memory = cohort.fit(
+            self.loss, self.personalise(state, cohort), local=self.local, memory=state.memory
+        )
+        own = {"expert": last(trained["experts"]), "gate": trained["gate"]}
+        models = tree.put(state.models, cohort.ids, own)
+        return State(cohort.average(trained, state.server), models, memory)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        """The experts' losses, weighed by the gate: not the loss of the mixture -> []"""
+        log_probs = self.log_probs(model, batch)
+        losses = expert_losses(log_probs, batch.y, self.task.class_weights)
+        return batch.mean((self.weights(model, batch) * losses).sum(-1))
+
+    def weights(self, model: Model, batch: Batch) -> Tensor:
+        """The gate's weights of the experts -> [B, E]"""
+        return self.gate.logits(model["gate"], batch).softmax(-1)
+
+    def log_probs(self, model: Model, batch: Batch) -> Tensor:
+        """Log-probabilities under each expert -> [B, E, L]"""
+        return each_expert(lambda expert: self.task.log_probs(expert, batch), model["experts"])
+
+    def personalise(self, state: State, cohort: Cohort) -> Model:
+        """The shared experts as the server has them, each client's last expert and gate."""
+        shared = cohort.broadcast(tree.take(state.server["experts"], slice(-1)))
+        own = tree.take(state.models, cohort.ids)
+        return {"experts": append(shared, own["expert"]), "gate": own["gate"]}
+
+    def welcome(self, state: State, cohort: Cohort) -> Model:
+        """The server's averages, private modules included: a new client has none of its own."""
+        return cohort.broadcast(state.server)
+
+    def predict(self, personal: Model, batch: Batch) -> Tensor:
+        """The mixture of the experts' probabilities -> [B, L]"""
+        return mixture_log_probs(self.weights(personal, batch), self.log_probs(personal, batch))
+
+
+def append(experts: Params, expert: Params) -> Params:
+    """`expert` [C, ...] behind `experts` [C, E - 1, ...] -> [C, E, ...]"""
+    return tree.map(lambda xs, x: torch.cat([xs, x.unsqueeze(1)], dim=1), experts, expert)
+
+
+def last(experts: Params) -> Params:
+    """Undo `append`, but for the others: [C, E, ...] -> [C, ...]"""
+    return tree.map(lambda xs: xs[:, -1], experts)

@@ -1,0 +1,91 @@
+"""q-FFL, by q-FedAvg: clients with a higher loss pull harder.
+
+    client  F = loss of the received model w on the train split;  v = w trained locally
+            dw = L (w - v);  Delta = F^q dw;  h = q F^(q-1) ||dw||^2 + L F^q
+    server  w <- w - sum Delta / sum h
+
+L = 1 / lr is one constant of the run: the learning rate's schedule moves v only. Shards of all
+sizes count the same.
+
+Source: Li et al., "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2.
+Official code: litian96/fair_flearn, flearn/trainers/qffedavg.py.
+Deviation: cohorts are the engine's, uniform and without replacement, not drawn by shard size. The
+server update is that of the clients that take part, whatever the run's `aggregation` is. Running
+statistics are no descent direction: they are averaged as in FedAvg.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.func import vmap
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.task import Params
+
+TINY = 1e-10  # added to F, so that its powers exist for a client without any loss
+
+
+class State(NamedTuple):
+    """The server's model, and what the clients' solvers remember."""
+
+    params: Params
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class QFFL(Method):
+    """One model for everybody, as good as it can be for those it serves worst.
+
+    Attributes:
+      local: local solver, run once per round; its `lr` gives L.
+      q: how much fairness counts; 0 is FedAvg with the same weight for every client.
+    """
+
+    local: Solver
+    q: float = 1.0
+
+    def __post_init__(self):
+        """Raises ValueError for a negative q, or a rate that has no inverse."""
+        if not self.q >= 0:
+            raise ValueError(f"q must be at least 0, got {self.q}")
+        if not self.local.lr > 0:
+            raise ValueError(f"lr must be above 0, as L is 1 / lr, got {self.local.lr}")
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing remembered."""
+        params = self.task.init(seed)
+        return State(params, self.local.memory(self.task.trainable(params), num_clients))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Score and train the received model on every client, then the server's update."""
+        received = cohort.broadcast(state.params)
+        losses = cohort.example_mean(cohort.score(self.task.losses, received))
+        trained, memory = cohort.fit(
+            self.task.loss, received, local=self.local, memory=state.memory
+        )
+        w, statistics = tree.partition(state.params, self.task.is_statistic)
+        v, statistics_of_clients = tree.partition(trained, self.task.is_statistic)
+        sent = vmap(lambda v, loss: self.report(w, v, loss))(v, losses)
+        w = self.update(w, *cohort.collect(sent))
+        statistics = cohort.average(statistics_of_clients, statistics)
+        return State(tree.merge(w, statistics), memory)
+
+    def report(self, w: Params, v: Params, loss: Tensor) -> tuple[Params, Tensor]:
+        """What ONE client sends: (Delta, h []), from its loss [] at w."""
+        q, lipschitz, loss = self.q, 1 / self.local.lr, loss + TINY
+        dw = tree.map(lambda w, v: lipschitz * (w - v), w, v)
+        delta = tree.map(lambda x: loss**q * x, dw)
+        h = q * loss ** (q - 1) * tree.sqnorm(dw) + lipschitz * loss**q
+        return delta, h
+
+    def update(self, w: Params, delta: Params, h: Tensor) -> Params:
+        """The server's new model, from Delta [C, ...] and h [C] -> [...]"""
+        return tree.map(lambda w, delta: w - delta.sum(0) / h.sum(), w, delta)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The server's model, for clients seen and unseen."""
+        return cohort.broadcast(state.params)

@@ -1,0 +1,20 @@
+"""The probability simplex."""
+
+import torch
+from torch import Tensor
+
+
+def project(v: Tensor, total: float | Tensor = 1.0) -> Tensor:
+    """The point nearest to `v` among those that are not negative and sum to `total`: [n] -> [n]
+
+    It is v - theta, cut at 0, for the one theta that makes the sum right. With the j largest
+    entries left, theta is (their sum - total) / j; leaving out one that belongs, or taking in one
+    that does not, makes that smaller, so theta is the largest of these.
+
+    Source: Duchi et al., "Efficient Projections onto the l1-Ball for Learning in High Dimensions",
+    ICML 2008.
+    """
+    largest_first = v.sort(descending=True).values
+    counts = torch.arange(1, len(v) + 1, dtype=v.dtype, device=v.device)
+    theta = ((largest_first.cumsum(0) - total) / counts).max()
+    return (v - theta).clamp(min=0)
