@@ -69,20 +69,20 @@ ADAPTATION = (
 
 
 PFEDMOE_ABOVE = (
-    "pFedMoE: the published row is 5 to 11 points above the authors' own curve, which ends at 77.4 "
+    "The published row is 5 to 11 points above the authors' own curve, which ends at 77.4 "
     "on EMNIST, 71.4 on CIFAR-10 and 30.9 on CIFAR-100."
 )
 PFEDME_IMPORTED = (
-    "pFedMe: the authors' figure has no curve for it, so that the published row is probably not "
+    "The authors' figure has no curve for it, so that the published row is probably not "
     "from their code; ours follows their code."
 )
-OURS = "{}: the official code has no script for it; its settings are ours."
+OURS = "The official code has no script for it; its settings are ours."
 NOTES = {
     "fedavg-plus": (ADAPTATION,),
     "pfedme": (PFEDME_IMPORTED,),
     "fedem": (FEDEM_IMPORTED,),
     "pfedmoe": (PFEDMOE_ABOVE,),
-    **{label: (OURS.format(title),) for label, (title, _) in UNPUBLISHED.items()},
+    **dict.fromkeys(UNPUBLISHED, (OURS,)),
 }
 EVERYBODY = {"rate": 1.0, "aggregation": "damped"}  # training scripts, sampling_rate
 
