@@ -1,5 +1,6 @@
 """What every script shares: errors as one line of text, and a declaration as an argument."""
 
+import argparse
 import errno
 import json
 import sys
@@ -79,6 +80,32 @@ def run_argument(text: str) -> dict:
     if missing or unknown:
         raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
     return spec
+
+
+def run_parser(description: str) -> argparse.ArgumentParser:
+    """Arguments that training and evaluating a run have in common."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--spec",
+        required=True,
+        help="run specification, JSON or @file (python scripts/plan.py spec train NAME prints it)",
+    )
+    parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
+    parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
+    parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
+    parser.add_argument(
+        "--executor", default="auto", help="auto, loop or batched (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads of PyTorch; 1 is reproducible bit by bit (default: %(default)s)",
+    )
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    return parser
 
 
 def _is_disk_full(error: Exception) -> bool:

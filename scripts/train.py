@@ -14,19 +14,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import run, run_argument
+from fedlib.command import run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--spec",
-        required=True,
-        help="run specification, JSON or @file (python scripts/plan.py spec train NAME prints it)",
-    )
-    parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
-    parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
+    parser = run_parser(__doc__.splitlines()[0])
     parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
     parser.add_argument(
@@ -38,19 +31,6 @@ def arguments() -> argparse.Namespace:
         metavar="ROUNDS",
         help="save after every so many rounds (default: when 20 s have passed)",
     )
-    parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
-    parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
-    parser.add_argument(
-        "--executor", default="auto", help="auto, loop or batched (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=1,
-        help="CPU threads of PyTorch; 1 is reproducible bit by bit (default: %(default)s)",
-    )
-    parser.add_argument("--code", help="digest of the code this job was planned with")
     return parser.parse_args()
 
 
