@@ -286,7 +286,8 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         cifar10.data,
         notes=(
             "CIFAR-10: MobileNet-v2 starts from random weights; the published numbers presuppose "
-            "weights trained on ImageNet.",
+            "weights trained on ImageNet. Its running statistics then take some sixty local steps "
+            "to settle, and accuracy stays near chance until they have.",
         ),
     )
     few = {"num_experts": (NUM_EXPERTS,), "evaluate_every": 2, "variants": False}
