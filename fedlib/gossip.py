@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import tree
+from fedlib import simplex, tree
 from fedlib.cohort import Cohort
 from fedlib.tree import Tree
 
@@ -156,13 +156,5 @@ def _feasible(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
     for client in range(size):
         at = np.flatnonzero((edges == client).any(1))
         if w[at].sum() > 1:
-            w[at] = _lowered(w[at])
+            w[at] = simplex.project(torch.from_numpy(w[at])).numpy()
     return w
-
-
-def _lowered(values: np.ndarray) -> np.ndarray:
-    """Nonnegative values less a common amount, cut at 0, so that they sum to 1."""
-    ordered = np.sort(values)[::-1]
-    excess = np.cumsum(ordered) - 1
-    count = np.flatnonzero(ordered > excess / np.arange(1, len(values) + 1))[-1] + 1
-    return np.maximum(values - excess[count - 1] / count, 0)

@@ -4,11 +4,9 @@ The keyword arguments after the first four are the `params` of the declared figu
 imported until it is asked for, so that a figure's code digest covers its own kind only.
 """
 
-import importlib
-import inspect
 from collections.abc import Callable
 
-from fedlib.errors import ConfigError
+from fedlib import kinds
 
 KINDS = {
     "accuracy_over_bytes": "fedlib.figures.accuracy_over_bytes:draw",
@@ -21,17 +19,9 @@ KINDS = {
 
 def load(kind: str) -> Callable:
     """The function that draws that kind of figure; ConfigError with the choices if none does."""
-    if kind not in KINDS:
-        raise ConfigError(f"no figure kind {kind!r}; choose from {', '.join(KINDS)}")
-    module, _, attribute = KINDS[kind].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return kinds.load(KINDS, kind, "figure")
 
 
 def check_params(kind: str, params: dict) -> None:
     """Nothing, if `params` are what that kind takes; ConfigError saying which they are if not."""
-    signature = inspect.signature(load(kind))
-    try:
-        signature.bind("exhibit", "metrics", "clients", "published", **params)
-    except TypeError as error:
-        takes = ", ".join(list(signature.parameters)[4:]) or "none"
-        raise ConfigError(f"figure kind {kind}: {error}; its params are: {takes}") from None
+    kinds.check_params(load(kind), params, f"figure kind {kind}")
