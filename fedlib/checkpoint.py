@@ -23,11 +23,18 @@ from fedlib.files import atomic, digest, read_json, write_text
 def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
     """Write tensors by name, atomically; returns the SHA-256 of the file."""
     with atomic(path) as temporary:
-        # Compact copies: a view would drag its whole storage into the file.
         # Through a file object: given a name, torch would write that temporary name into it.
         with temporary.open("wb") as file:
-            torch.save({name: value.cpu().clone() for name, value in tensors.items()}, file)
+            torch.save({name: _compact(value.cpu()) for name, value in tensors.items()}, file)
     return digest(path)
+
+
+def _compact(value: Tensor) -> Tensor:
+    """`value`, copied if it is a view, which would drag its whole storage into the file.
+
+    Tensors that share all their storage, as the empty memories of clients do, are written once.
+    """
+    return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
 
 
 def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:

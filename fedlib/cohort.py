@@ -17,12 +17,13 @@ from torch.func import grad
 from fedlib import streams, tree
 from fedlib.batches import ClientPlan, client_plan
 from fedlib.errors import DataError
-from fedlib.executors import DeviceData, Executor, Loop, Work, gradient
+from fedlib.executors import Carry, DeviceData, Executor, Loop, Work, gradient
 from fedlib.local import Memory, Solver
 from fedlib.task import Params, Task
 from fedlib.tree import Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
+CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
 
 
 @dataclass
@@ -32,11 +33,13 @@ class Journal:
     Attributes:
       losses: per call of `fit`, mean training loss of each client [C].
       down, up: numbers sent to and from ONE client.
+      examples: training examples in the local steps of ALL clients, counting repeats.
     """
 
     losses: list[Tensor] = field(default_factory=list)
     down: int = 0
     up: int = 0
+    examples: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,30 +147,36 @@ class Cohort:
         """
         weights, statistics = tree.partition(params, self.task.is_statistic)
         done = memory.epochs[self.ids] if memory else torch.zeros_like(self.ids)
-        rates = local.rates(done, self.round).to(self.ids.device, self.task.dtype)
+        rates = local.rates(done, self.round)
+        common = rates[0].tolist() if (rates == rates[0]).all() else None
+        rates = rates.to(self.ids.device, self.task.dtype)
         kept = memory is not None and local.keeps == "run"
-        buffers = tree.take(memory.buffers, self.ids) if kept else local.init(weights)
-
-        lift = self.executor.lift
-        one_loss = lift(lambda w, statistics, *args: loss(tree.merge(w, statistics), *args))
-        one_step = lift(lambda w, g, buffers, lr: local.step(w, g, buffers, lr, lr_scale or {}))
+        clients = self.ids.tolist()
+        one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
 
         def step(carry, rates, *args_and_batch):
-            weights, statistics, buffers, total, count = carry
+            (weights, statistics, total, count), buffers = carry
             batch = args_and_batch[-1]
             grads, value = gradient(one_loss, weights, statistics, *args_and_batch)
-            lr = rates[..., min(batch.epoch, local.epochs - 1)]
-            weights, buffers = one_step(weights, grads, buffers, lr)
-            return weights, statistics, buffers, total + value * batch.size, count + batch.size
+            epoch = min(batch.epoch, local.epochs - 1)
+            lr = rates[..., epoch] if common is None else common[epoch]
+            local.step_(weights, grads, buffers, lr, lr_scale or {})
+            total += value * batch.size
+            count += batch.size
+            return carry
 
         zeros = torch.zeros(self.size, dtype=self.task.dtype, device=self.ids.device)
-        carry = weights, statistics, buffers, zeros, zeros
-        weights, statistics, buffers, total, count = self._fold(
-            step, carry, rates, *per_client, local=local, stream=stream
+        # Copies, because steps are taken in place.
+        start = tree.clone((weights, statistics, zeros, zeros))
+        empty = local.init(tree.take(weights, 0))
+        buffers = [memory.buffers[client] for client in clients] if kept else [empty] * self.size
+        buffers = tree.clone(buffers)
+        (weights, statistics, total, count), buffers = self._fold(
+            step, Carry(start, buffers), rates, *per_client, local=local, stream=stream
         )
         self.journal.losses.append(total / count)
         trained = tree.merge(weights, statistics)
-        return trained, memory and self._renew(memory, buffers if kept else (), local)
+        return trained, memory and memory.renewed(clients, buffers if kept else None, local.epochs)
 
     def scan(
         self, step: Callable, carry: Tree, *per_client: Tree, local: Solver, stream: str = "scan"
@@ -176,7 +185,14 @@ class Cohort:
 
         The batches are those `local` asks for: its batch size, epochs or steps.
         """
-        return self._fold(self.executor.lift(step), carry, *per_client, local=local, stream=stream)
+        # A copy, because a forward pass renews running statistics in place.
+        start = Carry(tree.clone(carry), [()] * self.size)
+        lifted = self.executor.lift(step)
+
+        def keeping(carry, *args):
+            return Carry(lifted(carry.stacked, *args), carry.rows)
+
+        return self._fold(keeping, start, *per_client, local=local, stream=stream).stacked
 
     def gradient(self, loss: Callable, params: Params) -> Params:
         """Gradient of `loss(params) -> []`, for use inside the step of `scan`."""
@@ -189,7 +205,10 @@ class Cohort:
 
         N is the largest client's number of examples; beyond a client's own there are zeros.
         """
-        return self.executor.each(self._work, fn, per_client, split, EVALUATION_BATCH)
+        on_cpu = self.task.device.type == "cpu"
+        images = self.data.federation.x.ndim == 4
+        size = min(EVALUATION_BATCH, CACHED_IMAGES) if images and on_cpu else EVALUATION_BATCH
+        return self.executor.each(self._work, fn, per_client, split, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
         """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""
@@ -206,13 +225,14 @@ class Cohort:
     def _work(self) -> Work:
         return Work(self.task, self.data, self.ids.cpu().numpy())
 
-    def _fold(self, step, carry, *per_client, local: Solver, stream: str) -> Tree:
+    def _fold(self, step, carry: Carry, *per_client, local: Solver, stream: str) -> Carry:
         sizes = self.data.federation.train.sizes
         plans = [
             client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
             for client in self.ids.tolist()
         ]
         self._refuse_single_examples(plans, local)
+        self.journal.examples += sum(step.size for plan in plans for step in plan.steps)
         return self.executor.fold(self._work, plans, local.batch_size, step, carry, per_client)
 
     def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
@@ -226,10 +246,6 @@ class Cohort:
                     f"examples, so batches of {local.batch_size} leave one alone, which batch "
                     "normalisation cannot train on; use another batch_size or drop_last"
                 )
-
-    def _renew(self, memory: Memory, buffers: Tree, local: Solver) -> Memory:
-        done = memory.epochs.index_add(0, self.ids, torch.full_like(self.ids, local.epochs))
-        return Memory(tree.put(memory.buffers, self.ids, buffers), done)
 
 
 def sample(population: np.ndarray, rate: float, seed: int, round: int) -> np.ndarray:

@@ -81,6 +81,8 @@ def final(method: Method, state: Any, cohort_of: CohortOf) -> RunResult:
         scores=scores,
         bytes_down=nothing,
         bytes_up=nothing,
+        examples=nothing,
+        client_rounds=nothing,
         train_loss=np.empty(0),
         diagnostics=as_arrays(method.diagnostics(state)),
     )

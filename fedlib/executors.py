@@ -5,7 +5,10 @@ whose steps cost more than their launch, and the one to debug in); `Batched` run
 wave in one call of `torch.func.vmap` (best for small models and on GPUs).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +21,8 @@ from fedlib.batches import ClientPlan, waves
 from fedlib.federation import SPLITS, Federation
 from fedlib.task import Batch, Task
 from fedlib.tree import Tree
+
+GATHERED = 1024  # examples of a client that are fetched and scaled at once
 
 
 class DeviceData:
@@ -61,6 +66,18 @@ class Work(NamedTuple):
     ids: np.ndarray  # [C] rows of the federation
 
 
+class Carry(NamedTuple):
+    """What is folded over the batches: of all clients together, or of one of them.
+
+    Attributes:
+      stacked: leaves [C, ...].
+      rows: a tree for each client, for what should not be copied to and from a stack.
+    """
+
+    stacked: Tree
+    rows: list[Tree]
+
+
 class Executor(Protocol):
     """Runs per-client functions; see the module's docstring."""
 
@@ -71,10 +88,10 @@ class Executor(Protocol):
         ...
 
     def fold(self, work: Work, plans: list[ClientPlan], batch_size: int, step: Callable,
-             carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
-        """`carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
+             carry: Carry, per_client: tuple) -> Carry:  # fmt: skip
+        """`carry = step(carry, *per_client, batch)` over each client's batches.
 
-        `step` is lifted: see `lift`.
+        `step` is lifted: see `lift`. It may change the carry in place; what was passed is used up.
         """
         ...
 
@@ -85,53 +102,78 @@ class Executor(Protocol):
 
 
 class Loop:
-    """Client by client."""
+    """Client by client, or several at a time in threads of their own.
+
+    Attributes:
+      workers: threads, each computing with one core. Every client's result is the same for any
+        number of them, bit by bit.
+    """
 
     name = "loop"
+
+    def __init__(self, workers: int = 1):
+        self._pool = None
+        if workers > 1:
+            # Cores go to clients instead of to single operations, here and in the workers.
+            torch.set_num_threads(1)
+            self._pool = ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1))
 
     def lift(self, fn: Callable) -> Callable:
         """See `Executor.lift`."""
         return fn
 
-    @torch.no_grad()
     def fold(self, work, plans, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
-        done = []
-        for position, (client, plan) in enumerate(zip(work.ids.tolist(), plans, strict=True)):
-            # Cloned, because batch statistics are updated in place.
-            own, *args = tree.take((carry, *per_client), position)
-            own = tree.clone(own)
-            order = torch.from_numpy(plan.order).to(work.data.device)
-            rows = work.data.owned("train", client)[order]
-            keys = torch.from_numpy(plan.keys).to(work.data.device)
-            for number, (start, stop, epoch) in enumerate(plan.steps):
-                taken = rows[start:stop]
-                batch = Batch(
-                    _arranged(work, taken),
-                    work.data.y[taken],
-                    order[start:stop],
-                    key=keys[number],
-                    epoch=epoch,
-                    train=True,
-                )
-                own = step(own, *args, batch)
-            done.append(own)
-        return tree.stack(done)
 
-    @torch.no_grad()
+        def visit(position: int) -> None:
+            views = Carry(tree.take(carry.stacked, position), carry.rows[position])
+            own, args = views, tree.take(per_client, position)
+            client, plan = int(work.ids[position]), plans[position]
+            for batch in _batches(work, client, plan, batch_size):
+                own = step(own, *args, batch)
+            _write(views, own)
+
+        costs = [len(plan.order) for plan in plans]
+        self._visit(visit, sorted(range(len(plans)), key=costs.__getitem__, reverse=True))
+        return carry
+
     def each(self, work, fn, per_client, split, batch_size):
         """See `Executor.each`."""
         if _all_shared(per_client):
-            return _pooled(work, fn, per_client, split, batch_size)
-        parts = []
-        for position, client in enumerate(work.ids.tolist()):
+            return _pooled(work, fn, per_client, split, batch_size, self._visit)
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        parts = [None] * len(sizes)
+
+        def visit(position: int) -> None:
             args = tree.take(per_client, position)
-            rows = work.data.owned(split, client)
+            rows = work.data.owned(split, int(work.ids[position]))
             index = torch.arange(len(rows), device=rows.device)
-            parts.append(
-                _in_pieces(work, lambda b, args=args: fn(*args, b), rows, index, batch_size)
-            )
-        return _pad(parts, work.data.federation.split(split).sizes[work.ids])
+            pieces = _pieces(work, rows, index, batch_size)
+            parts[position] = torch.cat([fn(*args, piece()) for piece in pieces])
+
+        self._visit(visit, np.argsort(-sizes, kind="stable").tolist())
+        return _pad(parts, sizes)
+
+    def _visit(self, fn: Callable[[int], None], order: list[int]) -> None:
+        """Call `fn`, without recording gradients, with all numbers in `order`."""
+
+        def quietly(number: int) -> None:
+            with torch.no_grad():
+                fn(number)
+
+        if self._pool is None:
+            for number in order:
+                quietly(number)
+            return
+        # Each call has its own copy of what fedlib.context holds: that is kept by thread.
+        calls = [self._pool.submit(copy_context().run, quietly, number) for number in order]
+        try:
+            for call in calls:
+                call.result()
+        finally:
+            for call in calls:  # after an error in one of them
+                call.cancel()
+            wait(calls)
 
 
 class Batched:
@@ -153,7 +195,7 @@ class Batched:
     @torch.no_grad()
     def fold(self, work, plans, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
-        carry = tree.clone(carry)
+        carry = carry._replace(rows=tree.stack(carry.rows))
         # Batch statistics would see padding, so such models only share waves of equal sizes.
         for wave in waves(plans, batch_size, may_pad=not work.task.statistics):
             active = torch.from_numpy(wave.clients).to(work.data.device)
@@ -163,12 +205,14 @@ class Batched:
             rows = self._rows(work, wave, index)
             x, y = work.data.inputs(rows), work.data.y[rows]
             batch = Batch(x, y, index, mask, keys, wave.epoch, train=True)
-            everyone = len(active) == len(work.ids)
-            own = carry if everyone else tree.take(carry, active)
-            args = per_client if everyone else _take_rows(per_client, active)
-            own = step(own, *args, batch)
-            carry = own if everyone else tree.put(carry, active, own)
-        return carry
+            if len(active) == len(work.ids):  # everyone, in order
+                carry = step(carry, *per_client, batch)
+            else:
+                own = step(tree.take(carry, active), *_take_rows(per_client, active), batch)
+                tree.put_(carry, active, own)
+        # Rows of their own: a view would keep the stack in memory for as long as any row lives.
+        rows = [tree.clone(tree.take(carry.rows, c)) for c in range(len(work.ids))]
+        return carry._replace(rows=rows)
 
     @torch.no_grad()
     def each(self, work, fn, per_client, split, batch_size):
@@ -225,12 +269,13 @@ def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
 
     Clients are independent, so the gradient of the sum of their losses [K] is everybody's own.
     """
-    flat, structure = tree.flatten_with_structure(params)
-    inputs = [x.detach().requires_grad_() for x in flat]
+    inputs = tree.map(lambda x: x.detach().requires_grad_(), params)
     with torch.enable_grad():
-        value = loss(tree.unflatten(inputs, structure), *args)
-        grads = torch.autograd.grad(value.sum(), inputs, allow_unused=True, materialize_grads=True)
-    return tree.unflatten(list(grads), structure), value.detach()
+        value = loss(inputs, *args)
+        total = value.sum() if value.dim() else value
+        flat = tree.leaves(inputs)
+        grads = torch.autograd.grad(total, flat, allow_unused=True, materialize_grads=True)
+    return tree.unflatten(grads, params), value.detach()
 
 
 def choose(name: str, task: Task) -> Executor:
@@ -246,6 +291,8 @@ def choose(name: str, task: Task) -> Executor:
         name = "batched" if task.device.type == "cuda" or task.is_light else "loop"
     if name not in EXECUTORS:
         raise ValueError(f"executor must be auto, {' or '.join(EXECUTORS)}, got {name!r}")
+    if name == "loop" and task.device.type == "cpu":
+        return Loop(workers=torch.get_num_threads())
     return EXECUTORS[name]()
 
 
@@ -257,24 +304,58 @@ def _all_shared(per_client: tuple) -> bool:
     return all(tree.is_broadcast(x) for x in tree.leaves(per_client))
 
 
-def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int) -> Tensor:
+def _in_turn(fn: Callable[[int], None], order: list[int]) -> None:
+    for number in order:
+        fn(number)
+
+
+def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
+            visit: Callable = _in_turn) -> Tensor:  # fmt: skip
     """Score shared models on everybody's examples at once, ignoring whose they are."""
     sizes = work.data.federation.split(split).sizes[work.ids]
     rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
     index = torch.from_numpy(np.concatenate([np.arange(n) for n in sizes])).to(rows.device)
     args = tree.take(shared, 0)
-    scores = _in_pieces(work, lambda batch: fn(*args, batch), rows, index, batch_size)
-    return _pad(list(scores.split(sizes.tolist())), sizes)
+    pieces = _pieces(work, rows, index, batch_size)
+    scores = [None] * len(pieces)
+
+    def score(number: int) -> None:
+        scores[number] = fn(*args, pieces[number]())
+
+    visit(score, list(range(len(pieces))))
+    return _pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
 
 
-def _in_pieces(work: Work, fn: Callable, rows: Tensor, index: Tensor, batch_size: int) -> Tensor:
-    """`fn(batch)` over consecutive pieces of `rows`; without rows there is one, empty, piece."""
-    pieces = []
-    for start in range(0, max(len(rows), 1), batch_size):
-        taken = rows[start : start + batch_size]
-        piece = Batch(_arranged(work, taken), work.data.y[taken], index[start : start + batch_size])
-        pieces.append(fn(piece))
-    return torch.cat(pieces)
+def _pieces(work: Work, rows: Tensor, index: Tensor, size: int) -> list[Callable[[], Batch]]:
+    """Consecutive pieces of `rows`, made when called; without rows there is one, empty, piece."""
+
+    def piece(start: int) -> Batch:
+        taken = rows[start : start + size]
+        return Batch(_arranged(work, taken), work.data.y[taken], index[start : start + size])
+
+    return [partial(piece, start) for start in range(0, max(len(rows), 1), size)]
+
+
+def _batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -> Iterator[Batch]:
+    """The training batches of one client, in the order of its plan."""
+    device = work.data.device
+    order = torch.from_numpy(plan.order).to(device)
+    keys = torch.from_numpy(plan.keys).to(device).unbind()
+    rows = work.data.owned("train", client)[order]
+    at_once = max(1, GATHERED // batch_size)
+    for first in range(0, len(plan.steps), at_once):
+        steps = plan.steps[first : first + at_once]
+        begin, end = steps[0].start, steps[-1].stop
+        x, y = _arranged(work, rows[begin:end]), work.data.y[rows[begin:end]]
+        for (start, stop, epoch), key in zip(steps, keys[first : first + at_once], strict=True):
+            cut = slice(start - begin, stop - begin)
+            yield Batch(x[cut], y[cut], order[start:stop], key=key, epoch=epoch, train=True)
+
+
+def _write(views: Tree, values: Tree) -> None:
+    """Put `values` where `views` are, which they may be or share memory with."""
+    apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
+    tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
 
 
 def _arranged(work: Work, rows: Tensor) -> Tensor:

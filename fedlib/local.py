@@ -55,15 +55,34 @@ _SCHEDULES: dict[str, Callable[[Schedule, np.ndarray], np.ndarray]] = {
 }
 
 
+Rate = float | Tensor
+
+
 class Memory(NamedTuple):
     """What the clients' solvers remember between rounds; part of a method's state."""
 
-    buffers: Tree  # leaves [num_clients, ...]: momenta; () where the solver keeps none
+    # One entry per client: momenta like its parameters, or () where the solver keeps none. Clients
+    # have tensors of their own, so that renewing some copies nothing of the others'.
+    buffers: tuple[Tree, ...]
     epochs: Tensor  # [num_clients] int64, local epochs done
+
+    def of(self, clients: Tensor) -> "Memory":
+        """The memory of some clients, in their order."""
+        return Memory(tuple(self.buffers[c] for c in clients.tolist()), self.epochs[clients])
 
     def forget(self) -> "Memory":
         """The same counts with empty buffers, as after making a new optimiser."""
-        return self._replace(buffers=tree.map(torch.zeros_like, self.buffers))
+        empty = tree.map(torch.zeros_like, self.buffers[0])
+        return self._replace(buffers=(empty,) * len(self.buffers))
+
+    def renewed(self, clients: list[int], buffers: list[Tree] | None, epochs: int) -> "Memory":
+        """This memory after `clients` did `epochs` more, with new `buffers` unless None."""
+        rows = list(self.buffers)
+        for client, row in zip(clients, buffers or [], strict=buffers is not None):
+            rows[client] = row
+        done = self.epochs.clone()
+        done[clients] += epochs
+        return Memory(tuple(rows), done)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,28 +122,35 @@ class Solver:
             raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
 
     def init(self, params: Tree) -> Tree:
-        """Momenta before the first step, for parameters with leaves [C, ...] -> leaves [C, ...]"""
+        """Momenta before the first step of ONE client with parameters like `params`."""
         return ()
 
-    def step(self, params: dict, grads: dict, buffers: Tree, lr: Tensor, scale: dict) -> tuple:
-        """One update of ONE client.
+    def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
+        """One update of one client, or of several stacked along a first dimension, in place.
+
+        In place, because new memory for every step costs several times the arithmetic.
 
         Args:
-          params, grads: by name.
-          buffers: as `init` makes them.
-          lr: [] the current rate.
+          params: by name; overwritten.
+          grads: by name; used up.
+          buffers: as `init` makes them; overwritten.
+          lr: the current rate, or that of each stacked client [C].
           scale: factors of the rate of top-level entries of `params`, by name.
-
-        Returns:
-          (params, buffers) after the step.
         """
         raise NotImplementedError
+
+    def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
+        """(params, buffers) after the update `step_`, with the arguments left as they are."""
+        params, grads, buffers = tree.clone((params, grads, buffers))
+        self.step_(params, grads, buffers, lr, scale)
+        return params, buffers
 
     def memory(self, params: Tree, num_clients: int) -> Memory:
         """Memory of `num_clients` clients who train models shaped like `params`."""
         device = next(iter(tree.leaves(params))).device
-        buffers = self.init(tree.broadcast(params, num_clients)) if self.keeps == "run" else ()
-        return Memory(buffers, torch.zeros(num_clients, dtype=torch.int64, device=device))
+        empty = self.init(params) if self.keeps == "run" else ()
+        epochs = torch.zeros(num_clients, dtype=torch.int64, device=device)
+        return Memory((empty,) * num_clients, epochs)
 
     def rates(self, epochs_done: Tensor, round: int) -> Tensor:
         """Learning rate of each client in each epoch of this call -> [C, epochs] float64"""
@@ -148,15 +174,51 @@ class SGD(Solver):
 
     def init(self, params: Tree) -> Tree:
         """One velocity per parameter, or nothing."""
-        return tree.map(torch.zeros_like, params) if self.momentum else ()
+        return _zeros(params) if self.momentum else ()
 
-    def step(self, params: dict, grads: dict, buffers: Tree, lr: Tensor, scale: dict) -> tuple:
+    def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
         """v = momentum v + g + weight_decay p; p = p - lr v."""
+        for factor in sorted({scale.get(name, 1.0) for name in params}):
+            names = [name for name in params if scale.get(name, 1.0) == factor]
+            trees = (params, grads, buffers) if self.momentum else (params, grads)
+            matched = _matched(*({name: x[name] for name in names} for x in trees))
+            if not matched:  # a body may have nothing to train
+                continue
+            p, g, *v = map(list, zip(*matched, strict=True))
+            v = v[0] if v else []
+            rate = lr * factor
+            if isinstance(rate, Tensor) and rate.dim():
+                self._step_each(p, g, v, rate)
+            else:
+                self._step_all(p, g, v, float(rate))
+
+    def _step_all(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: float) -> None:
+        """One rate for everything: one pass over memory, by the kernel of torch.optim.SGD."""
+        # It walks through all tensors in storage order.
+        g = [g if g.stride() == p.stride() else g.contiguous() for p, g in zip(p, g, strict=True)]
+        torch._fused_sgd_(
+            p,
+            g,
+            v,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            lr=rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+
+    def _step_each(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: Tensor) -> None:
+        """A rate [C] for each stacked client."""
         if self.weight_decay:
-            grads = tree.add(grads, params, self.weight_decay)
+            torch._foreach_add_(g, p, alpha=self.weight_decay)
         if self.momentum:
-            grads = buffers = tree.add(grads, buffers, self.momentum)
-        return _descend(params, grads, lr, scale), buffers
+            torch._foreach_mul_(v, self.momentum)
+            torch._foreach_add_(v, g)
+            g = v
+        for weight, direction in zip(p, g, strict=True):
+            weight.sub_(_along(rate, weight) * direction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,24 +237,25 @@ class Adam(Solver):
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""
         first = next(iter(tree.leaves(params)))
-        # One count per client: some have done more steps than others.
-        count = torch.zeros(first.shape[:1], dtype=first.dtype, device=first.device)
-        zeros = tree.map(torch.zeros_like, params)
-        return {"m": zeros, "v": tree.map(torch.zeros_like, params), "t": count}
+        # A count of its own for every client: some have done more steps than others.
+        count = torch.zeros((), dtype=first.dtype, device=first.device)
+        return {"m": _zeros(params), "v": _zeros(params), "t": count}
 
-    def step(self, params: dict, grads: dict, buffers: Tree, lr: Tensor, scale: dict) -> tuple:
+    def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
         """Bias-corrected adaptive step; see Kingma and Ba, ICLR 2015, Algorithm 1."""
-        if self._decay_in_gradient():
-            grads = tree.add(grads, params, self.weight_decay)
-        else:
-            params = _descend(params, tree.map(lambda p: self.weight_decay * p, params), lr, scale)
-        b1, b2, t = self.beta1, self.beta2, buffers["t"] + 1
-        m = tree.map(lambda m, g: b1 * m + (1 - b1) * g, buffers["m"], grads)
-        v = tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, buffers["v"], grads)
-        update = tree.map(
-            lambda m, v: (m / (1 - b1**t)) / ((v / (1 - b2**t)).sqrt() + self.eps), m, v
-        )
-        return _descend(params, update, lr, scale), {"m": m, "v": v, "t": t}
+        b1, b2, t = self.beta1, self.beta2, buffers["t"].add_(1)
+        for name, weights in params.items():
+            rate = torch.as_tensor(lr, dtype=t.dtype, device=t.device) * scale.get(name, 1.0)
+            trees = weights, grads[name], buffers["m"][name], buffers["v"][name]
+            for p, g, m, v in _matched(*trees):
+                if self._decay_in_gradient():
+                    g = g + self.weight_decay * p
+                else:
+                    p.mul_(1 - self.weight_decay * _along(rate, p))
+                m.mul_(b1).add_(g, alpha=1 - b1)
+                v.mul_(b2).addcmul_(g, g, value=1 - b2)
+                m_hat, v_hat = m / _along(1 - b1**t, m), v / _along(1 - b2**t, v)
+                p.sub_(_along(rate, p) * m_hat / (v_hat.sqrt() + self.eps))
 
     def _decay_in_gradient(self) -> bool:
         return True
@@ -228,9 +291,18 @@ def from_spec(spec: dict) -> Solver:
     return SOLVERS[name](**arguments)
 
 
-def _descend(params: dict, direction: dict, lr: Tensor, scale: dict) -> dict:
-    """Each top-level entry moved by -lr * scale[entry] * direction."""
-    return {
-        name: tree.add(params[name], direction[name], -(lr * scale.get(name, 1.0)))
-        for name in params
-    }
+def _zeros(params: Tree) -> Tree:
+    """Zeros in the shapes of `params`, in memory of their own."""
+    return tree.map(lambda p: torch.zeros_like(p, memory_format=torch.contiguous_format), params)
+
+
+def _matched(*trees: Tree) -> list[tuple]:
+    """The leaves of equally structured trees, those that belong together in a tuple."""
+    matched = []
+    tree.map(lambda *leaves: matched.append(leaves), *trees)  # by key: their order may differ
+    return matched
+
+
+def _along(rate: Tensor, p: Tensor) -> Tensor:
+    """`rate` [] or [C] shaped to multiply `p` [...] or [C, ...]"""
+    return rate.reshape(rate.shape + (1,) * (p.dim() - rate.dim()))

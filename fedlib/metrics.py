@@ -27,10 +27,11 @@ from scipy.special import stdtrit
 
 from fedlib.errors import DataError
 from fedlib.files import atomic
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import TOTALS, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
-TRAFFIC = View("all", "", "")  # of rows that are about the whole round, not about examples
+TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
+FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -124,7 +125,8 @@ def best_evaluation(history: RunResult) -> int:
 def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
-    Views that only the evaluation of the final state has appear at "last" only.
+    Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
+    if it measured them.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history.
@@ -138,6 +140,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         check_agreement(history, evaluation)
         for view, scores in _only_final(history, evaluation).items():
             curve = _view_curve(view, evaluation.round, scores)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        if FLOPS in evaluation.diagnostics:
+            curve = _flops_curve(history, evaluation)
             blocks.append(_block(curve, "last", slice(-1, None)))
     columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
     return pd.DataFrame(columns)
@@ -206,11 +211,18 @@ def _curves(result: RunResult) -> Iterator[_Curve]:
     for view, scores in result.scores.items():
         if scores.count.any():
             yield _view_curve(view, result.round, scores)
-    sent = {"bytes_down": result.bytes_down, "bytes_up": result.bytes_up}
-    sent["bytes"] = result.bytes_down + result.bytes_up
-    yield _Curve(TRAFFIC, result.round, sent)
+    cost = {name: getattr(result, name) for name in TOTALS}
+    cost["bytes"] = result.bytes_down + result.bytes_up
+    yield _Curve(TRAFFIC, result.round, cost)
     rounds = np.arange(1, len(result.train_loss) + 1)
     yield _Curve(TRAFFIC, rounds, {"train_loss": result.train_loss})
+
+
+def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
+    """FLOPs per training example, and of all of the run's together."""
+    per_example = evaluation.diagnostics[FLOPS]
+    total = per_example * history.examples[-1]
+    return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
 
 
 def _view_curve(view: View, rounds: np.ndarray, scores: Scores) -> _Curve:

@@ -15,7 +15,8 @@ import numpy as np
 from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
-FORMAT = 1
+FORMAT = 2
+TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 
 class View(NamedTuple):
@@ -51,8 +52,12 @@ class RunResult:
       round: [T] int64, rounds done at each evaluation; 0 is before training.
       scores: by view.
       bytes_down, bytes_up: [T] int64, sent server to clients and back since round 0, all clients.
+      examples: [T] int64, training examples in local steps since round 0, all clients, counting
+        repeats.
+      client_rounds: [T] int64, cohort sizes added up since round 0.
       train_loss: [R] float64, mean training loss over the cohort's clients, per round.
-      diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation.
+      diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
+        `flops_per_example` [1] of an evaluation, see `fedlib.cost`.
       spec: the run's specification, seed included.
       provenance: versions, device, executor, digests; wall-clock seconds are in here too, because
         everything else in the file is the same for the same inputs.
@@ -62,6 +67,8 @@ class RunResult:
     scores: dict[View, Scores]
     bytes_down: np.ndarray
     bytes_up: np.ndarray
+    examples: np.ndarray
+    client_rounds: np.ndarray
     train_loss: np.ndarray
     diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
     spec: dict = field(default_factory=dict)
@@ -70,7 +77,7 @@ class RunResult:
     def save(self, path: str | Path) -> None:
         """Write to an HDF5 file, atomically."""
         with atomic(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
-            for name in ("round", "bytes_down", "bytes_up", "train_loss"):
+            for name in ("round", *TOTALS, "train_loss"):
                 _store(file, name, getattr(self, name))
             for view, scores in self.scores.items():
                 for name, array in vars(scores).items():
@@ -108,8 +115,7 @@ class RunResult:
                 return cls(
                     round=file["round"][:],
                     scores=scores,
-                    bytes_down=file["bytes_down"][:],
-                    bytes_up=file["bytes_up"][:],
+                    **{name: file[name][:] for name in TOTALS},
                     train_loss=file["train_loss"][:],
                     diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
                     spec=json.loads(file.attrs["spec"]),

@@ -1,8 +1,11 @@
 """From a run's declaration to something that runs: builds method, model and solver from JSON."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from fedlib import evaluate, local, methods, models
@@ -15,6 +18,8 @@ from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import Task
+
+Measure = Callable[[Simulation, Any], float]  # of a trained state
 
 
 def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> Task:
@@ -35,9 +40,20 @@ def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> 
             lambda: model.build(**spec["model_params"]),
             device=torch.device(device),
             pretrained=pretrained,
+            class_weights=_class_weights(spec),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
+
+
+def _class_weights(spec: dict) -> torch.Tensor | None:
+    """Factors of the loss by label -> [L], or None; ValueError unless there is one per class."""
+    weights, num_classes = spec["class_weights"], spec["model_params"]["num_classes"]
+    if weights is None:
+        return None
+    if len(weights) != num_classes:
+        raise ValueError(f"{len(weights)} class_weights for {num_classes} classes")
+    return torch.tensor(weights, dtype=torch.float64)
 
 
 def build_method(spec: dict, task: Task) -> Method:
@@ -109,9 +125,18 @@ def train(
 
 
 def evaluate_state(
-    simulation: Simulation, spec: dict, provenance: dict, *, state_file: Path, history_file: Path
+    simulation: Simulation,
+    spec: dict,
+    provenance: dict,
+    *,
+    state_file: Path,
+    history_file: Path,
+    measures: dict[str, Measure] | None = None,
 ) -> RunResult:
     """Scores of a trained state under every protocol of its method.
+
+    Args:
+      measures: what else is measured on the state, by its name among the diagnostics.
 
     Raises:
       DataError: if the state is damaged, or was not trained from `spec`.
@@ -128,7 +153,10 @@ def evaluate_state(
     result = evaluate.final(
         simulation.method, state, lambda group: simulation.everyone(group, rounds)
     )
-    return replace(result, spec=spec, provenance=provenance)
+    numbers = {name: measure(simulation, state) for name, measure in (measures or {}).items()}
+    measured = {name: np.array([number]) for name, number in numbers.items()}
+    diagnostics = result.diagnostics | measured
+    return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
 
 
 def verified_file(receipt: Path) -> Path:

@@ -17,7 +17,7 @@ from fedlib.errors import DivergedError
 from fedlib.executors import DeviceData, Executor
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import RunResult, View
+from fedlib.results import TOTALS, RunResult, View
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 MIXINGS = ("fastest", "metropolis")  # as in fedlib.gossip, which only decentralised runs import
@@ -212,18 +212,21 @@ class Record:
     round: list[int] = field(default_factory=list)
     bytes_down: list[int] = field(default_factory=list)
     bytes_up: list[int] = field(default_factory=list)
+    examples: list[int] = field(default_factory=list)
+    client_rounds: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
     scores: dict[View, list[evaluate.ClientScores]] = field(default_factory=dict)
     last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
-    down: int = 0  # bytes so far
-    up: int = 0
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOTALS, 0))  # so far
     trained: int = 0  # clients this process has trained, counting repeats
 
     def add_round(self, cohort: Cohort, number: int) -> None:
-        """Traffic and losses of a round; the one place where a round waits for the device."""
+        """Cost and losses of a round; the one place where a round waits for the device."""
         self.trained += cohort.size
-        self.down += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
-        self.up += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
+        self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
+        self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
+        self.totals["examples"] += cohort.journal.examples
+        self.totals["client_rounds"] += cohort.size
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
@@ -237,8 +240,8 @@ class Record:
     def add_evaluation(self, done: int, found: dict[View, evaluate.ClientScores]) -> None:
         """Scores after `done` rounds."""
         self.round.append(done)
-        self.bytes_down.append(self.down)
-        self.bytes_up.append(self.up)
+        for name, total in self.totals.items():
+            getattr(self, name).append(total)
         for view, scores in found.items():
             self.scores.setdefault(view, []).append(scores)
 
@@ -251,8 +254,7 @@ class Record:
                 view: evaluate.over_time(ids(view.group), found)
                 for view, found in self.scores.items()
             },
-            bytes_down=np.array(self.bytes_down, np.int64),
-            bytes_up=np.array(self.bytes_up, np.int64),
+            **{name: np.array(getattr(self, name), np.int64) for name in TOTALS},
             train_loss=np.array(self.train_loss, np.float64),
         )
 
@@ -307,10 +309,10 @@ def _clock(seconds: float) -> str:
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:
     """State and record as tensors by name."""
     packed = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(state).items()}
-    for name in ("round", "bytes_down", "bytes_up", "train_loss"):
+    for name in ("round", *TOTALS, "train_loss"):
         dtype = torch.float64 if name == "train_loss" else torch.int64
         packed[f"record/{name}"] = torch.tensor(getattr(record, name), dtype=dtype)
-    packed["record/totals"] = torch.tensor([record.down, record.up])
+    packed["record/totals"] = torch.tensor([record.totals[name] for name in TOTALS])
     losses = [[client, *last] for client, last in record.last_losses.items()]
     packed["record/last_losses"] = torch.tensor(losses, dtype=torch.float64).reshape(-1, 3)
     for view, found in record.scores.items():
@@ -327,7 +329,7 @@ def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
     arrays = below("record/")
     totals, losses = arrays.pop("totals"), arrays.pop("last_losses")
     record = Record(**{name: value.tolist() for name, value in arrays.items()})
-    record.down, record.up = totals.tolist()
+    record.totals = dict(zip(TOTALS, totals.tolist(), strict=True))
     record.last_losses = {int(c): (int(r), loss) for c, r, loss in losses.tolist()}
     for name, value in below("scores/").items():
         found = [evaluate.ClientScores(*row) for row in value.numpy()]

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from fedlib import context, tree
+from fedlib import context, functional, tree
 
 Params = dict[str, Tensor]
+BatchNorm = nn.modules.batchnorm._BatchNorm  # of any number of dimensions
 
 
 class Batch(NamedTuple):
@@ -62,7 +62,7 @@ class Task:
             with torch.random.fork_rng(devices=[]):
                 module = self.build().to(device=self.device, dtype=self.dtype).train(training)
             for layer in module.modules():
-                if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                if isinstance(layer, BatchNorm):
                     layer.num_batches_tracked = None  # only read when momentum is None
             object.__setattr__(self, name, module.requires_grad_(False))
         if self.class_weights is not None:
@@ -85,6 +85,17 @@ class Task:
         """Names of batch-normalisation statistics: carried and averaged, never trained."""
         buffers = self._training.named_buffers()
         return frozenset(name for name, value in buffers if value.is_floating_point())
+
+    @cached_property
+    def norms(self) -> frozenset[str]:
+        """Names of all entries of batch-normalisation layers: scale, shift and statistics."""
+        layers = self._training.named_modules()
+        return frozenset(
+            f"{path}.{name}"
+            for path, layer in layers
+            if isinstance(layer, BatchNorm)
+            for name, _ in _floats(layer)
+        )
 
     @property
     def needs_pairs(self) -> bool:
@@ -139,7 +150,7 @@ class Task:
 
     def _call(self, module: nn.Module, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
         with context.dropout_key(batch.key):
-            return functional_call(module, params, (inputs,))
+            return functional.call(module, params, inputs)
 
     def _named(self):
         return _floats(self._training)

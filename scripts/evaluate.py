@@ -34,6 +34,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
+        from fedlib.cost import flops_per_example
         from fedlib.federation import Federation
         from fedlib.run import build_simulation, evaluate_state
 
@@ -48,7 +49,12 @@ def main() -> None:
             "code": provenance.code_digest(*roots),
         }
         result = evaluate_state(
-            simulation, spec, record, state_file=args.state, history_file=args.history
+            simulation,
+            spec,
+            record,
+            state_file=args.state,
+            history_file=args.history,
+            measures={"flops_per_example": flops_per_example},
         )
         result.save(args.out)
         for view, scores in result.scores.items():

@@ -10,11 +10,12 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
 import fedlib.cohort
+import fedlib.executors
 from fedlib import tree
 from fedlib.batches import client_plan
 from fedlib.cohort import sample
 from fedlib.errors import DataError
-from fedlib.executors import DeviceData, choose
+from fedlib.executors import DeviceData, Loop, choose
 from fedlib.federation import Federation, Split
 from fedlib.local import SGD
 from fedlib.models.emnist_cnn import EmnistCNN
@@ -113,14 +114,15 @@ def test_a_client_that_is_done_waits_for_the_others(executor, network):
     for client in range(len(UNEVEN)):
         alone, own = fit(task, federation, [client], executor=executor, local=sgd(epochs=2))
         assert_close(tree.take(together, client), tree.take(alone, 0))
-        assert_close(tree.take(memory, client), tree.take(own, client))
+        assert_close(memory.buffers[client], own.buffers[client])
+        assert memory.epochs[client] == own.epochs[client]
 
 
 @both_executors
 def test_clients_outside_the_cohort_keep_their_memory(executor):
     task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
     _, memory = fit(task, federation, [1, 3], executor=executor, local=sgd(epochs=2))
-    absent = tree.take(memory.buffers, torch.tensor([0, 2, 4]))
+    absent = [memory.buffers[client] for client in (0, 2, 4)]
     assert all(torch.equal(x, torch.zeros_like(x)) for x in tree.leaves(absent))
     assert memory.epochs.tolist() == [0, 2, 0, 2, 0]
 
@@ -438,6 +440,51 @@ def test_the_executor_is_chosen_for_model_and_device():
     names = [choose("auto", task).name for task in (light, convolving, wide, gpu)]
     assert names == ["batched", "loop", "loop", "batched"]
     assert choose("loop", light).name == "loop"
+
+
+@pytest.fixture
+def threads_of_torch():
+    """A loop with workers changes them for the whole process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads_of_torch")
+@pytest.mark.parametrize("network", NETWORKS)
+def test_worker_threads_change_no_bit(network):
+    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
+    found = []
+    for workers in (1, 3):
+        cohort = replace(cohort_of(task, federation), executor=Loop(workers))
+        params = task.init(0)
+        memory = sgd().memory(task.trainable(params), len(UNEVEN))
+        for _ in range(2):
+            start = cohort.broadcast(params)
+            trained, memory = cohort.fit(task.loss, start, local=sgd(), memory=memory)
+            params = cohort.average(trained, params)
+        pooled = cohort.score(task.log_probs, cohort.broadcast(params))
+        found.append((params, memory, pooled, cohort.score(task.log_probs, trained)))
+    assert_close(*found, tolerance=0)
+
+
+@pytest.mark.usefixtures("threads_of_torch")
+def test_an_error_in_a_worker_thread_is_raised():
+    cohort = replace(cohort_of(tiny_task(), toy_federation()), executor=Loop(2))
+
+    def loss(params, batch):
+        raise ArithmeticError("of this client")
+
+    with pytest.raises(ArithmeticError, match="of this client"):
+        cohort.fit(loss, cohort.broadcast(tiny_task().init(0)), local=sgd())
+
+
+def test_many_steps_are_fetched_in_several_parts(monkeypatch):
+    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
+    local = sgd(epochs=3, drop_last=True)
+    together, _ = fit(task, federation, executor="loop", local=local)
+    monkeypatch.setattr(fedlib.executors, "GATHERED", 8)  # two batches of 4
+    assert_close(fit(task, federation, executor="loop", local=local)[0], together, 0)
 
 
 def test_an_unknown_executor_names_the_choices():

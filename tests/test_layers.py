@@ -4,11 +4,12 @@ import itertools
 
 import pytest
 import torch
+from torch import nn
 from torch.func import vmap
 
 from fedlib import context, streams
 from fedlib.mixture import each_expert
-from fedlib.models.layers import Dropout, uniform_bits
+from fedlib.models.layers import Depthwise, Dropout, Pointwise, ReLU6, uniform_bits
 
 SHAPE = torch.Size([200, 50])
 SIGMAS = 5  # true chance goes beyond in one of two million comparisons
@@ -124,3 +125,60 @@ def test_a_model_with_dropout_outside_a_batch_says_what_is_missing():
 def test_a_share_outside_0_to_1_is_refused(p):
     with pytest.raises(ValueError, match=rf"p must be in \[0, 1\), got {p}"):
         Dropout(p)
+
+
+# -- convolutions -------------------------------------------------------------------------
+
+
+def normal(*shape, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+
+def twins(layer):
+    """(ours, torch's) with the same weights."""
+    if layer == "pointwise":
+        theirs = nn.Conv2d(4, 6, 1, bias=False).double()
+        return Pointwise(theirs.weight), theirs
+    stride = int(layer[-1])
+    theirs = nn.Conv2d(4, 4, 3, stride, padding=1, groups=4, bias=False).double()
+    return Depthwise(theirs.weight, stride), theirs
+
+
+LAYERS = ["pointwise", "depthwise 1", "depthwise 2"]
+SIDES = [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 3), (4, 4), (5, 2)]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_convolution_is_torchs_with_its_first_and_second_gradients(layer, side):
+    ours, theirs = twins(layer)
+    x = normal(3, 4, *side).requires_grad_()
+    found = []
+    for module in (ours, theirs):
+        inputs = (x, module.weight)
+        y = module(x)
+        first = torch.autograd.grad(y.pow(3).sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
+        found.append((y, *first, *second))
+    # Sums of some hundred products of float64 numbers of size 1e3.
+    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_convolution_scales_and_shifts_its_channels(layer, side):
+    ours, theirs = twins(layer)
+    x, channels = normal(3, 4, *side), len(theirs.weight)
+    scale, shift = normal(channels, seed=1), normal(channels, seed=2)
+    expected = theirs(x) * scale[:, None, None] + shift[:, None, None]
+    torch.testing.assert_close(ours(x, scale, shift), expected)
+
+
+def test_relu6_is_torchs_also_where_it_bends():
+    x = torch.tensor([-1.0, 0.0, 1e-300, 3.0, 6.0, 6.1], dtype=torch.float64, requires_grad=True)
+    ours, theirs = ReLU6()(1 * x), nn.functional.relu6(x)
+    assert torch.equal(ours, theirs)
+    factors = torch.arange(1.0, 7.0, dtype=torch.float64)
+    grads = [torch.autograd.grad((y * factors).sum(), x)[0] for y in (ours, theirs)]
+    assert torch.equal(*grads)

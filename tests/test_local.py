@@ -86,7 +86,7 @@ def test_steps_equal_those_of_torch_optim(name):
     params = {k: torch.randn(s, generator=draw, dtype=torch.float64) for k, s in shapes.items()}
     theirs = {name: nn.Parameter(value.clone()) for name, value in params.items()}
     torch_solver = optimiser(theirs.values(), **arguments)
-    buffers = tree.take(solver.init(tree.broadcast(params, 1)), 0)  # those of one client
+    buffers = solver.init(params)
     rate = torch.tensor(0.1, dtype=torch.float64)
     for _ in range(12):
         grads = {k: torch.randn(s, generator=draw, dtype=torch.float64) for k, s in shapes.items()}
@@ -190,18 +190,60 @@ def test_momenta_that_live_for_the_run_equal_one_optimiser_for_the_run(name, exe
 def test_memory_is_one_row_of_momenta_per_client_or_nothing():
     params = {"w": torch.ones(3, 2), "b": torch.ones(3)}
     memory = SGD(lr=0.1, momentum=0.9).memory(params, 5)
-    shapes = {name: tuple(value.shape) for name, value in memory.buffers.items()}
-    assert shapes == {"w": (5, 3, 2), "b": (5, 3)}
+    shapes = [{name: tuple(v.shape) for name, v in own.items()} for own in memory.buffers]
+    assert shapes == [{"w": (3, 2), "b": (3,)}] * 5
     assert memory.epochs.tolist() == [0] * 5
     for nothing in (SGD(lr=0.1), SGD(lr=0.1, momentum=0.9, keeps="round")):
         assert tree.leaves(nothing.memory(params, 5).buffers) == []
 
 
 def test_forgetting_keeps_the_count_of_epochs():
-    memory = local.Memory({"w": torch.ones(2, 3)}, torch.tensor([4, 5]))
+    memory = local.Memory(({"w": torch.ones(3)}, {"w": torch.ones(3)}), torch.tensor([4, 5]))
     forgotten = memory.forget()
-    assert torch.equal(forgotten.buffers["w"], torch.zeros(2, 3))
+    assert [own["w"].tolist() for own in forgotten.buffers] == [[0, 0, 0]] * 2
+    assert torch.equal(memory.buffers[0]["w"], torch.ones(3))
     assert torch.equal(forgotten.epochs, memory.epochs)
+
+
+def test_renewing_some_memories_leaves_the_others_and_the_old_ones_as_they_were():
+    before = SGD(lr=0.1, momentum=0.9).memory({"w": torch.ones(3)}, 3)
+    after = before.renewed([2, 0], [{"w": torch.full((3,), 5.0)}, {"w": torch.ones(3)}], 4)
+    assert [own["w"][0].item() for own in after.buffers] == [1, 0, 5]
+    assert after.epochs.tolist() == [4, 0, 4]
+    assert [own["w"][0].item() for own in before.buffers] == [0, 0, 0]
+    assert before.epochs.tolist() == [0, 0, 0]
+    assert after.buffers[1] is before.buffers[1]  # nothing of the absent client is copied
+    assert [own["w"][0].item() for own in after.of(torch.tensor([2, 1])).buffers] == [5, 0]
+
+
+@every_solver
+@pytest.mark.parametrize("rates", [[0.1, 0.1, 0.1], [0.1, 0.3, 0.2]])
+def test_stacked_clients_step_as_each_would_alone(name, rates):
+    # The entries come in another order in every tree, as those of merged models do.
+    solver, shapes = SOLVERS[name][0], {"a": (2, 3), "b": (2, 3), "c": ()}
+    draw = torch.Generator().manual_seed(0)
+
+    def drawn(order):
+        return {k: torch.randn(shapes[k], generator=draw, dtype=torch.float64) for k in order}
+
+    params, grads = [drawn("abc") for _ in rates], [drawn("cba") for _ in rates]
+    buffers = [solver.init(tree.map(torch.clone, {k: p[k] for k in "bca"})) for p in params]
+    rate = torch.tensor(rates, dtype=torch.float64)
+    scale = {"b": 2.0}
+    alone = [
+        solver.step(*own, lr, scale)
+        for own, lr in zip(zip(params, grads, buffers, strict=True), rates, strict=True)
+    ]
+    together = tree.stack(params), tree.stack(grads), tree.stack(buffers)
+    common = rates[0] if len(set(rates)) == 1 else rate
+    assert_close(solver.step(*together, common, scale), tree.stack(alone))
+
+
+def test_a_gradient_in_another_memory_layout_gives_the_same_step():
+    weights, gradient = torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).T
+    expected = (weights - 0.5 * gradient).tolist()
+    SGD(lr=0.5).step_({"w": weights}, {"w": gradient}, (), 0.5, {})
+    assert weights.tolist() == expected
 
 
 # -- schedules ----------------------------------------------------------------------------

@@ -23,7 +23,10 @@ SEEN, UNSEEN = View("seen", "default", "test"), View("unseen", "default", "test"
 
 def result(scores: dict, rounds=(0,), **changes) -> RunResult:
     rounds = np.asarray(rounds)
-    return RunResult(rounds, scores, 10 * rounds, 5 * rounds, np.empty(0), **changes)
+    totals = {"examples": 7 * rounds, "client_rounds": 2 * rounds}
+    return RunResult(
+        rounds, scores, 10 * rounds, 5 * rounds, train_loss=np.empty(0), **totals, **changes
+    )
 
 
 def value(rows: pd.DataFrame, **where) -> float:
@@ -137,6 +140,25 @@ def test_every_evaluated_round_is_a_row_and_training_loss_begins_after_round_one
     assert training["value"].tolist() == [4.0, 3.0, 2.0, 1.0]
     traffic = rows[rows["metric"].str.startswith("bytes")]
     assert set(traffic["group"]) == {"all"} and set(traffic["protocol"]) == {""}
+
+
+def test_cost_is_a_curve_and_flops_are_those_of_all_examples():
+    scores = made_up.scores([[0.1], [0.9], [0.3]], count=[10])
+    history = result({SEEN: scores}, (0, 2, 4))  # 7 examples and 2 clients a round
+    rows = metrics.run_rows(history)
+    for name, expected in (("examples", [0, 14, 28]), ("client_rounds", [0, 4, 8])):
+        curve = rows[(rows["at"] == "round") & (rows["metric"] == name)]
+        assert curve["value"].tolist() == expected
+        assert value(rows, at="best", metric=name) == expected[1]
+    assert not rows["metric"].str.startswith("flops").any()  # nobody measured them
+
+    last = made_up.scores([[0.3]], count=[10])
+    measured = {"flops_per_example": np.array([300.0])}
+    rows = metrics.run_rows(history, result({SEEN: last}, (4,), diagnostics=measured))
+    flops = rows[rows["metric"].str.startswith("flops")]
+    assert set(flops["at"]) == {"last"} and set(flops["group"]) == {"all"}
+    assert value(flops, metric="flops_per_example") == 300
+    assert value(flops, metric="flops") == 28 * 300
 
 
 def test_views_of_the_evaluation_alone_have_only_a_last_value():

@@ -16,7 +16,7 @@ from fedlib.errors import DivergedError
 from fedlib.executors import DeviceData, Loop
 from fedlib.federation import Split
 from fedlib.local import Schedule
-from fedlib.results import View
+from fedlib.results import TOTALS, View
 from fedlib.simulate import Protocol, Simulation
 
 METHODS = {
@@ -64,7 +64,7 @@ def assert_same_bits(one, other):
     tensors, others = flatten(state), flatten(other_state)
     assert tensors.keys() == others.keys()
     assert all(torch.equal(tensors[key], others[key]) for key in tensors)
-    for key in ("round", "bytes_down", "bytes_up", "train_loss"):
+    for key in ("round", *TOTALS, "train_loss"):
         assert np.array_equal(getattr(result, key), getattr(other_result, key)), key
     assert result.scores.keys() == other_result.scores.keys()
     for view, scores in result.scores.items():

@@ -16,7 +16,7 @@ import torch
 from support import toy_federation
 
 from fedlib import command, files, spec
-from fedlib.results import RunResult, View
+from fedlib.results import TOTALS, RunResult, View
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -133,7 +133,7 @@ def assert_same_run(folder, other):
     assert all(torch.equal(tensors[key], others[key]) for key in tensors)
     one, two = (RunResult.load(f / "history.h5") for f in (folder, other))
     assert one.spec == two.spec == SPEC
-    for key in ("round", "bytes_down", "bytes_up", "train_loss"):
+    for key in ("round", *TOTALS, "train_loss"):
         assert np.array_equal(getattr(one, key), getattr(two, key)), key
     assert np.array_equal(one.diagnostics["pi"], two.diagnostics["pi"])
     assert one.scores.keys() == two.scores.keys()

@@ -100,8 +100,8 @@ class AFL(Method):
     ) -> tuple[Params, Memory]:
         """One step of the server's solver."""
         lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.device, self.task.dtype)
-        w, buffers = self.local.step(w, gradient, tree.take(server.buffers, 0), lr, {})
-        return w, Memory(tree.repeat(buffers, 1), server.epochs + 1)
+        w, buffers = self.local.step(w, gradient, server.buffers[0], lr, {})
+        return w, Memory((buffers,), server.epochs + 1)
 
     def shares(self, cohort: Cohort) -> Tensor:
         """Lambda at the start: each seen client's share of the training examples."""

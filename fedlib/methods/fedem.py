@@ -76,13 +76,17 @@ class FedEM(Method):
         q, pi = self.e_step(state, state.pi[cohort.ids], cohort)
         trained, memory = cohort.fit(
             self.m_step,
-            cohort.broadcast(state.experts),
+            self.received(state, cohort),
             q,
             local=self.local,
             memory=state.memory,
         )
         experts = cohort.average(trained, state.experts)
         return State(experts, tree.put(state.pi, cohort.ids, pi), memory)
+
+    def received(self, state: State, cohort: Cohort) -> Params:
+        """The experts, as every client has them after the broadcast -> leaves [C, E, ...]"""
+        return cohort.broadcast(state.experts)
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E]; their mean is the new pi [C, E]."""
@@ -104,7 +108,7 @@ class FedEM(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
         """The experts, and the weights each client has."""
-        return cohort.broadcast(state.experts), state.pi[cohort.ids]
+        return self.received(state, cohort), state.pi[cohort.ids]
 
     def predict(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
         """The client's mixture of the experts' probabilities -> [B, L]"""
@@ -116,11 +120,11 @@ class FedEM(Method):
     def welcome(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
         """The experts, and weights from exactly one E-step that knows nothing of the client."""
         uniform = uniform_weights(cohort.size, self.num_experts, state.pi)
-        return cohort.broadcast(state.experts), self.e_step(state, uniform, cohort)[1]
+        return self.received(state, cohort), self.e_step(state, uniform, cohort)[1]
 
     def refresh(self, state: State, cohort: Cohort) -> tuple[Params, Tensor]:
         """The experts, and weights renewed once with the experts as they are now."""
-        return cohort.broadcast(state.experts), self.e_step(state, state.pi[cohort.ids], cohort)[1]
+        return self.received(state, cohort), self.e_step(state, state.pi[cohort.ids], cohort)[1]
 
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
         """Unseen clients carry their weights from one evaluation to the next."""

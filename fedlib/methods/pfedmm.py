@@ -2,33 +2,45 @@
 
     E-step  q[i, e] proportional to pi[e] * p_e(y_i | x_i), the body run once per example
     M-step  pi[e] = mean_i q[i, e];  body and heads together minimise sum_e q[i, e] * loss_e
-    server  averages the body (batch normalisation included) and each head
+    server  averages the body (batch normalisation included, unless clients keep it) and each head
 
 Source: "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in
 Edge Computing Networks", Algorithm 1.
 Official code: Archipes/pFedMM, learners/learners_moe.py, client.py, utils/utils.py.
-Deviation: `prior` and `concentration` are switches of ours; their defaults are the official code.
+Deviation: `prior`, `concentration` and `private_norms` are switches of ours; their defaults are the
+official code. Private batch normalisation is FedBN's: Li et al., "FedBN: Federated Learning on
+Non-IID Features via Local Batch Normalization", ICLR 2021.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedlib import tree
 from fedlib.cohort import Cohort
-from fedlib.methods.fedem import FedEM, State
+from fedlib.local import Memory
+from fedlib.methods.fedem import FedEM
 from fedlib.mixture import each_expert, responsibilities, uniform_weights
 from fedlib.task import Batch, Params, log_probs
 
 PRIORS = ("carried", "uniform")
+Model = dict[str, Params]  # {"body": [...], "heads": [E, ...]}
+
+
+class State(NamedTuple):
+    """What is shared, what every client keeps, and what the solvers remember."""
+
+    experts: Model  # shared by all clients
+    pi: Tensor  # [num_clients, E], private
+    norms: Params  # the body's batch normalisation, [num_clients, ...], private; {} where shared
+    memory: Memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class PFedMM(FedEM):
     """FedEM whose experts share everything but their last layers.
-
-    State as FedEM, with `experts` being {"body": [...], "heads": [E, ...]}.
 
     Attributes:
       local: solver of the M-step; its learning rate is the heads'.
@@ -39,12 +51,16 @@ class PFedMM(FedEM):
       prior: prior of the E-step: "carried", the client's last weights ("prior information" in the
         paper), or "uniform".
       concentration: a >= 1 of a Dirichlet prior on the weights; 1 is none.
+      private_norms: clients train and keep the body's batch normalisation, scale, shift and
+        statistics, and send none of it; a client that never took part has the initial one. False,
+        and any body without batch normalisation, is the official code.
     """
 
     relu_logits: bool = False
     body_lr_scale: float | None = None
     prior: str = "carried"
     concentration: float = 1.0
+    private_norms: bool = False
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
@@ -63,7 +79,9 @@ class PFedMM(FedEM):
         model = {"body": body, "heads": tree.stack(heads)}
         memory = self.local.memory(self.task.trainable(model), num_clients)
         like = next(iter(model["heads"].values()))
-        return State(model, uniform_weights(num_clients, self.num_experts, like), memory)
+        pi = uniform_weights(num_clients, self.num_experts, like)
+        experts, norms = self.apart(model)
+        return State(experts, pi, tree.repeat(norms, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
         """E-step and M-step on every client, then the average of body and heads."""
@@ -71,30 +89,65 @@ class PFedMM(FedEM):
         body_lr_scale = self.num_experts if self.body_lr_scale is None else self.body_lr_scale
         trained, memory = cohort.fit(
             self.m_step,
-            cohort.broadcast(state.experts),
+            self.received(state, cohort),
             q,
             local=self.local,
             memory=state.memory,
             lr_scale={"body": body_lr_scale},
         )
-        model = cohort.average(trained, state.experts)
-        return State(model, tree.put(state.pi, cohort.ids, pi), memory)
+        trained, norms = self.apart(trained)
+        private = tree.put((state.pi, state.norms), cohort.ids, (pi, norms))
+        return State(cohort.average(trained, state.experts), *private, memory)
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E], and the weights [C, E] they give."""
         if self.prior == "uniform":
             prior = torch.full_like(prior, 1 / self.num_experts)
-        losses = cohort.score(self.losses, cohort.held(state.experts))
+        held = together(cohort.held(state.experts), self.own_norms(state, cohort))
+        losses = cohort.score(self.losses, held)
         q = responsibilities(prior, losses)
         pseudo = self.concentration - 1  # examples that every expert is given in advance
         count = cohort.num_examples.to(q.dtype)[:, None]
         pi = (count * cohort.example_mean(q) + pseudo) / (count + self.num_experts * pseudo)
         return q, pi
 
-    def log_probs(self, experts: dict[str, Params], batch: Batch) -> Tensor:
+    def log_probs(self, experts: Model, batch: Batch) -> Tensor:
         """The body runs once per example, every head on its features -> [B, E, L]"""
         features = self.task.features(experts["body"], batch)
         logits = each_expert(
             lambda head: self.task.head_logits(head, features, batch), experts["heads"]
         )
         return log_probs(logits.relu() if self.relu_logits else logits)
+
+    # -- batch normalisation that stays with its client --------------------------------
+
+    def received(self, state: State, cohort: Cohort) -> Model:
+        """The shared model as sent, with each client's own batch normalisation -> [C, ...]"""
+        return together(cohort.broadcast(state.experts), self.own_norms(state, cohort))
+
+    def apart(self, model: Model) -> tuple[Model, Params]:
+        """(what is shared of `model`, what stays with the client); `together` undoes it."""
+        private = self.task.norms if self.private_norms else frozenset()
+        body, norms = tree.partition(model["body"], private.__contains__)
+        return {**model, "body": body}, norms
+
+    def own_norms(self, state: State, cohort: Cohort) -> Params:
+        """The batch normalisation that each client keeps -> [C, ...]
+
+        Unseen clients keep none. They get the mean of the seen clients', by number of training
+        examples, which is gathered for the evaluation: no round's traffic counts it.
+        """
+        own = tree.take(state.norms, cohort.ids)
+        federation = cohort.data.federation
+        seen = torch.from_numpy(federation.ids("seen")).to(cohort.ids.device)
+        unseen = torch.isin(cohort.ids, seen, invert=True).nonzero().flatten()
+        if not len(unseen):
+            return own
+        sizes = torch.from_numpy(federation.train.sizes).to(seen.device, torch.float64)
+        mean = tree.mean(tree.take(state.norms, seen), sizes[seen])
+        return tree.put(own, unseen, tree.broadcast(mean, len(unseen)))
+
+
+def together(experts: Model, norms: Params) -> Model:
+    """A model of what is shared, `experts`, and of what a client keeps, `norms`."""
+    return {**experts, "body": {**experts["body"], **norms}}

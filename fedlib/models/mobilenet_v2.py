@@ -4,6 +4,10 @@ The body is everything up to the pooled 1280 features, batch normalisation inclu
 dropout and the last layer. At 32 x 32 pixels the maps shrink to 1 x 1, so a training batch needs
 at least two examples: batch normalisation has nothing to average over otherwise.
 
+Architecture, names and initial values are torchvision's. Most of its layers work on very small
+maps here, for which torch's convolutions are not made: they are replaced by layers that compute
+the same function faster (`fedlib.models.layers`).
+
 Source: torchvision.models.mobilenet_v2, width 1.0, as used by FedEM and pFedMM for CIFAR.
 Weights: torchvision's ImageNet weights IMAGENET1K_V1 where a run asks for them
 (`fedlib.data.mobilenet_v2_weights` downloads them); torchvision's initialisation otherwise.
@@ -14,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fedlib.models.layers import Dropout
+from fedlib.models.layers import Depthwise, Dropout, Normalised, Pointwise, ReLU6
 
 
 class MobileNetV2(nn.Module):
@@ -24,9 +28,8 @@ class MobileNetV2(nn.Module):
         super().__init__()
         from torchvision.models import mobilenet_v2  # takes a second: only where it is needed
 
-        self.body = nn.Sequential(
-            mobilenet_v2(weights=None).features, nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
+        features = _fast(mobilenet_v2(weights=None).features)
+        self.body = nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.head = nn.Sequential(Dropout(dropout), nn.Linear(1280, num_classes))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,3 +53,18 @@ def pretrained(file: Path) -> dict[str, Tensor]:
         for name, value in weights.items()
         if name.startswith("features.") and value.is_floating_point()
     }
+
+
+def _fast(layer: nn.Module) -> nn.Module:
+    """`layer` with everything that has a faster twin replaced by it, parameters and names kept."""
+    if isinstance(layer, nn.ReLU6):
+        return ReLU6()
+    if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1):
+        return Pointwise(layer.weight)
+    if isinstance(layer, nn.Conv2d) and layer.groups > 1:
+        return Depthwise(layer.weight, layer.stride[0])
+    if isinstance(layer, nn.Sequential):
+        return Normalised(*map(_fast, layer))
+    for name, child in layer.named_children():  # an inverted residual block
+        setattr(layer, name, _fast(child))
+    return layer

@@ -1,0 +1,361 @@
+"""What a run costs: counted examples, measured operations, and the table of both."""
+
+from dataclasses import replace
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from support import sgd, toy_federation
+from test_simulate import METHODS, every_method, silently, simulation
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedlib import cost, methods, metrics, tables
+from fedlib.checkpoint import Checkpoints, flatten
+from fedlib.cohort import sample
+from fedlib.errors import DataError
+from fedlib.executors import Batched, DeviceData, Loop
+from fedlib.models import char_lstm, emnist_cnn, linear, mlp
+from fedlib.results import RunResult
+from fedlib.run import build_simulation, evaluate_state, train
+from fedlib.simulate import Protocol, Simulation
+from fedlib.spec import Run
+from fedlib.tables import render
+from fedlib.tables.cost import quantity
+from fedlib.task import Task
+
+FEATURES, HIDDEN, CLASSES = 4, 6, 3
+BODY, HEAD = FEATURES * HIDDEN, HIDDEN * CLASSES  # multiply-adds of the layers of the MLP
+FORWARD = BODY + HEAD
+STEP = 3 * FORWARD - BODY  # forward, both gradients of the head, the weights' of the first layer
+
+
+def small(name, model="mlp", sizes=(7, 12, 6, 10), federation=None, local=None, **params):
+    """A run of a method with an MLP or a linear model, two rounds."""
+    builds = {
+        "mlp": lambda: mlp.build(FEATURES, HIDDEN, CLASSES),
+        "linear": lambda: linear.build(FEATURES, CLASSES),
+    }
+    task = Task(builds.get(model, model))
+    method = methods.load(name)(task=task, local=local or sgd(), **params)
+    data = DeviceData(federation or toy_federation(sizes), task.dtype, task.device)
+    return Simulation(method, data, Protocol(rounds=2, seed=0), Loop())
+
+
+def measured(run) -> float:
+    """Multiply-adds per example of a run's first state."""
+    return cost.flops_per_example(run, run.init()) / 2
+
+
+# -- examples -----------------------------------------------------------------------------
+
+
+def test_a_round_counts_the_examples_of_everybodys_local_steps():
+    local = sgd(batch_size=4, epochs=3, drop_last=True)
+    _, result = silently(small("fedavg", local=local))
+    # Clients of 7, 12 and 6 examples train; of each, whole batches of 4 in each of 3 epochs.
+    a_round = 3 * (4 + 12 + 4)
+    assert result.examples.tolist() == [0, a_round, 2 * a_round]
+    assert result.client_rounds.tolist() == [0, 3, 6]
+
+
+def test_methods_that_scan_or_draw_their_steps_are_counted_too():
+    _, result = silently(small("afl", local=sgd(batch_size=4)))
+    assert result.examples.tolist() == [0, 3 * 4, 6 * 4]  # one batch of each client a round
+    run = small("l2sgd", p=0.5, lam=0.1)
+    # A step is a batch of at most 4; further steps go through the shard again and again.
+    batches = {7: [4, 3], 12: [4, 4, 4], 6: [4, 2]}
+    steps = [run.method.local_steps(run.cohort(np.arange(3), number)) for number in range(2)]
+    expected = [sum(b[i % len(b)] for b in batches.values() for i in range(n)) for n in steps]
+    assert silently(run)[1].examples.tolist() == [0, expected[0], sum(expected)]
+
+
+def test_a_sampled_cohort_counts_for_itself():
+    run = simulation(rate=0.5, rounds=3)  # 2 of the 4 seen clients, one epoch each
+    _, result = silently(run)
+    assert result.client_rounds.tolist() == [0, 2, 4, 6]
+    seen, sizes = run.federation.ids("seen"), run.federation.train.sizes
+    cohorts = [sample(seen, 0.5, run.protocol.seed, number) for number in range(3)]
+    assert np.diff(result.examples).tolist() == [sizes[ids].sum() for ids in cohorts]
+
+
+# -- operations ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fedavg", "local", "fedavg_plus", "clustered"])
+def test_plain_training_costs_a_step(name):
+    assert measured(small(name)) == STEP
+    assert measured(small(name, "linear")) == 2 * FEATURES * CLASSES  # no input gradient at all
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [
+        ("fedprox", {"mu": 0.5}, STEP),
+        ("pfedme", {"mu": 0.5}, STEP),
+        ("l2sgd", {"p": 0.5, "lam": 0.1}, STEP),
+        ("qffl", {}, STEP + FORWARD),  # the loss of the received model
+        ("apfl", {}, 2 * STEP),
+        ("afl", {}, STEP),
+        ("fedem", {"num_experts": 3}, 3 * (STEP + FORWARD)),
+        ("pfedme_moreau", {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2}, 2 * STEP + FORWARD),
+    ],
+)
+def test_what_methods_add_to_a_step(name, params, expected):
+    assert measured(small(name, **params)) == expected
+
+
+def test_pfedmm_pays_for_one_body_and_many_heads():
+    heads = 3 * HEAD
+    expected = (BODY + heads) + 2 * BODY + 3 * heads  # E-step; then as STEP, with three heads
+    assert measured(small("pfedmm", num_experts=3)) == expected
+
+
+@pytest.mark.slow
+def test_the_cnn_of_emnist_costs_what_its_layers_add_up_to():
+    layers = [24 * 24 * 32 * 25, 8 * 8 * 64 * 32 * 25, 1024 * 2048, 2048 * 62]
+    forward = sum(layers)
+    assert forward == 5_961_728  # specification of the models, section 7 of docs/papers/pfedmm.md
+    step = 3 * forward - layers[0]
+    federation = images()
+    build = emnist_cnn_of_62
+    assert measured(small("fedavg", build, federation=federation)) == step
+    fedem = measured(small("fedem", build, federation=federation, num_experts=2))
+    assert fedem == 2 * (step + forward)
+    body, head = sum(layers[:-1]), layers[-1]
+    pfedmm = measured(small("pfedmm", build, federation=federation, num_experts=2))
+    assert pfedmm == 4 * (body + 2 * head) - layers[0]
+
+
+def emnist_cnn_of_62():
+    return emnist_cnn.build(62)
+
+
+def images():
+    """Three clients with 4 grey images of 28 x 28 pixels each, the last one unseen."""
+    federation = toy_federation((4, 4, 4), features=1)
+    x = np.random.default_rng(0).normal(size=(len(federation.x), 1, 28, 28))
+    return replace(federation, x=x)
+
+
+def test_a_decentralised_run_is_measured_whatever_its_graph():
+    run = small("fedavg", sizes=(7, 12, 6, 10, 9, 8))
+    gossip = Protocol(rounds=2, seed=0, aggregation="gossip", edge_probability=0.6)
+    assert measured(replace(run, protocol=gossip)) == STEP
+
+
+def test_the_batched_executor_and_its_padding_change_nothing():
+    run = replace(small("fedem", num_experts=2), executor=Batched())
+    assert measured(run) == 2 * (STEP + FORWARD)
+
+
+@every_method
+def test_measuring_leaves_no_trace(name):
+    run = simulation(name, rounds=2)
+    state, _ = silently(run)
+    before = {key: value.clone() for key, value in flatten(state).items()}
+    groups = run.federation.group.copy()
+    random = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    first = cost.flops_per_example(run, state)
+    assert first > 0
+    assert all(torch.equal(value, before[key]) for key, value in flatten(state).items())
+    assert np.array_equal(run.federation.group, groups)
+    assert torch.equal(torch.get_rng_state(), random[0])
+    assert np.random.get_state()[1].tolist() == random[1]
+    assert cost.flops_per_example(run, state) == first
+
+
+def test_an_evaluation_stores_what_was_measured(tmp_path):
+    declared = Run(
+        federation="toy",
+        label="fedem",
+        title="FedEM",
+        method="fedem",
+        model="mlp",
+        model_params={"in_features": FEATURES, "hidden": HIDDEN, "num_classes": CLASSES},
+        rounds=2,
+        local={"solver": "sgd", "lr": 0.05, "batch_size": 4},
+        params={"num_experts": 2},
+    ).spec(seed=3)
+    run = build_simulation(declared, toy_federation())
+    files = {"state_file": tmp_path / "state.pt", "history_file": tmp_path / "history.h5"}
+    checkpoints = Checkpoints(tmp_path / "checkpoints", {}, every=60)
+    train(run, declared, {}, **files, checkpoints=checkpoints, report=lambda line: None)
+    evaluate_state(
+        run, declared, {}, **files, measures={"flops_per_example": cost.flops_per_example}
+    ).save(tmp_path / "evaluation.h5")
+    stored = RunResult.load(tmp_path / "evaluation.h5").diagnostics
+    assert stored["flops_per_example"].tolist() == [2 * 2 * (STEP + FORWARD)]
+    assert stored["pi"].shape == (4, 2)
+    rows = metrics.run_rows(
+        *(RunResult.load(tmp_path / f"{n}.h5") for n in ("history", "evaluation"))
+    )
+    total = rows[rows["metric"] == "flops"]["value"].item()
+    assert total == 2 * (7 + 12 + 6) * stored["flops_per_example"][0]  # two rounds, three clients
+
+
+def test_every_method_is_measured_here():
+    assert sorted(METHODS) == sorted(methods.METHODS)
+
+
+def test_clients_that_cannot_train_are_passed_over():
+    run = small("fedavg", sizes=(0, 5, 7, 12, 6))  # nothing to train on
+    assert measured(run) == STEP
+    run = simulation(federation=toy_federation((5, 9, 8, 6)))  # batches of 4 leave one alone
+    assert cost.flops_per_example(run, run.init()) > 0
+    lonely = simulation(federation=toy_federation((5, 9, 6)))
+    with pytest.raises(DataError, match="none of the 2 seen clients has the examples"):
+        cost.flops_per_example(lonely, lonely.init())
+
+
+# -- the counter --------------------------------------------------------------------------
+
+
+def counted(module, x) -> int:
+    """Operations of a forward and backward pass; `x` needs no gradient."""
+    with FlopCounterMode(display=False, custom_mapping=cost.FORMULAS) as counter:
+        module(x).sum().backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "stride"), [(8, 1, 1), (8, 1, 2), (8, 8, 1), (12, 4, 2)]
+)
+def test_convolutions_cost_the_same_in_each_of_three_passes(channels, groups, stride):
+    first = nn.Conv2d(5, 8, 1)
+    second = nn.Conv2d(8, channels, 3, groups=groups, stride=stride, padding=1)
+    side = 6 // stride
+    macs = 2 * 36 * 8 * 5, 2 * side**2 * channels * (8 // groups) * 9  # of a batch of 2
+    x = torch.randn(2, 5, 6, 6)
+    assert counted(nn.Sequential(first, second), x) == 2 * (2 * macs[0] + 3 * macs[1])
+
+
+def test_transposed_convolutions_are_counted_by_their_input():
+    second = nn.ConvTranspose2d(8, 4, 3, stride=2)
+    macs = 2 * 36 * 8 * 5, 2 * 36 * 8 * 4 * 9
+    x = torch.randn(2, 5, 6, 6)
+    assert counted(nn.Sequential(nn.Conv2d(5, 8, 1), second), x) == 2 * (2 * macs[0] + 3 * macs[1])
+
+
+def test_recurrent_layers_are_counted():
+    length, embedding, hidden = 5, 3, 4
+    federation = toy_federation((4, 6, 5), features=1)
+    draw = np.random.default_rng(0)
+    x, y = (draw.integers(0, CLASSES, (len(federation.x), length)) for _ in range(2))
+    federation = replace(federation, x=x.astype(np.float32), y=y)
+    run = small(
+        "fedavg", lambda: char_lstm.build(CLASSES, embedding, hidden, 2), federation=federation
+    )
+    gates = 4 * hidden
+    inputs, recurrent = gates * embedding + gates * hidden, 2 * gates * hidden  # of two layers
+    head = hidden * CLASSES
+    forward = length * (inputs + recurrent + head)
+    # Of the gradients, nobody needs that of the zeros that both layers start from. That of the
+    # embedding is needed: it is trained.
+    assert measured(run) == 3 * forward - recurrent
+
+
+# -- the table ----------------------------------------------------------------------------
+
+
+def cost_metrics(runs: dict, seeds=(1, 2)) -> pd.DataFrame:
+    """Metrics of made-up runs of 10 rounds: {(federation, label): {metric: value}}."""
+    rows = [
+        {
+            **{"paper": "pfedmm", "federation": federation, "label": label, "seed": seed},
+            **{"dataset": federation, "partition": "p", "method": label, "at": "last"},
+            **{"round": 10, "protocol": "", "split": "", "group": "all"},
+            **{"metric": metric, "value": value},
+        }
+        for (federation, label), values in runs.items()
+        for metric, value in values.items()
+        for seed in seeds
+    ]
+    return pd.DataFrame(rows)[list(metrics.COLUMNS)]
+
+
+def totals(size=1, work=1) -> dict:
+    """Ten rounds of 4 clients that send `size` MB each way and compute `work` MFLOP an example."""
+    sent = 10 * 4 * size * 1_000_000
+    return {
+        **{"bytes_down": sent, "bytes_up": sent, "bytes": 2 * sent, "client_rounds": 40},
+        **{"examples": 5000, "flops_per_example": work * 1e6, "flops": 5000 * work * 1e6},
+    }
+
+
+def cost_exhibit(labels=("fedavg", "fedem", "local")) -> dict:
+    return made_up.exhibit(labels, ["emnist"], kind="cost", name="cost")
+
+
+def cost_table(exhibit, tidy):
+    return tables.load("cost")(exhibit, tidy, None, None)
+
+
+THREE = {
+    ("emnist", "fedavg"): totals(9.1133, 34.84),
+    ("emnist", "fedem"): totals(3 * 9.1133, 4.027 * 34.84),
+    ("emnist", "local"): totals(0, 34.84),
+}
+
+
+def test_cost_table_is_per_client_round_and_relative_to_fedavg():
+    numbers = cost_table(cost_exhibit(), cost_metrics(THREE)).numbers.set_index("label")
+    row = numbers.loc["fedem"]
+    assert row["down_per_client_round"] == row["up_per_client_round"] == pytest.approx(27.3399e6)
+    assert row["bytes"] == pytest.approx(2 * 40 * 27.3399e6)
+    assert row["examples_per_round"] == 500 and row["seeds"] == 2 and row["rounds"] == 10
+    ratios = [row[f"{name}_ratio"] for name in ("bytes", "examples", "flops_per_example", "flops")]
+    assert ratios == pytest.approx([3, 1, 4.027, 4.027])
+    assert numbers.loc["local", "bytes_ratio"] == 0
+    assert set(numbers["scale"]) == {"demo"}
+
+
+def test_cost_table_as_text():
+    text = render.to_markdown(cost_table(cost_exhibit(), cost_metrics(THREE)))
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| FedEM")]
+    assert [cell.strip() for cell in lines[0][1:-1]] == [
+        *("FedEM", "27.3 M", "27.3 M", "2.19 G", "3.00×", "500", "1.00×"),
+        *("140 M", "4.03×", "702 G", "4.03×"),
+    ]
+    assert "Scale demo" in text and "no elementwise work" in text and "Percent" not in text
+    assert r"$\times$" in render.to_latex(cost_table(cost_exhibit(), cost_metrics(THREE)))
+
+
+def test_without_fedavg_there_is_no_factor():
+    numbers = cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)).numbers
+    assert numbers.filter(like="_ratio").isna().all(axis=None)
+    text = render.to_markdown(cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)))
+    assert "3.00×" not in text and "27.3 M" in text
+
+
+def test_nothing_can_be_relative_to_nothing():
+    runs = {("emnist", "fedavg"): totals(0), ("emnist", "fedem"): totals(1)}
+    numbers = cost_table(cost_exhibit(["fedavg", "fedem"]), cost_metrics(runs)).numbers
+    assert numbers["bytes_ratio"].isna().all() and (numbers["flops_ratio"] == 1).all()
+
+
+def test_a_run_that_was_not_measured_is_named():
+    tidy = cost_metrics(THREE)
+    absent = (tidy["label"] == "local") & (tidy["metric"] == "flops") & (tidy["seed"] == 2)
+    with pytest.raises(DataError, match="needs flops of the run emnist/local with seed 2"):
+        cost_table(cost_exhibit(), tidy[~absent])
+
+
+def test_cost_table_of_collected_runs(tmp_path):
+    exhibit = cost_exhibit(["fedavg", "pfedmm"])
+    made_up.save_runs(exhibit, tmp_path)
+    tidy, _ = metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
+    numbers = cost_table(exhibit, tidy).numbers.set_index("label")
+    # 1000 examples in each of 30 rounds, 1 and 3 MFLOP each.
+    assert numbers.loc["pfedmm", "flops"] == 30 * 1000 * 3e6
+    assert numbers.loc["pfedmm", "flops_ratio"] == 3
+    assert numbers.loc["fedavg", "examples_per_round"] == 1000
+
+
+def test_text_of_quantities():
+    values = [0, 0.5, 1, 12.34, 999.6, 1000, 34_848_768, 1.5e18, 2e22, float("nan")]
+    assert [quantity(value) for value in values] == [
+        *("0", "0.50", "1.00", "12.3", "1.00 k", "1.00 k", "34.8 M", "1.50 E", "20000 E", "–"),
+    ]

@@ -1,0 +1,77 @@
+"""Calling modules with other parameters than their own."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from fedlib.functional import call
+
+
+def net() -> nn.Module:
+    """Nested, with running statistics."""
+    return nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)))
+
+
+def floats(module):
+    named = [*module.named_parameters(), *module.named_buffers()]
+    return {name: v.detach().clone() for name, v in named if v.is_floating_point()}
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_call_is_that_of_torch(training):
+    module, params, x = net().train(training), floats(net()), torch.randn(5, 3)
+    theirs = {name: value.clone() for name, value in params.items()}
+    expected = torch.func.functional_call(module, theirs, (x,))
+    assert torch.equal(call(module, params, x), expected)
+    for name, value in theirs.items():  # running statistics are renewed
+        assert torch.equal(params[name], value)
+
+
+def test_the_module_keeps_its_own_parameters_even_after_an_error():
+    module = net()
+    before = floats(module)
+    with pytest.raises(RuntimeError):
+        call(module, floats(net()), torch.randn(5, 7))
+    assert all(torch.equal(before[name], value) for name, value in floats(module).items())
+
+
+def test_tied_parameters_change_together():
+    module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    module[1].weight = module[0].weight
+    w = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    # w w = [[2 * 3, 0], [0, 3 * 2]] = 6 I
+    assert call(module, {"0.weight": w}, torch.eye(2)).tolist() == [[6, 0], [0, 6]]
+
+
+def test_parameters_that_do_not_fit_are_named():
+    params = floats(net())
+    del params["0.bias"]
+    with pytest.raises(KeyError, match="0.bias"):
+        call(net(), params | {}, torch.randn(5, 3))
+
+
+def test_threads_do_not_see_each_others_parameters():
+    meet = threading.Barrier(2, timeout=10)
+
+    class Slow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x):
+            meet.wait()  # both threads are inside a call of the same module
+            return self.w + x
+
+    module, found = Slow(), {}
+
+    def work(number):
+        found[number] = call(module, {"w": torch.tensor(float(number))}, torch.zeros(())).item()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {1: 1.0, 2: 2.0}

@@ -1,0 +1,449 @@
+"""pFedMM whose clients keep the body's batch normalisation for themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from by_hand import SOLVER, ByHand, assert_params, executors
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedlib import methods, tree
+from fedlib.checkpoint import Checkpoints, flatten
+from fedlib.executors import DeviceData
+from fedlib.gossip import connected_graph
+from fedlib.methods.pfedmm import together
+from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
+
+ROUNDS, EXPERTS = 3, 3
+SIZES = (7, 12, 6, 10, 9)  # the last client is unseen; no batch of 4 leaves one alone
+EVERYBODY = [[0, 1, 2, 3]] * ROUNDS
+SAMPLED = [[0, 2], [2], [0, 1]]  # client 3 never takes part
+
+
+class NormedNet(nn.Module):
+    """Two layers of batch normalisation in the body, nested, and one in the head."""
+
+    def __init__(self):
+        super().__init__()
+        first = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh())
+        self.body = nn.Sequential(first, nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh())
+        self.head = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class ConvNet(nn.Module):
+    """Batch normalisation of images; the four features of an example are its pixels."""
+
+    def __init__(self):
+        super().__init__()
+        layers = [nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2, padding=1), nn.BatchNorm2d(3)]
+        self.body = nn.Sequential(*layers, nn.ReLU6(), nn.Flatten())
+        self.head = nn.Linear(27, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+NETS = {"two norms": NormedNet, "images": ConvNet}
+BODY_NORMS = {  # by hand: the paths of the modules above
+    f"body.{layer}.{entry}"
+    for layer in ("0.1", "2")
+    for entry in ("weight", "bias", "running_mean", "running_var")
+}
+
+
+def make(task=None, private=True, **params):
+    task = task or Task(NormedNet, dtype=torch.float64)
+    settings = {"num_experts": EXPERTS, "local": sgd()} | params
+    return methods.load("pfedmm")(task=task, private_norms=private, **settings)
+
+
+def run(method, federation, cohorts=EVERYBODY, executor="loop", aggregation="damped"):
+    state = method.init(federation.num_clients, 0)
+    for number, ids in enumerate(cohorts):
+        options = {"executor": executor, "round": number, "aggregation": aggregation}
+        state = method.round(state, cohort_of(method.task, federation, ids, **options))
+    return state
+
+
+def simulation(method, executor="loop", federation=None, **protocol):
+    federation = federation or toy_federation(SIZES)
+    data = DeviceData(federation, method.task.dtype, method.task.device)
+    settings = Protocol(**{"rounds": ROUNDS, "seed": 3} | protocol)
+    return Simulation(method, data, settings, EXECUTORS[executor]())
+
+
+def silently(simulated, *args, **options):
+    return simulated.run(*args, report=lambda line: None, **options)
+
+
+def assert_close(a, b, tolerance=0.0):
+    """Of the same structure, and close."""
+    a, b = flatten(a), flatten(b)
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        torch.testing.assert_close(value, b[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+def client_norms(state, client):
+    return tree.take(state.norms, client)
+
+
+# -- which entries ------------------------------------------------------------------------
+
+
+def test_a_task_names_every_entry_of_its_batch_normalisation_and_no_other():
+    head = {f"head.1.{n}" for n in ("weight", "bias", "running_mean", "running_var")}
+    assert Task(NormedNet).norms == BODY_NORMS | head
+    assert tiny_task().norms == frozenset()
+
+
+def test_only_the_norms_of_the_body_are_private():
+    method = make()
+    state = method.init(5, 0)
+    assert state.norms.keys() == BODY_NORMS
+    assert all(rows.shape[0] == 5 for rows in state.norms.values())
+    assert not state.experts["body"].keys() & BODY_NORMS
+    assert "head.1.running_mean" in state.experts["heads"]
+    whole = make(private=False).init(5, 0).experts
+    assert_close(together(state.experts, client_norms(state, 3)), whole)
+
+
+def test_by_default_all_of_the_body_is_shared():
+    method = methods.load("pfedmm")(task=Task(NormedNet), local=sgd(), num_experts=2)
+    state = method.init(3, 0)
+    assert state.norms == {}
+    assert state.experts["body"].keys() >= BODY_NORMS
+    assert not any("norms" in name for name in flatten(state))  # older checkpoints fit
+
+
+# -- identities ---------------------------------------------------------------------------
+
+
+@executors
+@pytest.mark.parametrize("cohorts", [EVERYBODY, SAMPLED])
+def test_without_batch_normalisation_private_is_shared(executor, cohorts):
+    federation, task = toy_federation(SIZES), tiny_task(dropout=0.3)
+    private, shared = (run(make(task, p), federation, cohorts, executor) for p in (True, False))
+    assert_close(private, shared)
+
+
+@executors
+def test_of_one_client_private_is_shared(executor):
+    federation = toy_federation((12, 7), unseen=1)
+    methods_ = [make(private=p) for p in (True, False)]
+    private, shared = (run(m, federation, [[0]] * ROUNDS, executor) for m in methods_)
+    assert_close(together(private.experts, client_norms(private, 0)), shared.experts)
+    assert_close((private.pi, private.memory), (shared.pi, shared.memory))
+    for group in ("seen", "unseen"):  # the mean over one client is that client's
+        cohort = cohort_of(methods_[0].task, federation, federation.ids(group), executor=executor)
+        for protocol in ("personalise", "welcome", "refresh"):
+            found = [
+                cohort.score(m.predict, getattr(m, protocol)(s, cohort), split="test")
+                for m, s in zip(methods_, (private, shared), strict=True)
+            ]
+            # Float64: models that differ between clients are run apart, the same ones together.
+            assert_close(*found, 1e-12)
+
+
+# -- by hand ------------------------------------------------------------------------------
+
+
+class PrivateByHand(ByHand):
+    """Algorithm 1 in modules and optimisers; the norms of each client's body are never loaded."""
+
+    def __init__(self, federation, task, cohorts, aggregation):
+        super().__init__(federation)
+        self.aggregation = aggregation
+        heads = [task.split(task.init(e))[1] for e in range(EXPERTS)]
+        body, _ = task.split(task.init(EXPERTS))
+        self.own = {c: self.client(body, heads) for c in self.seen}
+        self.pi = {c: torch.full((EXPERTS,), 1 / EXPERTS).double() for c in self.seen}
+        self.body = {n: v for n, v in body.items() if n not in BODY_NORMS}
+        self.heads = heads
+        for number, ids in enumerate(cohorts):
+            for c in ids:
+                self.train(c, number)
+            self.serve(ids)
+
+    def module(self, params):
+        net = NormedNet().double()
+        net.load_state_dict(params, strict=False)
+        return net
+
+    def client(self, body, heads):
+        """One body and E heads; the body's rate is E times the heads'."""
+        nets = [self.module({**body, **head}) for head in heads]
+        for net in nets[1:]:
+            net.body = nets[0].body
+        groups = [{"params": nets[0].body.parameters(), "lr": 0.1 * EXPERTS}]
+        groups += [{"params": net.head.parameters()} for net in nets]
+        return nets, *self.optimiser(groups)
+
+    def responsibilities(self, nets, pi, x, y):
+        for net in nets:
+            net.eval()
+        with torch.no_grad():
+            losses = [cross_entropy(net(x), y, reduction="none") for net in nets]
+        return torch.softmax(pi.log()[:, None] - torch.stack(losses), dim=0)
+
+    def train(self, c, number):
+        nets, optimiser, scheduler = self.own[c]
+        for net, head in zip(nets, self.heads, strict=True):
+            net.load_state_dict({**self.body, **head}, strict=False)
+        q = self.responsibilities(nets, self.pi[c], *self.shard(c))
+        self.pi[c] = q.mean(1)
+        for net in nets:
+            net.train()
+        for last, x, y, index in self.batches(c, number):
+            optimiser.zero_grad()
+            features = nets[0].body(x)
+            loss = 0
+            for e, net in enumerate(nets):
+                each = cross_entropy(net.head(features), y, reduction="none")
+                loss = loss + (q[e][index] * each).sum() / len(y)
+            loss.backward()
+            optimiser.step()
+            if last:
+                scheduler.step()
+
+    def serve(self, ids):
+        """Section 1.4: absent clients count with the previous model, or not at all."""
+        sizes = self.federation.train.sizes
+        total = sizes[ids if self.aggregation == "renormalised" else self.seen].sum()
+        weights = {c: sizes[c] / total for c in ids}
+        rest = 1 - sum(weights.values())
+
+        def average(previous, of):
+            dicts = {c: of(c).state_dict() for c in ids}
+            return {
+                n: sum(weights[c] * dicts[c][n] for c in ids) + rest * v
+                for n, v in previous.items()
+            }
+
+        self.body = average(self.body, lambda c: self.own[c][0][0])
+        self.heads = [
+            average(h, lambda c, e=e: self.own[c][0][e]) for e, h in enumerate(self.heads)
+        ]
+
+    def norms(self, c):
+        state = self.own[c][0][0].state_dict()
+        return {n: state[n] for n in BODY_NORMS}
+
+    def mean_norms(self):
+        return {
+            n: sum(w * self.norms(c)[n] for c, w in zip(self.seen, self.weights, strict=True))
+            for n in BODY_NORMS
+        }
+
+    def nets(self, norms):
+        return [self.module({**self.body, **norms, **head}) for head in self.heads]
+
+
+def mixed(nets, pi, x):
+    with torch.no_grad():
+        return sum(w * net.eval()(x).softmax(-1) for w, net in zip(pi, nets, strict=True))
+
+
+@executors
+@pytest.mark.parametrize(
+    ("cohorts", "aggregation"),
+    [(EVERYBODY, "damped"), (SAMPLED, "damped"), (SAMPLED, "renormalised")],
+    ids=["everybody", "damped", "renormalised"],
+)
+def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
+    federation, method = toy_federation(SIZES), make(local=SOLVER)
+    state = run(method, federation, cohorts, executor, aggregation)
+    hand = PrivateByHand(federation, method.task, cohorts, aggregation)
+    assert_params(state.experts["body"], hand.body)
+    for e in range(EXPERTS):
+        assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
+    uniform = torch.full((EXPERTS,), 1 / EXPERTS).double()
+    for c in range(len(SIZES)):
+        cohort = cohort_of(method.task, federation, [c], executor=executor)
+        x, _ = hand.shard(c, "test")
+        if c in hand.seen:
+            assert_params(client_norms(state, c), hand.norms(c))
+            torch.testing.assert_close(state.pi[c], hand.pi[c])
+            nets, prior, prepare = hand.nets(hand.norms(c)), hand.pi[c], method.refresh
+            predicted = cohort.score(
+                method.predict, method.personalise(state, cohort), split="test"
+            )
+            torch.testing.assert_close(predicted[0].exp(), mixed(nets, hand.pi[c], x))
+        else:
+            nets, prior, prepare = hand.nets(hand.mean_norms()), uniform, method.welcome
+        # One E-step with the model as it is now.
+        pi = hand.responsibilities(nets, prior, *hand.shard(c)).mean(1)
+        predicted = cohort.score(method.predict, prepare(state, cohort), split="test")
+        torch.testing.assert_close(predicted[0].exp(), mixed(nets, pi, x))
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("cohorts", [EVERYBODY, SAMPLED])
+def test_both_executors_agree(net, cohorts):
+    federation, method = toy_federation(SIZES), make(Task(NETS[net], dtype=torch.float64))
+    states = [run(method, federation, cohorts, executor) for executor in EXECUTORS]
+    assert states[0].norms
+    # Float64: the executors sum in different orders, and batch normalisation amplifies that.
+    assert_close(*states, 1e-9)
+    for group in ("seen", "unseen"):
+        predicted = []
+        for executor, state in zip(EXECUTORS, states, strict=True):
+            ids = federation.ids(group)
+            cohort = cohort_of(method.task, federation, ids, executor=executor)
+            state = method.observe(state, cohort, group)
+            personal = method.personalise(state, cohort)
+            predicted.append(cohort.score(method.predict, personal, split="test"))
+        assert_close(*predicted, 1e-9)
+
+
+# -- what is sent, and what stays ---------------------------------------------------------
+
+
+@executors
+def test_traffic_leaves_the_norms_out(executor):
+    method, federation = make(), toy_federation(SIZES)
+    cohort = cohort_of(method.task, federation, executor=executor)
+    method.round(method.init(federation.num_clients, 0), cohort)
+    # Two linear layers; E heads of two linear layers and a norm (four entries) between them.
+    body = (4 * 6 + 6) + (6 * 5 + 5)
+    heads = EXPERTS * ((5 * 4 + 4) + 4 * 4 + (4 * 3 + 3))
+    assert (cohort.journal.down, cohort.journal.up) == (body + heads, body + heads)
+    shared = cohort_of(method.task, federation, executor=executor)
+    method = make(private=False)
+    method.round(method.init(federation.num_clients, 0), shared)
+    assert shared.journal.up - cohort.journal.up == 4 * 6 + 4 * 5
+
+
+def test_evaluation_is_not_traffic():
+    _, often = silently(simulation(make()))
+    _, seldom = silently(simulation(make(), evaluate_every=ROUNDS))
+    assert often.bytes_down[-1] == seldom.bytes_down[-1]
+    assert often.bytes_up[-1] == seldom.bytes_up[-1]
+
+
+@executors
+def test_norms_become_the_clients_own_and_those_of_absent_clients_stay(executor):
+    federation, method = toy_federation(SIZES), make()
+    start = method.init(federation.num_clients, 0)
+    state = run(method, federation, SAMPLED[:1], executor)  # clients 0 and 2
+    for name, rows in state.norms.items():
+        assert not torch.equal(rows[0], rows[2])
+        for present in (0, 2):
+            assert not torch.equal(rows[present], start.norms[name][present])
+        for absent in (1, 3, 4):
+            assert torch.equal(rows[absent], start.norms[name][absent])
+    after = method.round(state, cohort_of(method.task, federation, [1], round=1))
+    assert_close(client_norms(after, 0), client_norms(state, 0))
+    client = torch.tensor([0])
+    assert_close(after.memory.of(client), state.memory.of(client))
+
+
+def test_a_client_meets_the_shared_model_with_its_own_norms():
+    federation, method = toy_federation(SIZES), make()
+    state = run(method, federation)
+    cohort = cohort_of(method.task, federation, [2, 0])
+    model, pi = method.personalise(state, cohort)
+    for row, client in enumerate([2, 0]):
+        own = {n: model["body"][n][row] for n in BODY_NORMS}
+        assert_close(own, {n: state.norms[n][client] for n in BODY_NORMS})
+        assert torch.equal(pi[row], state.pi[client])
+        for name, value in state.experts["body"].items():
+            assert torch.equal(model["body"][name][row], value)
+
+
+def test_a_round_leaves_the_state_it_was_given_alone_and_keeps_its_structure():
+    federation, method = toy_federation(SIZES), make()
+    state = method.init(federation.num_clients, 0)
+    before = tree.map(torch.clone, state)
+    after = method.round(state, cohort_of(method.task, federation))
+    assert_close(state, before)
+    assert tree.flatten_with_structure(after)[1] == tree.flatten_with_structure(state)[1]
+    for a, b in zip(tree.leaves(after), tree.leaves(state), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+
+
+# -- unseen clients -----------------------------------------------------------------------
+
+
+def test_unseen_clients_get_the_mean_of_the_seen_by_examples():
+    federation, method = toy_federation(SIZES), make()
+    state = run(method, federation, SAMPLED)
+    sizes = np.array(SIZES[:4]) / sum(SIZES[:4])
+    mixed_group = cohort_of(method.task, federation, [4, 1])  # unseen and seen in one cohort
+    for name, found in method.own_norms(state, mixed_group).items():
+        rows = state.norms[name]
+        expected = sum(w * rows[c] for c, w in enumerate(sizes))
+        torch.testing.assert_close(found[0], expected)
+        assert torch.equal(found[1], rows[1])
+
+
+def test_unseen_clients_never_influence_the_others():
+    federation, method = toy_federation(SIZES), make()
+    x = federation.x.copy()
+    x[federation.train.of(4)] *= -3  # another unseen client
+    states = [
+        silently(simulation(method, federation=f))[0]
+        for f in (federation, replace(federation, x=x))
+    ]
+    seen, unseen = torch.arange(4), torch.tensor([4])
+    assert_close(states[0].experts, states[1].experts)
+    pi, norms, memory = zip(*(state[1:] for state in states), strict=True)
+    assert_close(*(tree.take(own, seen) for own in zip(pi, norms, strict=True)))
+    assert_close(*(own.of(seen) for own in memory))
+    # Its weights are its own, carried over; it has no norms to keep.
+    assert not torch.equal(states[0].pi[4], states[1].pi[4])
+    start = method.init(federation.num_clients, 3)
+    assert_close(tree.take(states[0].norms, unseen), tree.take(start.norms, unseen))
+
+
+# -- whole runs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", [{"rate": 0.5}, {"aggregation": "gossip"}])
+def test_an_interrupted_run_ends_like_an_undisturbed_one(protocol, tmp_path):
+    simulated = simulation(make(), **protocol)
+    reference, result = silently(simulated)
+    for _ in range(ROUNDS - 1):
+        with pytest.raises(SystemExit):
+            silently(simulated, Checkpoints(tmp_path, {"run": "test"}), stop=lambda: True)
+    state, resumed = silently(simulated, Checkpoints(tmp_path, {"run": "test"}))
+    assert any("norms" in name for name in flatten(state))
+    assert_close(state, reference)
+    assert all(
+        np.array_equal(resumed.scores[view].loss, scores.loss)
+        for view, scores in result.scores.items()
+    )
+
+
+@executors
+def test_without_a_server_uniform_mixing_is_server_averaging_of_equal_clients(executor):
+    # On a complete graph every weight is 1/C: with clients of one size that is a server's average.
+    federation, method = toy_federation((8, 8, 8, 8)), make()
+    server, result = silently(simulation(method, executor, federation))
+    graph = {"aggregation": "gossip", "edge_probability": 1.0}
+    mixed_state, mixed_result = silently(simulation(method, executor, federation, **graph))
+    for client in range(3):  # the seen ones
+        # Float64; mixing sums in another order than averaging.
+        assert_close(tree.take(mixed_state.experts, client), server.experts, 1e-9)
+    assert_close(mixed_state.norms, server.norms, 1e-9)
+    for view, scores in result.scores.items():  # unseen clients included
+        np.testing.assert_allclose(mixed_result.scores[view].loss, scores.loss, rtol=1e-9)
+
+
+def test_neighbours_send_each_other_no_norms():
+    method = make()
+    simulated = simulation(method, rounds=1, aggregation="gossip", edge_probability=0.4)
+    state, result = silently(simulated)
+    floats = tree.numel(tree.take(state.experts, 0))
+    assert floats + 4 * 6 + 4 * 5 == tree.numel(make(private=False).init(5, 0).experts)
+    mixing = simulated.cohort(np.arange(4), 0).mixing
+    links = int((mixing > 0).sum() - (mixing.diagonal() > 0).sum())
+    assert 0 < links <= 2 * connected_graph(4, 0.4, seed=3).number_of_edges()
+    assert result.bytes_up[-1] == 4 * floats * links
