@@ -15,6 +15,7 @@ include: "rules/common.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"
+include: "rules/tensorboard.smk"
 include: "rules/report.smk"
 
 
@@ -23,13 +24,14 @@ localrules:
     download_all,
     partitions,
     download,
+    events,
     table,
     figure,
     report,
 
 
 rule all:
-    """Every table and figure, and the report."""
+    """Every table and figure, the report, and event files if the configuration asks for them."""
     default_target: True
     input:
         PLAN.targets(),

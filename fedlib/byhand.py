@@ -18,6 +18,7 @@ COMMANDS = {
     " --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
     "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
     " --state {state} --history {history} --out {evaluation} " + _COMPUTE,
+    "events": "--spec {spec} --history {history} --evaluation {evaluation} --out {events}",
     "metrics": "--spec @/dev/stdin --runs {runs} --parquet {metrics} --csv {metrics_csv}"
     " --clients {clients} <<< {spec}",
     "table": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"

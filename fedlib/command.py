@@ -16,6 +16,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 # part of the code of a training job.
 RUN_ENTRIES = frozenset(
     {
+        "class_weights",
         "evaluate_every",
         "local",
         "method",

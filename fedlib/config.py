@@ -24,13 +24,17 @@ DEFAULTS = {
     "federations": None,
     "labels": None,
     "rounds": None,
+    "sources": None,
     "tag": "",
+    "tensorboard": False,
     "device": "auto",
     "executor": "auto",
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels")
+LISTS = ("papers", "seeds", "federations", "labels", "sources")
+SWITCHES = ("tensorboard",)
+SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
@@ -83,6 +87,9 @@ def check(config: Mapping) -> None:
             f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "
             f"of their own and not into results/{config['scale']}"
         )
+    for key in SWITCHES:
+        if not isinstance(config[key], bool):
+            raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
     for key in ("raw", "mirror"):
         if not isinstance(config[key], str) and (key == "raw" or config[key] is not None):
             raise ConfigError(f"{key} must be a path, got {config[key]!r}")
@@ -112,6 +119,8 @@ def _normalised(key: str, value: object) -> object:
             value = [value]
         if key == "seeds" and isinstance(value, list):
             value = [_whole(seed) for seed in value]
+    elif key in SWITCHES and isinstance(value, str):
+        value = SWITCH_WORDS.get(value.strip().lower(), value)
     elif key == "rounds":
         value = _whole(value)
     elif key == "tag":

@@ -4,8 +4,8 @@
 on disk. The Snakefile, `scripts/plan.py` and the tests all ask it. It runs each time a Snakefile is
 read, so it imports the standard library only.
 
-A *stage* is a rule with a script: download, partition, train, evaluate, metrics, table, figure,
-report. What tells the jobs of a stage apart are its wildcards, such as paper="pfedmm",
+A *stage* is a rule with a script: download, partition, train, evaluate, events, metrics, table,
+figure, report. What tells the jobs of a stage apart are its wildcards, such as paper="pfedmm",
 federation="digits", label="fedem", seed=0. A job is given two values: its *specification*, the
 canonical JSON of everything that determines its output besides its input files, and the *digest*
 of its code (`fedlib.provenance`). Either changing makes the job run again, and nothing else does.
@@ -38,6 +38,8 @@ PATHS = {
     "state": _RUN + "/state.pt",
     "history": _RUN + "/history.h5",
     "evaluation": _RUN + "/evaluation.h5",
+    # A folder for each run, because TensorBoard names runs by folders; and it looks for "tfevents".
+    "events": "results/{folder}/tensorboard/" + _SEED + "/events.out.tfevents.fedlib",
     "checkpoints": "results/{folder}/.checkpoints/" + _SEED,
     "metrics": "results/{folder}/metrics/{paper}.parquet",
     "metrics_csv": "results/{folder}/metrics/{paper}.csv",
@@ -55,6 +57,7 @@ PATHS = {
     "partition_log": _LOGS + "/partition/{paper}/{federation}.log",
     "train_log": _LOGS + "/train/" + _SEED + ".log",
     "evaluate_log": _LOGS + "/evaluate/" + _SEED + ".log",
+    "events_log": _LOGS + "/events/" + _SEED + ".log",
     "metrics_log": _LOGS + "/metrics/{paper}.log",
     "table_log": _LOGS + "/table/{paper}/{table}.log",
     "figure_log": _LOGS + "/figure/{paper}/{figure}.log",
@@ -62,6 +65,7 @@ PATHS = {
     "partition_benchmark": _BENCHMARKS + "/partition/{paper}/{federation}.jsonl",
     "train_benchmark": _BENCHMARKS + "/train/" + _SEED + ".jsonl",
     "evaluate_benchmark": _BENCHMARKS + "/evaluate/" + _SEED + ".jsonl",
+    "events_benchmark": _BENCHMARKS + "/events/" + _SEED + ".jsonl",
     "metrics_benchmark": _BENCHMARKS + "/metrics/{paper}.jsonl",
     "table_benchmark": _BENCHMARKS + "/table/{paper}/{table}.jsonl",
     "figure_benchmark": _BENCHMARKS + "/figure/{paper}/{figure}.jsonl",
@@ -74,6 +78,7 @@ STAGES = {
     "partition": ("paper", "federation"),
     "train": ("paper", "federation", "label", "seed"),
     "evaluate": ("paper", "federation", "label", "seed"),
+    "events": ("paper", "federation", "label", "seed"),
     "metrics": ("paper",),
     "table": ("paper", "table"),
     "figure": ("paper", "figure"),
@@ -159,7 +164,8 @@ class Plan:
         yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
         for paper, federation in self._data:
             yield "partition", {"paper": paper, "federation": federation}
-        for stage in ("train", "evaluate"):
+        optional = ("events",) if self.config["tensorboard"] else ()
+        for stage in ("train", "evaluate", *optional):
             yield from ((stage, cell._asdict()) for cell in self.cells())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
         for paper, declared in self.papers.items():
@@ -226,10 +232,14 @@ class Plan:
             if file.startswith(stage)
         ]
 
+    def events(self) -> list[str]:
+        """Event files of all runs, if the configuration asks for them."""
+        return self.paths("events", [job for stage, job in self.jobs() if stage == "events"])
+
     def targets(self) -> list[str]:
-        """Everything a reader wants: the report, the tables and the figures."""
+        """Everything a reader wants: the report, the tables, the figures and the event files."""
         files = ("table_csv", "table_md", "table_tex", "figure_pdf", "figure_png")
-        return [self.path("report"), *self.exhibits(*files)]
+        return [self.path("report"), *self.exhibits(*files), *self.events()]
 
     def about(self) -> dict:
         """Scale, data and weights of every paper, for the front page of the report."""
@@ -242,6 +252,7 @@ class Plan:
                 "federations": [
                     {"title": data.title, "notes": list(data.notes), "weights": weights}
                     for data, weights in zip(paper.data, _weights_of(paper), strict=True)
+                    if data in _families(paper)
                 ],
             }
             for paper in self.papers.values()
@@ -276,7 +287,7 @@ class Plan:
             case "table" | "figure", {"paper": paper}:
                 kind = self.exhibit(stage, paper, wildcards[stage]).kind
                 return script, f"fedlib.{stage}s.{kind}"
-            case "metrics" | "report", _:
+            case "events" | "metrics" | "report", _:
                 return (script,)
         raise _no_job(stage, wildcards)
 
@@ -290,7 +301,7 @@ class Plan:
                 return {"dataset": dataset, "sources": self._sources(dataset)}
             case "partition", {"paper": paper, "federation": federation}:
                 return self.data(paper, federation).spec()
-            case "train" | "evaluate", {"seed": seed, **names}:
+            case "train" | "evaluate" | "events", {"seed": seed, **names}:
                 return self.run(**names).spec(int(seed))
             case "metrics", {"paper": paper}:
                 return self._metrics_spec(self._paper(paper))
@@ -324,7 +335,6 @@ class Plan:
     def _exhibit_spec(self, stage: str, paper: Paper, name: str) -> dict:
         exhibit = self.exhibit(stage, paper.name, name)
         federations = [self.data(paper.name, federation) for federation in exhibit.federations]
-        shown = ("name", "dataset", "title", "partition", "notes")
         runs = [
             self._runs[paper.name, federation, label].describe()
             for label in exhibit.labels
@@ -342,7 +352,7 @@ class Plan:
             "scale_note": paper.scale_note,
             "folder_note": self.folder_note,
             "seeds": list(paper.seeds),
-            "federations": [{key: getattr(data, key) for key in shown} for data in federations],
+            "federations": [data.describe() for data in federations],
             "runs": runs,
             "published": exhibit.published,
         }
@@ -361,7 +371,7 @@ class Plan:
                     "seeds": list(paper.seeds),
                     "federations": [
                         {"name": data.name, "title": data.title, "notes": data.notes}
-                        for data in paper.data
+                        for data in _families(paper)
                     ],
                     "tables": _headings(paper.tables),
                     "figures": _headings(paper.figures),
@@ -383,6 +393,12 @@ def _check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         choices = sorted({getattr(run, attribute) for run in runs})
         for value in config[key] or ():
             check_choice(key, value, choices, where)
+    named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
+    for choice in config["sources"] or ():
+        dataset, separator, source = choice.partition(":")
+        if not (separator and source):
+            raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
+        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
     for paper in declared:
         if not _selected(paper, config).runs:
             raise ConfigError(
@@ -465,11 +481,32 @@ def _selected(paper: Paper, config: Mapping) -> Paper:
     return dataclasses.replace(
         paper,
         seeds=tuple(paper.seeds if config["seeds"] is None else config["seeds"]),
-        data=tuple(data for data in paper.data if data.name in used),
+        data=tuple(
+            _from_source(data, config["sources"]) for data in paper.data if data.name in used
+        ),
         runs=runs,
         tables=_narrowed(paper.tables, pairs),
         figures=_narrowed(paper.figures, pairs),
     )
+
+
+def _families(paper: Paper) -> list[Data]:
+    """The federations without those that differ from an earlier one in one parameter alone."""
+    first: dict[str, Data] = {}
+    for data in paper.data:
+        first.setdefault(data.describe()["family"], data)
+    return list(first.values())
+
+
+def _from_source(data: Data, sources: list[str] | None) -> Data:
+    """The federation, made from the raw files that the configuration prefers, and noted so."""
+    for dataset, _, source in (choice.partition(":") for choice in sources or ()):
+        declared = data.params.get("source")
+        if dataset == data.dataset and source != declared:
+            note = f"{data.title}: from the raw files of source {source} instead of {declared}."
+            params = {**data.params, "source": source}
+            return dataclasses.replace(data, params=params, notes=(*data.notes, note))
+    return data
 
 
 def _passes(value: str, wanted: list[str] | None) -> bool:

@@ -20,6 +20,8 @@ class Data:
       params: keyword arguments of that module's `build(raw, **params)`; JSON-able.
       title: how tables and figures call it ("EMNIST").
       partition: short name of the partition for the tidy table ("dirichlet0.4").
+      family: title shared by federations that differ in one parameter alone ("EMNIST" of
+        "EMNIST, alpha = 10"), which sweeps draw in one panel; "" for the title.
       notes: what differs from the paper at this scale; shown under every table.
     """
 
@@ -28,11 +30,16 @@ class Data:
     params: dict
     title: str
     partition: str
+    family: str = ""
     notes: tuple[str, ...] = ()
 
     def spec(self) -> dict:
         """What determines the shards."""
         return {"dataset": self.dataset, "params": self.params}
+
+    def describe(self) -> dict:
+        """What a table or figure needs to know of the federation."""
+        return {**asdict(self), "family": self.family or self.title}
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Run:
         "renormalised"}.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       weights: name of a pretrained-weights file of `fedlib.models`, or None for random ones.
+      class_weights: [L] factors of the training loss by label, see `fedlib.task.Task`, or None.
       notes: what a reader must know about this run; shown under every table it is in.
     """
 
@@ -68,6 +76,7 @@ class Run:
     participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
     evaluate_every: int = 1
     weights: str | None = None
+    class_weights: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
 
     def spec(self, seed: int) -> dict:

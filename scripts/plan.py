@@ -4,9 +4,9 @@
   python scripts/plan.py spec STAGE NAME        specification of a job: the --spec of its script
   python scripts/plan.py commands [STAGE NAME]  shell commands, for a machine without Snakemake
 
-STAGE is download, partition, train, evaluate, metrics, table, figure or report. NAME tells the jobs
-of a stage apart: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train,
-evaluate), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report).
+STAGE is download, partition, train, evaluate, events, metrics, table, figure or report. NAME tells
+the jobs of a stage apart: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0
+(train, evaluate, events), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report).
 """
 
 import argparse

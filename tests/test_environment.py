@@ -33,6 +33,7 @@ STAGES = {
         ("metrics", "table", "figure", "report"),
         ("fedlib.tables", "fedlib.figures"),
     ),
+    "tensorboard": (("events",), ()),
 }
 
 

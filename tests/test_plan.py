@@ -48,11 +48,32 @@ def test_every_paper_is_planned_unless_some_are_named(declare):
 
 
 def test_jobs_come_after_what_they_read(toy):
-    stages = [stage for stage, _ in toy().jobs()]
+    stages = [stage for stage, _ in toy({"tensorboard": True}).jobs()]
     assert list(dict.fromkeys(stages)) == list(STAGES)
-    counts = {"download": 2, "partition": 2, "train": 8, "evaluate": 8, "metrics": 1}
-    counts |= {"table": 1, "figure": 1, "report": 1}
+    counts = {"download": 2, "partition": 2, "train": 8, "evaluate": 8, "events": 8}
+    counts |= {"metrics": 1, "table": 1, "figure": 1, "report": 1}
     assert {stage: stages.count(stage) for stage in STAGES} == counts
+
+
+def test_event_files_are_one_job_more_for_each_run_and_change_no_other_job(toy):
+    def given(plan):
+        return {
+            (stage, *wildcards.values()): (
+                plan.spec(stage, **wildcards),
+                plan.code(stage, **wildcards),
+            )
+            for stage, wildcards in plan.jobs()
+        }
+
+    off, on = toy(), toy({"tensorboard": True})
+    assert off.events() == []
+    more = {("events", *cell) for cell in on.cells()}
+    assert given(on).keys() - given(off).keys() == more
+    assert {job: told for job, told in given(on).items() if job not in more} == given(off)
+    assert sorted(set(on.targets()) - set(off.targets())) == sorted(on.events())
+    assert on.events()[0] == (
+        "results/demo/tensorboard/toy/digits/fedavg/seed3/events.out.tfevents.fedlib"
+    )
 
 
 # --- Paths ----------------------------------------------------------------------------------------
@@ -76,7 +97,7 @@ def test_the_folder_of_raw_files_may_be_elsewhere(toy):
 
 
 def test_no_two_outputs_share_a_path(toy):
-    made = toy()
+    made = toy({"tensorboard": True})
     paths = made.targets() + made.manifests() + made.receipts()
     for file in ("state", "history", "evaluation", "checkpoints"):
         paths += made.run_files(file, "toy")
@@ -135,7 +156,9 @@ def test_an_exhibit_has_its_runs_row_by_row(toy):
     assert spec["federations"][0] == {
         "name": "digits",
         "dataset": "digits",
+        "params": {"seed": 0},
         "title": "Digits",
+        "family": "Digits",
         "partition": "iid",
         "notes": ["digits is small"],
     }
@@ -285,6 +308,9 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
         ({"rounds": 0, "tag": "a"}, "rounds must be null or a whole number from 1, got 0"),
         ({"rounds": "few", "tag": "a"}, "rounds must be null or .*, got 'few'"),
         ({"tag": "../up"}, "tag must consist of lower-case letters and digits, got '../up'"),
+        ({"tensorboard": "maybe"}, "tensorboard must be true or false, got 'maybe'"),
+        ({"tensorboard": 1}, "tensorboard must be true or false, got 1"),
+        ({"tensorboard": None}, "tensorboard must be true or false, got None"),
         ({"raw": 3}, "raw must be a path, got 3"),
         ({"mirror": ["a"]}, "mirror must be a path, got \\['a'\\]"),
     ],
@@ -293,6 +319,24 @@ def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
     real_names = "tiy" in str(given)
     with pytest.raises(ConfigError, match=message):
         Plan(given) if real_names else toy(given)
+
+
+def test_raw_files_may_come_from_another_source_which_is_noted(declare):
+    paper = toy_paper()
+    digits, mnist = paper.data
+    declared = replace(mnist, params={**mnist.params, "source": "mnist"})
+    declare(toy=replace(paper, data=(digits, declared)))
+    plain, other = Plan({}), Plan({"sources": "mnist:qmnist"})
+    assert other.data("toy", "digits") == plain.data("toy", "digits")
+    given = other.data("toy", "mnist")
+    assert given.params == {**declared.params, "source": "qmnist"}
+    assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
+    assert json.loads(other.spec("download", dataset="mnist"))["sources"] == ["qmnist"]
+    assert Plan({"sources": ["mnist:mnist"]}).data("toy", "mnist") == declared
+    with pytest.raises(ConfigError, match="sources: unknown 'digits'; .*: mnist"):
+        Plan({"sources": ["digits:other"]})
+    with pytest.raises(ConfigError, match="'mnist' is not DATASET:SOURCE, such as femnist:leaf"):
+        Plan({"sources": ["mnist"]})
 
 
 def test_a_selection_without_any_run_is_refused(toy):
@@ -383,6 +427,10 @@ def test_config_yaml_the_schema_and_the_defaults_agree():
         ({"rounds": "5"}, {"rounds": 5}),
         ({"tag": 5}, {"tag": "5"}),
         ({"tag": None}, {"tag": ""}),
+        ({"tensorboard": "true"}, {"tensorboard": True}),
+        ({"tensorboard": "Off"}, {"tensorboard": False}),
+        ({"tensorboard": True}, {"tensorboard": True}),
+        ({"tensorboard": "maybe"}, {"tensorboard": "maybe"}),
         ({"mirror": ""}, {"mirror": None}),
     ],
 )

@@ -1,0 +1,25 @@
+"""For TensorBoard: an event file per run, where the configuration asks for them."""
+
+
+rule events:
+    """The curves of a run: metrics of every view, traffic and training loss, over rounds."""
+    input:
+        history=path("history"),
+        evaluation=path("evaluation"),
+    output:
+        path("events"),
+    log:
+        path("events_log"),
+    benchmark:
+        path("events_benchmark")
+    conda:
+        "../envs/tensorboard.yaml"
+    resources:
+        mem_mb=memory,
+    params:
+        spec=spec("events"),
+        code=code("events"),
+    shell:
+        "python scripts/events.py --spec {params.spec:q} --code {params.code}"
+        " --history {input.history:q} --evaluation {input.evaluation:q} --out {output:q}"
+        " >> {log:q} 2>&1"
