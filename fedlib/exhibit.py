@@ -2,17 +2,28 @@
 
 An exhibit is the JSON object that `fedlib.plan` makes of a declared table or figure: {"paper",
 "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note", "seeds",
-"federations": [{"name", "dataset", "title", "partition", "notes"}], "runs": [Run.describe()],
-"published"}.
+"federations": [Data.describe()], "runs": [Run.describe()], "published"}. Federations that differ
+in one parameter alone, such as how unlike their clients are, have the same "family"; it is the
+title of a federation on its own.
 """
+
+import functools
+import re
 
 import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
 
 PAPER_SCALE = "full"
+PANELS = {"run": "title", "federation": "family"}  # what names a panel of a sweep, by its `of`
 METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
-PARAMETER_TITLES = {"num_experts": "Number of experts"}
+PARAMETER_TITLES = {
+    "num_experts": "Number of experts",
+    "partition.alpha": "Dirichlet concentration",
+}
+PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
+    "partition.alpha": "Small α: the clients' data differ much. Large α: they are alike."
+}
 METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "local": "Local",
     "fedavg": "FedAvg",
@@ -20,12 +31,13 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedavg_plus": "FedAvg+",
     "clustered": "Clustered FL",
     "pfedme": "pFedMe",
+    "pfedme_moreau": "pFedMe (Moreau)",
     "l2sgd": "L2SGD",
     "apfl": "APFL",
     "qffl": "q-FFL",
     "afl": "AFL",
     "fedem": "FedEM",
-    "pfedmoe": "pFedMoE",
+    "pfedmoe_baseline": "pFedMoE",
     "pfedmm": "pFedMM",
 }
 
@@ -82,44 +94,85 @@ def method_title(method: str) -> str:
     return METHOD_TITLES.get(method, method)
 
 
-def swept(exhibit: dict, parameter: str, methods: list[str]) -> pd.DataFrame:
-    """The runs of a sweep -> DataFrame federation, dataset, label, method, setting.
+def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:
+    """The runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
+
+    Args:
+      exhibit: whose runs of `methods` (registry names) are compared.
+      parameter: what is varied, a dotted path into the `params` of the runs ("num_experts") or of
+        their federations ("partition.alpha").
+      methods: registry names; runs of other methods are left out.
+      of: whose parameter it is, "run" or "federation". The panel of a run is its federation's
+        title or, as a sweep over federations compares those of one family, its family.
 
     Raises:
-      ConfigError: if a run of these methods does not state the parameter, or two runs of a method
-        and federation have the same value.
+      ConfigError: for another `of`, if a run of these methods does not state the parameter, or if
+        two runs of a method and panel have the same value.
     """
-    datasets = {f["name"]: f["dataset"] for f in exhibit["federations"]}
+    if of not in PANELS:
+        raise ConfigError(f"of must be {' or '.join(PANELS)}, got {of!r}")
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
     rows = []
     for run in exhibit["runs"]:
         if run["method"] not in methods:
             continue
-        if parameter not in run["params"]:
-            raise ConfigError(
-                f"run {run['federation']}/{run['label']} does not state {parameter}; "
-                f"it has {', '.join(run['params']) or 'no params'}"
-            )
-        names = {name: run[name] for name in ("federation", "label", "method")}
-        dataset = datasets[run["federation"]]
-        rows.append({**names, "dataset": dataset, "setting": run["params"][parameter]})
-    table = pd.DataFrame(rows, columns=["federation", "dataset", "label", "method", "setting"])
-    twice = table[table.duplicated(["federation", "method", "setting"])]
+        federation = federations[run["federation"]]
+        rows.append(
+            {
+                "federation": federation["name"],
+                "dataset": federation["dataset"],
+                "panel": federation[PANELS[of]],
+                "label": run["label"],
+                "method": run["method"],
+                "setting": _setting(parameter, run if of == "run" else federation),
+            }
+        )
+    columns = ["federation", "dataset", "panel", "label", "method", "setting"]
+    table = pd.DataFrame(rows, columns=columns)
+    twice = table[table.duplicated(["panel", "method", "setting"])]
     if len(twice):
         first = twice.iloc[0]
         raise ConfigError(
-            f"{exhibit['name']} has two runs of {first['method']} on {first['federation']} with "
+            f"{exhibit['name']} has two runs of {first['method']} on {first['panel']} with "
             f"{parameter} = {first['setting']}"
         )
     return table
 
 
-def setting_text(setting: object) -> str:
-    """A hyper-parameter's value for a row head or an axis, "3" or "0.4"."""
-    return f"{setting:g}" if isinstance(setting, int | float) else str(setting)
+def panels(exhibit: dict, of: str) -> list[str]:
+    """Titles of the panels of a sweep, see `swept`, in the order of the federations."""
+    return list(dict.fromkeys(federation[PANELS[of]] for federation in exhibit["federations"]))
+
+
+def _setting(parameter: str, owner: dict) -> float | str:
+    """The value of `parameter` in the params of a described run or federation."""
+    try:
+        value = functools.reduce(
+            lambda inner, key: inner[key], parameter.split("."), owner["params"]
+        )
+    except (KeyError, TypeError):  # no such key, or the path goes on below a number
+        value = None
+    if isinstance(value, int | float | str):
+        return value
+    name = (
+        f"run {owner['federation']}/{owner['label']}"
+        if "label" in owner
+        else f"federation {owner['name']}"
+    )
+    raise ConfigError(
+        f"{name} does not state {parameter}; it has {', '.join(owner['params']) or 'no params'}"
+    )
+
+
+def setting_text(setting: float | str) -> str:
+    """A parameter's value for a row head or an axis, "3", "0.4" or "1e6"."""
+    if isinstance(setting, str):
+        return setting
+    return re.sub(r"e(-?)\+?0*", r"e\1", f"{setting:g}")  # Python has 1e+06 for 1e6
 
 
 def parameter_title(parameter: str, symbol: str) -> str:
-    """A hyper-parameter as the name of an axis, "Number of experts M"."""
+    """A parameter as the name of an axis, "Number of experts M"."""
     return f"{PARAMETER_TITLES.get(parameter, parameter)} {symbol}".strip()
 
 
@@ -138,29 +191,39 @@ def scale_text(exhibit: dict) -> str:
 
 
 def rounds_text(exhibit: dict) -> str:
-    """Communication rounds of the runs, per federation; "40 to 100" where its runs differ."""
-    parts = []
+    """Communication rounds of the runs, per family; "40 to 100" where its runs differ."""
+    rounds: dict[str, set[int]] = {}
     for federation in exhibit["federations"]:
-        rounds = sorted({run["rounds"] for run in runs_of(exhibit, federation["name"])})
-        if rounds:
-            span = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else f"{rounds[0]}"
-            parts.append(f"{federation['title']} {span}")
+        of_family = rounds.setdefault(federation["family"], set())
+        of_family.update(run["rounds"] for run in runs_of(exhibit, federation["name"]))
+    parts = [
+        f"{family} {min(found)}" + (f" to {max(found)}" if len(found) > 1 else "")
+        for family, found in rounds.items()
+        if found
+    ]
     return f"Communication rounds: {', '.join(parts)}."
 
 
 def data_notes(exhibit: dict) -> list[str]:
-    """What differs from the paper in the data, one note per federation that has any."""
+    """What differs from the paper in the data; what holds for a whole family is said once."""
+    families: dict[str, dict[str, list[str]]] = {}  # family, text, titles of its federations
+    for federation in exhibit["federations"]:
+        texts = families.setdefault(federation["family"], {})
+        texts.setdefault(federation_text(federation), []).append(federation["title"])
     return [
-        f"{federation['title']}: {federation_text(federation)}"
-        for federation in exhibit["federations"]
-        if federation["notes"]
+        f"{family if len(texts) == 1 else '; '.join(titles)}: {text}"
+        for family, texts in families.items()
+        for text, titles in texts.items()
+        if text
     ]
 
 
 def federation_text(federation: dict) -> str:
     """The notes of a federation as sentences, without its title should they begin with it."""
+    title = federation["title"]
+    family = federation.get("family", title)  # the report has no use for families
     return _sentences(
-        [note.removeprefix(f"{federation['title']}:") for note in federation["notes"]]
+        [note.removeprefix(f"{title}:").removeprefix(f"{family}:") for note in federation["notes"]]
     )
 
 
@@ -182,7 +245,7 @@ def published_note(exhibit: dict, shown: bool) -> list[str]:
     if not shown:
         return ["The paper prints no numbers for these data sets."]
     if exhibit["scale"] == PAPER_SCALE and not exhibit["folder_note"]:
-        return ["Published numbers are as the paper prints them."]
+        return ["Published numbers are the paper's own."]
     return [
         "Published numbers are of the paper's own data, rounds and seeds; these runs are at scale "
         f"{exhibit['scale']}, so their difference is no test of the paper."

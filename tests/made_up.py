@@ -15,6 +15,7 @@ TITLES = {
     "pfedmoe": "pFedMoE",
     "pfedmm": "pFedMM",
 }
+METHODS = {"pfedmoe": "pfedmoe_baseline"}  # of labels that are called otherwise
 FEDERATIONS = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
 
@@ -46,6 +47,9 @@ def run(label, method, seed, rounds=30, seen=16, unseen=4, shift=0.0) -> dict[st
     first = Scores(*(a[..., :seen] for a in vars_of(every)))
     others = Scores(*(a[..., seen:] for a in vars_of(every)))
     sent = np.arange(rounds + 1) * (0 if method == "local" else 4_000_000 + 300_000 * len(label))
+    rounds_done = np.arange(rounds + 1)
+    work = {"examples": 1000 * rounds_done, "client_rounds": seen * rounds_done}
+    flops = {"flops_per_example": np.array([3e6 if method in MIXTURES else 1e6])}
     pi = {"pi": rng.dirichlet(np.full(3, 0.4), seen + unseen)} if method in MIXTURES else {}
     spec = {"method": method, "seed": seed}
     final = {View("seen", "default", "test"): last(first)}
@@ -60,6 +64,7 @@ def run(label, method, seed, rounds=30, seen=16, unseen=4, shift=0.0) -> dict[st
         scores={View("seen", "default", "test"): first},
         bytes_down=sent,
         bytes_up=sent,
+        **work,
         train_loss=np.exp(-0.1 * np.arange(rounds)),
         diagnostics=pi,
         **common,
@@ -69,8 +74,9 @@ def run(label, method, seed, rounds=30, seen=16, unseen=4, shift=0.0) -> dict[st
         scores=final,
         bytes_down=sent[-1:],
         bytes_up=sent[-1:],
+        **{name: array[-1:] for name, array in work.items()},
         train_loss=np.empty(0),
-        diagnostics=pi,
+        diagnostics=pi | flops,
         **common,
     )
     return {"history": history, "evaluation": evaluation}
@@ -94,7 +100,7 @@ def describe(federation, label, rounds=30, **changes) -> dict:
         "federation": federation,
         "label": label,
         "title": TITLES[base] + label[len(base) :].replace("-m", ", M = "),
-        "method": base.replace("-", "_"),
+        "method": METHODS.get(base, base.replace("-", "_")),
         "rounds": rounds,
         "params": {"num_experts": int(label[-1])} if label[-1].isdigit() else {},
         "notes": [],
@@ -102,7 +108,7 @@ def describe(federation, label, rounds=30, **changes) -> dict:
     }
 
 
-def exhibit(labels, federations=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dict:
+def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dict:
     """An exhibit of those runs, as `fedlib.plan` would give it to a script."""
     return {
         "paper": "pfedmm",
@@ -119,16 +125,41 @@ def exhibit(labels, federations=("emnist", "cifar10"), seeds=(1, 2), **changes) 
             {
                 "name": name,
                 "dataset": name,
+                "params": {"partition": {"kind": "dirichlet", "alpha": 0.4}},
                 "title": FEDERATIONS[name],
+                "family": FEDERATIONS[name],
                 "partition": "dirichlet0.4",
                 "notes": [],
             }
-            for name in federations
+            for name in names
         ],
-        "runs": [describe(name, label) for label in labels for name in federations],
+        "runs": [describe(name, label) for label in labels for name in names],
         "published": None,
         **changes,
     }
+
+
+def alphas(dataset: str, *values: float) -> list[dict]:
+    """The federations of one family, cut with these Dirichlet concentrations."""
+    family = FEDERATIONS[dataset]
+    return [
+        {
+            "name": f"{dataset}-alpha{value:g}",
+            "dataset": dataset,
+            "params": {"partition": {"kind": "dirichlet", "alpha": value}},
+            "title": f"{family}, alpha = {value:g}",
+            "family": family,
+            "partition": f"dirichlet{value:g}",
+            "notes": [],
+        }
+        for value in values
+    ]
+
+
+def heterogeneity(labels, federations: list[dict], **changes) -> dict:
+    """An exhibit of those runs on federations such as those of `alphas`."""
+    runs = [describe(federation["name"], label) for label in labels for federation in federations]
+    return exhibit([], (), federations=federations, runs=runs, **changes)
 
 
 def metrics_spec(exhibit: dict) -> dict:
@@ -152,7 +183,8 @@ def metrics_spec(exhibit: dict) -> dict:
 def save_runs(exhibit: dict, folder) -> None:
     """The files of every run of an exhibit, under `folder`."""
     for described in exhibit["runs"]:
-        shift = -0.12 * list(FEDERATIONS).index(described["federation"])
+        dataset = described["federation"].partition("-")[0]
+        shift = -0.12 * list(FEDERATIONS).index(dataset)
         for seed in exhibit["seeds"]:
             results = run(described["label"], described["method"], seed, shift=shift)
             where = folder / described["federation"] / described["label"] / f"seed{seed}"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from fedlib import figures, metrics, published
-from fedlib.errors import ConfigError
+from fedlib import figures, methods, metrics, published
+from fedlib.errors import ConfigError, DataError
 from fedlib.figures import style
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,9 +103,9 @@ def test_a_method_has_one_colour_in_all_figures(collected):
             assert colour_of(figure, title) == style.METHODS[method].color
 
 
-def test_all_methods_of_the_first_paper_look_different():
-    expected = "local fedavg fedprox fedavg_plus clustered pfedme l2sgd apfl qffl afl"
-    assert {*expected.split(), "fedem", "pfedmoe_baseline", "pfedmm"} <= set(style.METHODS)
+def test_every_method_has_a_look_of_its_own():
+    assert methods.METHODS.keys() <= style.METHODS.keys()
+    assert not {look.color for look in style.METHODS.values()} & set(style.SPARE)
     assert len({look.color for look in style.METHODS.values()}) == len(style.METHODS)
     assert len({look.marker for look in style.METHODS.values()}) == len(style.METHODS)
 
@@ -147,6 +147,89 @@ def test_published_ends_are_marked_only_where_the_data_set_matches(collected):
     assert "published end" in texts(figure)
     assert "their difference is no test of the paper" in footer(figure)
     assert "published end" not in texts(draw(collected, "accuracy_over_rounds", PUBLISHED))
+
+
+def marks(axes) -> dict:
+    """{(x, y, ...): colour} of the lines in a panel that are markers only."""
+    return {
+        tuple(np.ravel(line.get_xydata()).round(8)): to_hex(line.get_markeredgecolor()).upper()
+        for line in axes.get_lines()
+        if line.get_linestyle() == "None"
+    }
+
+
+def test_published_waypoints_are_hollow_and_none_is_beyond_the_last_round(collected):
+    changes = {"published": "curve-end"}
+    figure = draw(
+        collected, "accuracy_over_rounds", PUBLISHED, changes, waypoints="curve-waypoints"
+    )
+    # The runs have 30 rounds; the file has FedAvg, FedEM and pFedMM at round 20 of CIFAR-10.
+    emnist, cifar10 = (marks(axes) for axes in figure.axes)
+    assert emnist == {(20, 0.802): style.METHODS["pfedmm"].color}
+    assert cifar10 == {
+        (20, accuracy): style.METHODS[method].color
+        for method, accuracy in (("fedavg", 0.739), ("fedem", 0.802), ("pfedmm", 0.837))
+    }
+    hollow = [line for line in figure.axes[1].get_lines() if line.get_linestyle() == "None"]
+    assert {line.get_markerfacecolor() for line in hollow} == {"white"}
+    assert texts(figure)[-2:] == ["published end", "published way-point"]
+    plain = draw(collected, "accuracy_over_rounds", PUBLISHED, changes)
+    assert [axes.get_xlim() for axes in figure.axes] == [axes.get_xlim() for axes in plain.axes]
+
+
+def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collected):
+    waypoints = {"waypoints": "curve-waypoints", "metric": "bottom10"}
+    figure = draw(collected, "accuracy_over_rounds", PUBLISHED, **waypoints)
+    assert not any(marks(axes) for axes in figure.axes)
+    exhibit, tidy, clients = collected["main"]
+    table = published.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
+    with pytest.raises(
+        DataError, match="must be accuracy_round_<number>, got 'accuracy_round_end'"
+    ):
+        figures.load("accuracy_over_rounds")(
+            exhibit, tidy, clients, table, waypoints="curve-waypoints"
+        )
+
+
+def test_published_peaks_are_thin_dashes_beside_the_ends(collected):
+    changes = {"published": "curve-end"}
+    plain, figure = (
+        draw(collected, "accuracy_over_rounds", PUBLISHED, changes, peaks=peaks)
+        for peaks in (None, "curve-peak")
+    )
+    # The file has peaks of the curves of CIFAR-10 but not of EMNIST.
+    added = [
+        len(after.get_lines()) - len(before.get_lines())
+        for before, after in zip(plain.axes, figure.axes, strict=True)
+    ]
+    assert added == [0, len(LABELS)]
+    end, peak = figure.axes[1].get_lines()[-2:]
+    assert (end.get_ydata()[0], peak.get_ydata()[0]) == (0.859, 0.864)  # pFedMM, the last run
+    assert end.get_xdata()[1] < peak.get_xdata()[0]
+    assert end.get_linewidth() > peak.get_linewidth()
+    assert texts(figure)[-2:] == ["published end", "published peak"]
+
+
+def test_nothing_published_leaves_no_mark(collected):
+    everything = {"peaks": "curve-peak", "waypoints": "curve-waypoints"}
+    figure = draw(collected, "accuracy_over_rounds", **everything)
+    assert texts(figure) == ["Local", "FedAvg", "FedEM", "pFedMM"]
+    assert [len(axes.get_lines()) for axes in figure.axes] == [len(LABELS)] * 2
+
+
+def test_markers_of_several_runs_do_not_cover_one_another():
+    runs = [{"label": name, "federation": f} for name in "abcd" for f in ("x", "y")]
+    # 80 points and 7 marks are every 11th; the four runs start 0, 11 / 4, 22 / 4, 33 / 4 later.
+    assert [style.markers(runs, name, 80) for name in "abcd"] == [
+        *((0, 11), (2, 11), (5, 11), (8, 11)),
+    ]
+    assert style.markers(runs, "d", 5) == (0, 1)
+
+
+def test_bands_are_paler_where_there_are_many():
+    few, many = ([{"label": str(n)} for n in range(number)] for number in (6, 7))
+    look = style.METHODS["fedavg"]
+    assert style.band(look, many)["alpha"] < style.band(look, few)["alpha"]
 
 
 def test_one_seed_has_no_band(collected):
@@ -201,6 +284,44 @@ def test_sweep_has_a_point_per_value_with_bars_over_seeds(collected):
     assert axes.containers[0].has_yerr
     best = draw(collected, "sweep", at="best")
     assert "selection on the test set" in footer(best)
+
+
+def alpha_sweep(tmp_path, *federations):
+    exhibit = made_up.heterogeneity(["fedavg", "pfedmm"], [*federations])
+    made_up.save_runs(exhibit, tmp_path)
+    tidy, clients = metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
+    params = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
+    return figures.load("sweep")(
+        exhibit, tidy, clients, None, methods=["fedavg", "pfedmm"], **params
+    )
+
+
+def ticks(axes) -> dict[float, str]:
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    return dict(zip(axes.get_xticks(), labels, strict=True))
+
+
+def test_sweep_over_federations_has_a_panel_per_family_with_values_at_even_distances(tmp_path):
+    figure = alpha_sweep(
+        tmp_path, *made_up.alphas("emnist", 1e6, 0.1, 0.4), *made_up.alphas("cifar10", 0.1, 1e6)
+    )
+    assert [axes.get_title() for axes in figure.axes] == ["EMNIST", "CIFAR-10"]
+    assert figure.axes[0].get_xlabel() == "Dirichlet concentration α"
+    for axes, positions in zip(figure.axes, ([0, 1, 2], [0, 2]), strict=True):
+        assert ticks(axes) == {0: "0.1", 1: "0.4", 2: "1e6"}
+        assert [bars.lines[0].get_xdata().tolist() for bars in axes.containers] == [positions] * 2
+        assert axes.get_xscale() == "linear"
+    assert texts(figure) == ["FedAvg", "pFedMM"]
+    assert "Small α: the clients' data differ much." in footer(figure)
+    assert "even distances, not to scale" in footer(figure)
+
+
+def test_sweep_over_two_decades_has_a_logarithmic_axis(tmp_path):
+    figure = alpha_sweep(tmp_path, *made_up.alphas("emnist", 0.1, 0.4, 10))
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert ticks(axes) == {0.1: "0.1", 0.4: "0.4", 10: "10"}
+    assert "even distances" not in footer(figure)
 
 
 def test_unknown_kinds_and_params_name_the_choices():

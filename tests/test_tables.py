@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fedlib import exhibit as exhibits
-from fedlib import metrics, published, tables
+from fedlib import methods, metrics, published, tables
 from fedlib.errors import ConfigError, DataError
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
@@ -121,7 +121,30 @@ def test_notes_say_scale_selection_data_and_runs():
 def test_at_full_scale_nothing_excuses_a_difference():
     text = render.to_markdown(build(main_exhibit(scale="full"), main_metrics()))
     assert "no test of the paper" not in text
-    assert "as the paper prints them" in text
+    assert "- Published numbers are the paper's own." in text
+
+
+def test_runs_without_a_published_number_are_listed_where_others_have_one():
+    labels = ["fedavg", "pfedmm", "fedem-m5"]
+    exhibit = made_up.exhibit(labels, ["emnist"], seeds=[1], published="main")
+    one = main_metrics(seeds=1)
+    tidy = pd.concat([one, one[one["label"] == "pfedmm"].assign(label="fedem-m5")])
+    text = render.to_markdown(build(exhibit, tidy))
+    assert "- No published number: FedEM, M = 5 on EMNIST." in text
+    row = next(line for line in text.splitlines() if line.startswith("| FedEM, M = 5"))
+    assert [cell.strip() for cell in row.split("|")][2] == "–"
+    assert "No published number" not in render.to_markdown(build(main_exhibit(), main_metrics()))
+    exhibit["federations"][0]["dataset"] = "qmnist"
+    text = render.to_markdown(build(exhibit, tidy))
+    assert "No published number" not in text and "prints no numbers for these data sets" in text
+
+
+def test_a_federation_without_any_published_number_is_named_beside_one_that_has_some():
+    exhibit = main_exhibit(federations=["emnist", "cifar10"])
+    exhibit["federations"][1]["dataset"] = "digits"
+    tidy = pd.concat([main_metrics(), main_metrics().assign(federation="cifar10")])
+    text = render.to_markdown(build(exhibit, tidy))
+    assert "- No published number: all methods on CIFAR-10." in text
 
 
 def test_a_missing_run_is_named():
@@ -197,8 +220,174 @@ def test_sweep_with_two_runs_of_one_value_is_refused():
     exhibit = sweep_exhibit()
     for run in exhibit["runs"]:
         run["params"] = {"num_experts": 2}
-    with pytest.raises(ConfigError, match="two runs of pfedmm on emnist with num_experts = 2"):
+    with pytest.raises(ConfigError, match="two runs of pfedmm on EMNIST with num_experts = 2"):
         build(exhibit, sweep_metrics(), kind="sweep", **SWEEP)
+
+
+ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
+METHODS = ["fedavg", "pfedmm"]
+
+
+def alpha_metrics(values: dict) -> pd.DataFrame:
+    """Metrics rows from {(federation, label): accuracy}; the bottom decile is 0.2 lower."""
+    return frame(
+        {
+            (*key, metric, at): [value - drop] * 2
+            for key, value in values.items()
+            for metric, drop in (("accuracy", 0.0), ("bottom10", 0.2))
+            for at in ("last", "best")
+        }
+    )
+
+
+def alpha_exhibit(*values: float) -> dict:
+    return made_up.heterogeneity(METHODS, made_up.alphas("emnist", *values))
+
+
+def test_sweep_over_federations_has_a_row_per_method_and_a_column_per_value():
+    exhibit = alpha_exhibit(0.1, 1e6)
+    exhibit["runs"] = [run for run in exhibit["runs"] if run["label"] != "fedavg"] + [
+        made_up.describe("emnist-alpha0.1", "fedavg")
+    ]
+    accuracy = {("emnist-alpha0.1", "fedavg"): 0.7, ("emnist-alpha0.1", "pfedmm"): 0.6}
+    tidy = alpha_metrics(accuracy | {("emnist-alpha1e+06", "pfedmm"): 0.5})
+    result = build(exhibit, tidy, kind="sweep", methods=METHODS, **ALPHA)
+    assert [block.heading for block in result.blocks] == [
+        *("EMNIST: All, last round", "EMNIST: Bottom-10%, last round"),
+    ]
+    block = result.blocks[0]
+    assert block.columns == [Column("Method"), Column("0.1", "α"), Column("1e6", "α")]
+    assert [[cell.text for cell in row] for row in block.rows] == [
+        ["FedAvg", "70.0 ± 0.0", "–"],
+        ["pFedMM", "60.0 ± 0.0", "50.0 ± 0.0"],
+    ]
+    assert [row[1].bold for row in block.rows] == [True, False]
+    numbers = result.numbers
+    assert set(zip(numbers["federation"], numbers["setting"], strict=True)) == {
+        *(("emnist-alpha0.1", 0.1), ("emnist-alpha1e+06", 1e6)),
+    }
+    assert "panel" not in numbers and set(numbers["parameter"]) == {"partition.alpha"}
+    assert any(note.startswith("Small α: the clients' data differ much.") for note in result.notes)
+
+
+def test_sweep_over_federations_has_a_block_per_family_and_metric():
+    federations = made_up.alphas("emnist", 0.1, 10) + made_up.alphas("cifar10", 0.1)
+    exhibit = made_up.heterogeneity(["pfedmm"], federations)
+    tidy = alpha_metrics({(federation["name"], "pfedmm"): 0.5 for federation in federations})
+    blocks = build(exhibit, tidy, kind="sweep", methods=["pfedmm"], **ALPHA).blocks
+    assert [(block.heading.split(":")[0], len(block.columns)) for block in blocks] == [
+        *(("EMNIST", 3), ("EMNIST", 3), ("CIFAR-10", 2), ("CIFAR-10", 2)),
+    ]
+
+
+def test_sweep_over_federations_that_do_not_state_the_parameter_is_refused():
+    exhibit, params = alpha_exhibit(0.1), {"methods": METHODS, "of": "federation"}
+    tidy = alpha_metrics({("emnist-alpha0.1", label): 0.5 for label in METHODS})
+    complaint = "federation emnist-alpha0.1 does not state {}; it has partition"
+    for parameter in ("alpha", "partition.beta", "partition.alpha.x", "partition"):
+        with pytest.raises(ConfigError, match=complaint.format(parameter)):
+            build(exhibit, tidy, kind="sweep", parameter=parameter, **params)
+    with pytest.raises(ConfigError, match="of must be run or federation, got 'data'"):
+        build(exhibit, tidy, kind="sweep", methods=METHODS, **{**ALPHA, "of": "data"})
+
+
+def test_sweep_with_two_federations_of_one_value_is_refused():
+    exhibit = alpha_exhibit(0.1, 10)
+    exhibit["federations"][1]["params"] = exhibit["federations"][0]["params"]
+    tidy = alpha_metrics(
+        {(federation["name"], m): 0.5 for federation in exhibit["federations"] for m in METHODS}
+    )
+    with pytest.raises(ConfigError, match=r"fedavg on EMNIST with partition.alpha = 0.1"):
+        build(exhibit, tidy, kind="sweep", methods=METHODS, **ALPHA)
+
+
+def test_text_of_settings():
+    settings = (3, 0.4, 1e6, 1.5e-5, 10, "sgd")
+    assert [exhibits.setting_text(setting) for setting in settings] == [
+        *("3", "0.4", "1e6", "1.5e-5", "10", "sgd"),
+    ]
+
+
+def test_what_holds_for_a_family_is_said_once():
+    exhibit = alpha_exhibit(0.1, 10)
+    for federation, rounds in zip(exhibit["federations"], (30, 40), strict=True):
+        federation["notes"] = ["EMNIST: half of the images"]
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            run["rounds"] = rounds
+    assert exhibits.data_notes(exhibit) == ["EMNIST: half of the images."]
+    assert exhibits.rounds_text(exhibit) == "Communication rounds: EMNIST 30 to 40."
+    exhibit["federations"][1]["notes"] = ["one client is empty"]
+    assert exhibits.data_notes(exhibit) == [
+        *("EMNIST, alpha = 0.1: half of the images.", "EMNIST, alpha = 10: one client is empty."),
+    ]
+
+
+PROTOCOLS = {"protocols": {"one_step": "refreshed", "default": "as trained"}}
+
+
+def protocol_metrics(group="seen") -> pd.DataFrame:
+    """FedAvg, which has one protocol, and FedEM, whose refreshed weights gain 2 and lose 4."""
+    default = {("emnist", "fedavg"): (0.6, 0.5), ("emnist", "fedem"): (0.7, 0.6)}
+    renewed = {("emnist", "fedem"): (0.72, 0.56)}
+
+    def rows(values, protocol):
+        by_metric = {
+            (*key, metric, "last"): [value, value + 0.02]
+            for key, pair in values.items()
+            for metric, value in zip(("accuracy", "bottom10"), pair, strict=True)
+        }
+        return frame(by_metric, group, protocol)
+
+    return pd.concat([rows(renewed, "one_step"), rows(default, "default")])
+
+
+def test_protocols_table_has_each_protocol_and_its_difference_to_the_default():
+    exhibit = made_up.exhibit(["fedavg", "fedem"], ["emnist"])
+    result = build(exhibit, protocol_metrics(), kind="protocols", **PROTOCOLS)
+    (block,) = result.blocks
+    assert block.heading == "EMNIST"
+    assert [(column.group, column.title) for column in block.columns] == [
+        ("", "Method"),
+        *(("All", title) for title in ("as trained", "refreshed", "difference")),
+        *(("Bottom-10%", title) for title in ("as trained", "refreshed", "difference")),
+    ]
+    # The half-width is 12.7062 * 0.01, as in the main table.
+    assert [[cell.text for cell in row] for row in block.rows] == [
+        ["FedAvg", "61.0 ± 12.7", "–", "–", "51.0 ± 12.7", "–", "–"],
+        ["FedEM", "71.0 ± 12.7", "73.0 ± 12.7", "+2.0", "61.0 ± 12.7", "57.0 ± 12.7", "−4.0"],
+    ]
+    numbers = result.numbers
+    assert list(numbers["protocol"]) == ["default", "one_step"] * 4
+    assert numbers["difference"].round(8).dropna().tolist() == [0.02, -0.04]
+    text = render.to_markdown(result)
+    assert "Difference: from 'as trained', in percentage points." in text
+    assert "of the clients that train, after the last round" in text
+
+
+def test_protocols_table_of_one_group_ignores_the_other():
+    exhibit = made_up.exhibit(["fedavg", "fedem"], ["emnist"])
+    both = pd.concat([protocol_metrics(), protocol_metrics("unseen").assign(value=0.1)])
+    seen = build(exhibit, both, kind="protocols", **PROTOCOLS).numbers
+    assert seen["mean"].equals(
+        build(exhibit, protocol_metrics(), kind="protocols", **PROTOCOLS).numbers["mean"]
+    )
+    unseen = build(exhibit, both, kind="protocols", group="unseen", **PROTOCOLS).numbers
+    assert unseen["mean"].dropna().round(8).unique().tolist() == [0.1]
+
+
+@pytest.mark.parametrize(
+    ("params", "complaint"),
+    [
+        ({"group": "all"}, "group must be seen or unseen, got 'all'"),
+        ({"protocols": {"default": "a"}}, "default and at least one other, got default"),
+        ({"protocols": {"x": "a", "y": "b"}}, "default and at least one other, got x, y"),
+        ({"protocols": {}}, "default and at least one other, got none"),
+    ],
+)
+def test_wrong_groups_and_protocols_are_refused(params, complaint):
+    exhibit = made_up.exhibit(["fedavg", "fedem"], ["emnist"])
+    with pytest.raises(ConfigError, match=complaint):
+        build(exhibit, protocol_metrics(), kind="protocols", **{**PROTOCOLS, **params})
 
 
 def sheet(text: str) -> Sheet:
@@ -281,7 +470,7 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
 
 
 def test_unknown_kinds_and_params_name_the_choices():
-    with pytest.raises(ConfigError, match="choose from accuracy, sweep, unseen"):
+    with pytest.raises(ConfigError, match="choose from accuracy, cost, protocols, sweep, unseen"):
         tables.load("pie")
     tables.check_params("sweep", SWEEP)
     with pytest.raises(ConfigError, match="its params are: parameter, methods, symbol"):
@@ -290,7 +479,14 @@ def test_unknown_kinds_and_params_name_the_choices():
 
 def test_a_method_without_a_title_is_called_by_its_name():
     assert exhibits.method_title("fedem") == "FedEM"
+    assert exhibits.method_title("pfedmoe_baseline") == "pFedMoE"
     assert exhibits.method_title("fedsomething") == "fedsomething"
+
+
+def test_every_method_has_a_title_of_its_own():
+    assert methods.METHODS.keys() <= exhibits.METHOD_TITLES.keys()
+    titles = list(exhibits.METHOD_TITLES.values())
+    assert len(set(titles)) == len(titles)
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def draw(
         axes.xaxis.set_minor_formatter(NullFormatter())
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.pick(curves, federation=federation["name"], label=run["label"])
-            silent |= _draw_curve(axes, mine, looks[run["label"]])
+            silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"])
         axes.set(
             title=federation["title"],
             xlabel="Communicated so far (MB)",
@@ -51,16 +51,16 @@ def draw(
     return figure
 
 
-def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look) -> bool:
+def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> bool:
     """Draw one run; True if it sends nothing."""
     sending = curve[curve["megabytes"] > 0]
     if sending.empty:
         line = {name: look.curve()[name] for name in ("color", "linestyle", "linewidth")}
         axes.axhline(curve["mean"].iloc[-1], **line)
         return True
-    every = max(1, len(sending) // 7)
-    axes.plot(sending["megabytes"], sending["mean"], markevery=every, **look.curve())
+    marked = style.markers(runs, curve["label"].iloc[0], len(sending))
+    axes.plot(sending["megabytes"], sending["mean"], markevery=marked, **look.curve())
     if (sending["seeds"] > 1).any():
-        band = {"color": look.color, "alpha": 0.15, "linewidth": 0}
+        band = style.band(look, runs)
         axes.fill_between(sending["megabytes"], sending["low"], sending["high"], **band)
     return False

@@ -1,5 +1,7 @@
 """Test accuracy of the seen clients against the communication round, one panel per federation."""
 
+from typing import NamedTuple
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -7,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from fedlib import exhibit as exhibits
 from fedlib import published as printed
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.figures import style
 from fedlib.metrics import PRIMARY, over_seeds
 
@@ -15,6 +17,28 @@ AXIS = {
     "accuracy": "Test accuracy, all clients (%)",
     "bottom10": "Test accuracy, bottom-10% client (%)",
 }
+# What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
+# the end is thick and next to it the peak, whose round is mostly unknown, is thin.
+MARKS = {
+    "end": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 2.0},
+    "peak": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 0.8},
+    "way-point": {
+        "marker": "o",
+        "linestyle": "None",
+        "markersize": 7,
+        "markerfacecolor": "white",
+        "markeredgewidth": 1.1,
+    },
+}
+END_SPAN, PEAK_SPAN = (1.012, 1.045), (1.053, 1.086)  # fractions of a panel's width
+
+
+class _Paper(NamedTuple):
+    """What is known of the paper's curves, by (dataset, label)."""
+
+    ends: dict[tuple[str, str], float]
+    peaks: dict[tuple[str, str], float]
+    waypoints: dict[tuple[str, str], list[tuple[int, float]]]
 
 
 @style.styled
@@ -25,13 +49,20 @@ def draw(
     published: pd.DataFrame | None,
     *,
     metric: str = "accuracy",
+    peaks: str | None = None,
+    waypoints: str | None = None,
 ) -> Figure:
-    """The figure: mean over seeds, a band over seeds, and where the paper's curves end.
+    """The figure: mean over seeds, a band over seeds, and what is known of the paper's curves.
+
+    The exhibit's own published numbers are those at which the paper's curves end.
 
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
       metric: "accuracy" or "bottom10".
+      peaks: published exhibit with the highest points of the paper's curves.
+      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; those
+        beyond a run's last round are left out.
 
     Raises:
       ConfigError: for another metric.
@@ -41,48 +72,86 @@ def draw(
     shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric=metric)
     shown = exhibits.pick(shown, **PRIMARY._asdict())
     curves = over_seeds(shown, ["federation", "label", "round"])
-    ends = printed.fractions(published, exhibit["published"], metric)
+    paper = _Paper(
+        printed.fractions(published, exhibit["published"], metric),
+        printed.fractions(published, peaks, metric),
+        _waypoints(published, waypoints, metric),
+    )
     looks = style.looks(exhibit["runs"])
     figure, grid = style.panels(exhibit)
-    marked = False
+    marks: set[str] = set()
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
         mine = exhibits.pick(curves, federation=federation["name"])
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = exhibits.pick(mine, label=run["label"])
-            _draw_curve(axes, curve, looks[run["label"]])
-            end = ends.get((federation["dataset"], run["label"]))
-            if end is not None:
-                _mark_published(axes, end, looks[run["label"]])
-                marked = True
+            look, where = looks[run["label"]], (federation["dataset"], run["label"])
+            _draw_curve(axes, curve, look, exhibit["runs"])
+            marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
         axes.set(title=federation["title"], xlabel="Communication round", ylabel=AXIS[metric])
         axes.margins(x=0.015)
         style.percent_axis(axes)
-    handles = style.method_handles(exhibit)
-    if marked:
-        tick = {"color": style.GREY, "linewidth": 0, "marker": "_", "markersize": 11}
-        handles.append(Line2D([], [], label="published end", markeredgewidth=2, **tick))
-    style.legend(figure, handles)
-    sentences = exhibits.published_note(exhibit, shown=marked)
+    style.legend(figure, style.method_handles(exhibit) + _mark_handles(marks))
+    sentences = exhibits.published_note(exhibit, shown=bool(marks))
     style.footer(figure, exhibit, style.spread_text(exhibit, "band"), *sentences)
     return figure
 
 
-def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look) -> None:
-    every = max(1, len(curve) // 7)
-    axes.plot(curve["round"], curve["mean"], markevery=every, **look.curve())
+def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> None:
+    marked = style.markers(runs, curve["label"].iloc[0], len(curve))
+    axes.plot(curve["round"], curve["mean"], markevery=marked, **look.curve())
     if (curve["seeds"] > 1).any():
-        band = {"color": look.color, "alpha": 0.15, "linewidth": 0}
+        band = style.band(look, runs)
         axes.fill_between(curve["round"], curve["low"], curve["high"], **band)
 
 
-def _mark_published(axes: Axes, value: float, look: style.Look) -> None:
-    """A short dash just right of the panel, where the published curve ends."""
-    axes.plot(
-        [1.012, 1.045],
-        [value, value],
-        transform=axes.get_yaxis_transform(),
-        color=look.color,
-        linewidth=2,
-        solid_capstyle="butt",
-        clip_on=False,
-    )
+def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:
+    """{(dataset, label): [(round, fraction)]} of the points that are known of the paper's curves.
+
+    Raises:
+      DataError: if the name of one of the exhibit's metrics does not end in a round.
+    """
+    points: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    if published is None or exhibit is None:
+        return points
+    prefix = f"{metric}_round_"
+    mine = exhibits.pick(published, exhibit=exhibit)["metric"]
+    for name in mine[mine.str.startswith(prefix)].drop_duplicates():
+        if not name.removeprefix(prefix).isdigit():
+            raise DataError(f"way-points of {exhibit} must be {prefix}<number>, got {name!r}")
+        for where, value in printed.fractions(published, exhibit, name).items():
+            points.setdefault(where, []).append((int(name.removeprefix(prefix)), value))
+    return points
+
+
+def _mark_published(
+    axes: Axes, paper: _Paper, where: tuple[str, str], last_round: int, look: style.Look
+) -> set[str]:
+    """Mark what is known of the paper's curve (data set, label) -> which of `MARKS` were drawn."""
+    drawn = set()
+    passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= last_round]
+    if passed:
+        point = {**MARKS["way-point"], "marker": look.marker, "markeredgecolor": look.color}
+        axes.plot(*zip(*passed, strict=True), **point, clip_on=False, zorder=4)
+        drawn.add("way-point")
+    for name, values, span in (("end", paper.ends, END_SPAN), ("peak", paper.peaks, PEAK_SPAN)):
+        if where in values:
+            dash = {"color": look.color, "solid_capstyle": "butt", "clip_on": False}
+            dash["linewidth"] = MARKS[name]["markeredgewidth"]
+            level = [values[where]] * 2
+            axes.plot(span, level, transform=axes.get_yaxis_transform(), **dash)
+            drawn.add(name)
+    return drawn
+
+
+def _mark_handles(marks: set[str]) -> list[Line2D]:
+    """Legend entries of the marks that were drawn, in grey as they mean every method's."""
+    return [
+        Line2D(
+            [],
+            [],
+            label=f"published {name}",
+            **{"color": style.GREY, "markeredgecolor": style.GREY, **look},
+        )
+        for name, look in MARKS.items()
+        if name in marks
+    ]

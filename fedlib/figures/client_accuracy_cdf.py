@@ -36,10 +36,15 @@ def draw(
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
             look = looks[run["label"]]
-            _draw_steps(axes, exhibits.pick(mine, group="seen")["accuracy"], look, "-")
+            seen = exhibits.pick(mine, group="seen")["accuracy"]
+            first, every = style.markers(exhibit["runs"], run["label"], len(seen), count=5)
+            # The first point of the steps is at zero, on the edge of the panel.
+            solid = {"linestyle": "-", "markevery": (first + 1, every)}
+            _draw_steps(axes, seen, look.curve() | solid)
             if unseen:
                 others = exhibits.pick(mine, group="unseen")["accuracy"]
-                _draw_steps(axes, others, look, style.DASHED)
+                thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
+                _draw_steps(axes, others, look.curve() | thin)
         axes.set(
             title=federation["title"],
             xlabel="Test accuracy of a client (%)",
@@ -53,15 +58,12 @@ def draw(
     return figure
 
 
-def _draw_steps(axes: Axes, values: pd.Series, look: style.Look, line: str | tuple) -> None:
+def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:
     if values.empty:
         return
     x = np.sort(values.to_numpy())
     y = np.arange(1, len(x) + 1) / len(x)
-    curve = {**look.curve(), "linestyle": line, "drawstyle": "steps-post"}
-    if line != "-":
-        curve |= {"linewidth": 1.0, "marker": ""}
-    axes.plot(np.r_[x[0], x], np.r_[0, y], markevery=(1, max(1, len(x) // 5)), **curve)
+    axes.plot(np.r_[x[0], x], np.r_[0, y], drawstyle="steps-post", **curve)
 
 
 def _handles(exhibit: dict, unseen: bool) -> list[Line2D]:

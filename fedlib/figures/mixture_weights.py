@@ -27,7 +27,7 @@ def draw(
     weights = _weights(shown)
     labels = [label for label in exhibits.titles(exhibit) if (weights["label"] == label).any()]
     columns = len(exhibit["federations"])
-    figure, grid = style.panels(exhibit, max(1, len(labels)), columns, height=1.9)
+    figure, grid = style.panels(exhibit, max(1, len(labels)) * columns, columns, height=1.9)
     if not labels:
         for axes in grid:
             axes.set_axis_off()

@@ -56,6 +56,7 @@ SETTINGS = {
 PANEL_WIDTH, PANEL_HEIGHT = 3.35, 2.75  # inches
 LEGEND_WIDTH = 1.55
 MAX_COLUMNS = 3
+MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
 DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
@@ -93,6 +94,7 @@ METHODS = {
     "fedavg_plus": Look("#E69F00", "P", DASHDOT),
     "clustered": Look("#56B4E9", "D", LONG),
     "pfedme": Look("#009E73", "^", DASHED),
+    "pfedme_moreau": Look("#117733", "8", DASHDOT),
     "l2sgd": Look("#882255", "<", DASHDOT),
     "apfl": Look("#44AA99", ">", LONG),
     "qffl": Look("#332288", "h", DASHED),
@@ -101,7 +103,7 @@ METHODS = {
     "pfedmoe_baseline": Look("#CC79A7", "p", DASHDOT),
     "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
 }
-SPARE = ("#117733", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above
+SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above
 EXPERTS = (
     *("#4477AA", "#EE8866", "#BBCC33", "#99DDFF", "#AA4499", "#EEDD88", "#44BB99", "#FFAABB"),
     *("#AAAA00", "#BBBBBB"),
@@ -136,6 +138,22 @@ def looks(runs: Iterable[dict]) -> dict[str, Look]:
     return found
 
 
+def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tuple[int, int]:
+    """First marked point and distance of the marks, about `count`, on a run's curve of `points`.
+
+    Runs start at different points, so that their markers do not cover one another.
+    """
+    labels = list(dict.fromkeys(run["label"] for run in runs))
+    every = max(1, points // count)
+    return labels.index(label) * every // len(labels), every
+
+
+def band(look: Look, runs: Iterable[dict]) -> dict:
+    """Keyword arguments of `Axes.fill_between`; paler where many bands may lie on one another."""
+    many = len({run["label"] for run in runs}) > MANY
+    return {"color": look.color, "alpha": 0.08 if many else 0.15, "linewidth": 0}
+
+
 def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     """`draw`, with the project's settings in force while it runs and no others after."""
 
@@ -149,15 +167,23 @@ def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     return drawn
 
 
-def panels(exhibit: dict, rows: int = 0, columns: int = 0, height: float = PANEL_HEIGHT):
-    """A figure with the exhibit's title and one panel per federation, or rows x columns of them.
+def panels(
+    exhibit: dict,
+    count: int | None = None,
+    columns: int | None = None,
+    height: float = PANEL_HEIGHT,
+) -> tuple[Figure, list[Axes]]:
+    """A figure with the exhibit's title and `count` panels, in reading order.
 
-    Returns:
-      (Figure, panels [rows][columns] as a flat list in reading order).
+    Args:
+      exhibit: whose title it is.
+      count: one per federation if not given.
+      columns: panels side by side; up to `MAX_COLUMNS` if not given.
+      height: of a panel, in inches.
     """
-    count = rows * columns or len(exhibit["federations"])
+    count = len(exhibit["federations"]) if count is None else count
     columns = columns or (2 if count == 4 else min(count, MAX_COLUMNS))
-    rows = rows or -(-count // columns)
+    rows = -(-count // columns)
     size = (PANEL_WIDTH * columns + LEGEND_WIDTH, height * rows + 0.75)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)

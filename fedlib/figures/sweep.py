@@ -1,9 +1,13 @@
-"""Accuracy against one hyper-parameter, such as the number of experts; one panel per federation."""
+"""Accuracy against one parameter, such as the number of experts or how unlike clients are.
+
+One panel per federation or, if the parameter is one of the federations' own, per family of them.
+"""
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError
@@ -14,6 +18,8 @@ MOMENT = {
     "last": "After the last round.",
     "best": "At the round with the highest test accuracy, a selection on the test set.",
 }
+LOG_ABOVE = 10  # ratio of the largest to the smallest value, up to which the axis is linear
+EVEN_ABOVE = 1000  # and from which the values stand at even distances, so that none is squashed
 
 
 @style.styled
@@ -26,6 +32,7 @@ def draw(
     parameter: str,
     methods: list[str],
     symbol: str = "",
+    of: str = "run",
     at: str = "last",
 ) -> Figure:
     """The figure.
@@ -33,7 +40,8 @@ def draw(
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
-      parameter: the hyper-parameter, a key of the runs' `params`.
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.exhibit.swept`.
       methods: registry names, in legend order.
       symbol: how the paper calls the parameter ("M").
       at: "last" or "best" round.
@@ -45,25 +53,47 @@ def draw(
         raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")
     shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric="accuracy")
     summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
-    points = exhibits.swept(exhibit, parameter, methods).merge(summary, on=["federation", "label"])
+    runs = exhibits.swept(exhibit, parameter, methods, of)
+    points = runs.merge(summary, on=["federation", "label"])
     points = points.sort_values("setting", kind="stable")
-    figure, grid = style.panels(exhibit)
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    settings = points["setting"].drop_duplicates().tolist()
+    scale = _scale(settings)
+    points["x"] = points["setting"].map(settings.index) if scale == "even" else points["setting"]
+    titles = exhibits.panels(exhibit, of)
+    figure, grid = style.panels(exhibit, len(titles))
+    for axes, title in zip(grid, titles, strict=True):
         for method in methods:
-            mine = exhibits.pick(points, federation=federation["name"], method=method)
+            mine = exhibits.pick(points, panel=title, method=method)
             _draw_points(axes, mine, style.method_look(method))
         axes.set(
-            title=federation["title"],
+            title=title,
             xlabel=exhibits.parameter_title(parameter, symbol),
             ylabel="Test accuracy, all clients (%)",
         )
-        settings = sorted(points["setting"].unique())
-        axes.set_xticks(settings, [exhibits.setting_text(setting) for setting in settings])
+        if scale == "log":
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        ticks = points["x"].drop_duplicates().tolist()
+        axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
         axes.margins(x=0.08, y=0.12)
         style.percent_axis(axes)
     style.legend(figure, _handles(points, methods))
-    style.footer(figure, exhibit, MOMENT[at], style.spread_text(exhibit, "bar"))
+    meaning = exhibits.PARAMETER_NOTES.get(parameter, "")
+    even = "Values stand at even distances, not to scale." if scale == "even" else ""
+    bars = style.spread_text(exhibit, "bar")
+    style.footer(figure, exhibit, MOMENT[at], bars, meaning, even)
     return figure
+
+
+def _scale(settings: list[float | str]) -> str:
+    """How the values, sorted, are laid out on an axis: "linear", "log" or "even"."""
+    if any(isinstance(setting, str) for setting in settings):
+        return "even"
+    positive = [setting for setting in settings if setting > 0]
+    ratio = positive[-1] / positive[0] if positive else 1
+    if ratio > EVEN_ABOVE or (ratio > LOG_ABOVE and len(positive) < len(settings)):
+        return "even"  # a logarithmic axis has no place for 0
+    return "log" if ratio > LOG_ABOVE else "linear"
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:
@@ -72,7 +102,7 @@ def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:
     spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
     bar = {"ecolor": look.color, "elinewidth": 1.1, "capsize": 2.5}
     bar["yerr"] = spread if (points["seeds"] > 1).any() else None
-    axes.errorbar(points["setting"], points["mean"], **bar, **look.curve())
+    axes.errorbar(points["x"], points["mean"], **bar, **look.curve())
 
 
 def _handles(points: pd.DataFrame, methods: list[str]) -> list[Line2D]:

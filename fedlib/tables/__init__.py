@@ -10,6 +10,8 @@ from fedlib import kinds
 
 KINDS = {
     "accuracy": "fedlib.tables.accuracy:build",
+    "cost": "fedlib.tables.cost:build",
+    "protocols": "fedlib.tables.protocols:build",
     "sweep": "fedlib.tables.sweep:build",
     "unseen": "fedlib.tables.unseen:build",
 }

@@ -13,8 +13,7 @@ from fedlib.exhibit import METRIC_TITLES
 from fedlib.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, points
-
-STATISTICS = ("mean", "std", "ci95")
+from fedlib.tables.summary import STATISTICS, identity
 
 
 def build(
@@ -37,6 +36,7 @@ def build(
             "Difference: reproduced at the best round minus published, in percentage points. "
             "Bold: highest of the column.",
             *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
+            *_unpublished(exhibit, numbers),
             *notes.particulars(exhibit),
         ],
         numbers=numbers,
@@ -60,10 +60,7 @@ def _numbers(exhibit: dict, metrics: pd.DataFrame, published: pd.DataFrame | Non
                 number = reference[metric].get((federation["dataset"], run["label"]), np.nan)
                 rows.append(
                     {
-                        "federation": federation["name"],
-                        "dataset": federation["dataset"],
-                        "label": run["label"],
-                        "title": run["title"],
+                        **identity(federation, run),
                         "metric": metric,
                         "published": number,
                         **{name: last[name] for name in STATISTICS},
@@ -74,6 +71,20 @@ def _numbers(exhibit: dict, metrics: pd.DataFrame, published: pd.DataFrame | Non
                     }
                 )
     return notes.with_scale(exhibit, pd.DataFrame(rows))
+
+
+def _unpublished(exhibit: dict, numbers: pd.DataFrame) -> list[str]:
+    """Which runs lack a published number; nothing if all do, as another note then says so."""
+    if numbers["published"].isna().all():
+        return []
+    where: dict[str, list[str]] = {}  # titles of the runs, and of the federations
+    for federation in exhibit["federations"]:
+        mine = exhibits.pick(numbers, federation=federation["name"])
+        known = mine["published"].notna().groupby(mine["title"], sort=False).any()
+        if not known.all():
+            runs = ", ".join(known.index[~known]) if known.any() else "all methods"
+            where.setdefault(runs, []).append(federation["title"])
+    return [f"No published number: {runs} on {', '.join(on)}." for runs, on in where.items()]
 
 
 def _block(federation: dict, numbers: pd.DataFrame) -> Block:

@@ -1,4 +1,8 @@
-"""Accuracy against one hyper-parameter, such as the number of experts."""
+"""Accuracy against one parameter, such as the number of experts or how unlike clients are.
+
+A parameter of the runs is a choice: its values are rows, and the best value of each method is bold.
+A parameter of the federations is given: its values are columns, and the best method at each is.
+"""
 
 import numpy as np
 import pandas as pd
@@ -8,8 +12,7 @@ from fedlib.exhibit import METRIC_TITLES
 from fedlib.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent
-
-STATISTICS = ("mean", "std", "ci95")
+from fedlib.tables.summary import STATISTICS
 
 
 def build(
@@ -21,26 +24,38 @@ def build(
     parameter: str,
     methods: list[str],
     symbol: str | None = None,
+    of: str = "run",
 ) -> Sheet:
     """The table; its numbers have one row per federation, method, value and metric.
 
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
-      parameter: the hyper-parameter, a key of the runs' `params`.
-      methods: registry names, in column order.
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.exhibit.swept`.
+      methods: registry names, in the order of columns or rows.
       symbol: how the paper calls the parameter ("M"); its own name if not given.
 
     Raises:
-      ConfigError: if a run of these methods does not state the parameter, or two runs of a method
-        and federation have the same value.
+      ConfigError: see `fedlib.exhibit.swept`.
     """
-    numbers = _numbers(exhibit, exhibits.select(exhibit, metrics), parameter, methods)
-    blocks = [
-        _block(f"{title}, last round", symbol or parameter, exhibit, methods, part)
-        for metric, title in METRIC_TITLES.items()
-        for part in [exhibits.pick(numbers, metric=metric)]
-    ]
+    runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
+    numbers = _numbers(exhibit, runs, exhibits.select(exhibit, metrics))
+    panels = exhibits.panels(exhibit, of)
+    if of == "federation":
+        blocks = [
+            _by_method(f"{panel}: {title}", symbol or parameter, methods, part)
+            for panel in panels
+            for metric, title in METRIC_TITLES.items()
+            for part in [exhibits.pick(numbers, panel=panel, metric=metric)]
+            if len(part)
+        ]
+    else:
+        blocks = [
+            _by_setting(title, symbol or parameter, panels, methods, part)
+            for metric, title in METRIC_TITLES.items()
+            for part in [exhibits.pick(numbers, metric=metric)]
+        ]
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
@@ -51,15 +66,15 @@ def build(
             notes.ALL_AND_BOTTOM,
             "Bold: highest of the column. The csv file also has the best round, which is a "
             "selection on the test set.",
+            *filter(None, [exhibits.PARAMETER_NOTES.get(parameter)]),
             *notes.particulars(exhibit),
         ],
-        numbers=numbers,
+        numbers=numbers.drop(columns="panel"),
     )
 
 
-def _numbers(
-    exhibit: dict, metrics: pd.DataFrame, parameter: str, methods: list[str]
-) -> pd.DataFrame:
+def _numbers(exhibit: dict, runs: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
+    """The runs with their accuracy at the last and best round -> one row per run and metric."""
     shown = exhibits.pick(metrics, **PRIMARY._asdict())
     shown = shown[shown["metric"].isin(METRIC_TITLES) & shown["at"].isin(["last", "best"])]
     summary = over_seeds(shown, ["federation", "label", "metric", "at"])
@@ -69,26 +84,49 @@ def _numbers(
         best[[*keys, *STATISTICS]].rename(columns={name: f"best_{name}" for name in STATISTICS}),
         on=keys,
     )
-    runs = exhibits.swept(exhibit, parameter, methods).assign(parameter=parameter)
     table = runs.merge(both, on=keys[:2]).sort_values(
         ["federation", "method", "metric", "setting"], kind="stable", ignore_index=True
     )
     return notes.with_scale(exhibit, table)
 
 
-def _block(
-    heading: str, symbol: str, exhibit: dict, methods: list[str], numbers: pd.DataFrame
+def _by_setting(
+    title: str, symbol: str, panels: list[str], methods: list[str], numbers: pd.DataFrame
 ) -> Block:
-    settings = sorted(numbers["setting"].unique())
+    """A row per value; a column per panel and method."""
+    settings = _settings(numbers)
     columns = [Column(symbol)]
     cells = [[Cell(exhibits.setting_text(setting)) for setting in settings]]
-    for federation in exhibit["federations"]:
+    for panel in panels:
         for method in methods:
-            mine = exhibits.pick(numbers, federation=federation["name"], method=method)
-            if mine.empty:
-                continue
-            found = mine.set_index("setting")[["mean", "ci95"]].reindex(settings)
-            means = found["mean"].astype(np.float64)
-            columns.append(Column(exhibits.method_title(method), federation["title"]))
-            cells.append(best_cells(means.tolist(), list(map(percent, means, found["ci95"]))))
-    return Block(heading, columns, [list(row) for row in zip(*cells, strict=True)])
+            mine = exhibits.pick(numbers, panel=panel, method=method)
+            if len(mine):
+                columns.append(Column(exhibits.method_title(method), panel))
+                cells.append(_cells(mine, "setting", settings))
+    return Block(f"{title}, last round", columns, _rows(cells))
+
+
+def _by_method(title: str, symbol: str, methods: list[str], numbers: pd.DataFrame) -> Block:
+    """A row per method; a column per value."""
+    present = [method for method in methods if (numbers["method"] == method).any()]
+    columns = [Column("Method")]
+    cells = [[Cell(exhibits.method_title(method)) for method in present]]
+    for setting in _settings(numbers):
+        columns.append(Column(exhibits.setting_text(setting), symbol))
+        cells.append(_cells(exhibits.pick(numbers, setting=setting), "method", present))
+    return Block(f"{title}, last round", columns, _rows(cells))
+
+
+def _settings(numbers: pd.DataFrame) -> list:
+    return sorted(numbers["setting"].unique())
+
+
+def _cells(numbers: pd.DataFrame, by: str, order: list) -> list[Cell]:
+    """A column of cells, one for each value of `by`; a dash where nothing ran."""
+    found = numbers.set_index(by)[["mean", "ci95"]].reindex(order)
+    means = found["mean"].astype(np.float64)
+    return best_cells(means.tolist(), list(map(percent, means, found["ci95"])))
+
+
+def _rows(columns: list[list[Cell]]) -> list[list[Cell]]:
+    return [list(row) for row in zip(*columns, strict=True)]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedlib import exhibit as exhibits
 from fedlib.metrics import PRIMARY, over_seeds
-from fedlib.tables import notes
+from fedlib.tables import notes, summary
 from fedlib.tables.render import (
     NOT_APPLICABLE,
     Block,
@@ -22,7 +22,6 @@ from fedlib.tables.render import (
 )
 
 DEFAULT = PRIMARY.protocol
-STATISTICS = ("mean", "std", "ci95")
 
 
 def build(
@@ -56,43 +55,30 @@ def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
     shown = exhibits.pick(metrics, at="last", split="test")
     shown = shown[shown["metric"].isin(["accuracy", "bottom10"])]
     key = ["federation", "label", "group", "protocol", "metric"]
-    summary = over_seeds(shown, key).set_index(key)
+    found = over_seeds(shown, key).set_index(key)
     rows = []
     for federation in exhibit["federations"]:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             where = (federation["name"], run["label"])
-            for protocol in _protocols(summary, where):
-                seen = _statistics(summary, (*where, "seen", DEFAULT, "accuracy"), "seen")
-                unseen = _statistics(summary, (*where, "unseen", protocol, "accuracy"), "unseen")
-                bottom = _statistics(
-                    summary, (*where, "unseen", protocol, "bottom10"), "unseen_bottom10"
-                )
-                rows.append(
-                    {
-                        "federation": federation["name"],
-                        "dataset": federation["dataset"],
-                        "label": run["label"],
-                        "title": run["title"],
-                        "protocol": protocol,
-                        **seen,
-                        **unseen,
-                        **bottom,
-                        "gap": unseen["unseen_mean"] - seen["seen_mean"],
-                        "seeds": len(exhibit["seeds"]),
-                    }
-                )
+            for protocol in _protocols(found, where):
+                seen = (*where, "seen", DEFAULT, "accuracy")
+                unseen = (*where, "unseen", protocol)
+                row = {
+                    **summary.identity(federation, run),
+                    "protocol": protocol,
+                    **summary.statistics(found, seen, "seen_"),
+                    **summary.statistics(found, (*unseen, "accuracy"), "unseen_"),
+                    **summary.statistics(found, (*unseen, "bottom10"), "unseen_bottom10_"),
+                }
+                gap = row["unseen_mean"] - row["seen_mean"]
+                rows.append({**row, "gap": gap, "seeds": len(exhibit["seeds"])})
     return notes.with_scale(exhibit, pd.DataFrame(rows))
 
 
-def _protocols(summary: pd.DataFrame, where: tuple[str, str]) -> list[str]:
+def _protocols(found: pd.DataFrame, where: tuple[str, str]) -> list[str]:
     """The default protocol, whether or not the run has it, then the others the run has."""
-    found = {key[3] for key in summary.index if key[:3] == (*where, "unseen")}
-    return [DEFAULT, *sorted(found - {DEFAULT})]
-
-
-def _statistics(summary: pd.DataFrame, key: tuple, prefix: str) -> dict[str, float]:
-    found = summary.loc[key] if key in summary.index else dict.fromkeys(STATISTICS, np.nan)
-    return {f"{prefix}_{name}": float(found[name]) for name in STATISTICS}
+    names = {key[3] for key in found.index if key[:3] == (*where, "unseen")}
+    return [DEFAULT, *sorted(names - {DEFAULT})]
 
 
 def _block(federation: dict, numbers: pd.DataFrame) -> Block:

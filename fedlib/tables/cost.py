@@ -1,0 +1,157 @@
+"""What every run costs: bytes, training examples and floating-point operations, per federation.
+
+Factors are relative to FedAvg on the same federation, where the table has it.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib.errors import DataError
+from fedlib.metrics import FLOPS, TRAFFIC
+from fedlib.tables import notes
+from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
+
+REFERENCE = "fedavg"  # method, and label where several runs are of that method
+NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
+RATIOS = ("bytes", "examples", FLOPS, "flops")
+PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Sheet:
+    """The table; its numbers have one row per federation and run, means over the seeds.
+
+    Raises:
+      DataError: if a run lacks one of the numbers.
+    """
+    numbers = _numbers(exhibit, exhibits.select(exhibit, metrics))
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
+        notes=[
+            exhibits.scale_text(exhibit),
+            f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+            "Sent: bytes that a client receives and sends in a round, and the whole run with all "
+            "clients together; four bytes per number. Without a server, what clients send each "
+            "other is counted once, as up.",
+            "Examples: training examples in local steps, counting repeats, all clients of a round "
+            "together.",
+            "FLOPs: measured in a round of a few small clients; a multiplication and an addition "
+            "are two. Matrix products and convolutions of all forward and backward passes of the "
+            "clients, E-steps included, over the examples of the local steps; no elementwise work, "
+            "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
+            "×: relative to FedAvg on the same federation. k, M, G, T: thousands, millions, ...",
+            *notes.particulars(exhibit),
+        ],
+        numbers=numbers,
+    )
+
+
+def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
+    """Everything the table shows -> one row per federation and run."""
+    shown = exhibits.pick(metrics, at="last", **TRAFFIC._asdict())
+    shown = shown[shown["metric"].isin(NEEDED)]
+    _check_complete(exhibit, shown)
+    key = ["federation", "label"]
+    means = shown.pivot_table("value", key, "metric", aggfunc="mean")
+    rounds = shown.groupby(key)["round"].first()
+    rows = []
+    for federation in exhibit["federations"]:
+        runs = exhibits.runs_of(exhibit, federation["name"])
+        reference = _reference(runs)
+        for run in runs:
+            where = (federation["name"], run["label"])
+            found, done = means.loc[where], int(rounds[where])
+            base = means.loc[(federation["name"], reference)] if reference else found * np.nan
+            rows.append(
+                {
+                    "federation": federation["name"],
+                    "dataset": federation["dataset"],
+                    "label": run["label"],
+                    "title": run["title"],
+                    "rounds": done,
+                    "down_per_client_round": _ratio(found["bytes_down"], found["client_rounds"]),
+                    "up_per_client_round": _ratio(found["bytes_up"], found["client_rounds"]),
+                    "examples_per_round": _ratio(found["examples"], done),
+                    **{name: found[name] for name in RATIOS},
+                    **{f"{name}_ratio": _ratio(found[name], base[name]) for name in RATIOS},
+                    "seeds": len(exhibit["seeds"]),
+                }
+            )
+    return notes.with_scale(exhibit, pd.DataFrame(rows))
+
+
+def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
+    """Nothing, if every run and seed has every number."""
+    keys = ["federation", "label", "seed", "metric"]
+    present = set(shown[keys].itertuples(index=False, name=None))
+    for run in exhibit["runs"]:
+        for seed in exhibit["seeds"]:
+            for metric in NEEDED:
+                if (run["federation"], run["label"], seed, metric) not in present:
+                    raise DataError(
+                        f"{exhibit['name']} needs {metric} of the run {run['federation']}/"
+                        f"{run['label']} with seed {seed}, which the metrics do not have; run its "
+                        "evaluation and the metrics stage again"
+                    )
+
+
+def _reference(runs: list[dict]) -> str | None:
+    """Label of the run that the others are compared with, or None."""
+    labels = [run["label"] for run in runs if run["method"] == REFERENCE]
+    if REFERENCE in labels:
+        return REFERENCE
+    return labels[0] if len(labels) == 1 else None
+
+
+def _ratio(value: float, base: float) -> float:
+    """value / base; NaN where there is nothing to divide by."""
+    return value / base if base else np.nan
+
+
+def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+    mine = exhibits.pick(numbers, federation=federation["name"])
+    sent, examples = "Sent (bytes)", "Examples"
+    example, run = "FLOPs per example", "FLOPs of the run"
+    columns = [
+        (Column("Method"), mine["title"]),
+        (Column("down", sent), map(quantity, mine["down_per_client_round"])),
+        (Column("up", sent), map(quantity, mine["up_per_client_round"])),
+        (Column("run", sent), map(quantity, mine["bytes"])),
+        (Column("×", sent), map(factor, mine["bytes_ratio"])),
+        (Column("round", examples), map(quantity, mine["examples_per_round"])),
+        (Column("×", examples), map(factor, mine["examples_ratio"])),
+        (Column("number", example), map(quantity, mine[FLOPS])),
+        (Column("×", example), map(factor, mine[f"{FLOPS}_ratio"])),
+        (Column("number", run), map(quantity, mine["flops"])),
+        (Column("×", run), map(factor, mine["flops_ratio"])),
+    ]
+    cells = [list(map(Cell, texts)) for _, texts in columns]
+    rows = [list(row) for row in zip(*cells, strict=True)]
+    return Block(federation["title"], [column for column, _ in columns], rows)
+
+
+def quantity(value: float) -> str:
+    """A number at or above 0 with three digits and a prefix, "34.8 M"."""
+    if np.isnan(value):
+        return ABSENT
+    value = float(f"{value:.3g}")  # first, as 999.9 is 1 k
+    power = min(int(math.log10(value)) // 3, len(PREFIXES) - 1) if value >= 1 else 0
+    digits = value / 1000**power
+    places = max(0, 2 - int(math.log10(digits))) if digits >= 1 else 2
+    text = f"{digits:.{places}f}" if value else "0"
+    return f"{text} {PREFIXES[power]}".strip()
+
+
+def factor(ratio: float) -> str:
+    """A ratio with two decimals, "4.03×"."""
+    return ABSENT if np.isnan(ratio) else f"{ratio:.2f}×"
