@@ -206,6 +206,22 @@ def test_the_last_writers_of_a_random_order_are_unseen(leaf_files):
     assert built.ids("unseen").tolist() == [1, 2]  # int(0.6 * 3) = 1 is seen
 
 
+def test_num_clients_takes_the_first_writers_of_the_random_order(leaf_files):
+    everybody = femnist.build(leaf_files, source="leaf", **CUT)
+    two = femnist.build(leaf_files, source="leaf", num_clients=2, **CUT)
+    assert two.num_clients == 2 and everybody.num_clients == 3
+    for client in range(2):
+        ours = np.sort(two.x[owned(two, client)][:, 0, 0, 0])
+        assert np.array_equal(ours, np.sort(everybody.x[owned(everybody, client)][:, 0, 0, 0]))
+
+
+def test_more_writers_than_there_are_is_an_error(leaf_files):
+    with pytest.raises(DataError, match="num_clients is 4, but only 3 writers are there"):
+        femnist.build(leaf_files, source="leaf", num_clients=4, **CUT)
+    with pytest.raises(ConfigError, match="num_clients must be at least 1 or absent, got 0"):
+        femnist.build(leaf_files, source="leaf", num_clients=0, **CUT)
+
+
 def test_the_receipt_names_leafs_files_and_changes_with_them(leaf_files):
     files = femnist.sources(source="leaf")
     before = receipt("femnist", files, leaf_files)
@@ -259,6 +275,16 @@ def test_parts_without_a_common_writer_are_refused(tmp_path):
 # Both
 
 
+def test_pixels_may_stay_between_0_and_1(leaf_files):
+    standard, unit = (
+        femnist.build(leaf_files, source="leaf", scaling=scaling, **CUT)
+        for scaling in ("standard", "unit")
+    )
+    assert np.array_equal(standard.x, unit.x)
+    assert (standard.mean, standard.std) == ((0.1307,), (0.3081,))
+    assert (unit.mean, unit.std) == ((0.0,), (1.0,))  # of x / 255
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -266,6 +292,7 @@ def test_parts_without_a_common_writer_are_refused(tmp_path):
         ({"duplicates": "none"}, "no duplicates 'none'; choose one of fixed, official"),
         ({"source": "leaf", "duplicates": "official"}, "duplicates must be 'fixed' with source"),
         ({"fraction": 0}, "fraction must be in"),
+        ({"scaling": "none"}, "no scaling 'none'; choose one of standard, unit"),
         ({"train_fraction": 1.0}, "train_fraction must be in"),
         ({"min_examples": 0}, "min_examples must be"),
         ({"unseen_fraction": 1}, "unseen_fraction must be in"),

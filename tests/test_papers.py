@@ -1,6 +1,7 @@
 """The papers' declarations: everything declared constructs, and means what the paper says."""
 
 import csv
+import string
 
 import pytest
 
@@ -8,7 +9,7 @@ from fedlib import data, figures, methods, models, papers, tables, tree
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.provenance import ROOT
-from fedlib.run import build_method
+from fedlib.run import build_method, build_task
 from fedlib.spec import SCALES
 from fedlib.task import Task
 
@@ -53,10 +54,14 @@ def test_runs_are_unique_and_exhibits_name_runs_that_exist(name, scale):
     names = [(run.federation, run.label) for run in paper.runs]
     assert len(names) == len(set(names))
     for exhibit in (*paper.tables.values(), *paper.figures.values()):
-        for federation in exhibit.federations:
-            assert paper.federation(federation)
-            for label in exhibit.labels:
-                assert paper.run(federation, label)
+        shown = {
+            (federation, label)
+            for federation in exhibit.federations
+            for label in exhibit.labels
+            if (federation, label) in names
+        }
+        assert {federation for federation, _ in shown} == set(exhibit.federations)
+        assert {label for _, label in shown} == set(exhibit.labels)
 
 
 @every_scale
@@ -113,6 +118,89 @@ def test_every_number_of_the_main_table_has_a_run():
     main = {(r["dataset"], r["label"]) for r in published("pfedmm") if r["exhibit"] == "main"}
     assert len(main) == 9 * 3
     assert main <= declared
+
+
+def test_every_number_of_fedem_s_readme_has_a_run_on_the_data_that_only_fedem_reports():
+    paper = declare("pfedmm", "full")
+    table = paper.tables["fedem_data"]
+    readme = [r for r in published("pfedmm") if r["exhibit"] == table.published]
+    ours = {paper.federation(name).dataset: name for name in table.federations}
+    there = {(r["dataset"], r["label"]) for r in readme if r["dataset"] in ours}
+    assert {dataset for dataset, _ in there} == {"femnist", "shakespeare"}
+    for dataset, label in there:
+        assert paper.run(ours[dataset], label)
+
+
+# Section 6.2: learning rates of FedEM's scripts, and the strengths of FedProx and pFedMe.
+FEDEM_SCRIPTS = {
+    "femnist": {
+        **{"fedavg": 0.03, "fedavg-plus": 0.03, "local": 0.01, "clustered": 0.01},
+        **{"fedprox": 0.05, "pfedme": 0.03, "fedem": 0.03},
+    },
+    "shakespeare": {
+        **{"fedavg": 0.01, "fedavg-plus": 0.01, "local": 0.01, "clustered": 0.01},
+        **{"fedprox": 0.01, "pfedme": 0.01, "fedem": 0.05},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("federation", "fedprox_mu", "pfedme_mu"), [("femnist", 0.05, 10), ("shakespeare", 0.1, 1)]
+)
+def test_the_full_scale_has_the_settings_of_fedem_s_scripts(federation, fedprox_mu, pfedme_mu):
+    paper = declare("pfedmm", "full")
+    for label, rate in FEDEM_SCRIPTS[federation].items():
+        run = paper.run(federation, label)
+        assert (run.local["lr"], run.local["batch_size"]) == (rate, 128)
+        assert (run.rounds, run.evaluate_every) == (201, 5)
+    assert paper.run(federation, "fedprox").params == {"mu": fedprox_mu}
+    assert paper.run(federation, "pfedme").params == {"mu": pfedme_mu}
+    assert paper.run(federation, "fedem").params == {"num_experts": 3}
+
+
+def test_methods_without_a_published_number_say_so_on_fedem_s_data():
+    paper = declare("pfedmm", "full")
+    for federation in paper.tables["fedem_data"].federations:
+        notes = " ".join(paper.run(federation, "pfedmm").notes)
+        assert "no number is published" in notes or "no paper runs it" in notes
+
+
+def test_only_shakespeare_weighs_the_characters_in_the_training_loss():
+    paper = declare("pfedmm", "full")
+    for run in paper.runs:
+        assert (run.class_weights is not None) == (run.federation == "shakespeare")
+    spec = paper.run("shakespeare", "fedavg").spec(0)
+    task = build_task(spec)
+    weights = dict(zip(string.printable, task.class_weights.tolist(), strict=True))
+    # Section 3.9; in float32.
+    assert weights["e"] == pytest.approx(8 * 0.134556)
+    assert weights[" "] == pytest.approx(8 * 0.042501)
+    assert weights["z"] == weights["E"] == weights["\t"] == 8
+    assert sum(weight != 8 for weight in weights.values()) == 23
+
+
+def test_class_weights_must_be_as_many_as_the_classes():
+    spec = declare("pfedmm", "full").run("shakespeare", "fedavg").spec(0)
+    with pytest.raises(ConfigError, match="99 class_weights for 100 classes"):
+        build_task(spec | {"class_weights": spec["class_weights"][1:]})
+
+
+@pytest.mark.parametrize(("scale", "alphas"), [("full", 6), ("demo", 3)])
+def test_heterogeneity_varies_nothing_but_the_concentration(scale, alphas):
+    paper = declare("pfedmm", scale)
+    sweep = paper.tables["heterogeneity"]
+    families = {}
+    for name in sweep.federations:
+        described = paper.federation(name).describe()
+        partition = dict(described["params"]["partition"])
+        families.setdefault(described["family"], []).append(partition.pop("alpha"))
+        base = paper.federation(name.split("-alpha")[0]).describe()["params"]
+        assert {**described["params"], "partition": partition} == {
+            **base,
+            "partition": {k: v for k, v in base["partition"].items() if k != "alpha"},
+        }
+    assert all(sorted(set(found)) == sorted(found) for found in families.values())
+    assert {len(found) for found in families.values()} == {alphas}
 
 
 # Section 6.1 of the specification: R, learning rates and mu at alpha = 0.4.
@@ -182,5 +270,7 @@ def test_registries_and_folders_agree():
     assert set(models.MODELS) == {p.stem for p in (ROOT / "fedlib/models").glob("*.py")} - {
         "__init__",
         "gate",
+        "initialise",
         "layers",
+        "maps",
     }

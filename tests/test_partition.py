@@ -80,6 +80,14 @@ def test_dirichlet_gives_the_official_clients_of_the_small_example():
     assert short_hash(lists(owners)) == "29829a8a188531fa"
 
 
+def test_dirichlet_leaves_clients_with_too_few_examples_empty_and_the_others_as_they_were():
+    labels = Examples(np.arange(600) % 10)
+    everybody = Dirichlet(8, 0.4, 3).owners(labels, fraction=1, seed=SEED)
+    owners = Dirichlet(8, 0.4, 3, min_examples=33).owners(labels, fraction=1, seed=SEED)
+    assert [len(rows) for rows in owners] == [47, 33, 46, 320, 85, 0, 0, 0]
+    assert all(map(np.array_equal, owners[:5], everybody[:5]))
+
+
 @pytest.fixture(scope="module")
 def cifar10_labels():
     """60,000 labels; the order of the images does not change the counts."""

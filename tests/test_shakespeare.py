@@ -160,14 +160,6 @@ def test_a_character_outside_the_vocabulary_is_named():
         windows("é" * 100)
 
 
-def test_class_weights_are_those_of_the_specification():
-    weights = dict(zip(string.printable, shakespeare.CLASS_WEIGHTS, strict=True))
-    assert len(shakespeare.CLASS_WEIGHTS) == 100
-    assert weights["e"] == 8 * 0.134556 and weights[" "] == 8 * 0.042501
-    assert weights["z"] == weights["E"] == weights["\t"] == 8
-    assert sum(weight != 8 for weight in weights.values()) == 23  # section 3.9
-
-
 # Clients
 
 

@@ -28,6 +28,7 @@ from fedlib.federation import Federation
 
 NUM_CLASSES = 62
 MEAN, STD = (0.1307,), (0.3081,)  # MNIST's; specification section 3.7
+SCALINGS = {"standard": (MEAN, STD), "unit": ((0.0,), (1.0,))}  # "unit": pixels in [0, 1]
 SIDE = 28  # pixels; NIST's images have 128
 SOURCES = ("nist", "leaf")
 DUPLICATES = ("fixed", "official")
@@ -61,7 +62,9 @@ def build(
     source: str = "nist",
     duplicates: str = "fixed",
     fraction: float = 1.0,
+    num_clients: int | None = None,
     min_examples: int = 3,
+    scaling: str = "standard",
     val_fraction: float = 0.0,
     unseen_fraction: float = 0.0,
 ) -> Federation:
@@ -74,7 +77,10 @@ def build(
       source: "nist" or "leaf", see above; one is never taken for the other.
       duplicates: "fixed" or "official", see above; LEAF's files are taken as they are.
       fraction: of the writers that is used, in (0, 1].
+      num_clients: exactly so many of these, unseen ones included; None for all.
       min_examples: writers with fewer images are left out.
+      scaling: "standard" standardises pixels with MNIST's mean and deviation; "unit" leaves them in
+        [0, 1], 1 for paper, as LEAF and IFCA do.
       unseen_fraction: of the writers, the last ones of their random order.
 
     Raises:
@@ -86,11 +92,15 @@ def build(
     check_splits(val_fraction, unseen_fraction, seed)
     if duplicates not in DUPLICATES:
         raise ConfigError(f"no duplicates {duplicates!r}; choose one of {', '.join(DUPLICATES)}")
+    if scaling not in list(SCALINGS):
+        raise ConfigError(f"no scaling {scaling!r}; choose one of {', '.join(SCALINGS)}")
     if _check_source(source) == "leaf" and duplicates != "fixed":
         raise ConfigError(f"duplicates must be 'fixed' with source 'leaf', got {duplicates!r}")
     partition = Writer(min_examples)
     x, y, writer = read_leaf(raw) if source == "leaf" else read_nist(raw, duplicates)
     owners = partition.owners(Examples(y, writer=writer), fraction=fraction, seed=seed)
+    owners = _first(owners, num_clients)
+    mean, std = SCALINGS[scaling]
     return cut(
         x,
         y,
@@ -100,10 +110,21 @@ def build(
         val_fraction=val_fraction,
         unseen_fraction=unseen_fraction,
         seed=seed,
-        mean=MEAN,
-        std=STD,
+        mean=mean,
+        std=std,
         group=last_are_unseen(len(owners), unseen_fraction),
     )
+
+
+def _first(owners: list, num_clients: int | None) -> list:
+    """The first writers of the random order; DataError if there are fewer than asked for."""
+    if num_clients is None:
+        return owners
+    if num_clients < 1:
+        raise ConfigError(f"num_clients must be at least 1 or absent, got {num_clients}")
+    if len(owners) < num_clients:
+        raise DataError(f"num_clients is {num_clients}, but only {len(owners)} writers are there")
+    return owners[:num_clients]
 
 
 def _check_source(source: object) -> str:

@@ -71,16 +71,20 @@ class Dirichlet:
       alpha: concentration; small is heterogeneous, 1e6 is practically uniform.
       num_groups: random groups that the labels are put into (3 on CIFAR-10; the code's
         n_components), or None for one group per label.
+      min_examples: clients with fewer are left empty; small alphas leave some with one or two,
+        on which batch normalisation cannot train.
     """
 
     num_clients: int
     alpha: float
     num_groups: int | None = None
+    min_examples: int = 1
 
     def __post_init__(self):
         """Raises ConfigError for a parameter that makes no sense."""
         check_count("num_clients", self.num_clients)
         check_positive("alpha", self.alpha)
+        check_count("min_examples", self.min_examples)
         if self.num_groups is not None:
             check_count("num_groups", self.num_groups)
 
@@ -100,7 +104,7 @@ class Dirichlet:
             counts = numpy_draw.multinomial(len(rows), shares)
             for client, part in zip(clients, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
                 client.extend(part)
-        return _rows(clients)
+        return _rows([rows if len(rows) >= self.min_examples else [] for rows in clients])
 
     def _groups(self, draw: random.Random, labels: np.ndarray) -> dict[int, int]:
         order = list(range(int(labels.max()) + 1))

@@ -1,4 +1,4 @@
-"""pFedMM: main table, unseen clients, and the effect of the number of experts.
+"""pFedMM: all its methods, data sets and experiments, and the data sets of FedEM.
 
 Paper: "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in
 Edge Computing Networks".
@@ -7,13 +7,23 @@ which its README does not always match; of FedEM's, omarfoq/FedEM, where the for
 
 Scales:
   demo     two small federations that need no download, with settings of ours
-  reduced  EMNIST and CIFAR-10 as the paper cuts them, with fewer rounds and seeds
-  full     the paper's settings, with three seeds instead of one
+  reduced  EMNIST, CIFAR-10 and FEMNIST cut as in the papers, with fewer rounds and seeds
+  full     the papers' settings, with three seeds instead of one
 """
 
+from dataclasses import dataclass
+
 from fedlib.errors import ConfigError
-from fedlib.papers import _pfedmm_settings as settings
-from fedlib.papers._pfedmm_settings import METHODS, MIXTURES, SAMPLING_RATE, SERVERLESS
+from fedlib.papers import _pfedmm_scales as scales
+from fedlib.papers._pfedmm_settings import (
+    ABLATIONS,
+    METHODS,
+    MIXTURES,
+    NUM_EXPERTS,
+    SAMPLING_RATE,
+    SERVERLESS,
+    Setting,
+)
 from fedlib.spec import SCALES, Figure, Paper, Run, Table
 
 TITLE = "pFedMM"
@@ -26,20 +36,8 @@ TEST_SELECTION = (
     "The published numbers of the methods that the authors ran are the best round on the test "
     "data: compare them with the column of the best round."
 )
-PARTICIPATION = {
-    "decentralised": (
-        "Without a server",
-        "Accuracy when clients average with their neighbours on a connected Erdos-Renyi graph "
-        "(edge probability 0.5, fastest-mixing weights) instead of through a server. The paper's "
-        "code has this setting; it prints no numbers.",
-    ),
-    "client_sampling": (
-        "Client sampling",
-        f"Accuracy when {SAMPLING_RATE:.0%} of the clients take part in a round. Damped: absent "
-        "clients count with the model they hold, as in the official code. Renormalised: they do "
-        "not count. The paper prints no numbers.",
-    ),
-}
+EXPERTS = {"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)}
+ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
 
 
 def declare(scale: str) -> Paper:
@@ -50,9 +48,10 @@ def declare(scale: str) -> Paper:
     """
     if scale not in SCALES:
         raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    note, seeds, declared = getattr(settings, scale)()
-    runs = tuple(run for setting in declared for run in setting.runs())
-    federations = tuple(setting.data.name for setting in declared)
+    note, seeds, settings = getattr(scales, scale)()
+    settings += tuple(other for setting in settings for other in setting.heterogeneity())
+    runs = tuple(run for setting in settings for run in setting.runs())
+    what = Declared(settings, runs)
     return Paper(
         name="pfedmm",
         title=TITLE,
@@ -60,24 +59,89 @@ def declare(scale: str) -> Paper:
         scale=scale,
         scale_note=note,
         seeds=seeds,
-        data=tuple(setting.data for setting in declared),
+        data=tuple(setting.data for setting in settings),
         runs=runs,
-        tables=_tables(federations, runs),
-        figures=_figures(federations, runs),
+        tables={name: table for name, table in _tables(what).items() if table.labels},
+        figures={name: figure for name, figure in _figures(what).items() if figure.labels},
     )
 
 
-def _tables(federations: tuple[str, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
-    tables = {
+@dataclass(frozen=True)
+class Declared:
+    """What there is to show at a scale."""
+
+    settings: tuple[Setting, ...]
+    runs: tuple[Run, ...]
+
+    def on(self, exhibit: str) -> dict:
+        """Federations and methods of the table "main" or "fedem-readme", as `Table` takes them."""
+        where = [s.data.name for s in self.settings if s.exhibit == exhibit and not s.is_variant]
+        return self._named(METHODS, where)
+
+    def everywhere(self) -> dict:
+        """The same of all federations, but for those that only vary one."""
+        return self._named(METHODS, [s.data.name for s in self.settings if not s.is_variant])
+
+    def variants(self, labels: dict[str, str]) -> dict:
+        """Runs whose label is a variant of another, with those that they vary.
+
+        Args:
+          labels: {label of a variant: label of the run it varies}, in row order.
+        """
+        where = dict.fromkeys(run.federation for run in self.runs if run.label in labels)
+        shown = dict.fromkeys(x for label in labels for x in (labels[label], label))
+        return self._named(shown, where)
+
+    def experts(self) -> dict:
+        """Runs that differ in their number of experts."""
+        labels = {
+            run.label: base
+            for base in MIXTURES
+            for run in self.runs
+            if run.label.startswith(f"{base}-m") and run.params["num_experts"] != NUM_EXPERTS
+        }
+        return self.variants(labels)
+
+    def heterogeneity(self) -> tuple[dict, list[str]]:
+        """Runs on partitions that differ in their concentration, and their methods."""
+        varied = [s for s in self.settings if s.is_variant]
+        families = {s.data.family for s in varied}
+        where = [s.data.name for s in self.settings if (s.data.family or s.data.title) in families]
+        labels = [label for label in METHODS if any(label in s.labels for s in varied)]
+        return self._named(labels, where), [METHODS[label][1] for label in labels]
+
+    def _named(self, labels, federations) -> dict:
+        """Those of the labels and federations that have runs."""
+        cells = [(r.label, r.federation) for r in self.runs if r.federation in federations]
+        present = {label for label, _ in cells} & set(labels)
+        return {
+            "labels": tuple(label for label in labels if label in present),
+            "federations": tuple(
+                name for name in federations if any((x, name) in cells for x in present)
+            ),
+        }
+
+
+def _tables(what: Declared) -> dict[str, Table]:
+    heterogeneity, compared = what.heterogeneity()
+    sampled = {f"{base}-{way}": base for base in SERVERLESS for way in ("damped", "renormalised")}
+    return {
         "main": Table(
             kind="accuracy",
             title="Personalised accuracy",
             caption="Accuracy of the seen clients' own predictors on their own test shards: pooled "
             "over examples (All), and of the client at the lowest decile (Bottom-10%). "
             + TEST_SELECTION,
-            labels=tuple(METHODS),
-            federations=federations,
             published="main",
+            **what.on("main"),
+        ),
+        "fedem_data": Table(
+            kind="accuracy",
+            title="Data sets of FedEM",
+            caption="As the table of personalised accuracy, on data sets that FedEM reports on and "
+            "pFedMM does not. Published: the averages in FedEM's README.",
+            published="fedem-readme",
+            **what.on("fedem-readme"),
         ),
         "unseen": Table(
             kind="unseen",
@@ -86,91 +150,126 @@ def _tables(federations: tuple[str, ...], runs: tuple[Run, ...]) -> dict[str, Ta
             "fit their weights in one E-step on the client's training examples (default) or carry "
             "them from evaluation to evaluation (carry); FedAvg+ fine-tunes. The paper claims up "
             "to 5.8 points over the baselines and prints no table.",
-            labels=tuple(METHODS),
-            federations=federations,
+            **what.everywhere(),
         ),
-    }
-    for name, (title, caption) in PARTICIPATION.items():
-        labels = _compared(name)
-        where = dict.fromkeys(run.federation for run in runs if run.label == labels[-1])
-        if where:
-            tables[name] = Table(
-                kind="accuracy",
-                title=title,
-                caption=caption,
-                labels=labels,
-                federations=tuple(where),
-            )
-    if labels := _swept(runs):
-        tables["effect_of_experts"] = Table(
+        "decentralised": Table(
+            kind="accuracy",
+            title="Without a server",
+            caption="Accuracy when clients average with their neighbours on a connected "
+            "Erdos-Renyi graph (edge probability 0.5, fastest-mixing weights) instead of through a "
+            "server. The paper's code has this setting; it prints no numbers.",
+            **what.variants({f"{base}-gossip": base for base in SERVERLESS}),
+        ),
+        "client_sampling": Table(
+            kind="accuracy",
+            title="Client sampling",
+            caption=f"Accuracy when {SAMPLING_RATE:.0%} of the clients take part in a round. "
+            "Damped: absent clients count with the model they hold, as in the official code. "
+            "Renormalised: they do not count. The paper prints no numbers.",
+            **what.variants(sampled),
+        ),
+        "refreshed_weights": Table(
+            kind="protocols",
+            title="Mixture weights of absent clients",
+            caption="A client that was absent has mixture weights that fit the experts of an "
+            "earlier round. Accuracy of the seen clients with the weights as they are, and after "
+            "one E-step with the experts of the last round.",
+            params={
+                "group": "seen",
+                "protocols": {"default": "as they are", "one_step": "refreshed"},
+            },
+            **what.variants({label: base for label, base in sampled.items() if base in MIXTURES}),
+        ),
+        "effect_of_experts": Table(
             kind="sweep",
             title="Effect of the number of experts",
             caption="Personalised accuracy of the seen clients for M experts. The paper's scripts "
             "run this experiment; its numbers are not public.",
-            labels=labels,
-            federations=federations,
-            params={"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)},
-        )
-    return tables
+            params=EXPERTS,
+            **what.experts(),
+        ),
+        "heterogeneity": Table(
+            kind="sweep",
+            title="Effect of heterogeneity",
+            caption="Personalised accuracy of the seen clients against the concentration α of the "
+            "Dirichlet partition: the smaller, the more clients differ; 1e6 is practically IID. "
+            "The paper's scripts run 0.4 and 1e6; its numbers are not public.",
+            params={**ALPHA, "methods": compared},
+            **heterogeneity,
+        ),
+        "ablations": Table(
+            kind="accuracy",
+            title="What pFedMM is made of",
+            caption="pFedMM with one of its parts changed: a ReLU on the heads' outputs, which the "
+            "official code has on EMNIST alone; the body's learning rate, officially M times the "
+            "heads'; the prior of the E-step, officially the weights of the last round; batch "
+            "normalisation, officially shared. The paper has no such table.",
+            **what.variants({f"pfedmm-{name}": "pfedmm" for name in ABLATIONS}),
+        ),
+        "cost": Table(
+            kind="cost",
+            title="What a method costs",
+            caption="Training examples, arithmetic and traffic of every method.",
+            **what.everywhere(),
+        ),
+    }
 
 
-def _figures(federations: tuple[str, ...], runs: tuple[Run, ...]) -> dict[str, Figure]:
-    figures = {
+def _figures(what: Declared) -> dict[str, Figure]:
+    heterogeneity, compared = what.heterogeneity()
+    over_rounds = {
+        "kind": "accuracy_over_rounds",
+        "caption": "Personalised accuracy of the seen clients after each communication round.",
+    }
+    return {
         "accuracy_over_rounds": Figure(
-            kind="accuracy_over_rounds",
+            **over_rounds
+            | {
+                "caption": f"{over_rounds['caption']} Marks at the right of a panel and on its "
+                "curves are read off the paper's figure."
+            },
             title="Accuracy over rounds",
-            caption="Personalised accuracy of the seen clients after each communication round. "
-            "Dashes at the right of a panel mark where the paper's curves end.",
-            labels=tuple(METHODS),
-            federations=federations,
             published="curve-end",
+            params={"peaks": "curve-peak", "waypoints": "curve-waypoints"},
+            **what.on("main"),
+        ),
+        "fedem_data_over_rounds": Figure(
+            **over_rounds,
+            title="Accuracy over rounds, data sets of FedEM",
+            **what.on("fedem-readme"),
         ),
         "client_accuracy": Figure(
             kind="client_accuracy_cdf",
             title="Accuracy client by client",
             caption="Share of clients whose accuracy is at most the value on the axis, last round.",
-            labels=tuple(METHODS),
-            federations=federations,
+            **what.everywhere(),
         ),
         "mixture_weights": Figure(
             kind="mixture_weights",
             title="Mixture weights",
             caption="How much of each expert a client's mixture uses, last round.",
-            labels=MIXTURES,
-            federations=federations,
+            **what.everywhere() | {"labels": MIXTURES},
         ),
         "accuracy_over_bytes": Figure(
             kind="accuracy_over_bytes",
             title="Accuracy over communication",
             caption="Personalised accuracy against what all clients together have sent and "
             "received, four bytes per number.",
-            labels=tuple(METHODS),
-            federations=federations,
+            **what.everywhere(),
         ),
-    }
-    if labels := _swept(runs):
-        figures["effect_of_experts"] = Figure(
+        "effect_of_experts": Figure(
             kind="sweep",
             title="Effect of the number of experts",
             caption="Personalised accuracy of the seen clients against the number of experts M.",
-            labels=labels,
-            federations=federations,
-            params={"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)},
-        )
-    return figures
-
-
-def _swept(runs: tuple[Run, ...]) -> tuple[str, ...]:
-    """Labels of the runs that compare numbers of experts; none where only one was run."""
-    labels = [
-        run.label
-        for run in runs
-        if run.method in MIXTURES and run.participation == settings.EVERYBODY
-    ]
-    return tuple(dict.fromkeys(labels)) if len(set(labels)) > len(MIXTURES) else ()
-
-
-def _compared(table: str) -> tuple[str, ...]:
-    """Labels of the runs that differ in who takes part, each after its run with everybody."""
-    ways = {"decentralised": ("gossip",), "client_sampling": ("damped", "renormalised")}[table]
-    return tuple(name for label in SERVERLESS for name in (label, *(f"{label}-{w}" for w in ways)))
+            params=EXPERTS,
+            **what.experts(),
+        ),
+        "heterogeneity": Figure(
+            kind="sweep",
+            title="Effect of heterogeneity",
+            caption="Personalised accuracy of the seen clients against the concentration α of the "
+            "Dirichlet partition: the smaller, the more clients differ.",
+            params={**ALPHA, "methods": compared},
+            **heterogeneity,
+        ),
+    }
