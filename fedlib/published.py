@@ -7,7 +7,8 @@ import pandas as pd
 from fedlib.errors import DataError
 
 COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
-UNITS = {"percent": 100.0, "points": 100.0}  # per unit fraction
+# Per unit fraction; a "number" is none: a count, a learning rate.
+UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
 
 
 def read(path: str | Path) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedlib import models, streams, tree
+from fedlib import context, models, streams, tree
 from fedlib.models import emnist_cnn, mobilenet_v2
 from fedlib.models.gate import Gate
 from fedlib.task import Batch, Task
@@ -72,6 +72,37 @@ SIZES = [
         conv(1, 32, 5, bias=True) + conv(32, 64, 5, bias=True) + dense(4 * 4 * 64, 2048),
         dense(2048, 62),
         2_278_334,
+        0,
+    ),
+    # The sums of these three are explained in test_models_adaptive_experts.py.
+    (
+        "leaf_cnn",
+        {"num_classes": 10, "conv1": 128, "conv2": 32, "hidden": 1024, "dropout": 0.8},
+        (3, 32, 32),
+        conv(3, 128, 5, bias=True) + conv(128, 32, 5, bias=True) + dense(5 * 5 * 32, 1024),
+        dense(1024, 10),
+        None,
+        0,
+    ),
+    (
+        "ifca_cnn",
+        {"num_classes": 10, "dropout": 0.5},
+        (3, 32, 32),
+        conv(3, 64, 5, bias=True)
+        + conv(64, 64, 5, bias=True)
+        + dense(5 * 5 * 64, 384)
+        + dense(384, 194),
+        dense(194, 10),
+        None,
+        0,
+    ),
+    (
+        "gate_cnn",
+        {"num_classes": 7, "conv1": 12, "conv2": 12, "hidden": 8, "dropout": 0.78},
+        (3, 32, 32),
+        conv(3, 12, 5, bias=True) + conv(12, 12, 5, bias=True) + dense(5 * 5 * 12, 8),
+        dense(8, 7),
+        None,
         0,
     ),
     (
@@ -213,6 +244,103 @@ def test_a_gate_skips_batch_normalisation_only_in_training_and_for_one_example()
     # A prediction does not depend on its company.
     torch.testing.assert_close(gate.eval()(x[:1]), gate(x)[:1])
     assert not torch.allclose(gate(x[:1]), plain(x[:1]))
+
+
+# -- MobileNet-v2 and torchvision's ----------------------------------------------------------
+
+
+def published_mobilenet_v2(params):
+    """torchvision's body and our head, float64, with `params` where a gradient is wanted."""
+    from torchvision.models import mobilenet_v2 as published
+
+    body = nn.Sequential(published(weights=None).features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    head = nn.Sequential(nn.Identity(), nn.Linear(1280, 10))
+    module = nn.Module()
+    module.body, module.head = body, head
+    module.double().load_state_dict(params, strict=False)  # all but the counts of batches
+    return module
+
+
+def varied(drawn, seed=0):
+    """Parameters and statistics that are no longer 0 or 1, as after some training."""
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        name: value * (1 + 0.1 * torch.rand(value.shape, generator=draw)) + 0.01
+        for name, value in drawn.items()
+    }
+
+
+def assert_equal_to_rounding(ours, theirs):
+    """Within 1e-10 of the largest entry: float64 through 52 batch normalisations."""
+    largest = max(value.detach().abs().max() for value in theirs.values())
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=0, atol=1e-10 * float(largest))
+
+
+# Maps shrink to 1 pixel from 32; to 2 from 40 and 64, and are never square in the last.
+SIDES = [(32, 32), (40, 40), (64, 64), (32, 64), (70, 33)]
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_mobilenet_v2_is_torchvisions_with_its_gradients_and_statistics(side, train, layout):
+    build = {"num_classes": 10, "dropout": 0.0}
+    task = task_of("mobilenet_v2", build, dtype=torch.float64)
+    params = varied(task.init(0))
+    batch = batch_of((3, *side), train)
+    batch = batch._replace(x=batch.x.double().contiguous(memory_format=layout))
+    own = {name: value.clone() for name, value in params.items()}
+    weights = {n: own[n].requires_grad_() for n in own if not task.is_statistic(n)}
+    logits = task.logits(own, batch)
+    grads = torch.autograd.grad(logits.square().sum(), list(weights.values()))
+
+    theirs = published_mobilenet_v2(params).train(train)
+    expected = theirs.head(theirs.body(batch.x))
+    named = dict(theirs.named_parameters())
+    expected_grads = torch.autograd.grad(expected.square().sum(), list(named.values()))
+    assert_equal_to_rounding({"logits": logits}, {"logits": expected})
+    assert_equal_to_rounding(
+        dict(zip(weights, grads, strict=True)), dict(zip(named, expected_grads, strict=True))
+    )
+    statistics = {n: v for n, v in theirs.named_buffers() if v.is_floating_point()}
+    assert statistics.keys() == task.statistics
+    assert_equal_to_rounding(own, statistics)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_stacked_clients_train_mobilenet_v2_as_each_alone(train):
+    build = {"num_classes": 10, "dropout": 0.2}
+    task = task_of("mobilenet_v2", build, dtype=torch.float64)
+    clients = [varied(task.init(0), seed) for seed in (1, 2)]
+    batch = batch_of((3, 32, 32), train)
+    batch = batch._replace(x=batch.x.double())
+
+    def gradients(lift, params):
+        params = {name: value.clone() for name, value in params.items()}
+        weights = {n: params[n].requires_grad_() for n in params if not task.is_statistic(n)}
+        lift(lambda p: task.loss(p, batch))(params).sum().backward()
+        return {n: v.grad if n in weights else v for n, v in params.items()}
+
+    stacked = {name: torch.stack([own[name] for own in clients]) for name in clients[0]}
+    with context.stacked_experts(True):
+        together = gradients(torch.func.vmap, stacked)
+    for number, own in enumerate(clients):
+        alone = gradients(lambda loss: loss, own)
+        assert_equal_to_rounding({name: value[number] for name, value in together.items()}, alone)
+
+
+def test_mobilenet_v2_is_drawn_as_torchvision_draws():
+    from torchvision.models import mobilenet_v2 as published
+
+    drawn = task_of("mobilenet_v2", {"num_classes": 10}).init(4)
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        features, head = published(weights=None).features.state_dict(), nn.Linear(1280, 10)
+    expected = {f"body.0.{n}": v for n, v in features.items() if v.is_floating_point()}
+    expected |= {f"head.1.{n}": v for n, v in head.state_dict().items()}
+    assert drawn.keys() == expected.keys()
+    assert all(torch.equal(drawn[name], value) for name, value in expected.items())
 
 
 # -- pretrained weights -------------------------------------------------------------------

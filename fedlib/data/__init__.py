@@ -15,7 +15,20 @@ from types import ModuleType
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation
 
-NAMES = ("cifar10", "cifar100", "digits", "emnist", "femnist", "mnist", "shakespeare", "synthetic")
+NAMES = (
+    "cifar10",
+    "cifar100",
+    "digits",
+    "emnist",
+    "femnist",
+    "majority_cifar10",
+    "majority_digits",
+    "mnist",
+    "rotated_cifar10",
+    "rotated_digits",
+    "shakespeare",
+    "synthetic",
+)
 WEIGHTS = ("mobilenet_v2_weights",)  # downloads with `sources` alone
 
 

@@ -36,10 +36,10 @@ def build(
 ) -> Federation:
     """The federation of a `Scheme` with these values; `raw` is not read."""
     scheme = Scheme(partition, fraction, train_fraction, val_fraction, unseen_fraction, seed)
-    return scheme.federation(*_read(), num_classes=NUM_CLASSES, mean=MEAN, std=STD)
+    return scheme.federation(*read(), num_classes=NUM_CLASSES, mean=MEAN, std=STD)
 
 
-def _read() -> tuple[np.ndarray, np.ndarray]:
+def read() -> tuple[np.ndarray, np.ndarray]:
     """Images [1797, 1, 8, 8] uint8, 0 is paper and 255 ink; labels [1797] int64."""
     from sklearn.datasets import load_digits  # takes a second, and only this data set needs it
 

@@ -6,7 +6,16 @@ here, and its number of parameters in `tests/test_models.py`. Nothing is importe
 
 from importlib import import_module
 
-MODELS = ("char_lstm", "emnist_cnn", "linear", "mlp", "mobilenet_v2")
+MODELS = (
+    "char_lstm",
+    "emnist_cnn",
+    "gate_cnn",
+    "ifca_cnn",
+    "leaf_cnn",
+    "linear",
+    "mlp",
+    "mobilenet_v2",
+)
 
 
 def load(name: str):

@@ -1,0 +1,94 @@
+"""The gate of Adaptive Expert Models: a CNN that classifies an input by which expert it needs.
+
+A softmax of its logits weighs the experts. Of two experts it has a single logit, that of the second
+one, which is the client's local expert: `fedlib.task.log_probs` makes weights of either.
+
+6,995 parameters for seven experts on CIFAR-10, 95,642 for ten on FEMNIST.
+
+Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
+  FL-IJCAI 2022 (arXiv:2206.07832), Table 1; EricssonResearch/fl-moe; specification section 5.3.
+Deviation: ReLU follows the pooling instead of preceding it, and so does the dropout of channels;
+  the maximum commutes with both.
+"""
+
+from torch import Tensor, nn
+
+from fedlib.models.initialise import initialise
+from fedlib.models.layers import Dropout
+from fedlib.models.maps import KERNEL, Dropout2d, side_after
+
+
+class GateCNN(nn.Module):
+    """One or two convolutions and a hidden layer | dropout, Linear, and ReLU if logits have one."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        conv1: int,
+        conv2: int,
+        hidden: int,
+        dropout: float,
+        in_channels: int,
+        side: int,
+        padding: int,
+        logit_relu: bool,
+    ):
+        super().__init__()
+        convolutions = [
+            nn.Conv2d(in_channels, conv1, KERNEL, padding=padding),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+        ]
+        if conv2:
+            convolutions += [
+                nn.Conv2d(conv1, conv2, KERNEL, padding=padding),
+                nn.MaxPool2d(2),
+                Dropout2d(dropout, salt=1),
+                nn.ReLU(),
+            ]
+        left = side_after(side, 2 if conv2 else 1, padding)
+        self.body = nn.Sequential(
+            *convolutions,
+            nn.Flatten(),  # [B, conv2 * 5 * 5], or [B, conv1 * 14 * 14], for 32 x 32 pixels
+            nn.Linear((conv2 or conv1) * left**2, hidden),
+            nn.ReLU(),
+        )
+        self.head = nn.Sequential(
+            Dropout(dropout),
+            nn.Linear(hidden, 1 if num_classes == 2 else num_classes),
+            nn.ReLU() if logit_relu else nn.Identity(),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the experts: [B, in_channels, side, side] -> [B, E], or [B, 1] for two"""
+        return self.head(self.body(x))
+
+
+def build(
+    num_classes: int,
+    conv1: int,
+    conv2: int,
+    hidden: int,
+    dropout: float,
+    in_channels: int = 3,
+    side: int = 32,
+    padding: int = 0,
+    logit_relu: bool = False,
+    init: str = "official",
+) -> nn.Module:
+    """The architecture, freshly drawn.
+
+    Args:
+      num_classes: experts, the local one last.
+      conv1, conv2: channels of the convolutions; 0 leaves the second one out.
+      hidden: units of the hidden layer.
+      dropout: share of these units, and of the channels of the second convolution, that is dropped.
+      in_channels, side: of an image.
+      padding: of the convolutions; 2 keeps the side of a map.
+      logit_relu: whether logits below 0 are cut off, as in the official code (not in the paper);
+        the single logit of two experts then gives the local one at least half the weight.
+      init: see `initialise`.
+    """
+    widths = (conv1, conv2, hidden, dropout)
+    module = GateCNN(num_classes, *widths, in_channels, side, padding, logit_relu)
+    return initialise(module, init)
