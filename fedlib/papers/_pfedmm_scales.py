@@ -166,7 +166,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             replace(
                 cifar10,
                 data=random_weights,
-                rounds=5,
+                rounds=3,
                 weights=None,
                 **few | {"labels": ("local", "fedavg", "fedem", "pfedmm"), "batch_size": 32},
             ),
