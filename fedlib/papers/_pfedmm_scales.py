@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from fedlib.papers._pfedmm_settings import (
     ALPHA,
+    FEDEM_README,
     METHODS,
     PUBLISHED,
     TRAINING_SEED,
@@ -162,7 +163,13 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (TRAINING_SEED,),
         (
             replace(emnist, data=test_split, rounds=10, evaluate_every=2, **few),
-            replace(femnist, data=hundred, rounds=12, evaluate_every=2, **few),
+            replace(
+                femnist,
+                data=hundred,
+                rounds=12,
+                evaluate_every=2,
+                **few | {"labels": (*FEDEM_README, "pfedmm")},
+            ),
             replace(
                 cifar10,
                 data=random_weights,
