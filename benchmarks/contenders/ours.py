@@ -1,0 +1,73 @@
+"""This engine, through what a run of the workflow uses too: Simulation, Method and Cohort."""
+
+import numpy as np
+import torch
+
+from benchmarks import models
+from benchmarks.clock import Clock
+from benchmarks.items import LR, SEED, Item
+from fedlib import methods
+from fedlib.cohort import sample
+from fedlib.executors import DeviceData, choose
+from fedlib.federation import Federation, Split
+from fedlib.local import SGD
+from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
+
+ROUNDS = 1_000_000  # more than anybody waits for
+
+
+def run(item: Item, setting: str, cores: int, clock: Clock, pfedmm: bool = False) -> None:
+    """Rounds of FedAvg, FedEM or pFedMM with the executor `setting`, until the clock says stop."""
+    torch.set_num_threads(cores)
+    simulation = build(item, setting, pfedmm)
+    sizes = item.sizes()
+    state, number, more = simulation.init(), 0, True
+    while more:
+        state, clients = one_round(simulation, state, number)
+        number += 1
+        more = clock.tick(int(sizes[clients].sum()))
+
+
+def one_round(simulation: Simulation, state, number: int) -> tuple:
+    """(state after round `number`, the clients that took part); waits until it is computed."""
+    protocol = simulation.protocol
+    ids = sample(simulation.federation.ids("seen"), protocol.rate, protocol.seed, number)
+    cohort = simulation.cohort(ids, number)
+    state = simulation.method.round(state, cohort)
+    losses = torch.stack(cohort.journal.losses).mean(0)
+    if not losses.isfinite().all():
+        raise ArithmeticError(f"the training loss is not finite in round {number}")
+    return state, ids
+
+
+def build(item: Item, executor: str, pfedmm: bool = False) -> Simulation:
+    """What `fedlib.run.build_simulation` makes of a run's declaration, for a work item."""
+    task = Task(lambda: models.fast(item))
+    local = SGD(lr=LR, batch_size=item.batch_size)
+    if pfedmm:
+        method = methods.load("pfedmm")(task=task, local=local, num_experts=3)
+    elif item.num_experts > 1:
+        method = methods.load("fedem")(task=task, local=local, num_experts=item.num_experts)
+    else:
+        method = methods.load("fedavg")(task=task, local=local)
+    data = DeviceData(federation(item), task.dtype, task.device)
+    protocol = Protocol(rounds=ROUNDS, seed=SEED, rate=item.rate, aggregation="renormalised")
+    return Simulation(method, data, protocol, choose(executor, task))
+
+
+def federation(item: Item) -> Federation:
+    """The clients of a work item, all seen, with training examples alone."""
+    x, y = item.data()
+    rows = np.arange(len(x))
+    nothing = Split.from_lists([[]] * item.num_clients)
+    return Federation(
+        x=x,
+        y=y,
+        num_classes=item.num_classes,
+        train=Split(rows, item.offsets()),
+        val=nothing,
+        test=nothing,
+        group=np.zeros(item.num_clients, np.uint8),
+        client_id=np.arange(item.num_clients),
+    )

@@ -1,0 +1,262 @@
+"""The benchmarks measure the work they say, and their arithmetic is right. Nothing is timed."""
+
+import dataclasses
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import __main__ as bench
+from benchmarks import clock, environments, micro, models, page
+from benchmarks.contenders import CONTENDERS, OWN, PEERS, ours
+from benchmarks.items import ITEMS
+from fedlib.cohort import sample
+from fedlib.provenance import ROOT
+
+every_item = pytest.mark.parametrize("name", ITEMS)
+
+
+class Turns:
+    """A clock that lets a contender do so many rounds, and notes them."""
+
+    def __init__(self, rounds):
+        self.rounds, self.samples = rounds, []
+
+    def begin(self):
+        pass
+
+    def tick(self, samples):
+        self.samples.append(samples)
+        return len(self.samples) < self.rounds
+
+
+def tiny(name):
+    """The item with four clients, of which two take part in a round."""
+    return dataclasses.replace(ITEMS[name], num_clients=4, examples=24, cohort=2, batch_size=4)
+
+
+# -- work items ---------------------------------------------------------------------------
+
+
+@every_item
+def test_the_clients_of_an_item_own_all_its_examples(name):
+    item = ITEMS[name]
+    sizes, offsets = item.sizes(), item.offsets()
+    assert len(sizes) == item.num_clients and sizes.min() >= 2
+    assert sizes.sum() == offsets[-1] == item.examples and offsets[0] == 0
+    assert np.array_equal(np.diff(offsets), sizes)
+    assert (sizes.max() > 2 * sizes.mean()) == (item.spread > 0)
+
+
+@every_item
+def test_cohorts_are_those_the_engine_draws(name):
+    item = ITEMS[name]
+    everybody = np.arange(item.num_clients)
+    for number in range(3):
+        drawn = sample(everybody, item.rate, 0, number)
+        assert item.clients(number).tolist() == drawn.tolist()
+        assert len(drawn) == item.cohort
+
+
+def test_items_on_the_same_federation_have_the_same_clients():
+    for name in ("W1b", "W4a", "W4b"):
+        assert np.array_equal(ITEMS[name].sizes(), ITEMS["W1a"].sizes())
+
+
+@pytest.mark.parametrize(
+    "name", ["W1a", "W2a", "W2b", "W2c", pytest.param("W3a", marks=pytest.mark.slow), "W3b"]
+)
+def test_the_plain_model_is_the_engines_model(name):
+    # Float64 and evaluation mode; a reordered ReLU is exact, folded normalisation is not quite.
+    item = ITEMS[name]
+    plain, fast = models.plain(item).double().eval(), models.fast(item).double().eval()
+    fast.load_state_dict(plain.state_dict())
+    x = torch.from_numpy(dataclasses.replace(item, examples=2).data()[0]).double()
+    with torch.no_grad():
+        assert fast(x).shape == (2, item.num_classes)
+        torch.testing.assert_close(fast(x), plain(x), rtol=1e-10, atol=1e-10)
+
+
+def test_models_have_the_parameters_of_their_papers():
+    counts = {
+        "W1a": 2_278_334,
+        "W2a": 784 * 200 + 200 + 200 * 62 + 62,
+        "W2b": 60 * 2 + 2,
+        "W2c": 6 * 26 + 16 * (6 * 25 + 1) + 120 * 401 + 84 * 121 + 10 * 85,
+        # Convolutions, two numbers of normalisation for each of their outputs, the last layer.
+        "W3b": 9 * (3 * 16 + 6 * 16**2 + 16 * 32 + 5 * 32**2 + 32 * 64 + 5 * 64**2)
+        + 2 * (7 * 16 + 6 * 32 + 6 * 64)
+        + 65 * 10,
+    }
+    for name, expected in counts.items():
+        assert sum(p.numel() for p in models.plain(ITEMS[name]).parameters()) == expected
+
+
+# -- contenders ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("contender", "name"),
+    [
+        ("ours/loop", "W2b"),
+        ("ours/batched", "W2b"),
+        ("ours/loop", "W4a"),
+        ("pfedmm/loop", "W1a"),
+        ("plain", "W2b"),
+        ("fedem", "W4a"),
+    ],
+)
+def test_a_contender_trains_the_cohorts_of_the_item(contender, name):
+    item, turns = tiny(name), Turns(3)
+    who, _, setting = contender.partition("/")
+    threads = torch.get_num_threads()
+    options = {"pfedmm": True} if who == "pfedmm" else {}
+    CONTENDERS[who].load().run(item, setting, 1, turns, **options)
+    torch.set_num_threads(threads)
+    assert turns.samples == [int(item.sizes()[item.clients(n)].sum()) for n in range(3)]
+
+
+def test_the_floor_trains_on_all_examples():
+    item, turns = tiny("W2b"), Turns(2)
+    floor = OWN["floor"].load()
+    threads = torch.get_num_threads()
+    floor.run(item, "", 1, turns)
+    torch.set_num_threads(threads)
+    assert turns.samples == [24, 24]
+
+
+def test_the_engine_is_given_the_items_examples_and_settings():
+    item = ITEMS["W1b"]
+    simulation = ours.build(item, "loop")
+    x, y = item.data()
+    assert np.array_equal(simulation.federation.x, x)
+    assert np.array_equal(simulation.federation.y, y)
+    assert simulation.federation.train.sizes.tolist() == item.sizes().tolist()
+    assert simulation.method.local.batch_size == 128 and simulation.method.local.epochs == 1
+
+
+def test_every_peer_says_what_it_needs():
+    for peer in PEERS:
+        text = environments.requirements(peer).read_text()
+        [line] = [line for line in text.splitlines() if not line.startswith("#")]
+        assert re.fullmatch(rf"{peer}(\[\w+\])?==[\d.]+", line)
+
+
+def test_everybody_takes_part_where_it_can():
+    took = {name: [who for item, who in bench.schedule([name], CONTENDERS)] for name in ITEMS}
+    pfl = ["pfl/threads", "pfl/processes"]
+    assert took["W1a"] == ["ours/loop", "pfedmm/loop", "plain", "floor", *pfl, "flwr", "fedjax"]
+    own = ["ours/loop", "ours/batched", "plain", "floor"]
+    assert took["W2b"] == [*own, *pfl, "flwr", "fedjax"]
+    assert took["W3b"] == ["ours/loop", "plain", "floor", *pfl, "flwr"]
+    assert took["W4a"] == ["ours/loop", "plain", "fedem"]
+
+
+# -- arithmetic ---------------------------------------------------------------------------
+
+
+def runs(*rates, mib=100):
+    return [{"rate": rate, "memory": mib * page.MIB, "versions": {"torch": "1"}} for rate in rates]
+
+
+def test_ratios_are_those_of_the_medians_of_the_best():
+    found = {
+        "ours/loop": runs(90, 120, 100),
+        "ours/batched": runs(50, 50, 60),
+        "pfedmm/loop": runs(80, 50, 80),
+        "floor": runs(200, 250, 300),
+        "pfl/threads": runs(40, 50, 1000, mib=80),
+        "flwr": [{"error": "it does not want to"}],
+    }
+    ratios = {what: (value, goal) for what, value, goal in page.ratios(ITEMS["W1b"], found)}
+    assert ratios == {
+        "rate / best peer (pfl/threads)": (100 / 50, 1.8),
+        "rate / floor": (100 / 250, 0.8),
+        "time of pFedMM / FedAvg": (100 / 80, 1.15),
+        "memory / best peer (pfl/threads)": (100 / 80, 1.0),
+    }
+    said = [page.met(what, *numbers) for what, numbers in ratios.items()]
+    assert said == ["yes", "no", "no", "no"]
+
+
+def test_the_official_code_is_scaled_by_the_plain_loop():
+    # Where the plain loop is half as fast as there, the official code would be, too: 232.5.
+    found = {"ours/loop": runs(930), "plain": runs(1510)}
+    [(what, value, goal)] = page.ratios(ITEMS["W4a"], found)
+    assert value == pytest.approx(930 / 232.5) and goal == 3  # rounding of three operations
+    assert page.met(what, value, goal) == "yes"
+
+
+def test_a_goal_without_its_measurement_is_not_judged():
+    [(what, value, goal)] = page.ratios(ITEMS["W2b"], {"ours/loop": runs(5)})
+    assert value is None and page.met(what, value, goal) == "not measured"
+
+
+def test_the_page_shows_medians_spread_and_reasons():
+    found = {"ours/loop": runs(1500, 1000, 1200), "flwr": [{"error": "no such thing"}]}
+    entry = {"conditions": {"date": "2026-01-02", "seconds": 5, "cores": 2}, "runs": found}
+    reading = {"value": 2.0, "unit": "s", "goal": 1.5, "better": "low"}
+    hot = {"conditions": entry["conditions"], "runs": {"first batch": [reading]}}
+    machine = page.machine(2)
+    text = page.page({"machine": machine, "items": {"W2b": entry}, "micro": {"start": hot}})
+    assert "| this engine, loop | 1,200 | 1,000 to 1,500 | 3 | - | - | 100 |" in text
+    assert "| Flower and Ray | no such thing | - |" in text
+    assert "| start | first batch | 2 s | 2 to 2 | 1 | 1.5 | no |" in text
+    assert "2026-01-02" in text and machine["processor"] in text
+
+
+def test_the_reason_is_the_line_with_the_error():
+    text = "Traceback\n  File x\nFutureWarning: old\nImportError: no module\n-----\nFor simplicity"
+    assert page.reason(text) == "ImportError: no module"
+    assert environments.first_error("Looking\nERROR: none fits\nERROR: again") == "ERROR: none fits"
+
+
+def test_the_clock_leaves_the_first_rounds_out(monkeypatch):
+    now = iter([0.0, 0.6, 1.1, 1.6, 3.2])  # made, then after each round
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: next(now))
+    one = clock.Clock(2.0)  # so 0.4 s of warm-up: the first round
+    assert [one.tick(10) for _ in range(4)] == [True, True, True, False]
+    result = one.result()
+    assert result["rounds"] == 3 and result["samples"] == 30
+    assert result["rate"] == pytest.approx(30 / 2.6)  # a division of floats
+
+
+def test_peak_memory_is_that_of_children_too():
+    before = clock.peak_memory()
+    code = "x = bytearray(64 * 2**20); print(flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1)
+    child.stdout.readline()
+    during = clock.peak_memory()
+    child.communicate(b"\n")
+    assert before > 0
+    assert during >= before + 64 * 2**20
+
+
+def test_unknown_names_are_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--items", "W9"])
+    with pytest.raises(SystemExit):
+        bench.arguments()
+    assert "no 'W9'; there are W1a, W1b" in capsys.readouterr().err
+
+
+def test_a_failure_is_told_by_its_reason():
+    command = [sys.executable, "-c", "raise ValueError('on purpose')"]
+    assert bench.json_of(command, 1, 60) == {"error": "ValueError: on purpose"}
+
+
+# -- documents ----------------------------------------------------------------------------
+
+
+def test_the_readme_names_every_item_and_part():
+    text = (ROOT / "benchmarks/README.md").read_text()
+    assert [name for name in ITEMS if name not in text] == []
+    assert [part for part in micro.PARTS if f"| {part} |" not in text] == []
+    missing = [
+        link
+        for link in re.findall(r"`(\w+\.py)`", text)
+        if not (ROOT / "benchmarks" / link).exists()
+    ]
+    assert missing == []
