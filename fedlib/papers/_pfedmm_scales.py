@@ -175,7 +175,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 data=random_weights,
                 rounds=3,
                 weights=None,
-                **few | {"labels": ("local", "fedavg", "fedem", "pfedmm"), "batch_size": 32},
+                **few | {"labels": ("local", "fedavg", "pfedmm"), "batch_size": 32},
             ),
         ),
     )
