@@ -159,21 +159,22 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "alphas": (),
     }
     return (
-        "reduced: the paper's partitions of the real data sets, with fewer rounds and one seed.",
+        "reduced: the first rounds of the papers' runs on the real data sets, with their partitions "
+        "and learning rates, and one seed.",
         (TRAINING_SEED,),
         (
-            replace(emnist, data=test_split, rounds=10, evaluate_every=2, **few),
+            replace(emnist, data=test_split, first=11, evaluate_every=2, **few),
             replace(
                 femnist,
                 data=hundred,
-                rounds=12,
+                first=13,
                 evaluate_every=2,
                 **few | {"labels": (*FEDEM_README, "pfedmm")},
             ),
             replace(
                 cifar10,
                 data=random_weights,
-                rounds=3,
+                first=4,
                 weights=None,
                 **few | {"labels": ("local", "fedavg", "pfedmm"), "batch_size": 32},
             ),

@@ -93,7 +93,8 @@ class Setting:
     Attributes:
       data: the federation.
       model, model_params, weights, class_weights: see `fedlib.spec.Run`.
-      rounds: R; the official loop does one more.
+      rounds: R, which fixes the learning-rate schedule; the official loop does one more.
+      first: only so many rounds are run, at the rates of a whole run; None for all.
       rates: learning rate of each method.
       fedprox_mu, pfedme_mu: strength of the proximal terms.
       gate_features: numbers in an input, for the gate of pFedMoE.
@@ -119,6 +120,7 @@ class Setting:
     fedprox_mu: float
     gate_features: int
     pfedme_mu: float = PFEDME_MU
+    first: int | None = None
     batch_size: int = BATCH_SIZE
     drop_last: bool = False
     relu_logits: bool = False
@@ -200,7 +202,7 @@ class Setting:
             method=method,
             model=self.model,
             model_params=self.model_params,
-            rounds=self.rounds + 1,  # the official loop does rounds 0 to R
+            rounds=self.first or self.rounds + 1,  # the official loop does rounds 0 to R
             local=self._solver(label),
             params=self._params(label),
             participation=EVERYBODY,
