@@ -7,7 +7,8 @@ UV        ?= uv
 SCALE     ?= demo
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
-# Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm".
+# Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
+# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `lock`, for uv.
 ARGS      ?=
 # Tests at a time; TESTS narrows what is run, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
@@ -51,7 +52,8 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo reduced reproduce plan report test test-fast lint format lock unlock clean
+.PHONY: help install demo reduced reproduce plan calibrate report test test-fast lint format bench bench-peers
+.PHONY: lock unlock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -72,6 +74,9 @@ reproduce: $(STAMP)  ## the papers' own settings
 plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothing
 	$(BIN)/python scripts/plan.py --config scale=$(SCALE) $(CONFIG)
 
+calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE
+	$(BIN)/python scripts/calibrate.py --config scale=$(SCALE) $(CONFIG)
+
 report: $(STAMP)  ## write results/SCALE/report.html again from what is there
 	$(call snakemake,$(SCALE),--report results/$(SCALE)$(tag)/report.html)
 
@@ -91,6 +96,12 @@ format: $(STAMP)  ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
+
+bench: $(STAMP)  ## measure the engine's speed; ARGS as in benchmarks/README.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: $(STAMP)  ## the same beside other simulators, which it installs
+	$(BIN)/python -m benchmarks --peers $(ARGS)
 
 lock:  ## for maintainers: remake requirements.lock from requirements.in (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest --python-version 3.11 \

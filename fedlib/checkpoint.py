@@ -83,12 +83,14 @@ class Checkpoints:
       stamp: what the run is (specification, code, shards); another stamp's checkpoint is ignored.
       seconds: least time between two; writing never takes more than a few percent of a run.
       every: write after every so many rounds instead, whatever the time (for tests).
+      notes: JSON-able, kept with a checkpoint for who continues from it.
     """
 
     folder: Path
     stamp: dict
     seconds: float = 20.0
     every: int | None = None
+    notes: dict = field(default_factory=dict)
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
 
@@ -109,6 +111,7 @@ class Checkpoints:
         file = self.folder / f"state-{round}.pt"
         sha256 = save_tensors(file, tensors)
         entry = {"file": file.name, "round": round, "sha256": sha256, "stamp": self.stamp}
+        entry["notes"] = self.notes
         write_text(self.index, json.dumps(entry, indent=1, sort_keys=True))
         for old in self.folder.glob("state-*.pt"):
             if old != file:
@@ -122,15 +125,28 @@ class Checkpoints:
         Raises:
           DataError: if it is damaged; the message says what to delete.
         """
-        if not self.index.exists():
-            return None
-        entry = read_json(self.index)
-        if entry.get("stamp") != self.stamp:
+        entry = self._entry()
+        if entry is None:
             return None
         try:
             return entry["round"], load_tensors(self.folder / entry["file"], entry["sha256"])
         except DataError as error:
             raise DataError(f"{error} (delete {self.folder} to start this run afresh)") from None
+
+    def noted(self) -> dict:
+        """The notes of the run's checkpoint; none if there is none of this run.
+
+        Raises:
+          DataError: if it is damaged.
+        """
+        return (self._entry() or {}).get("notes", {})
+
+    def _entry(self) -> dict | None:
+        """What `checkpoint.json` says, if it belongs to this run."""
+        if not self.index.exists():
+            return None
+        entry = read_json(self.index)
+        return entry if entry.get("stamp") == self.stamp else None
 
     def clear(self) -> None:
         """Remove the checkpoint of a run that is finished."""

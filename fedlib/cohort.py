@@ -16,8 +16,9 @@ from torch.func import grad
 
 from fedlib import streams, tree
 from fedlib.batches import ClientPlan, client_plan
+from fedlib.device import DeviceData, upload
 from fedlib.errors import DataError
-from fedlib.executors import Carry, DeviceData, Executor, Loop, Work, gradient
+from fedlib.executors import Carry, Executor, Loop, Work, gradient
 from fedlib.local import Memory, Solver
 from fedlib.task import Params, Task
 from fedlib.tree import Tree
@@ -57,6 +58,8 @@ class Cohort:
       population_examples: their training examples, together.
       aggregation: "damped" or "renormalised"; see `average`.
       journal: filled in while the round runs.
+      known_ids: [C] the same as `ids`, in host memory, for those who make a cohort from there: to
+        read `ids` would wait for the device.
     """
 
     task: Task
@@ -69,6 +72,12 @@ class Cohort:
     population_examples: int = 0
     aggregation: str = "damped"
     journal: Journal = field(default_factory=Journal)
+    known_ids: np.ndarray | None = None
+
+    def __post_init__(self):
+        """Raises ValueError where `ids` were replaced and `known_ids` forgotten."""
+        if self.known_ids is not None and len(self.known_ids) != len(self.ids):
+            raise ValueError(f"known_ids are {len(self.known_ids)} of {len(self.ids)} clients")
 
     @property
     def size(self) -> int:
@@ -76,10 +85,14 @@ class Cohort:
         return len(self.ids)
 
     @cached_property
+    def host_ids(self) -> np.ndarray:
+        """`ids` in host memory -> [C]"""
+        return self.ids.cpu().numpy() if self.known_ids is None else self.known_ids
+
+    @cached_property
     def num_examples(self) -> Tensor:
         """Training examples of each client -> [C] float64"""
-        sizes = self.data.federation.train.sizes[self.ids.cpu().numpy()]
-        return torch.from_numpy(sizes).to(self.ids.device, torch.float64)
+        return upload(self._sizes("train").astype(np.float64), self.ids.device)
 
     def in_round(self, number: int) -> "Cohort":
         """The same clients in round `number`, so that they shuffle differently."""
@@ -116,8 +129,9 @@ class Cohort:
         self.journal.up += tree.numel(tree.take(trained, 0))
         if self.aggregation == "renormalised" or self.size == self.population:
             return tree.mean(trained, self.num_examples)
+        absent = 1 - float((self._sizes("train") / self.population_examples).sum())
         weights = self.num_examples / self.population_examples
-        return tree.add(tree.mix(trained, weights), previous, 1 - float(weights.sum()))
+        return tree.add(tree.mix(trained, weights), previous, absent)
 
     # -- training ---------------------------------------------------------------------
 
@@ -146,12 +160,13 @@ class Cohort:
           (trained parameters [C, ...], `memory` with this cohort's rows renewed).
         """
         weights, statistics = tree.partition(params, self.task.is_statistic)
-        done = memory.epochs[self.ids] if memory else torch.zeros_like(self.ids)
+        clients = self.host_ids.tolist()
+        done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
         rates = local.rates(done, self.round)
-        common = rates[0].tolist() if (rates == rates[0]).all() else None
-        rates = rates.to(self.ids.device, self.task.dtype)
+        same = bool((rates == rates[0]).all()) and not self.executor.replays
+        common = rates[0].tolist() if same else None
+        rates = upload(rates.to(self.task.dtype), self.ids.device)
         kept = memory is not None and local.keeps == "run"
-        clients = self.ids.tolist()
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
 
         def step(carry, rates, *args_and_batch):
@@ -212,8 +227,8 @@ class Cohort:
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
         """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""
-        sizes = self.data.federation.split(split).sizes[self.ids.cpu().numpy()]
-        count = torch.from_numpy(sizes).to(values.device)[:, None]
+        sizes = self._sizes(split)
+        count = upload(sizes, values.device)[:, None]
         own = torch.arange(values.shape[1], device=values.device) < count
         trailing = [1] * (values.dim() - 2)
         total = (values * own.reshape(*own.shape, *trailing)).sum(1)
@@ -223,13 +238,17 @@ class Cohort:
 
     @cached_property
     def _work(self) -> Work:
-        return Work(self.task, self.data, self.ids.cpu().numpy())
+        return Work(self.task, self.data, self.host_ids)
+
+    def _sizes(self, split: str) -> np.ndarray:
+        """Examples of each client, in host memory -> [C] int64"""
+        return self.data.federation.split(split).sizes[self.host_ids]
 
     def _fold(self, step, carry: Carry, *per_client, local: Solver, stream: str) -> Carry:
         sizes = self.data.federation.train.sizes
         plans = [
             client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
-            for client in self.ids.tolist()
+            for client in self.host_ids.tolist()
         ]
         self._refuse_single_examples(plans, local)
         self.journal.examples += sum(step.size for plan in plans for step in plan.steps)
@@ -239,7 +258,7 @@ class Cohort:
         """Batch normalisation has nothing to average over in a training batch of one example."""
         if not self.task.needs_pairs:
             return
-        for client, plan in zip(self.ids.tolist(), plans, strict=True):
+        for client, plan in zip(self.host_ids.tolist(), plans, strict=True):
             if any(step.size == 1 for step in plan.steps):
                 raise DataError(
                     f"client {client} has {self.data.federation.train.sizes[client]} training "

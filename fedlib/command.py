@@ -3,8 +3,9 @@
 import argparse
 import errno
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
@@ -22,8 +23,10 @@ RUN_ENTRIES = frozenset(
         "method",
         "model",
         "model_params",
+        "modules",
         "params",
         "participation",
+        "precision",
         "rounds",
         "seed",
         "weights",
@@ -83,6 +86,17 @@ def run_argument(text: str) -> dict:
     return spec
 
 
+def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
+    """Roots of the code of a job of `stage` that trains or evaluates `run`.
+
+    Args:
+      run: its entries, at least method, model and modules.
+    """
+    models = [run["model"], *(module["model"] for module in run["modules"].values())]
+    names = dict.fromkeys(f"fedlib.models.{model}" for model in models)
+    return f"scripts/{stage}.py", f"fedlib.methods.{run['method']}", *names
+
+
 def run_parser(description: str) -> argparse.ArgumentParser:
     """Arguments that training and evaluating a run have in common."""
     parser = argparse.ArgumentParser(description=description)
@@ -97,16 +111,27 @@ def run_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
     parser.add_argument(
-        "--executor", default="auto", help="auto, loop or batched (default: %(default)s)"
+        "--executor",
+        default="auto",
+        help="loop, batched or graphs; auto for what scripts/calibrate.py measured here, or else a "
+        "rule (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",
-        type=int,
-        default=1,
-        help="CPU threads of PyTorch; 1 is reproducible bit by bit (default: %(default)s)",
+        type=_count,
+        default=os.environ.get("FEDLIB_THREADS") or "1",
+        help="threads that share out clients on a CPU; any number of them gives the same bits "
+        "(default: FEDLIB_THREADS, or 1)",
     )
     parser.add_argument("--code", help="digest of the code this job was planned with")
     return parser
+
+
+def _count(text: str) -> int:
+    """A number of threads, from the command line or the environment."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"threads must be a whole number from 1 on, got {text!r}")
+    return int(text)
 
 
 def _is_disk_full(error: Exception) -> bool:

@@ -14,7 +14,8 @@ from fedlib.errors import ConfigError
 from fedlib.gpu import DEVICES
 from fedlib.spec import SCALES
 
-EXECUTORS = ("auto", "loop", "batched")
+EXECUTORS = ("auto", "loop", "batched", "graphs")
+PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.task, which needs PyTorch
 
 # Every key and its value where it is left out; config.yaml explains them.
 DEFAULTS = {
@@ -24,6 +25,7 @@ DEFAULTS = {
     "federations": None,
     "labels": None,
     "rounds": None,
+    "precision": None,
     "sources": None,
     "tag": "",
     "tensorboard": False,
@@ -82,6 +84,13 @@ def check(config: Mapping) -> None:
         raise ConfigError(f"rounds must be null or a whole number from 1, got {rounds!r}")
     if not re.fullmatch(r"[a-z0-9]*", tag):
         raise ConfigError(f"tag must consist of lower-case letters and digits, got {tag!r}")
+    if config["precision"] is not None:
+        check_choice("precision", config["precision"], PRECISIONS)
+        if not tag:
+            raise ConfigError(
+                f"precision: {config['precision']} needs a tag, such as tag: fast, so that its "
+                f"runs go to a folder of their own and not into results/{config['scale']}"
+            )
     if rounds is not None and not tag:
         raise ConfigError(
             f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "

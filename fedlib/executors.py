@@ -1,11 +1,12 @@
 """How one client's computation is run on every client of a cohort; never what it computes.
 
-Two executors with equal results: `Loop` visits the clients one after the other (best for models
-whose steps cost more than their launch, and the one to debug in); `Batched` runs all clients of a
-wave in one call of `torch.func.vmap` (best for small models and on GPUs).
+Executors with equal results, but for rounding: `Loop` visits the clients one after the other (best
+for models whose steps cost more than their launch, and the one to debug in); `Batched` runs all
+clients of a wave in one call of `torch.func.vmap` (best for small models and on GPUs); and
+`fedlib.graphs.Graphs` records such calls on a GPU and replays them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
@@ -17,45 +18,12 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import context, tree
-from fedlib.batches import ClientPlan, waves
-from fedlib.federation import SPLITS, Federation
+from fedlib.batches import ClientPlan, Wave, waves
+from fedlib.device import DeviceData, moved, upload
 from fedlib.task import Batch, Task
 from fedlib.tree import Tree
 
 GATHERED = 1024  # examples of a client that are fetched and scaled at once
-
-
-class DeviceData:
-    """A federation on the device: the pool once, and the rows of every client and split.
-
-    Attributes:
-      federation: the same, in host memory.
-      dtype, device: of the inputs that batches carry.
-    """
-
-    def __init__(self, federation: Federation, dtype: torch.dtype, device: torch.device):
-        self.federation, self.dtype, self.device = federation, dtype, device
-        self.x = torch.from_numpy(federation.x).to(device)
-        self.y = torch.from_numpy(federation.y).to(device)
-        self.rows = {
-            name: torch.from_numpy(federation.split(name).rows).to(device) for name in SPLITS
-        }
-        shape = (-1, *[1] * (federation.x.ndim - 2))
-        self._scale = self._shift = None
-        if federation.mean:
-            mean, std = (np.asarray(v, np.float64) for v in (federation.mean, federation.std))
-            as_tensor = torch.from_numpy(1 / (255 * std)), torch.from_numpy(-mean / std)
-            self._scale, self._shift = (v.to(device, dtype).reshape(shape) for v in as_tensor)
-
-    def inputs(self, rows: Tensor) -> Tensor:
-        """Inputs of pool rows, scaled: any shape [...] of rows -> [..., *input shape]"""
-        x = self.x[rows].to(self.dtype)
-        return x if self._scale is None else x * self._scale + self._shift
-
-    def owned(self, split: str, client: int) -> Tensor:
-        """Pool rows of one client in one split -> [N] int64"""
-        offsets = self.federation.split(split).offsets
-        return self.rows[split][offsets[client] : offsets[client + 1]]
 
 
 class Work(NamedTuple):
@@ -82,6 +50,9 @@ class Executor(Protocol):
     """Runs per-client functions; see the module's docstring."""
 
     name: str
+    setting: str  # what `choose` makes an equal one from
+    replays: bool  # whether steps are recorded: then what changes has to be in tensors
+    notes: dict  # what provenance says of the execution besides the setting; kept up to date
 
     def lift(self, fn: Callable) -> Callable:
         """`fn`, written for one client, as `fold` wants it: for one client, or a wave of them."""
@@ -101,60 +72,22 @@ class Executor(Protocol):
         ...
 
 
-class Loop:
-    """Client by client, or several at a time in threads of their own.
+class Workers:
+    """Threads that share out clients, each computing with one core.
 
     Attributes:
-      workers: threads, each computing with one core. Every client's result is the same for any
-        number of them, bit by bit.
+      count: how many; 1 is the calling thread itself.
     """
 
-    name = "loop"
-
-    def __init__(self, workers: int = 1):
+    def __init__(self, count: int = 1):
+        self.count = count
         self._pool = None
-        if workers > 1:
+        if count > 1:
             # Cores go to clients instead of to single operations, here and in the workers.
             torch.set_num_threads(1)
-            self._pool = ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1))
+            self._pool = ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1))
 
-    def lift(self, fn: Callable) -> Callable:
-        """See `Executor.lift`."""
-        return fn
-
-    def fold(self, work, plans, batch_size, step, carry, per_client):
-        """See `Executor.fold`."""
-
-        def visit(position: int) -> None:
-            views = Carry(tree.take(carry.stacked, position), carry.rows[position])
-            own, args = views, tree.take(per_client, position)
-            client, plan = int(work.ids[position]), plans[position]
-            for batch in _batches(work, client, plan, batch_size):
-                own = step(own, *args, batch)
-            _write(views, own)
-
-        costs = [len(plan.order) for plan in plans]
-        self._visit(visit, sorted(range(len(plans)), key=costs.__getitem__, reverse=True))
-        return carry
-
-    def each(self, work, fn, per_client, split, batch_size):
-        """See `Executor.each`."""
-        if _all_shared(per_client):
-            return _pooled(work, fn, per_client, split, batch_size, self._visit)
-        sizes = work.data.federation.split(split).sizes[work.ids]
-        parts = [None] * len(sizes)
-
-        def visit(position: int) -> None:
-            args = tree.take(per_client, position)
-            rows = work.data.owned(split, int(work.ids[position]))
-            index = torch.arange(len(rows), device=rows.device)
-            pieces = _pieces(work, rows, index, batch_size)
-            parts[position] = torch.cat([fn(*args, piece()) for piece in pieces])
-
-        self._visit(visit, np.argsort(-sizes, kind="stable").tolist())
-        return _pad(parts, sizes)
-
-    def _visit(self, fn: Callable[[int], None], order: list[int]) -> None:
+    def visit(self, fn: Callable[[int], None], order: Iterable[int]) -> None:
         """Call `fn`, without recording gradients, with all numbers in `order`."""
 
         def quietly(number: int) -> None:
@@ -176,54 +109,152 @@ class Loop:
             wait(calls)
 
 
-class Batched:
-    """All clients of a wave in one call.
+class Loop:
+    """Client by client, or several at a time in threads of their own.
 
     Attributes:
-      chunk: clients per call; None is all of them. Lower it when memory runs out.
+      workers: threads. Every client's result is the same for any number of them, bit by bit.
+      notes: what provenance says of the execution besides `setting`.
     """
 
-    name = "batched"
+    name = setting = "loop"
+    replays = False
 
-    def __init__(self, chunk: int | None = None):
-        self.chunk = chunk
+    def __init__(self, workers: int = 1):
+        self._workers = Workers(workers)
+        self.notes = {"workers": workers}
 
     def lift(self, fn: Callable) -> Callable:
         """See `Executor.lift`."""
-        return lambda *args: self._vmap(fn, *args)
+        return fn
+
+    def fold(self, work, plans, batch_size, step, carry, per_client):
+        """See `Executor.fold`."""
+
+        def visit(position: int) -> None:
+            views = Carry(tree.take(carry.stacked, position), carry.rows[position])
+            own, args = moved(views, work.data.device), tree.take(per_client, position)
+            client, plan = int(work.ids[position]), plans[position]
+            for batch in _batches(work, client, plan, batch_size):
+                own = step(own, *args, batch)
+            put_back(views, own)
+
+        self._workers.visit(visit, _longest_first([len(plan.order) for plan in plans]))
+        return carry
+
+    def each(self, work, fn, per_client, split, batch_size):
+        """See `Executor.each`."""
+        if _all_shared(per_client):
+            return _pooled(work, fn, per_client, split, batch_size, self._workers)
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        parts = [None] * len(sizes)
+
+        def visit(position: int) -> None:
+            args = tree.take(per_client, position)
+            rows = work.data.owned(split, int(work.ids[position]))
+            index = torch.arange(len(rows), device=rows.device)
+            pieces = _pieces(work, rows, index, batch_size)
+            parts[position] = torch.cat([fn(*args, piece()) for piece in pieces])
+
+        self._workers.visit(visit, _longest_first(sizes))
+        return _pad(parts, sizes)
+
+
+class Batched:
+    """All clients of a block in one call, block after block.
+
+    Clients are put into blocks by their number of steps, so that those of a block finish at about
+    the same time. Workers, on a CPU, take a block each; the blocks are the same for any number of
+    workers, and so is every bit of the results.
+
+    Attributes:
+      chunk: clients in a block, at most; None is all of them. Halved when a block does not fit
+        into a GPU's memory, for the rest of the run.
+      notes: what provenance says of the execution besides `setting`.
+    """
+
+    name = "batched"
+    replays = False
+
+    def __init__(self, chunk: int | None = None, workers: int = 1):
+        self.chunk = chunk
+        self._workers = Workers(workers)
+        self.notes = {"workers": workers}
+
+    @property
+    def setting(self) -> str:
+        """What `choose` makes this executor from."""
+        return self.name if self.chunk is None else f"{self.name}:{self.chunk}"
+
+    def lift(self, fn: Callable) -> Callable:
+        """See `Executor.lift`."""
+        return partial(self._vmap, fn)
 
     @torch.no_grad()
     def fold(self, work, plans, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
-        carry = carry._replace(rows=tree.stack(carry.rows))
+        device = work.data.device
+
+        def fold(block: np.ndarray) -> None:
+            everyone = upload(block, device)
+            own = Carry(tree.take(carry.stacked, everyone), [carry.rows[c] for c in block])
+            args = work._replace(ids=work.ids[block]), [plans[c] for c in block], batch_size, step
+            done = self._fold_block(*args, own, take_rows(per_client, everyone))
+            tree.put_(carry.stacked, everyone, done.stacked)
+            for position, row in zip(block, done.rows, strict=True):
+                carry.rows[position] = row
+
+        blocks = self._blocks([len(plan.steps) for plan in plans])
+        if len(blocks) == 1 and device.type == "cpu":  # no copies: nothing is tried twice
+            return self._fold_block(work, plans, batch_size, step, carry, per_client)
+        self._visit(fold, blocks)
+        return carry
+
+    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Carry:
+        """`fold` of clients who are batched together; uses up the carry."""
+        device = work.data.device
+        homes = tree.map(lambda x: x.device, carry.rows[0])
+        carry = carry._replace(rows=stack_rows(carry.rows, device))
         # Batch statistics would see padding, so such models only share waves of equal sizes.
-        for wave in waves(plans, batch_size, may_pad=not work.task.statistics):
-            active = torch.from_numpy(wave.clients).to(work.data.device)
-            index = torch.from_numpy(wave.index).to(work.data.device)
-            keys = torch.from_numpy(wave.keys).to(work.data.device)
-            mask = _mask(wave, work.data) if wave.padded else None
-            rows = self._rows(work, wave, index)
-            x, y = work.data.inputs(rows), work.data.y[rows]
-            batch = Batch(x, y, index, mask, keys, wave.epoch, train=True)
-            if len(active) == len(work.ids):  # everyone, in order
+        merged = waves(plans, batch_size, may_pad=not work.task.statistics)
+        for wave, active, batch in _wave_batches(work, merged):
+            if len(wave.clients) == len(work.ids):  # everyone, in order
                 carry = step(carry, *per_client, batch)
             else:
-                own = step(tree.take(carry, active), *_take_rows(per_client, active), batch)
+                own = step(tree.take(carry, active), *take_rows(per_client, active), batch)
                 tree.put_(carry, active, own)
-        # Rows of their own: a view would keep the stack in memory for as long as any row lives.
-        rows = [tree.clone(tree.take(carry.rows, c)) for c in range(len(work.ids))]
-        return carry._replace(rows=rows)
+        return carry._replace(rows=unstack_rows(carry.rows, len(work.ids), homes))
 
     @torch.no_grad()
     def each(self, work, fn, per_client, split, batch_size):
         """See `Executor.each`."""
         if _all_shared(per_client):
-            return _pooled(work, fn, per_client, split, batch_size)
+            return _pooled(work, fn, per_client, split, batch_size, self._workers)
         sizes = work.data.federation.split(split).sizes[work.ids]
         if not sizes.any():  # there is nothing to batch
             return Loop().each(work, fn, per_client, split, batch_size)
+        parts: list = [None] * len(sizes)
+
+        def score(block: np.ndarray) -> None:
+            args = take_rows(per_client, upload(block, work.data.device))
+            own = work._replace(ids=work.ids[block])
+            for position, row in zip(
+                block, self._score_block(own, fn, args, split, batch_size), strict=True
+            ):
+                parts[position] = row
+
+        # Who has no examples would make a block without any: no function sees an empty batch.
+        having = np.flatnonzero(sizes)
+        self._visit(score, [having[block] for block in self._blocks(sizes[having])])
+        scored = next(part for part in parts if part is not None)
+        empty = scored[:0]
+        return _pad([empty if part is None else part for part in parts], sizes)
+
+    def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
+        """Scores of clients who are batched together, [N, ...] of each."""
+        sizes = work.data.federation.split(split).sizes[work.ids]
         owned = [work.data.owned(split, client) for client in work.ids.tolist()]
-        width = int(sizes.max(initial=0))
+        width = int(sizes.max())
         rows = torch.stack([_lengthen(r, width) for r in owned])
 
         def one_batch(x, y, index, *args):
@@ -232,20 +263,18 @@ class Batched:
         parts = []
         for start in range(0, width, batch_size):
             # Only the clients that have examples here; the others' rows are padding, cut below.
-            active = torch.from_numpy(np.flatnonzero(sizes > start)).to(rows.device)
+            active = upload(np.flatnonzero(sizes > start), rows.device)
             taken = rows[active, start : start + batch_size]
             index = torch.arange(start, start + taken.shape[1], device=rows.device)
             index = index.expand(len(active), -1).contiguous()
-            args = _take_rows(per_client, active)
+            args = take_rows(per_client, active)
             inputs = work.data.inputs(taken), work.data.y[taken], index
             scores = self._vmap(one_batch, *inputs, *args)
             parts.append(
                 scores.new_zeros(len(sizes), *scores.shape[1:]).index_copy(0, active, scores)
             )
         scores = torch.cat(parts, dim=1)
-        lengths = torch.from_numpy(sizes).to(rows.device)[:, None]
-        real = torch.arange(width, device=rows.device) < lengths
-        return scores * real.reshape(*real.shape, *[1] * (scores.dim() - 2))
+        return [row[:size] for row, size in zip(scores, sizes.tolist(), strict=True)]
 
     def _vmap(self, fn: Callable, *args: Tree) -> Tree:
         """`fn` over the leading dimension; what is broadcast is shared, not batched."""
@@ -254,14 +283,29 @@ class Batched:
             lambda x: x[0] if isinstance(x, Tensor) and tree.is_broadcast(x) else x, args
         )
         with context.stacked_experts(True):
-            return vmap(fn, in_dims=dims, chunk_size=self.chunk)(*args)
+            return vmap(fn, in_dims=dims)(*args)
 
-    @staticmethod
-    def _rows(work: Work, wave, index: Tensor) -> Tensor:
-        """Pool rows of a wave's batches -> [K, B]"""
-        offsets = work.data.federation.train.offsets[work.ids[wave.clients]]
-        first = torch.from_numpy(offsets).to(index.device)[:, None]
-        return work.data.rows["train"][first + index]
+    def _blocks(self, costs: Sequence[int]) -> list[np.ndarray]:
+        """Positions of the clients, in as many blocks of about the same size as `chunk` wants."""
+        count = 1 if self.chunk is None else -(-len(costs) // self.chunk)
+        if count == 1:
+            return [np.arange(len(costs))]
+        parts = np.array_split(np.array(_longest_first(costs), np.int64), count)
+        return [np.sort(part) for part in parts]
+
+    def _visit(self, fn: Callable[[np.ndarray], None], blocks: list[np.ndarray]) -> None:
+        """Call `fn` with all blocks; with the halves of those that do not fit into memory."""
+
+        def visit(number: int) -> None:
+            todo = [blocks[number]]
+            while todo:
+                block = todo.pop()
+                if not _fits(fn, block):
+                    self.chunk = min(self.chunk or len(block), -(-len(block) // 2))
+                    self.notes["chunk_halved_to"] = self.chunk
+                    todo += np.array_split(block, 2)[::-1]
+
+        self._workers.visit(visit, range(len(blocks)))
 
 
 def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
@@ -278,25 +322,44 @@ def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
     return tree.unflatten(grads, params), value.detach()
 
 
-def choose(name: str, task: Task) -> Executor:
-    """The executor called `name`: "loop", "batched", or "auto" for what suits model and device.
+def choose(wanted: str, task: Task) -> Executor:
+    """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
+
+    Args:
+      wanted: "loop", "batched" or "graphs", the latter two with a number of clients per block if
+        need be ("batched:64"); or "auto" for `rule`.
+
+    Raises:
+      ValueError: for anything else.
+    """
+    name, colon, chunk = (rule(task) if wanted == "auto" else wanted).partition(":")
+    sized = name in NAMES[1:] and chunk.isdecimal() and int(chunk) > 0
+    if name not in NAMES or (colon and not sized):
+        known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+        raise ValueError(f"executor must be {known}, got {wanted!r}")
+    on_cpu = task.device.type == "cpu"
+    workers = torch.get_num_threads() if on_cpu else 1
+    if name == "loop":
+        return Loop(workers)
+    block = int(chunk) if chunk else BLOCK if on_cpu else None
+    if name == "batched":
+        return Batched(block, workers)
+    from fedlib.graphs import Graphs  # only runs that ask for it depend on its code
+
+    return Graphs(block, workers)
+
+
+def rule(task: Task) -> str:
+    """What suits a model and a device in general; `fedlib.calibrate` measures it for one machine.
 
     Batching pays where launching a step costs more than computing it: on a GPU, and for small
     models without convolutions on a CPU.
-
-    Raises:
-      ValueError: for an unknown name.
     """
-    if name == "auto":
-        name = "batched" if task.device.type == "cuda" or task.is_light else "loop"
-    if name not in EXECUTORS:
-        raise ValueError(f"executor must be auto, {' or '.join(EXECUTORS)}, got {name!r}")
-    if name == "loop" and task.device.type == "cpu":
-        return Loop(workers=torch.get_num_threads())
-    return EXECUTORS[name]()
+    return "batched" if task.device.type == "cuda" or task.is_light else "loop"
 
 
-EXECUTORS: dict[str, type] = {"loop": Loop, "batched": Batched}
+NAMES = ("loop", "batched", "graphs")
+BLOCK = 160  # clients that are batched together on a CPU: some loss for one worker, work for two
 
 
 def _all_shared(per_client: tuple) -> bool:
@@ -304,17 +367,12 @@ def _all_shared(per_client: tuple) -> bool:
     return all(tree.is_broadcast(x) for x in tree.leaves(per_client))
 
 
-def _in_turn(fn: Callable[[int], None], order: list[int]) -> None:
-    for number in order:
-        fn(number)
-
-
 def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
-            visit: Callable = _in_turn) -> Tensor:  # fmt: skip
+            workers: Workers) -> Tensor:  # fmt: skip
     """Score shared models on everybody's examples at once, ignoring whose they are."""
     sizes = work.data.federation.split(split).sizes[work.ids]
     rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
-    index = torch.from_numpy(np.concatenate([np.arange(n) for n in sizes])).to(rows.device)
+    index = upload(np.concatenate([np.arange(n) for n in sizes]), rows.device)
     args = tree.take(shared, 0)
     pieces = _pieces(work, rows, index, batch_size)
     scores = [None] * len(pieces)
@@ -322,7 +380,7 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
     def score(number: int) -> None:
         scores[number] = fn(*args, pieces[number]())
 
-    visit(score, list(range(len(pieces))))
+    workers.visit(score, range(len(pieces)))
     return _pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
 
 
@@ -339,8 +397,8 @@ def _pieces(work: Work, rows: Tensor, index: Tensor, size: int) -> list[Callable
 def _batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -> Iterator[Batch]:
     """The training batches of one client, in the order of its plan."""
     device = work.data.device
-    order = torch.from_numpy(plan.order).to(device)
-    keys = torch.from_numpy(plan.keys).to(device).unbind()
+    order = upload(plan.order, device)
+    keys = upload(plan.keys, device).unbind()
     rows = work.data.owned("train", client)[order]
     at_once = max(1, GATHERED // batch_size)
     for first in range(0, len(plan.steps), at_once):
@@ -352,7 +410,7 @@ def _batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -> Iter
             yield Batch(x[cut], y[cut], order[start:stop], key=key, epoch=epoch, train=True)
 
 
-def _write(views: Tree, values: Tree) -> None:
+def put_back(views: Tree, values: Tree) -> None:
     """Put `values` where `views` are, which they may be or share memory with."""
     apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
     tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
@@ -382,13 +440,81 @@ def _lengthen(rows: Tensor, width: int) -> Tensor:
     return rows.repeat(-(-width // len(rows)))[:width]
 
 
-def _mask(wave, data: DeviceData) -> Tensor:
-    """1 for real examples of a wave, 0 for padding -> [K, B]"""
-    sizes = torch.from_numpy(wave.sizes).to(data.device)[:, None]
-    return (torch.arange(wave.index.shape[1], device=data.device) < sizes).to(data.dtype)
+def _wave_batches(work: Work, merged: list[Wave]) -> Iterator[tuple[Wave, Tensor, Batch]]:
+    """(wave, its clients [K], its batch [K, B, ...]) in turn; indices go to the device at once."""
+    if not merged:
+        return
+    parts = [(w.clients, w.index.ravel(), w.keys, w.sizes) for w in merged]
+    lengths = [len(part) for wave in parts for part in wave]
+    flat = upload(np.concatenate([part for wave in parts for part in wave]), work.data.device)
+    cut, first = iter(flat.split(lengths)), first_rows(work)
+    for wave in merged:
+        active, index, keys, sizes = (next(cut) for _ in range(4))
+        index = index.reshape(wave.index.shape)
+        sizes = sizes if wave.padded else None
+        yield wave, active, wave_batch(work.data, first[active], index, keys, sizes, wave.epoch)
 
 
-def _take_rows(per_client: Tree, active: Tensor) -> Tree:
+def first_rows(work: Work) -> Tensor:
+    """Where each client's rows of the training split begin -> [C] int64"""
+    return upload(work.data.federation.train.offsets[work.ids], work.data.device)
+
+
+def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
+               sizes: Tensor | None, epoch: int) -> Batch:  # fmt: skip
+    """The training batches of K clients, stacked.
+
+    Args:
+      first: [K] where each client's rows begin.
+      index: [K, B] positions in each client's shard.
+      keys: [K].
+      sizes: [K] real examples of each batch; None if all are.
+      epoch: of them all.
+    """
+    rows = data.rows["train"][first[:, None] + index]
+    mask = None if sizes is None else _mask(index, sizes, data.dtype)
+    return Batch(data.inputs(rows), data.y[rows], index, mask, keys, epoch, train=True)
+
+
+def _mask(index: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
+    """1 for the first `sizes` [K] examples of each row of `index`, 0 for padding -> [K, B]"""
+    return (torch.arange(index.shape[1], device=index.device) < sizes[:, None]).to(dtype)
+
+
+def _longest_first(costs: Sequence[int]) -> list[int]:
+    """Positions by cost, so that no worker starts the longest task last."""
+    return np.argsort(-np.asarray(costs, np.int64), kind="stable").tolist()
+
+
+def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
+    """Call `fn(block)`; False if the GPU has no room for it, though a smaller one may fit."""
+    try:
+        fn(block)
+    except torch.OutOfMemoryError:
+        if len(block) == 1:
+            raise
+    else:
+        return True
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    return False
+
+
+def stack_rows(rows: list[Tree], device: torch.device) -> Tree:
+    """The clients' trees as one on `device`, leaves [C, ...]"""
+    return moved(tree.stack(rows), device)
+
+
+def unstack_rows(stacked: Tree, count: int, homes: Tree) -> list[Tree]:
+    """Undo `stack_rows`: a tree for each client, on the devices `homes`.
+
+    Rows of their own: a view would keep the stack in memory for as long as any row lives.
+    """
+    rows = [tree.clone(tree.take(stacked, c)) for c in range(count)]
+    return [tree.map(lambda x, home: x.to(home), row, homes) for row in rows]
+
+
+def take_rows(per_client: Tree, active: Tensor) -> Tree:
     """Rows of what differs between clients; what is shared stays a view."""
     return tree.map(
         lambda x: x[:1].expand(len(active), *x.shape[1:]) if tree.is_broadcast(x) else x[active],

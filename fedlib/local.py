@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.device import moved, total_memory
 from fedlib.tree import Tree
+
+DEVICE_SHARE = 0.25  # of the device's memory, for what solvers remember between rounds
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,15 @@ class Memory(NamedTuple):
     """What the clients' solvers remember between rounds; part of a method's state."""
 
     # One entry per client: momenta like its parameters, or () where the solver keeps none. Clients
-    # have tensors of their own, so that renewing some copies nothing of the others'.
+    # have tensors of their own, so that renewing some copies nothing of the others'. On the device,
+    # or in host memory if those of all clients take too much of it; see `Solver.memory`.
     buffers: tuple[Tree, ...]
-    epochs: Tensor  # [num_clients] int64, local epochs done
+    epochs: Tensor  # [num_clients] int64, local epochs done; in host memory
 
     def of(self, clients: Tensor) -> "Memory":
         """The memory of some clients, in their order."""
-        return Memory(tuple(self.buffers[c] for c in clients.tolist()), self.epochs[clients])
+        rows = clients.tolist()
+        return Memory(tuple(self.buffers[c] for c in rows), self.epochs[rows])
 
     def forget(self) -> "Memory":
         """The same counts with empty buffers, as after making a new optimiser."""
@@ -146,15 +151,17 @@ class Solver:
         return params, buffers
 
     def memory(self, params: Tree, num_clients: int) -> Memory:
-        """Memory of `num_clients` clients who train models shaped like `params`."""
-        device = next(iter(tree.leaves(params))).device
+        """Memory of `num_clients` clients who train models shaped like `params`.
+
+        It is in host memory if, for all clients, it takes more than `DEVICE_SHARE` of the device's:
+        then a round brings its clients' rows to the device and takes them back.
+        """
         empty = self.init(params) if self.keeps == "run" else ()
-        epochs = torch.zeros(num_clients, dtype=torch.int64, device=device)
-        return Memory((empty,) * num_clients, epochs)
+        return Memory((_placed(empty, num_clients),) * num_clients, torch.zeros(num_clients).long())
 
     def rates(self, epochs_done: Tensor, round: int) -> Tensor:
         """Learning rate of each client in each epoch of this call -> [C, epochs] float64"""
-        done = epochs_done.cpu().numpy()[:, None]
+        done = epochs_done.numpy()[:, None]
         if self.schedule.by == "round":
             t = np.full((len(done), self.epochs), round)
         else:
@@ -245,7 +252,9 @@ class Adam(Solver):
         """Bias-corrected adaptive step; see Kingma and Ba, ICLR 2015, Algorithm 1."""
         b1, b2, t = self.beta1, self.beta2, buffers["t"].add_(1)
         for name, weights in params.items():
-            rate = torch.as_tensor(lr, dtype=t.dtype, device=t.device) * scale.get(name, 1.0)
+            # A number becomes a tensor by a fill: to copy it would wait for the device.
+            rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
+            rate = rate * scale.get(name, 1.0)
             trees = weights, grads[name], buffers["m"][name], buffers["v"][name]
             for p, g, m, v in _matched(*trees):
                 if self._decay_in_gradient():
@@ -289,6 +298,15 @@ def from_spec(spec: dict) -> Solver:
     if "schedule" in arguments:
         arguments["schedule"] = Schedule(**arguments["schedule"])
     return SOLVERS[name](**arguments)
+
+
+def _placed(empty: Tree, num_clients: int) -> Tree:
+    """`empty` on the device it is on if `num_clients` of it have room there, else on the host."""
+    leaves = tree.leaves(empty)
+    size = num_clients * sum(x.nbytes for x in leaves)
+    if not leaves or size <= DEVICE_SHARE * total_memory(leaves[0].device):
+        return empty
+    return moved(empty, torch.device("cpu"))
 
 
 def _zeros(params: Tree) -> Tree:

@@ -16,9 +16,11 @@ def each_expert(fn: Callable, experts: Tree) -> Tensor:
 
     Every expert draws its own dropout masks; those of expert 0 are a single model's.
     """
-    numbers = range(len(tree.leaves(experts)[0]))
+    first = tree.leaves(experts)[0]
+    numbers = range(len(first))
     if context.experts_are_stacked():
-        return vmap(_numbered(fn), out_dims=1)(torch.arange(len(numbers)), experts)
+        stacked = torch.arange(len(numbers), device=first.device)
+        return vmap(_numbered(fn), out_dims=1)(stacked, experts)
     outputs = [_numbered(fn)(e, x) for e, x in zip(numbers, tree.unstack(experts), strict=True)]
     return torch.stack(outputs, dim=1)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedlib import papers
+from fedlib.command import run_roots
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
@@ -125,7 +126,7 @@ class Plan:
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        self.folder_note = _folder_note(self.config["rounds"])
+        self.folder_note = _folder_note(self.config["rounds"], self.config["precision"])
         names = self.config["papers"]
         self.papers: dict[str, Paper] = {}
         for name in papers.names() if names is None else names:
@@ -142,6 +143,7 @@ class Plan:
             for name, paper in self.papers.items()
             for run in paper.runs
         }
+        self._run_specs: dict[tuple, dict] = {}
 
     # --- What there is -------------------------------------------------------------------------
 
@@ -282,8 +284,7 @@ class Plan:
             case "partition", {"paper": paper, "federation": federation}:
                 return script, f"fedlib.data.{self.data(paper, federation).dataset}"
             case "train" | "evaluate", {"paper": paper, "federation": federation, "label": label}:
-                run = self.run(paper, federation, label)
-                return script, f"fedlib.methods.{run.method}", f"fedlib.models.{run.model}"
+                return run_roots(stage, vars(self.run(paper, federation, label)))
             case "table" | "figure", {"paper": paper}:
                 kind = self.exhibit(stage, paper, wildcards[stage]).kind
                 return script, f"fedlib.{stage}s.{kind}"
@@ -302,7 +303,7 @@ class Plan:
             case "partition", {"paper": paper, "federation": federation}:
                 return self.data(paper, federation).spec()
             case "train" | "evaluate" | "events", {"seed": seed, **names}:
-                return self.run(**names).spec(int(seed))
+                return self._run_spec(int(seed), **names)
             case "metrics", {"paper": paper}:
                 return self._metrics_spec(self._paper(paper))
             case "table" | "figure", {"paper": paper}:
@@ -310,6 +311,13 @@ class Plan:
             case "report", _:
                 return self._report_spec()
         raise _no_job(stage, wildcards)
+
+    def _run_spec(self, seed: int, **names: str) -> dict:
+        """`Run.spec`, asked once for all seeds and stages of a run: there are thousands of them."""
+        key = tuple(names.items())
+        if key not in self._run_specs:
+            self._run_specs[key] = self.run(**names).spec(seed)
+        return {**self._run_specs[key], "seed": seed}
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""
@@ -441,6 +449,8 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
         check_choice(f"{at}.federation", run.federation, federations)
         check_choice(f"{at}.method", run.method, methods)
         check_choice(f"{at}.model", run.model, models)
+        for name, module in run.modules.items():
+            check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)
     for stage in ("table", "figure"):
@@ -472,7 +482,7 @@ def _selected(paper: Paper, config: Mapping) -> Paper:
     """The paper as the configuration has it: its seeds and rounds, and what it selects."""
     wanted = config["federations"], config["labels"]
     runs = tuple(
-        _capped(run, config["rounds"])
+        _changed(run, config["rounds"], config["precision"])
         for run in paper.runs
         if _passes(run.federation, wanted[0]) and _passes(run.label, wanted[1])
     )
@@ -513,8 +523,10 @@ def _passes(value: str, wanted: list[str] | None) -> bool:
     return wanted is None or value in wanted
 
 
-def _capped(run: Run, cap: int | None) -> Run:
-    return run if cap is None else dataclasses.replace(run, rounds=min(cap, run.rounds))
+def _changed(run: Run, cap: int | None, precision: str | None) -> Run:
+    """The run with at most `cap` rounds, and in another precision if one is given."""
+    rounds = run.rounds if cap is None else min(cap, run.rounds)
+    return dataclasses.replace(run, rounds=rounds, precision=precision or run.precision)
 
 
 def _narrowed(exhibits: Mapping[str, Table], pairs: set[tuple[str, str]]) -> dict[str, Table]:
@@ -539,13 +551,16 @@ def _weights_of(paper: Paper) -> list[str]:
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 
-def _folder_note(rounds: int | None) -> str:
-    if rounds is None:
-        return ""
-    return (
-        f"runs are stopped after at most {rounds} communication round{'s' * (rounds > 1)}, and "
-        "their learning-rate schedules are not shortened with them"
-    )
+def _folder_note(rounds: int | None, precision: str | None) -> str:
+    notes = []
+    if rounds is not None:
+        notes.append(
+            f"runs are stopped after at most {rounds} communication round{'s' * (rounds > 1)}, and "
+            "their learning-rate schedules are not shortened with them"
+        )
+    if precision is not None:
+        notes.append(f"models are computed in {precision}")
+    return "; ".join(notes)
 
 
 def _headings(exhibits: Mapping[str, Table]) -> list[dict]:

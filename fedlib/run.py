@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,16 @@ import numpy as np
 import torch
 
 from fedlib import evaluate, local, methods, models
+from fedlib.calibrate import chosen
 from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
-from fedlib.executors import DeviceData, choose
 from fedlib.federation import Federation
 from fedlib.files import digest, read_json
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task
+from fedlib.task import Task, set_precision
 
 Measure = Callable[[Simulation, Any], float]  # of a trained state
 
@@ -41,9 +43,30 @@ def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> 
             device=torch.device(device),
             pretrained=pretrained,
             class_weights=_class_weights(spec),
+            precision=spec["precision"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
+
+
+def build_modules(spec: dict, task: Task) -> dict[str, Task]:
+    """The further architectures of a run specification, where `task` is and in its precision.
+
+    Raises:
+      ConfigError: for a model or argument that does not exist.
+    """
+    modules = {}
+    for name, module in spec["modules"].items():
+        try:
+            if module.keys() != {"model", "params"}:
+                raise ValueError(f"it has a model and params, got {sorted(module)}")
+            build = partial(models.load(module["model"]).build, **module["params"])
+            modules[name] = Task(
+                build, dtype=task.dtype, device=task.device, precision=task.precision
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"module {name}: {_text(error)}") from error
+    return modules
 
 
 def _class_weights(spec: dict) -> torch.Tensor | None:
@@ -62,13 +85,16 @@ def build_method(spec: dict, task: Task) -> Method:
     Raises:
       ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
     """
+    modules = build_modules(spec, task)
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
-        unknown = sorted(spec["params"].keys() - known)
-        if unknown:
-            raise ValueError(f"unknown hyper-parameters {unknown}; it takes {sorted(known)}")
-        return method(task=task, local=local.from_spec(spec["local"]), **spec["params"])
+        for what, given in (("hyper-parameters", spec["params"]), ("modules", modules)):
+            unknown = sorted(given.keys() - known)
+            if unknown:
+                raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
+        solver = local.from_spec(spec["local"])
+        return method(task=task, local=solver, **modules, **spec["params"])
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"method {spec['method']}: {_text(error)}") from error
 
@@ -90,6 +116,7 @@ def build_simulation(
     if len(federation.ids("seen")) == 0:
         raise DataError("the federation has no seen clients: nobody to train")
     task = build_task(spec, device, weights)
+    set_precision(task)
     method = build_method(spec, task)
     try:
         protocol = Protocol(
@@ -99,7 +126,7 @@ def build_simulation(
             **spec["participation"],
         )
         data = DeviceData(federation, task.dtype, task.device)
-        return Simulation(method, data, protocol, choose(executor, task))
+        return Simulation(method, data, protocol, chosen(executor, method, data, protocol))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
 
@@ -132,11 +159,13 @@ def evaluate_state(
     state_file: Path,
     history_file: Path,
     measures: dict[str, Measure] | None = None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Scores of a trained state under every protocol of its method.
 
     Args:
       measures: what else is measured on the state, by its name among the diagnostics.
+      report: gets a line of progress now and then.
 
     Raises:
       DataError: if the state is damaged, or was not trained from `spec`.
@@ -151,7 +180,7 @@ def evaluate_state(
     state = restore(simulation.init(), tensors)
     rounds = simulation.protocol.rounds
     result = evaluate.final(
-        simulation.method, state, lambda group: simulation.everyone(group, rounds)
+        simulation.method, state, lambda group: simulation.everyone(group, rounds), report
     )
     numbers = {name: measure(simulation, state) for name, measure in (measures or {}).items()}
     measured = {name: np.array([number]) for name, number in numbers.items()}

@@ -13,8 +13,9 @@ from torch import Tensor
 from fedlib import checkpoint, evaluate
 from fedlib.checkpoint import Checkpoints
 from fedlib.cohort import Cohort, Journal, sample
+from fedlib.device import DeviceData, upload
 from fedlib.errors import DivergedError
-from fedlib.executors import DeviceData, Executor
+from fedlib.executors import Executor
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
@@ -107,7 +108,8 @@ class Simulation:
             **graph,
             task=self.method.task,
             data=self.data,
-            ids=torch.from_numpy(ids).to(self.data.device),
+            ids=upload(ids, self.data.device),
+            known_ids=ids,
             round=round,
             seed=self.protocol.seed,
             executor=self.executor,
@@ -230,7 +232,7 @@ class Record:
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
-        clients = cohort.ids.tolist()
+        clients = cohort.host_ids.tolist()
         for client, loss in zip(clients, losses.tolist(), strict=True):
             if not np.isfinite(loss):
                 raise DivergedError(self._divergence(client, number, loss))

@@ -53,6 +53,8 @@ class Run:
       method, model: registry names (`fedlib.methods`, `fedlib.models`).
       model_params: keyword arguments of the model's `build`.
       rounds: communication rounds.
+      modules: further architectures that the method needs, by the name of its field: {"gate":
+        {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`.
       local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
         arguments of the dataclass of that name in `fedlib.local`.
       params: the method's hyper-parameters (its dataclass fields).
@@ -61,6 +63,7 @@ class Run:
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       weights: name of a pretrained-weights file of `fedlib.models`, or None for random ones.
       class_weights: [L] factors of the training loss by label, see `fedlib.task.Task`, or None.
+      precision: of matrix products and convolutions, see `fedlib.task.Task`.
       notes: what a reader must know about this run; shown under every table it is in.
     """
 
@@ -72,11 +75,13 @@ class Run:
     rounds: int
     local: dict
     model_params: dict = field(default_factory=dict)
+    modules: dict[str, dict] = field(default_factory=dict)
     params: dict = field(default_factory=dict)
     participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
     evaluate_every: int = 1
     weights: str | None = None
     class_weights: tuple[float, ...] | None = None
+    precision: str = "float32"
     notes: tuple[str, ...] = ()
 
     def spec(self, seed: int) -> dict:

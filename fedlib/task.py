@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedlib import context, functional, tree
 
 Params = dict[str, Tensor]
+PRECISIONS = ("float32", "tf32", "bfloat16")
 BatchNorm = nn.modules.batchnorm._BatchNorm  # of any number of dimensions
 
 
@@ -48,6 +49,9 @@ class Task:
       pretrained: parameters that replace the drawn ones, by name; {} for none.
       class_weights: [L] factors of the training loss by label, or None for 1. They are not divided
         out again, and evaluation knows nothing of them.
+      precision: of matrix products and convolutions. "float32" is that of `dtype`; "tf32" rounds
+        their inputs to 10 bits of mantissa, on a GPU only (see `set_precision`); "bfloat16" is
+        autocast to 7 bits, with parameters, losses and updates still in float32.
     """
 
     build: Callable[[], nn.Module]
@@ -55,9 +59,16 @@ class Task:
     device: torch.device = torch.device("cpu")
     pretrained: Params = field(default_factory=dict)
     class_weights: Tensor | None = None
+    precision: str = "float32"
 
     def __post_init__(self):
-        """Builds the module once in training and once in evaluation mode; its values are unused."""
+        """Builds the module once in training and once in evaluation mode; its values are unused.
+
+        Raises:
+          ValueError: for pretrained parameters that the model has not, or a precision that does not
+            exist or cannot be had.
+        """
+        self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
             with torch.random.fork_rng(devices=[]):
                 module = self.build().to(device=self.device, dtype=self.dtype).train(training)
@@ -150,10 +161,38 @@ class Task:
 
     def _call(self, module: nn.Module, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
         with context.dropout_key(batch.key):
-            return functional.call(module, params, inputs)
+            if self.precision != "bfloat16":
+                return functional.call(module, params, inputs)
+            # Without the cache, which a recorded step must not read: see `fedlib.graphs`.
+            with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+                outputs = functional.call(module, params, inputs)
+            return outputs.to(self.dtype)
+
+    def _check_precision(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {PRECISIONS}, got {self.precision!r}")
+        if self.precision == "float32":
+            return
+        if self.dtype != torch.float32:
+            raise ValueError(f"precision {self.precision} is of float32 models, got {self.dtype}")
+        if self.precision == "tf32" and self.device.type != "cuda":
+            raise ValueError(
+                f"precision tf32 needs a GPU, the device is {self.device.type}; use float32 or "
+                "bfloat16"
+            )
 
     def _named(self):
         return _floats(self._training)
+
+
+def set_precision(task: Task) -> None:
+    """Make this process compute as precisely on a GPU as `task` says; a CPU needs no telling.
+
+    PyTorch has one switch for the whole process, and leaves convolutions in TF32 if nobody asks.
+    """
+    if task.device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = task.precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = task.precision == "tf32"
 
 
 def log_probs(logits: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import run, run_argument, run_parser
+from fedlib.command import run, run_argument, run_parser, run_roots
 
 
 def arguments() -> argparse.Namespace:
@@ -25,11 +25,7 @@ def main() -> None:
     spec = run_argument(args.spec)
     from fedlib import gpu, provenance
 
-    roots = (
-        "scripts/evaluate.py",
-        f"fedlib.methods.{spec['method']}",
-        f"fedlib.models.{spec['model']}",
-    )
+    roots = run_roots("evaluate", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         import torch
@@ -45,7 +41,10 @@ def main() -> None:
         )
         record = provenance.environment() | {
             "device": device,
+            "threads": args.threads,
+            "precision": simulation.method.task.precision,
             "executor": simulation.executor.name,
+            "execution": simulation.executor.notes,
             "code": provenance.code_digest(*roots),
         }
         result = evaluate_state(
@@ -55,6 +54,7 @@ def main() -> None:
             state_file=args.state,
             history_file=args.history,
             measures={"flops_per_example": flops_per_example},
+            report=lambda line: print(line, flush=True),
         )
         result.save(args.out)
         for view, scores in result.scores.items():

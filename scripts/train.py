@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import run, run_argument, run_parser
+from fedlib.command import run, run_argument, run_parser, run_roots
 
 
 def arguments() -> argparse.Namespace:
@@ -41,15 +41,12 @@ def main() -> None:
     # After parsing, so that --help needs neither PyTorch nor a second of patience.
     from fedlib import files, gpu, provenance
 
-    roots = (
-        "scripts/train.py",
-        f"fedlib.methods.{spec['method']}",
-        f"fedlib.models.{spec['model']}",
-    )
+    roots = run_roots("train", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
+        from fedlib.calibrate import as_begun
         from fedlib.checkpoint import Checkpoints
         from fedlib.federation import Federation
         from fedlib.run import build_simulation, train
@@ -62,6 +59,10 @@ def main() -> None:
         manifest = files.digest(args.manifest)
         stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
+        if args.executor == "auto":
+            simulation = as_begun(simulation, checkpoints.noted().get("executor"))
+        executor = simulation.executor
+        checkpoints.notes["executor"] = executor.setting
         lock = args.checkpoints / "lock"
         # Snakemake runs no job twice at a time: if it finds this one running, its own predecessor
         # was killed and left it behind. It is asked to save its state, and continued from there.
@@ -71,7 +72,10 @@ def main() -> None:
             print(_headline(args, spec, simulation, device), flush=True)
             record = provenance.environment() | {
                 "device": device,
-                "executor": simulation.executor.name,
+                "threads": args.threads,
+                "precision": simulation.method.task.precision,
+                "executor": executor.name,
+                "execution": executor.notes,
                 "code": stamp["code"],
                 "manifest_sha256": manifest,
             }

@@ -14,8 +14,9 @@ import fedlib.executors
 from fedlib import tree
 from fedlib.batches import client_plan
 from fedlib.cohort import sample
+from fedlib.device import DeviceData
 from fedlib.errors import DataError
-from fedlib.executors import DeviceData, Loop, choose
+from fedlib.executors import Loop, choose
 from fedlib.federation import Federation, Split
 from fedlib.local import SGD
 from fedlib.models.emnist_cnn import EmnistCNN
@@ -246,6 +247,13 @@ def test_the_journal_holds_the_mean_loss_over_each_clients_examples(executor):
     cohort.fit(task.loss, cohort.broadcast(params), local=sgd(lr=0.0, epochs=2))
     every = cohort.score(lambda batch: task.losses(params, batch))
     assert_close(cohort.journal.losses, [cohort.example_mean(every)])
+
+
+def test_a_cohort_of_other_clients_needs_their_ids_on_both_sides():
+    cohort = replace(cohort_of(tiny_task(), toy_federation(), [0, 2]), known_ids=np.array([0, 2]))
+    assert cohort.num_examples.tolist() == [7, 6]
+    with pytest.raises(ValueError, match="known_ids are 2 of 3 clients"):
+        replace(cohort, ids=torch.arange(3))
 
 
 @both_executors
@@ -485,11 +493,6 @@ def test_many_steps_are_fetched_in_several_parts(monkeypatch):
     together, _ = fit(task, federation, executor="loop", local=local)
     monkeypatch.setattr(fedlib.executors, "GATHERED", 8)  # two batches of 4
     assert_close(fit(task, federation, executor="loop", local=local)[0], together, 0)
-
-
-def test_an_unknown_executor_names_the_choices():
-    with pytest.raises(ValueError, match="executor must be auto, loop or batched, got 'vmap'"):
-        choose("vmap", tiny_task())
 
 
 def test_a_batched_run_in_chunks_is_the_same_run():

@@ -99,7 +99,7 @@ class AFL(Method):
         self, w: Params, gradient: Params, server: Memory, round: int
     ) -> tuple[Params, Memory]:
         """One step of the server's solver."""
-        lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.device, self.task.dtype)
+        lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.dtype)
         w, buffers = self.local.step(w, gradient, server.buffers[0], lr, {})
         return w, Memory((buffers,), server.epochs + 1)
 

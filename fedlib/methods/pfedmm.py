@@ -15,11 +15,13 @@ Non-IID Features via Local Batch Normalization", ICLR 2021.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib import tree
 from fedlib.cohort import Cohort
+from fedlib.device import upload
 from fedlib.local import Memory
 from fedlib.methods.fedem import FedEM
 from fedlib.mixture import each_expert, responsibilities, uniform_weights
@@ -139,12 +141,14 @@ class PFedMM(FedEM):
         """
         own = tree.take(state.norms, cohort.ids)
         federation = cohort.data.federation
-        seen = torch.from_numpy(federation.ids("seen")).to(cohort.ids.device)
-        unseen = torch.isin(cohort.ids, seen, invert=True).nonzero().flatten()
+        # In host memory: to look at numbers on the device would be to wait for it.
+        seen = federation.ids("seen")
+        unseen = np.flatnonzero(np.isin(cohort.host_ids, seen, invert=True))
         if not len(unseen):
             return own
-        sizes = torch.from_numpy(federation.train.sizes).to(seen.device, torch.float64)
-        mean = tree.mean(tree.take(state.norms, seen), sizes[seen])
+        sizes = federation.train.sizes[seen].astype(np.float64)
+        sizes, seen, unseen = (upload(x, cohort.ids.device) for x in (sizes, seen, unseen))
+        mean = tree.mean(tree.take(state.norms, seen), sizes)
         return tree.put(own, unseen, tree.broadcast(mean, len(unseen)))
 
 

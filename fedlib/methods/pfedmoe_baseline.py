@@ -93,6 +93,7 @@ class PFedMoEBaseline(Method):
             lambda: Gate(self.gate_features, self.num_experts),
             dtype=self.task.dtype,
             device=self.task.device,
+            precision=self.task.precision,
         )
 
     @cached_property

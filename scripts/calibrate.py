@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Measure which executor is fastest here for the runs of a configuration, for `executor: auto`.
+
+Runs whose shards are not there yet are left out: cut them first (`snakemake partitions`). Runs that
+take the same executor, such as the seeds of one, are measured once. See `fedlib.calibrate`.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib import command, config
+from fedlib.errors import DataError
+from fedlib.plan import Plan
+from fedlib.provenance import ROOT
+
+
+def main() -> None:
+    """Parse the arguments, measure and remember."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+    )
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
+    parser.add_argument("--again", action="store_true", help="replace what was measured before")
+    args = parser.parse_args()
+    plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
+
+    from fedlib import calibrate, gpu
+
+    known = {} if args.again else calibrate.remembered()
+    with gpu.device(plan.config["device"]) as device:
+        for stage, cell in plan.jobs():
+            if stage == "train":
+                known |= _calibrated(plan, cell, device, known)
+    print(f"remembered in {calibrate.file()}")
+
+
+def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
+    """What was measured of a run, by its key; nothing if it is known or cannot be measured."""
+    from fedlib import calibrate
+    from fedlib.federation import Federation
+    from fedlib.run import build_simulation
+
+    name = "/".join(map(str, cell.values()))
+    shards = Path(plan.path("shards", **cell))
+    if not shards.exists():
+        print(f"{name}: left out, {shards} is not there yet")
+        return {}
+    receipts = plan.weights(**{key: value for key, value in cell.items() if key != "seed"})
+    simulation = build_simulation(
+        json.loads(plan.spec("train", **cell)),
+        Federation.load(shards),
+        device=device,
+        executor="loop",
+        weights=Path(receipts[0]) if receipts else None,
+    )
+    run = simulation.method, simulation.data, simulation.protocol
+    key = calibrate.key(*run)
+    if key in known:
+        return {}
+    try:
+        entry = calibrate.measure(*run)
+    except DataError as error:
+        print(f"{name}: left out, {error}")
+        return {}
+    calibrate.remember(key, entry)
+    times = ", ".join(f"{found} {1e3 * s:.1f} ms" for found, s in entry["seconds"].items())
+    print(f"{name}: {entry['executor']} ({times})", flush=True)
+    return {key: entry}
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,223 @@
+"""The choice of an executor: by measurement, but only one that was asked for and is remembered."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from support import cohort_of, sgd, tiny_task, toy_federation
+from test_stages import SPEC, options, run_here, shards
+
+from fedlib import calibrate, methods, tree
+from fedlib.calibrate import MARGIN, decide
+from fedlib.checkpoint import Checkpoints
+from fedlib.device import DeviceData
+from fedlib.errors import DataError
+from fedlib.results import RunResult
+from fedlib.simulate import Protocol
+
+UNEVEN = (7, 12, 6, 10, 3)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache folder of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fedlib" / "executors.json"
+
+
+def a_run(name="fedavg", sizes=UNEVEN, local=None, protocol=None, params=None, **network):
+    """(method, data, protocol) of a small run."""
+    task, federation = tiny_task(**network), toy_federation(sizes, unseen=0)
+    method = methods.load(name)(task=task, local=local or sgd(), **(params or {}))
+    data = DeviceData(federation, task.dtype, task.device)
+    return method, data, protocol or Protocol(rounds=3, seed=0)
+
+
+# -- the decision -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "prior", "expected"),
+    [
+        ({"loop": 1.0, "batched": 0.9}, "loop", "loop"),  # faster, but within noise
+        ({"loop": MARGIN, "batched": 1.0}, "loop", "loop"),  # just not more than the margin
+        ({"loop": MARGIN * 1.01, "batched": 1.0}, "loop", "batched"),
+        ({"loop": 1.0, "batched": 1.01 * MARGIN}, "batched", "loop"),
+        ({"loop": 9.0, "batched": 3.0, "batched:32": 2.0}, "loop", "batched:32"),
+        ({"loop": 0.0, "batched": 0.0}, "loop", "loop"),  # nothing was trained
+    ],
+)
+def test_another_executor_than_the_rules_must_be_faster_by_a_margin(seconds, prior, expected):
+    assert decide(seconds, prior) == expected
+
+
+def scripted(monkeypatch, seconds):
+    """Make the measured time of a round depend on its executor alone."""
+    real = calibrate._rounds
+
+    def named(name, *args):
+        run = real(name, *args)
+        run.executor = name
+        return run
+
+    monkeypatch.setattr(calibrate, "_rounds", named)
+    monkeypatch.setattr(calibrate, "_timed", lambda run, device: run() or seconds[run.executor])
+
+
+def test_a_measurement_tells_the_times_and_the_winner(monkeypatch):
+    scripted(monkeypatch, {"loop": 0.01, "batched": 0.02})
+    found = calibrate.measure(*a_run())
+    # The rule says batched for a model this small; 0.02 is more than 1.3 times 0.01. There are
+    # only 5 clients, so blocks of 32 would be the same as one.
+    assert found == {"executor": "loop", "seconds": {"loop": 0.01, "batched": 0.02}}
+
+
+def test_a_hopeless_executor_is_tried_once(monkeypatch):
+    calls = []
+    scripted(monkeypatch, {"loop": 1.0, "batched": 1.0 * calibrate.HOPELESS + 0.1})
+    timed = calibrate._timed
+    monkeypatch.setattr(
+        calibrate, "_timed", lambda run, device: calls.append(run.executor) or timed(run, device)
+    )
+    calibrate.measure(*a_run())
+    assert calls.count("batched") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("fedem", {"num_experts": 2}), ("clustered", {}), ("l2sgd", {"p": 0.3, "lam": 0.1}),
+     ("afl", {}), ("pfedmm", {"num_experts": 2})],
+)  # fmt: skip
+def test_methods_of_every_kind_are_measured_for_real(name, params):
+    run = a_run(name, params=params)
+    found = calibrate.measure(*run)
+    assert set(found["seconds"]) == {"loop", "batched"}
+    assert all(seconds >= 0 for seconds in found["seconds"].values())
+    assert found["executor"] == decide(found["seconds"], "batched")
+
+
+def test_a_decentralised_run_is_measured_with_everybody():
+    found = calibrate.measure(*a_run(protocol=Protocol(rounds=1, seed=0, aggregation="gossip")))
+    assert set(found["seconds"]) == {"loop", "batched"}
+
+
+def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
+    method, data, protocol = a_run()
+    before = torch.get_num_threads()
+
+    def trained():
+        state = method.init(len(UNEVEN), 0)
+        return method.round(state, replace(cohort_of(method.task, data.federation), data=data))
+
+    first = trained()
+    torch.set_num_threads(2)
+    try:
+        calibrate.measure(method, data, protocol)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    for a, b in zip(tree.leaves(first), tree.leaves(trained()), strict=True):
+        assert torch.equal(a, b)
+
+
+# -- what is remembered -------------------------------------------------------------------
+
+
+def test_auto_follows_the_rule_until_something_was_measured(cache):
+    executor = calibrate.chosen("auto", *a_run())
+    assert (executor.name, executor.notes["chosen_by"]) == ("batched", "rule")
+    assert not cache.exists()  # asking measures nothing
+
+
+def test_auto_takes_what_was_remembered_for_this_run_and_no_other(cache):
+    run, other = a_run(), a_run(local=sgd(batch_size=8))
+    calibrate.remember(calibrate.key(*run), {"executor": "batched:2", "seconds": {}})
+    executor = calibrate.chosen("auto", *run)
+    assert (executor.setting, executor.notes["chosen_by"]) == ("batched:2", "calibration")
+    assert calibrate.chosen("auto", *other).notes["chosen_by"] == "rule"
+    calibrate.remember(calibrate.key(*other), {"executor": "loop", "seconds": {}})
+    assert calibrate.chosen("auto", *other).name == "loop"
+    assert len(json.loads(cache.read_text())) == 2
+
+
+def test_a_forced_executor_is_what_it_is():
+    run = a_run()
+    calibrate.remember(calibrate.key(*run), {"executor": "batched:2", "seconds": {}})
+    executor = calibrate.chosen("loop", *run)
+    assert (executor.name, executor.notes["chosen_by"]) == ("loop", "force")
+
+
+def test_a_damaged_file_is_named(cache):
+    cache.parent.mkdir()
+    cache.write_text("{")
+    with pytest.raises(DataError, match=r"executors\.json is not valid JSON"):
+        calibrate.chosen("auto", *a_run())
+
+
+def test_the_key_is_of_model_batches_cohort_and_machine(monkeypatch):
+    reference = calibrate.key(*a_run())
+    other_runs = [
+        a_run(hidden=7),
+        a_run(norm=True),
+        a_run("fedprox", params={"mu": 0.5}),
+        a_run("fedem", params={"num_experts": 2}),
+        a_run(local=sgd(batch_size=3)),
+        a_run(local=sgd(epochs=4)),  # many more steps
+        a_run(protocol=Protocol(rounds=3, seed=0, rate=0.4)),  # 2 of 5 clients
+        a_run(sizes=UNEVEN * 4),
+    ]
+    keys = [calibrate.key(*run) for run in other_runs]
+    assert len({reference, *keys}) == 1 + len(other_runs)
+    # A run of another seed and length, on as many threads as one likes, takes the same executor.
+    assert calibrate.key(*a_run(protocol=Protocol(rounds=9, seed=5))) == reference
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    assert calibrate.key(*a_run()) == reference
+    monkeypatch.setattr(calibrate, "device_name", lambda device: "another machine")
+    assert calibrate.key(*a_run()) != reference
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, 1), (2, 2), (3, 4), (10, 16), (16, 16)])
+def test_cohorts_of_similar_size_share_a_measurement(number, expected):
+    assert calibrate._size_class(number) == expected  # the next power of two
+
+
+# -- a run that was interrupted -----------------------------------------------------------
+
+
+def test_a_checkpoint_says_with_which_executor_its_run_began(tmp_path):
+    begun = Checkpoints(tmp_path, {"spec": 1}, notes={"executor": "batched:2"})
+    assert begun.noted() == {}
+    begun.save(3, {"w": torch.zeros(2)})
+    assert Checkpoints(tmp_path, {"spec": 1}).noted() == {"executor": "batched:2"}
+    assert Checkpoints(tmp_path, {"spec": 2}).noted() == {}  # another run
+    begun.clear()
+    assert Checkpoints(tmp_path, {"spec": 1}).noted() == {}
+
+
+def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, monkeypatch):
+    # A run whose last checkpoint is left behind goes on from there when started again.
+    monkeypatch.setattr(Checkpoints, "clear", lambda self: None)
+    folder, spec = shards(tmp_path) / "run", SPEC | {"rounds": 4, "evaluate_every": 2}
+    found = []
+    for measured in ("loop", "batched:2"):
+        monkeypatch.setattr(
+            calibrate, "remembered", lambda m=measured: Always({"executor": m, "seconds": {}})
+        )
+        assert run_here("train", options(folder, spec)) == 0
+        told = RunResult.load(folder / "history.h5").provenance
+        found.append((told["executor"], told["execution"], (folder / "state.pt").read_bytes()))
+    (first, began, state), (second, resumed, again) = found
+    assert (first, began["chosen_by"]) == ("loop", "calibration")
+    assert (second, resumed["chosen_by"]) == ("loop", "checkpoint")
+    assert state == again
+
+
+class Always(dict):
+    """Measurements that have the same entry for every run."""
+
+    def __init__(self, entry):
+        super().__init__(any=entry)
+
+    def get(self, key):
+        return self["any"]
