@@ -178,15 +178,15 @@ class Federation:
                         + advice
                     )
                 splits = {
-                    name: Split(file[f"{name}/rows"][:], file[f"{name}/offsets"][:])
+                    name: Split(_read(file[f"{name}/rows"]), _read(file[f"{name}/offsets"]))
                     for name in SPLITS
                 }
                 federation = cls(
-                    x=file["x"][:],
-                    y=file["y"][:],
+                    x=_read(file["x"]),
+                    y=_read(file["y"]),
                     num_classes=int(file.attrs["num_classes"]),
-                    group=file["group"][:],
-                    client_id=file["client_id"][:],
+                    group=_read(file["group"]),
+                    client_id=_read(file["client_id"]),
                     mean=tuple(map(float, file.attrs["mean"])),
                     std=tuple(map(float, file.attrs["std"])),
                     spec=json.loads(file.attrs["spec"]),
@@ -215,27 +215,42 @@ class Federation:
         return arrays
 
     def _check_ownership(self) -> None:
-        owner = np.full(len(self.x), -1, np.int64)
+        owners = np.zeros(len(self.x), np.int64)
         for name in SPLITS:
-            split = self.split(name)
-            rows = split.rows
+            rows = self.split(name).rows
             if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self.x):
                 raise DataError(f"split {name} names rows outside the pool of {len(self.x)}")
-            clients = np.repeat(np.arange(self.num_clients), split.sizes)
-            taken = np.flatnonzero(owner[rows] >= 0)
-            unique, first = np.unique(rows, return_index=True)
-            repeated = np.setdiff1d(np.arange(len(rows)), first)
-            if len(taken) or len(repeated):
-                at = int(taken[0] if len(taken) else repeated[0])
-                row = int(rows[at])
-                other = (
-                    owner[row] if owner[row] >= 0 else clients[first[np.searchsorted(unique, row)]]
-                )
-                raise DataError(
-                    f"row {row} belongs to clients {int(other)} and {int(clients[at])} "
-                    f"(second time in split {name}); every row has one owner and one split"
-                )
-            owner[rows] = clients
+            owners += np.bincount(rows, minlength=len(self.x))
+        if np.any(owners > 1):
+            row = int(np.argmax(owners > 1))
+            first, second, *_ = self._owners(row)
+            raise DataError(
+                f"row {row} belongs to clients {first[0]} and {second[0]} "
+                f"(second time in split {second[1]}); every row has one owner and one split"
+            )
+
+    def _owners(self, row: int) -> list[tuple[int, str]]:
+        """Every (client, split) that names a row."""
+        return [
+            (int(np.searchsorted(self.split(name).offsets, at, side="right")) - 1, name)
+            for name in SPLITS
+            for at in np.flatnonzero(self.split(name).rows == row)
+        ]
+
+
+def _read(dataset: h5py.Dataset) -> np.ndarray:
+    """The content of a dataset, mapped from the file where that can be done.
+
+    Reading copies what the kernel has in memory already, which takes longer than the checksum of
+    it. Mapped, it is not copied, and the jobs of a machine share it. It may be written to: the
+    writer gets a copy of its own. Files are replaced and not changed (`fedlib.files.atomic`), so
+    that what is mapped stays as it was.
+    """
+    offset = dataset.id.get_offset()  # None for what is compressed, in chunks, or empty
+    if offset is None or offset % dataset.dtype.alignment:
+        return dataset[:]
+    mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
+    return np.asarray(mapped)
 
 
 def _array_digest(array: np.ndarray) -> str:

@@ -33,6 +33,9 @@ from fedlib.errors import StaleCodeError
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[1]
 
+# Fields of a syntax tree that hold statements.
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+
 _REPORTED = ("numpy", "h5py", "torch", "torchvision", "pandas", "pyarrow", "matplotlib")
 
 
@@ -211,8 +214,9 @@ def _imported(tree: ast.Module, package: str) -> set[str]:
             names.update(f"{origin}.{alias.name}" for alias in node.names)
         elif _is_type_checking(node):
             waiting += node.orelse
-        else:
-            waiting += ast.iter_child_nodes(node)
+        else:  # expressions hold no imports
+            for block in _BLOCKS:
+                waiting += getattr(node, block, ())
     return names
 
 

@@ -1,5 +1,7 @@
 """What all rules share: the plan, and functions that look things up in it."""
 
+import gc
+import inspect
 import os
 import shlex
 import sys
@@ -17,6 +19,10 @@ from fedlib.files import release_stale_locks
 from fedlib.plan import WILDCARDS, Plan
 
 release_stale_locks(".snakemake")
+
+# The graph of jobs is large, and all of it is kept: to look through it for garbage again and again
+# is a tenth of the time that planning takes.
+gc.set_threshold(100_000, 50, 1000)
 
 config.update(normalised(config))
 try:
@@ -45,14 +51,20 @@ if Path.cwd() != CHECKOUT:
     shell.prefix(f'python() {{{{ command python {here}/"$@"; }}}}; ')
 
 
+def asked_often(function):
+    """`function`, with its signature at hand: Snakemake asks for it several times in every job."""
+    function.__signature__ = inspect.signature(function)
+    return function
+
+
 def spec(stage):
     """Params function: canonical JSON of what determines the job's output."""
-    return lambda wildcards: PLAN.spec(stage, **wildcards)
+    return asked_often(lambda wildcards: PLAN.spec(stage, **wildcards))
 
 
 def code(stage):
     """Params function: digest of the code that makes the job's output."""
-    return lambda wildcards: PLAN.code(stage, **wildcards)
+    return asked_often(lambda wildcards: PLAN.code(stage, **wildcards))
 
 
 def raw_receipt(wildcards):
@@ -61,6 +73,7 @@ def raw_receipt(wildcards):
     return path("receipt", dataset=dataset)
 
 
+@asked_often
 def weights_receipt(wildcards):
     """Receipt of a run's pretrained weights, if it starts from any."""
     return PLAN.weights(wildcards.paper, wildcards.federation, wildcards.label)
@@ -103,14 +116,16 @@ def option(name, *values):
 
 def optional_input(name):
     """Resource function: the option --name for an input that not every job has."""
-    return lambda wildcards, input: option(name, *input.get(name))
+    return asked_often(lambda wildcards, input: option(name, *input.get(name)))
 
 
+@asked_often
 def checkpoints(wildcards):
     """Folder of a run's checkpoints: kept when the run fails, so not an output."""
     return path("checkpoints", **wildcards)
 
 
+@asked_often
 def memory(wildcards, attempt):
     """Megabytes for a job that loads a federation; more after it ran out."""
     return 4000 * attempt
