@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import context
 from fedlib.batches import client_plan
@@ -45,13 +45,14 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     """
     few = _few_clients(simulation)
     first = max(simulation.protocol.rounds - 1, 0)
-    for number in range(first, first + MAX_ROUNDS):
-        counting = Counting()
-        run = replace(few, executor=counting)
-        cohort = run.cohort(run.federation.ids("seen"), number)
-        run.method.round(state, cohort)
-        if cohort.journal.examples:
-            return counting.flops / cohort.journal.examples
+    for start in (state, simulation.init()):  # a state may have stopped for good
+        for number in range(first, first + MAX_ROUNDS):
+            counting = Counting()
+            run = replace(few, executor=counting)
+            cohort = run.cohort(run.federation.ids("seen"), number)
+            run.method.round(start, cohort)
+            if cohort.journal.examples:
+                return counting.flops / cohort.journal.examples
     raise DataError(
         f"no client did a local step in {MAX_ROUNDS} rounds of {type(simulation.method).__name__}, "
         "so there is no cost of a training example; let clients train"
@@ -80,40 +81,74 @@ class Counting(Loop):
         return self._counted(super().each, *args)
 
     def _counted(self, fn: Callable, *args) -> Any:
-        # Spelled-out recurrence instead of torch's fused LSTM, which the counter does not know.
-        with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
-            with context.stacked_experts(True):
-                result = fn(*args)
-        self.flops += counter.get_total_flops()
+        # Spelled-out recurrence instead of torch's fused LSTM, which has no formula here.
+        with Operations() as counter, context.stacked_experts(True):
+            result = fn(*args)
+        self.flops += counter.flops
         return result
 
 
-def convolution_backward_flops(
-    grad_shape: torch.Size,
-    x_shape: torch.Size,
-    weight_shape: torch.Size,
-    bias_sizes: list[int] | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-    output_mask: list[bool],
-    *,
-    out_shape: tuple,
-) -> int:
-    """Operations of the gradients of a convolution: as many as its forward pass, for each of two.
+class Operations(TorchDispatchMode):
+    """Adds up the operations of what PyTorch computes while it is entered.
 
-    Torch's own formula forgets that the channels of a group see only each other, and counts the
-    weights' gradient of a depthwise convolution once per channel too often.
+    Does what `torch.utils.flop_counter.FlopCounterMode` does for the few operators our models
+    consist of. That one imports the compilers of torch and Triton when it is first used, which
+    takes twice as long as most evaluations; and it forgets that the channels of a group see only
+    each other, and counts the weights' gradient of a depthwise convolution once per channel too
+    often. Other operators count as nothing, fused attention and recurrences among them.
+
+    Attributes:
+      flops: so far.
     """
-    output = x_shape if transposed else grad_shape  # what the weights slide over
-    forward = 2 * prod(output) * prod(weight_shape[1:])
-    return forward * sum(output_mask[:2])
+
+    def __init__(self):
+        super().__init__()
+        self.flops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing here is compiled; to protect it from that is to import the compiler
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Count an operator, or the ones it is made of."""
+        formula = FORMULAS.get(func.overloadpacket)
+        if formula is None:
+            with self:
+                made_of = func.decompose(*args, **(kwargs or {}))
+            if made_of is not NotImplemented:
+                return made_of
+        output = func(*args, **(kwargs or {}))
+        if formula is not None:
+            self.flops += 2 * formula(args, output)
+        return output
 
 
-FORMULAS = {torch.ops.aten.convolution_backward: convolution_backward_flops}
+def _product(args: tuple, output: torch.Tensor) -> int:
+    """Multiply-adds of a matrix product, of matrices or of batches of them."""
+    return output.numel() * args[-1].shape[-2]
+
+
+def _convolution(args: tuple, output: torch.Tensor) -> int:
+    """Multiply-adds of a convolution: the weights slide over its output, or over its input."""
+    x, weight, _, _, _, _, transposed, *_ = args
+    return (x if transposed else output).numel() * prod(weight.shape[1:])
+
+
+def _convolution_backward(args: tuple, _: object) -> int:
+    """As many as forward, for each of the gradients of the input and the weights."""
+    gradient, x, weight, _, _, _, _, transposed, _, _, wanted = args
+    return (x if transposed else gradient).numel() * prod(weight.shape[1:]) * sum(wanted[:2])
+
+
+aten = torch.ops.aten
+FORMULAS = {
+    aten.mm: _product,
+    aten.addmm: _product,
+    aten.bmm: _product,
+    aten.baddbmm: _product,
+    aten.convolution: _convolution,
+    aten.convolution_backward: _convolution_backward,
+}
 
 
 def _few_clients(simulation: Simulation) -> Simulation:

@@ -1,7 +1,9 @@
 """Scores of clients under a method's protocols, as raw counts."""
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +13,12 @@ from torch import Tensor
 from fedlib.cohort import Cohort
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
+from fedlib.personal import some_of
 from fedlib.results import RunResult, Scores, View
 from fedlib.task import Batch, mean_from, nll
+
+FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
+PROGRESS_SECONDS = 10.0  # between two lines
 
 
 class ClientScores(NamedTuple):
@@ -62,19 +68,40 @@ def during_training(
     return state, found
 
 
-def final(method: Method, state: Any, cohort_of: CohortOf) -> RunResult:
-    """Every protocol of the method on every split, for the final state."""
-    scores = {}
+def final(
+    method: Method,
+    state: Any,
+    cohort_of: CohortOf,
+    report: Callable[[str], None] = lambda line: None,
+) -> RunResult:
+    """Every protocol of the method on every split, for the final state.
+
+    Clients are prepared and scored in parts where a method would need much memory for all of them.
+
+    Args:
+      report: gets a line of progress now and then.
+    """
+    scores, measured = {}, {}
+    progress = Progress(report)
     for group in GROUPS:
         cohort = cohort_of(group)
         if cohort is None:
             continue
-        protocols = {**method.protocols[group], **method.final_protocols[group]}
-        for protocol, prepare in protocols.items():
-            personal = getattr(method, prepare)(state, cohort)
-            for split in ("train", *held_out(cohort.data.federation, group)):
-                found = score(method, personal, cohort, split)
-                scores[View(group, protocol, split)] = over_time(cohort.ids.cpu().numpy(), [found])
+        found: dict[View, list[ClientScores]] = {}
+        for part in parts(cohort, method.personal_numbers()):
+            for protocol, personal in prepared(method, state, part, group):
+                for split in ("train", *held_out(cohort.data.federation, group)):
+                    view = View(group, protocol, split)
+                    found.setdefault(view, []).append(score(method, personal, part, split))
+                    done = sum(len(scored.count) for scored in found[view])
+                for name, values in as_arrays(method.measure(protocol, personal, part)).items():
+                    shape = cohort.data.federation.num_clients, *values.shape[1:]
+                    everybody = measured.setdefault(name, np.full(shape, np.nan))
+                    everybody[part.host_ids] = values
+                progress.tell(f"evaluated {group} {protocol} of {done}/{cohort.size} clients")
+        for view, scored in found.items():
+            together = ClientScores(*map(np.concatenate, zip(*scored, strict=True)))
+            scores[view] = over_time(cohort.ids.cpu().numpy(), [together])
     nothing = np.zeros(1, np.int64)
     return RunResult(
         round=np.array([cohort_of("seen").round]),
@@ -84,8 +111,40 @@ def final(method: Method, state: Any, cohort_of: CohortOf) -> RunResult:
         examples=nothing,
         client_rounds=nothing,
         train_loss=np.empty(0),
-        diagnostics=as_arrays(method.diagnostics(state)),
+        diagnostics=as_arrays(method.diagnostics(state)) | measured,
     )
+
+
+def prepared(method: Method, state: Any, cohort: Cohort, group: str) -> Iterator[tuple[str, Any]]:
+    """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn."""
+    for protocol, prepare in method.protocols[group].items():
+        yield protocol, getattr(method, prepare)(state, cohort)
+    if method.final_protocols[group]:
+        settled = method.settle(state, cohort)
+        for protocol, prepare in method.final_protocols[group].items():
+            yield protocol, getattr(method, prepare)(settled, cohort)
+
+
+def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
+    """`cohort` in parts, in order, of so many clients that `numbers` for each fit into memory."""
+    size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
+    positions = np.arange(cohort.size)
+    return [some_of(cohort, positions[i : i + size]) for i in range(0, cohort.size, size)]
+
+
+@dataclass
+class Progress:
+    """A line of progress, unless the last one is only moments old."""
+
+    report: Callable[[str], None]
+    told: float = field(default_factory=time.monotonic)
+
+    def tell(self, line: str) -> None:
+        """Report `line`."""
+        now = time.monotonic()
+        if now - self.told >= PROGRESS_SECONDS:
+            self.told = now
+            self.report(line)
 
 
 def held_out(federation: Federation, group: str) -> list[str]:

@@ -20,9 +20,12 @@ METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {
     "num_experts": "Number of experts",
     "partition.alpha": "Dirichlet concentration",
+    "p": "Majority fraction",
 }
 PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
-    "partition.alpha": "Small α: the clients' data differ much. Large α: they are alike."
+    "partition.alpha": "Small α: the clients' data differ much. Large α: they are alike.",
+    "p": "Majority fraction: share of a client's data that is of its two majority classes; 0.2 of "
+    "ten classes is close to IID.",
 }
 METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "local": "Local",
@@ -30,6 +33,8 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedprox": "FedProx",
     "fedavg_plus": "FedAvg+",
     "clustered": "Clustered FL",
+    "ifca": "IFCA",
+    "adaptive_experts": "Adaptive Expert Models",
     "pfedme": "pFedMe",
     "pfedme_moreau": "pFedMe (Moreau)",
     "l2sgd": "L2SGD",
@@ -124,7 +129,7 @@ def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") ->
                 "panel": federation[PANELS[of]],
                 "label": run["label"],
                 "method": run["method"],
-                "setting": _setting(parameter, run if of == "run" else federation),
+                "setting": setting(parameter, run if of == "run" else federation),
             }
         )
     columns = ["federation", "dataset", "panel", "label", "method", "setting"]
@@ -144,8 +149,12 @@ def panels(exhibit: dict, of: str) -> list[str]:
     return list(dict.fromkeys(federation[PANELS[of]] for federation in exhibit["federations"]))
 
 
-def _setting(parameter: str, owner: dict) -> float | str:
-    """The value of `parameter` in the params of a described run or federation."""
+def setting(parameter: str, owner: dict) -> float | str:
+    """The value of `parameter`, a dotted path, in the params of a described run or federation.
+
+    Raises:
+      ConfigError: if they do not have it.
+    """
     try:
         value = functools.reduce(
             lambda inner, key: inner[key], parameter.split("."), owner["params"]

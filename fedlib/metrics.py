@@ -32,6 +32,8 @@ from fedlib.results import TOTALS, RunResult, Scores, View
 PRIMARY = View("seen", "default", "test")
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
+PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
+NOT_OF_CLIENTS = (FLOPS, PICKS)  # diagnostics whose first dimension is not the clients, by name
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -39,7 +41,7 @@ COLUMNS = RUN_COLUMNS + ROW_COLUMNS
 CLIENT_COLUMNS = (
     *("paper", "federation", "dataset", "label", "method", "seed"),
     *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
-)
+)  # then diagnostics of clients: "choice", "pi_0", "pi_1", ...
 
 
 # One view: Scores -> [T]
@@ -126,7 +128,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
     Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
-    if it measured them.
+    if it measured them. How often each expert was chosen ("picks_0", ...) is at "round" only.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history.
@@ -144,6 +146,10 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         if FLOPS in evaluation.diagnostics:
             curve = _flops_curve(history, evaluation)
             blocks.append(_block(curve, "last", slice(-1, None)))
+    picks = _diagnostics(history, evaluation).get(PICKS)
+    if picks is not None:
+        done = picks[: int(history.round[-1])]  # rounds that were planned beyond that never were
+        blocks.append(_block(_picks_curve(done), "round", slice(None)))
     columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
     return pd.DataFrame(columns)
 
@@ -151,8 +157,13 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
 def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
     """Counts of one run's clients at its last and best round -> DataFrame.
 
-    Columns from "at" on of `CLIENT_COLUMNS`, then the mixture weights `pi_0` ... of methods that
-    have them, on the rows of the default protocol at "last".
+    Columns from "at" on of `CLIENT_COLUMNS`, then what the method's diagnostics say of each client,
+    on the rows of the default protocol at "last": an array [num_clients] is a column of its name,
+    an array [num_clients, E] such as mixture weights the columns `pi_0`, `pi_1`, ...; NaN in other
+    rows. Diagnostics that do not reach to the last client are about something else.
+
+    Raises:
+      DataError: if the evaluation contradicts the history, or `pi` does not have every client.
     """
     best = best_evaluation(history)
     frames = []
@@ -165,9 +176,8 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
         check_agreement(history, evaluation)
         for view, scores in _only_final(history, evaluation).items():
             frames.append(_client_frame(view, scores, "last", -1))
-    pi = (evaluation or history).diagnostics.get("pi", history.diagnostics.get("pi"))
     clients = pd.concat(frames, ignore_index=True)
-    return clients if pi is None else _with_mixture_weights(clients, pi)
+    return _with_diagnostics(clients, _diagnostics(history, evaluation))
 
 
 def check_agreement(history: RunResult, evaluation: RunResult) -> None:
@@ -225,6 +235,23 @@ def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
     return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
 
 
+def _picks_curve(picks: np.ndarray) -> _Curve:
+    """How often each expert was chosen, by round from 1 on.
+
+    Raises:
+      DataError: if it is not [R, E].
+    """
+    if picks.ndim != 2:
+        raise DataError(f"{PICKS} must be [rounds, experts], got shape {picks.shape}")
+    by_expert = {f"{PICKS}_{expert}": number for expert, number in enumerate(picks.T)}
+    return _Curve(TRAFFIC, np.arange(1, len(picks) + 1), by_expert)
+
+
+def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:
+    """Diagnostics of both, of the evaluation where both have one."""
+    return history.diagnostics | (evaluation.diagnostics if evaluation is not None else {})
+
+
 def _view_curve(view: View, rounds: np.ndarray, scores: Scores) -> _Curve:
     try:
         return _Curve(view, rounds, {metric.__name__: metric(scores) for metric in METRICS})
@@ -273,23 +300,38 @@ def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.Da
     )
 
 
-def _with_mixture_weights(clients: pd.DataFrame, pi: np.ndarray) -> pd.DataFrame:
-    if pi.ndim != 2 or clients["client"].max() >= len(pi):
-        raise DataError(
-            f"mixture weights of shape {pi.shape} do not cover client {clients['client'].max()}"
-        )
+def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The frame with a column for each number that the diagnostics have of a client."""
+    last = int(clients["client"].max())
     shown = ((clients["at"] == "last") & (clients["protocol"] == PRIMARY.protocol)).to_numpy()
-    weights = np.full((len(clients), pi.shape[1]), np.nan)
-    weights[shown] = pi[clients["client"].to_numpy()[shown]]
-    names = [f"pi_{expert}" for expert in range(pi.shape[1])]
-    return clients.join(pd.DataFrame(weights, columns=names))
+    columns = {}
+    for name, array in found.items():
+        covers = array.ndim in (1, 2) and len(array) > last
+        if name == "pi" and not (covers and array.ndim == 2):
+            raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
+        if name in NOT_OF_CLIENTS or not covers:
+            continue
+        values = np.full((len(clients), *array.shape[1:]), np.nan)
+        values[shown] = array[clients["client"].to_numpy()[shown]]
+        several = {f"{name}_{number}": column for number, column in enumerate(values.T)}
+        columns |= several if array.ndim == 2 else {name: values}
+    taken = sorted(columns.keys() & {*CLIENT_COLUMNS})
+    if taken:
+        raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
+    return clients.join(pd.DataFrame(columns, index=clients.index))
+
+
+def _numbered(column: str) -> tuple[str, int]:
+    """Name and number of a column such as "pi_10", by which such columns are sorted."""
+    name, _, number = column.rpartition("_")
+    return (name, int(number)) if name and number.isdigit() else (column, -1)
 
 
 # All runs of a paper
 
 
 def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Metrics and clients of all runs of a paper -> frames with COLUMNS, CLIENT_COLUMNS (+ pi_*).
+    """Metrics and clients of all runs of a paper -> frames with COLUMNS, CLIENT_COLUMNS (+ more).
 
     Args:
       spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
@@ -311,10 +353,10 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not metrics:
         raise DataError(f"the specification of {spec['paper']} lists no run")
     every = pd.concat(clients, ignore_index=True)
-    pi = sorted((c for c in every if c.startswith("pi_")), key=lambda name: int(name[3:]))
+    diagnostics = sorted(set(every) - {*CLIENT_COLUMNS, "partition"}, key=_numbered)
     return (
         pd.concat(metrics, ignore_index=True)[list(COLUMNS)],
-        every[[*CLIENT_COLUMNS, *pi]],
+        every[[*CLIENT_COLUMNS, *diagnostics]],
     )
 
 

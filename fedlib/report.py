@@ -104,8 +104,9 @@ def _comparison(spec: dict, results: Path) -> str:
     align = ["left"] * 3 + ["right"] * 4 + ["left"]
     grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=align)
     return (
-        "Reproduced at the best round (chosen on the test set) minus published, in percentage "
-        f"points, over the cells that have both.\n\n{grid}"
+        "Reproduced minus published, in percentage points, over the cells that have both. At the "
+        "round that the table compares, as its notes say: the last one, or the best one, which is "
+        f"chosen on the test set.\n\n{grid}"
     )
 
 
@@ -114,7 +115,7 @@ def _differences(paper: dict, table: dict, folder: Path) -> Iterator[list[str]]:
     if not path.exists():
         raise DataError(f"{path} does not exist; run the table stage first")
     numbers = pd.read_csv(path)
-    if "difference" not in numbers:
+    if not {"published", "difference"} <= {*numbers}:  # a difference may be from something else
         return
     for metric, cells in numbers.dropna(subset="difference").groupby("metric", sort=False):
         difference = cells["difference"]

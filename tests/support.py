@@ -74,6 +74,17 @@ def cohort_of(
     )
 
 
+def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> dict[str, Task]:
+    """The further architectures that the method `name` needs, by the name of its field."""
+    if name != "adaptive_experts":
+        return {}
+    outputs = 1 if num_experts == 1 else num_experts + 1
+    return {
+        "expert": tiny_task(dtype=dtype, hidden=5, **network),
+        "gate": tiny_task(classes=outputs, dtype=dtype, hidden=3, **network),
+    }
+
+
 def sgd(**changes) -> SGD:
     """A solver with momentum and weight decay, so that both are always exercised."""
     return SGD(**{"lr": 0.1, "batch_size": 4, "momentum": 0.9, "weight_decay": 5e-4} | changes)

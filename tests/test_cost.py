@@ -1,5 +1,7 @@
 """What a run costs: counted examples, measured operations, and the table of both."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import made_up
@@ -215,9 +217,9 @@ def test_clients_that_cannot_train_are_passed_over():
 
 def counted(module, x) -> int:
     """Operations of a forward and backward pass; `x` needs no gradient."""
-    with FlopCounterMode(display=False, custom_mapping=cost.FORMULAS) as counter:
+    with cost.Operations() as counter:
         module(x).sum().backward()
-    return counter.get_total_flops()
+    return counter.flops
 
 
 @pytest.mark.parametrize(
@@ -359,3 +361,38 @@ def test_text_of_quantities():
     assert [quantity(value) for value in values] == [
         *("0", "0.50", "1.00", "12.3", "1.00 k", "1.00 k", "34.8 M", "1.50 E", "20000 E", "–"),
     ]
+
+
+def test_matrix_products_and_convolutions_count_as_torch_counts_them():
+    a, b, c = torch.randn(3, 4, 5), torch.randn(3, 5, 6), torch.randn(3, 4, 6)
+    image, kernel = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+
+    def compute():
+        (a[0] @ b[0]).add_(torch.addmm(c[0], a[1], b[1]))
+        torch.baddbmm(c, a, b) + torch.bmm(a, b)
+        torch.conv2d(image, kernel, padding=1)
+        with torch.inference_mode():  # where operators arrive whole
+            torch.nn.functional.linear(a, b[0].T.contiguous())
+            torch.conv2d(image, kernel)
+
+    with FlopCounterMode(display=False) as torchs:
+        compute()
+    with cost.Operations() as ours:
+        compute()
+    assert ours.flops == torchs.get_total_flops() > 0
+
+
+def test_counting_does_not_import_a_compiler():
+    """It takes a second, for a measurement that takes a hundredth."""
+    program = """if True:
+        import sys, torch
+        from fedlib import cost
+        with cost.Operations() as counter:
+            torch.ones(2, 3) @ torch.ones(3, 4)
+        assert counter.flops == 2 * 2 * 3 * 4
+        print(*(name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

@@ -324,6 +324,30 @@ def test_a_federation_comes_back_from_disk_as_it_was(federation, saved):
     assert loaded.spec == {"dataset": "synthetic", "params": {**SYNTHETIC, "val_fraction": 0.2}}
 
 
+def test_a_loaded_federation_is_not_what_is_in_the_file_later(federation, saved, tmp_path):
+    loaded = Federation.load(*saved)
+    assert loaded.x.flags.writeable  # PyTorch warns of arrays that are not
+    before = saved[0].read_bytes()
+    loaded.x[:] = 0
+    assert saved[0].read_bytes() == before
+    loaded, again = Federation.load(*saved), Federation.load(*saved)
+    other = data.build({**federation.spec, "params": {**SYNTHETIC, "seed": 9}}, "")
+    other.save(*saved)
+    again.x[0] = 7
+    assert loaded.digests == federation.digests != other.digests
+
+
+def test_arrays_that_cannot_be_mapped_are_read(federation, saved):
+    with h5py.File(saved[0], "r+") as file:
+        del file["x"]
+        file.create_dataset("x", data=federation.x, compression="gzip")
+    loaded = Federation.load(*saved)
+    assert np.array_equal(loaded.x, federation.x)
+    empty = Federation(**{**vars_of(federation), "val": Split.from_lists([[]] * 5)})
+    empty.save(*saved)
+    assert Federation.load(*saved).val.rows.shape == (0,)
+
+
 def test_building_twice_gives_the_same_bytes(federation, saved, tmp_path):
     again = data.build(federation.spec, "")
     again.save(tmp_path / "b.h5", tmp_path / "b.json")

@@ -61,7 +61,7 @@ def footer(figure) -> str:
     return " ".join(figure.get_supxlabel().split())
 
 
-@pytest.mark.parametrize("kind", figures.KINDS)
+@pytest.mark.parametrize("kind", AXES)
 def test_every_panel_has_labelled_axes_and_every_figure_a_title_and_a_footer(collected, kind):
     figure = draw(collected, kind)
     assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes] == (
@@ -72,7 +72,7 @@ def test_every_panel_has_labelled_axes_and_every_figure_a_title_and_a_footer(col
     assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
 
 
-@pytest.mark.parametrize("kind", figures.KINDS)
+@pytest.mark.parametrize("kind", AXES)
 def test_the_same_figure_gives_the_same_bytes(collected, kind, tmp_path):
     for name in ("a", "b"):
         style.save(draw(collected, kind), tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")

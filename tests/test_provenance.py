@@ -146,6 +146,40 @@ def test_what_runs_where_there_is_no_type_checker_does_count(package):
     assert provenance.closure("fedlib.a") == ("fedlib", "fedlib.a", "fedlib.c")
 
 
+def test_an_import_counts_in_every_kind_of_block(package):
+    source = """
+        try:
+            import fedlib.b
+        except ImportError:
+            import fedlib.c
+        else:
+            import fedlib.d
+        finally:
+            import fedlib.e
+        try: pass
+        except* ValueError: import fedlib.f
+        match 1:
+            case 1: import fedlib.g
+        with open("x"):
+            for _ in ():
+                while False: import fedlib.h
+                else: import fedlib.i
+            else: import fedlib.j
+        class K:
+            async def late(self):
+                async with self:
+                    async for _ in self:
+                        if self: pass
+                        elif not self: import fedlib.k
+                        else: import fedlib.l
+        """
+    package(a=source, **dict.fromkeys("bcdefghijkl", ""))
+    assert provenance.closure("fedlib.a") == (
+        "fedlib",
+        *(f"fedlib.{name}" for name in "abcdefghijkl"),
+    )
+
+
 def test_a_change_anywhere_in_the_closure_changes_the_digest(package):
     before = package.digest("import fedlib.b", b="import fedlib.c", c="X = 1")
     assert package.digest("import fedlib.b", b="import fedlib.c", c="X = 2") != before

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, modules_of, sgd, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import evaluate, methods, tree
@@ -19,7 +19,11 @@ from fedlib.local import Schedule
 from fedlib.results import TOTALS, View
 from fedlib.simulate import Protocol, Simulation
 
+IFCA = {"num_experts": 2, "cluster_init": "full", "exploration": "eps", "epsilon": 0.5}
 METHODS = {
+    "adaptive_experts": IFCA
+    | {"stop": "per_model", "stop_every": 2, "patience": 2, "local_lr": 0.01, "gate_lr": 0.01}
+    | {"local_epochs": 3, "gate_epochs": 2, "horizon": 5},
     "afl": {"lr_lambda": 0.1},
     "apfl": {},
     "clustered": {},
@@ -27,6 +31,7 @@ METHODS = {
     "fedavg_plus": {},
     "fedem": {"num_experts": 2},
     "fedprox": {"mu": 0.5},
+    "ifca": IFCA,
     "l2sgd": {"p": 0.5, "lam": 0.1},
     "local": {},
     "pfedme": {"mu": 0.5},
@@ -45,7 +50,10 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     rate = 1.0 if name == "clustered" else 0.5  # which needs everybody
     task = tiny_task(norm=True, dropout=0.3, dtype=dtype)
     schedule = Schedule(kind="multi_step", milestones=(2,))
-    method = methods.load(name)(task=task, local=local or sgd(schedule=schedule), **METHODS[name])
+    params = METHODS[name]
+    modules = modules_of(name, params.get("num_experts", 1), dtype, norm=True, dropout=0.3)
+    local = local or sgd(schedule=schedule)
+    method = methods.load(name)(task=task, local=local, **params, **modules)
     federation = federation or toy_federation(SIZES)
     data = DeviceData(federation, task.dtype, task.device)
     return Simulation(
@@ -140,7 +148,13 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     gate = (4 * 128 + 128) + 4 * 128 + (128 * 2 + 2) + 4 * 2  # layers, and what normalises them
     down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
     down = down.get(name, experts * model)
-    up = {"afl": model + 1, "qffl": model + 1, "pfedmoe_baseline": 2 * model + gate}
+    up = {
+        "ifca": model,
+        "adaptive_experts": model,
+        "afl": model + 1,
+        "qffl": model + 1,
+        "pfedmoe_baseline": 2 * model + gate,
+    }
     up = up.get(name, down)
     clients = 4 * run.protocol.rate
     assert result.bytes_down.tolist() == [4 * clients * down * done for done in range(4)]

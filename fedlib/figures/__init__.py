@@ -12,7 +12,11 @@ KINDS = {
     "accuracy_over_bytes": "fedlib.figures.accuracy_over_bytes:draw",
     "accuracy_over_rounds": "fedlib.figures.accuracy_over_rounds:draw",
     "client_accuracy_cdf": "fedlib.figures.client_accuracy_cdf:draw",
+    "cluster_usage": "fedlib.figures.cluster_usage:draw",
+    "exploration": "fedlib.figures.exploration:draw",
+    "gate_weights": "fedlib.figures.gate_weights:draw",
     "mixture_weights": "fedlib.figures.mixture_weights:draw",
+    "protocol_sweep": "fedlib.figures.protocol_sweep:draw",
     "sweep": "fedlib.figures.sweep:draw",
 }
 

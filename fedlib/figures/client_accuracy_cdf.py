@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib.errors import ConfigError
 from fedlib.figures import style
 from fedlib.metrics import PRIMARY
 
@@ -19,6 +21,8 @@ def draw(
     published: pd.DataFrame | None,
     *,
     unseen: bool = False,
+    protocols: list[dict] | None = None,
+    variants: dict | None = None,
 ) -> Figure:
     """The figure, after the last round; the clients of all seeds are pooled.
 
@@ -26,7 +30,22 @@ def draw(
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
       unseen: also show the unseen clients (default protocol), dashed.
+      protocols: show these of every run, see `fedlib.protocols`, instead of the default one alone;
+        a colour is a protocol then, and dashes tell runs apart.
+      variants: which runs have the same dashes, see `fedlib.protocols.variants`; those of the same
+        label if not given.
+
+    Raises:
+      ConfigError: if `unseen` clients are to be shown with `protocols`, whose dashes are taken, or
+        `variants` without `protocols`.
     """
+    if protocols is not None:
+        if unseen:
+            raise ConfigError("unseen clients cannot be told apart beside protocols")
+        kinds = ways.variants(exhibit, variants)
+        return _draw_protocols(exhibit, clients, ways.declared(protocols), kinds)
+    if variants is not None:
+        raise ConfigError("variants need protocols")
     default = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split}
     shown = exhibits.pick(exhibits.select(exhibit, clients), **default)
     shown = shown[shown["count"] > 0]
@@ -45,17 +64,54 @@ def draw(
                 others = exhibits.pick(mine, group="unseen")["accuracy"]
                 thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
                 _draw_steps(axes, others, look.curve() | thin)
-        axes.set(
-            title=federation["title"],
-            xlabel="Test accuracy of a client (%)",
-            ylabel="Fraction of clients at or below",
-            ylim=(0, 1.02),
-        )
-        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+        _label(axes, federation["title"])
     style.legend(figure, _handles(exhibit, unseen))
-    seeds = "Clients of all seeds together. " if len(exhibit["seeds"]) > 1 else ""
-    style.footer(figure, exhibit, f"After the last round. {seeds}".strip())
+    _footer(figure, exhibit)
     return figure
+
+
+def _draw_protocols(
+    exhibit: dict, clients: pd.DataFrame, shown: list[ways.Shown], kinds: ways.Variants
+) -> Figure:
+    """The figure of several protocols: seen clients only."""
+    where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
+    rows = exhibits.pick(exhibits.select(exhibit, clients), **where)
+    rows = rows[rows["count"] > 0]
+    figure, grid = style.panels(exhibit)
+    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            mine = exhibits.pick(rows, federation=federation["name"], label=run["label"])
+            number = kinds.of[federation["name"], run["label"]]
+            for protocol in shown:
+                look = style.variant_look(style.protocol_look(protocol.key), number)
+                values = exhibits.pick(mine, protocol=protocol.name)["accuracy"]
+                _draw_steps(axes, values, look.curve() | {"marker": ""})
+        _label(axes, federation["title"])
+    handles = style.protocol_handles(shown)
+    if len(kinds.titles) > 1:
+        handles += style.variant_handles(kinds.titles)
+    for handle in handles[: len(shown)]:
+        handle.set_linestyle(style.SOLID)
+    for handle in handles:
+        handle.set_marker("")
+    style.legend(figure, handles)
+    _footer(figure, exhibit, *ways.selection_note(exhibit))
+    return figure
+
+
+def _label(axes: Axes, title: str) -> None:
+    axes.set(
+        title=title,
+        xlabel="Test accuracy of a client (%)",
+        ylabel="Fraction of clients at or below",
+        ylim=(0, 1.02),
+    )
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+
+
+def _footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
+    seeds = "Clients of all seeds together. " if len(exhibit["seeds"]) > 1 else ""
+    style.footer(figure, exhibit, f"After the last round. {seeds}".strip(), *sentences)
 
 
 def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:

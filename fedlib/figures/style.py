@@ -58,6 +58,7 @@ LEGEND_WIDTH = 1.55
 MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
+STARS = ("*", (4, 1, 0))  # markers with so little in the middle that they must be larger
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
 DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
 
@@ -67,7 +68,7 @@ class Look:
     """How a method is drawn."""
 
     color: str
-    marker: str
+    marker: str | tuple
     line: str | tuple
     width: float = 1.5
     hollow: bool = False
@@ -83,7 +84,7 @@ class Look:
             "markerfacecolor": face,
             "markeredgecolor": self.color if self.hollow else "white",
             "markeredgewidth": 0.9 if self.hollow else 0.5,
-            "markersize": 7 if self.marker == "*" else 4.8,
+            "markersize": 7 if self.marker in STARS else 4.8,
         }
 
 
@@ -93,6 +94,8 @@ METHODS = {
     "fedprox": Look("#999933", "s", DASHED),
     "fedavg_plus": Look("#E69F00", "P", DASHDOT),
     "clustered": Look("#56B4E9", "D", LONG),
+    "ifca": Look("#2255AA", "H", SOLID),
+    "adaptive_experts": Look("#CC3377", (4, 1, 0), SOLID, width=2.1),
     "pfedme": Look("#009E73", "^", DASHED),
     "pfedme_moreau": Look("#117733", "8", DASHDOT),
     "l2sgd": Look("#882255", "<", DASHDOT),
@@ -102,6 +105,15 @@ METHODS = {
     "fedem": Look("#0072B2", "X", SOLID),
     "pfedmoe_baseline": Look("#CC79A7", "p", DASHDOT),
     "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
+}
+PROTOCOLS = {  # of one training, by their keys in `fedlib.protocols`; others look like methods
+    "moe": METHODS["adaptive_experts"],
+    "moe_gate": Look("#E39BBD", "d", DASHED),
+    "moe_joint": Look("#882266", "d", DASHED),
+    "ifca": METHODS["ifca"],
+    "ensemble": Look("#DDAA33", "s", DASHDOT),
+    "finetuned": Look("#009988", "^", DASHED),
+    "local": METHODS["local"],
 }
 SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above
 EXPERTS = (
@@ -115,6 +127,18 @@ def method_look(method: str) -> Look:
     if method in METHODS:
         return METHODS[method]
     return Look(SPARE[zlib.crc32(method.encode()) % len(SPARE)], "o", DASHED)
+
+
+def protocol_look(key: str) -> Look:
+    """The look of a protocol by its key, see `fedlib.protocols`."""
+    return PROTOCOLS.get(key) or method_look(key)
+
+
+def variant_look(look: Look, number: int) -> Look:
+    """A look as it is for the first variant of a protocol: solid; later ones dashed and hollow."""
+    dashes = (SOLID, DASHED, DOTTED, DASHDOT, LONG)
+    width = look.width if number == 0 else 1.3
+    return replace(look, line=dashes[number % len(dashes)], hollow=number > 0, width=width)
 
 
 def looks(runs: Iterable[dict]) -> dict[str, Look]:
@@ -209,6 +233,20 @@ def method_handles(exhibit: dict, labels: Iterable[str] | None = None) -> list[L
         Line2D([], [], label=title, **looked[label].curve())
         for label, title in exhibits.titles(exhibit).items()
         if wanted is None or label in wanted
+    ]
+
+
+def protocol_handles(shown: Iterable) -> list[Line2D]:
+    """Legend entries of protocols (`fedlib.protocols.Shown`), in their order."""
+    return [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
+
+
+def variant_handles(titles: list[str]) -> list[Line2D]:
+    """Legend entries of variants, in grey as they mean every protocol's."""
+    plain = Look(GREY, "o", SOLID)
+    return [
+        Line2D([], [], label=title, **variant_look(plain, number).curve())
+        for number, title in enumerate(titles)
     ]
 
 

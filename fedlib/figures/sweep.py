@@ -19,6 +19,7 @@ MOMENT = {
     "best": "At the round with the highest test accuracy, a selection on the test set.",
 }
 LOG_ABOVE = 10  # ratio of the largest to the smallest value, up to which the axis is linear
+EVEN = "Values stand at even distances, not to scale."
 EVEN_ABOVE = 1000  # and from which the values stand at even distances, so that none is squashed
 
 
@@ -57,8 +58,8 @@ def draw(
     points = runs.merge(summary, on=["federation", "label"])
     points = points.sort_values("setting", kind="stable")
     settings = points["setting"].drop_duplicates().tolist()
-    scale = _scale(settings)
-    points["x"] = points["setting"].map(settings.index) if scale == "even" else points["setting"]
+    scale = scale_of(settings)
+    points["x"] = positions(points["setting"], settings, scale)
     titles = exhibits.panels(exhibit, of)
     figure, grid = style.panels(exhibit, len(titles))
     for axes, title in zip(grid, titles, strict=True):
@@ -70,22 +71,18 @@ def draw(
             xlabel=exhibits.parameter_title(parameter, symbol),
             ylabel="Test accuracy, all clients (%)",
         )
-        if scale == "log":
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_locator(NullLocator())
-        ticks = points["x"].drop_duplicates().tolist()
-        axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
+        lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
         style.percent_axis(axes)
     style.legend(figure, _handles(points, methods))
     meaning = exhibits.PARAMETER_NOTES.get(parameter, "")
-    even = "Values stand at even distances, not to scale." if scale == "even" else ""
+    even = EVEN if scale == "even" else ""
     bars = style.spread_text(exhibit, "bar")
     style.footer(figure, exhibit, MOMENT[at], bars, meaning, even)
     return figure
 
 
-def _scale(settings: list[float | str]) -> str:
+def scale_of(settings: list[float | str]) -> str:
     """How the values, sorted, are laid out on an axis: "linear", "log" or "even"."""
     if any(isinstance(setting, str) for setting in settings):
         return "even"
@@ -94,6 +91,20 @@ def _scale(settings: list[float | str]) -> str:
     if ratio > EVEN_ABOVE or (ratio > LOG_ABOVE and len(positive) < len(settings)):
         return "even"  # a logarithmic axis has no place for 0
     return "log" if ratio > LOG_ABOVE else "linear"
+
+
+def positions(values: pd.Series, settings: list[float | str], scale: str) -> pd.Series:
+    """Where the values stand on an axis of that scale; `settings` are all of them, sorted."""
+    return values.map(settings.index) if scale == "even" else values
+
+
+def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
+    """The x axis of that scale, with a tick at each of the settings, sorted."""
+    if scale == "log":
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    ticks = list(range(len(settings))) if scale == "even" else settings
+    axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:

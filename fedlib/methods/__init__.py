@@ -7,6 +7,7 @@ and no other.
 from importlib import import_module
 
 METHODS = {
+    "adaptive_experts": "AdaptiveExperts",
     "afl": "AFL",
     "apfl": "APFL",
     "clustered": "ClusteredFL",
@@ -14,6 +15,7 @@ METHODS = {
     "fedavg_plus": "FedAvgPlus",
     "fedem": "FedEM",
     "fedprox": "FedProx",
+    "ifca": "IFCA",
     "l2sgd": "L2SGD",
     "local": "Local",
     "pfedme": "PFedMe",

@@ -56,6 +56,25 @@ class Method:
         """
         return state
 
+    def settle(self, state: Any, cohort: Cohort) -> Any:
+        """What the final protocols of these clients have in common: they get it for their state.
+
+        For methods whose clients go on for long after the last round. Called once for each part of
+        the clients that a final evaluation prepares at a time.
+        """
+        return state
+
+    def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
+        """What else to record of the clients of a final evaluation, prepared for `protocol`.
+
+        By name, floating-point leaves [C, ...]; the diagnostics have them as [num_clients, ...].
+        """
+        return {}
+
+    def personal_numbers(self) -> int:
+        """Numbers in memory for ONE client of a final evaluation, 0 if it needs but few."""
+        return 0
+
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
         """Arrays worth looking at, by name, such as mixture weights."""
         return {}

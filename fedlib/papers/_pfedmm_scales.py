@@ -159,8 +159,8 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "alphas": (),
     }
     return (
-        "reduced: the first rounds of the papers' runs on the real data sets, with their partitions "
-        "and learning rates, and one seed.",
+        "reduced: the first rounds of the papers' runs on the real data sets, with the papers' "
+        "partitions and learning rates, and one seed.",
         (TRAINING_SEED,),
         (
             replace(emnist, data=test_split, first=11, evaluate_every=2, **few),

@@ -11,6 +11,9 @@ from fedlib import kinds
 KINDS = {
     "accuracy": "fedlib.tables.accuracy:build",
     "cost": "fedlib.tables.cost:build",
+    "headlines": "fedlib.tables.headlines:build",
+    "hyperparameters": "fedlib.tables.hyperparameters:build",
+    "protocol_grid": "fedlib.tables.protocol_grid:build",
     "protocols": "fedlib.tables.protocols:build",
     "sweep": "fedlib.tables.sweep:build",
     "unseen": "fedlib.tables.unseen:build",

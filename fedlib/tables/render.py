@@ -13,6 +13,7 @@ from tabulate import tabulate
 
 from fedlib.files import write_text
 
+WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
 NOT_APPLICABLE = "N/A"  # the method has no such thing
 TEX = {
@@ -36,6 +37,7 @@ TEX = {
     "λ": r"$\lambda$",
     "μ": r"$\mu$",
     "π": r"$\pi$",
+    "σ": r"$\sigma$",
 }
 
 
@@ -82,25 +84,27 @@ class Sheet:
     numbers: pd.DataFrame = field(repr=False)
 
 
-def percent(mean: float, half_width: float = np.nan) -> str:
-    """A fraction as percent with one decimal, "84.2 ± 0.3"; an unknown interval is left out."""
+def percent(mean: float, half_width: float = np.nan, decimals: int = 1) -> str:
+    """A fraction as percent with so many decimals, "84.2 ± 0.3"; without an unknown interval."""
     if np.isnan(mean):
         return ABSENT
-    text = f"{100 * mean:.1f}"
-    return text if np.isnan(half_width) else f"{text} ± {100 * half_width:.1f}"
+    text = f"{100 * mean:.{decimals}f}"
+    return text if np.isnan(half_width) else f"{text} ± {100 * half_width:.{decimals}f}"
 
 
-def points(difference: float) -> str:
+def points(difference: float, decimals: int = 1) -> str:
     """A difference of two fractions in percentage points, signed, "+1.2"."""
     if np.isnan(difference):
         return ABSENT
-    rounded = round(100 * difference, 1) + 0.0  # no negative zero
-    return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
+    rounded = round(100 * difference, decimals) + 0.0  # no negative zero
+    if not rounded:
+        return f"{0:.{decimals}f}"
+    return f"{rounded:+.{decimals}f}".replace("-", "−")
 
 
-def best_cells(means: list[float], texts: list[str]) -> list[Cell]:
+def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[Cell]:
     """A column of cells, bold where the mean is highest at the decimals shown (ties included)."""
-    shown = [round(100 * mean, 1) for mean in means]
+    shown = [round(100 * mean, decimals) for mean in means]
     known = [value for value in shown if not np.isnan(value)]
     top = max(known) if len(known) > 1 else None
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
@@ -131,8 +135,9 @@ def to_markdown(sheet: Sheet) -> str:
 
 def to_latex(sheet: Sheet) -> str:
     """A LaTeX `table` with rules of the package booktabs."""
+    wide = any(len(block.columns) > WIDE for block in sheet.blocks)
     lines = [
-        "% needs \\usepackage{booktabs}",
+        "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
         r"\begin{table}[t]",
         r"\centering\small\setlength{\tabcolsep}{4pt}",
         rf"\caption{{\textbf{{{latex(sheet.title)}.}} {latex(sheet.caption)}}}",
@@ -171,8 +176,10 @@ def _latex_grid(block: Block) -> list[str]:
     align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
     heading = [rf"\par\smallskip\textbf{{{latex(block.heading)}}}\par"] if block.heading else []
     titles = " & ".join(latex(column.title) for column in block.columns)
+    wide = len(block.columns) > WIDE
     return [
         *heading,
+        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
         *_latex_groups(block.columns),
@@ -180,7 +187,7 @@ def _latex_grid(block: Block) -> list[str]:
         r"\midrule",
         *(rf"{' & '.join(map(_latex_cell, row))} \\" for row in block.rows),
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}" + ("}" if wide else ""),
     ]
 
 

@@ -1,0 +1,99 @@
+"""How many clients choose each expert at the end, the most popular expert first.
+
+One panel per federation; the variants of a run, such as with and without exploration, side by side.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib.errors import ConfigError, DataError
+from fedlib.figures import ranked, style
+from fedlib.metrics import PRIMARY
+
+EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    experts: str = "num_experts",
+    choice: str = "choice",
+    variants: dict | None = None,
+    group: str = PRIMARY.group,
+) -> Figure:
+    """The figure.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      experts: hyper-parameter that says how many experts a run has, a dotted path into its params.
+      choice: column of the clients with the expert of each, from 0 on.
+      variants: see `fedlib.protocols.variants`; by labels if not given.
+      group: "seen" or "unseen" clients.
+
+    Raises:
+      ConfigError: if a federation has two runs of one variant, or a run does not state `experts`.
+      DataError: if a client of a run has not chosen one of its experts.
+    """
+    kinds = ways.variants(exhibit, variants)
+    where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
+    shown = exhibits.pick(exhibits.select(exhibit, clients), **where)
+    color = style.protocol_look("ifca").color
+    figure, grid = style.panels(exhibit)
+    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+        here = exhibits.pick(shown, federation=federation["name"])
+        runs = in_order(exhibit, federation["name"], kinds)
+        counts = [
+            _counts(exhibits.pick(here, label=run["label"]), run, experts, choice) for run in runs
+        ]
+        ranked.draw_bars(axes, counts, color)
+        axes.axhline(counts[0][0].sum() / counts[0].shape[1], **EVEN)
+        axes.set(title=federation["title"], xlabel="Cluster, most popular first", ylabel="Clients")
+        axes.yaxis.get_major_locator().set_params(integer=True)
+    even = Line2D([], [], label="even use", **EVEN)
+    style.legend(figure, [*ranked.handles(kinds.titles, color), even])
+    whisker = style.spread_text(exhibit, "whisker")
+    what = f"Choice of the {ways.GROUPS[group]} after the last round; every seed has its own order."
+    style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
+    return figure
+
+
+def in_order(exhibit: dict, federation: str, kinds: ways.Variants) -> list[dict]:
+    """The runs on a federation, one per variant.
+
+    Raises:
+      ConfigError: if it has not exactly one run of each.
+    """
+    runs = exhibits.runs_of(exhibit, federation)
+    found = [kinds.of[federation, run["label"]] for run in runs]
+    if sorted(found) != list(range(len(kinds.titles))):
+        raise ConfigError(
+            f"{federation} must have one run of each variant ({', '.join(kinds.titles)}), got "
+            f"{', '.join(run['label'] for run in runs)}"
+        )
+    return [runs[found.index(number)] for number in range(len(kinds.titles))]
+
+
+def _counts(clients: pd.DataFrame, run: dict, experts: str, choice: str) -> np.ndarray:
+    """Clients per expert in descending order, of each seed -> [seeds, E]"""
+    number, name = int(exhibits.setting(experts, run)), f"{run['federation']}/{run['label']}"
+    if choice not in clients or clients.empty or clients[choice].isna().any():
+        raise DataError(
+            f"the clients of {name} have no {choice}; run its evaluation and the metrics stage "
+            "again"
+        )
+    if not clients[choice].between(0, number - 1).all():
+        raise DataError(f"{choice} of {name} must be in [0, {number - 1}], one of its experts")
+    found = [
+        np.sort(np.bincount(chosen.astype(int), minlength=number))[::-1]
+        for _, chosen in clients.groupby("seed")[choice]
+    ]
+    return np.stack(found).astype(float)

@@ -1,0 +1,97 @@
+"""Which expert the clients of a round train, as shares over the rounds of one seed.
+
+A row of panels per run, a column per federation.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from fedlib import exhibit as exhibits
+from fedlib.errors import DataError
+from fedlib.figures import style
+from fedlib.metrics import PICKS, TRAFFIC
+
+WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Figure:
+    """The figure, of the first seed; the expert trained most over the run is at the bottom.
+
+    Raises:
+      DataError: if a run did not record its choices.
+    """
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", **TRAFFIC._asdict())
+    shown = shown[shown["metric"].str.startswith(f"{PICKS}_")]
+    shown = exhibits.pick(shown, seed=exhibit["seeds"][0])
+    federations = exhibit["federations"]
+    places = [
+        (label, federation)
+        for label in exhibits.titles(exhibit)
+        for federation in federations
+        if any(run["label"] == label for run in exhibits.runs_of(exhibit, federation["name"]))
+    ]
+    figure, grid = style.panels(exhibit, len(places), len(federations), height=2.1)
+    most, window = 0, 1
+    for axes, (label, federation) in zip(grid, places, strict=True):
+        mine = exhibits.pick(shown, federation=federation["name"], label=label)
+        rounds, picks = _picks(mine, f"{federation['name']}/{label}")
+        window = max(window, -(-len(rounds) // WINDOWS))
+        _draw_shares(axes, rounds, picks)
+        most = max(most, picks.shape[1])
+        axes.set_title(f"{federation['title']}, {exhibits.titles(exhibit)[label]}")
+    handles = [Patch(color=_color(rank), label=_rank_title(rank)) for rank in range(most)]
+    style.legend(figure, handles[::-1])
+    windows = f"Steps of up to {window} rounds." if window > 1 else ""
+    several = len(exhibit["seeds"]) > 1
+    seed = f"Seed {exhibit['seeds'][0]} only: clusters of different seeds do not correspond."
+    style.footer(figure, exhibit, windows, seed if several else "")
+    return figure
+
+
+def _picks(rows: pd.DataFrame, run: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds in which clients chose [R], and how often they chose each expert [R, E]."""
+    if rows.empty:
+        raise DataError(
+            f"{run} has no {PICKS}_0, ... among its metrics: it did not record its choices"
+        )
+    table = rows.pivot_table("value", "round", "metric")
+    names = sorted(table, key=lambda name: int(name.removeprefix(f"{PICKS}_")))
+    chose = table[names].sum(axis=1) > 0  # not after an early stop
+    if not chose.any():
+        raise DataError(f"{run}: no client ever chose an expert")
+    table = table.loc[chose, names]
+    return table.index.to_numpy(), table.to_numpy()
+
+
+def _draw_shares(axes: Axes, rounds: np.ndarray, picks: np.ndarray) -> None:
+    """Stacked shares in steps of a few rounds, the expert with most picks at the bottom."""
+    parts = np.array_split(np.arange(len(rounds)), min(WINDOWS, len(rounds)))
+    totals = np.stack([picks[part].sum(axis=0) for part in parts])
+    shares = totals / totals.sum(axis=1, keepdims=True)
+    shares = shares[:, np.argsort(-picks.sum(axis=0), kind="stable")]
+    edges = np.array([*(rounds[part[0]] for part in parts), rounds[-1] + 1]) - 0.5
+    bottom = np.zeros(len(parts))
+    for rank, share in enumerate(shares.T):
+        axes.stairs(bottom + share, edges, baseline=bottom, fill=True, color=_color(rank))
+        bottom = bottom + share
+    axes.set(xlabel="Communication round", ylabel="Share of picks (%)", ylim=(0, 1))
+    axes.set_xlim(edges[0], edges[-1])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+    axes.grid(False)
+
+
+def _color(rank: int) -> str:
+    return style.EXPERTS[rank % len(style.EXPERTS)]
+
+
+def _rank_title(rank: int) -> str:
+    return "most trained cluster" if rank == 0 else f"cluster {rank + 1}"

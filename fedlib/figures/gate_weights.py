@@ -1,0 +1,96 @@
+"""How much a gate relies on each expert, averaged over clients: shared ones, then clients' own.
+
+One panel per federation. Shared experts are in the order of their weights, as their numbers mean
+nothing from one seed to the next; an expert that nobody uses has weight 0.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib.errors import DataError
+from fedlib.figures import ranked, style
+from fedlib.figures.cluster_usage import in_order
+from fedlib.metrics import PRIMARY
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    weights: str = "gate_weights",
+    experts: str = "num_experts",
+    variants: dict | None = None,
+    group: str = PRIMARY.group,
+) -> Figure:
+    """The figure.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      weights: of which columns of the clients ("gate_weights_0", ...); the one after the shared
+        experts is the client's own expert.
+      experts: hyper-parameter that says how many shared experts a run has, a dotted path into its
+        params.
+      variants: see `fedlib.protocols.variants`; by labels if not given.
+      group: "seen" or "unseen" clients.
+
+    Raises:
+      ConfigError: if a federation has not one run of each variant, or a run does not state
+        `experts`.
+      DataError: if a client of a run has no weights.
+    """
+    kinds = ways.variants(exhibit, variants)
+    where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
+    shown = exhibits.pick(exhibits.select(exhibit, clients), **where)
+    shown = shown[shown["count"] > 0]  # weights are means over test examples
+    color = style.protocol_look("moe").color
+    figure, grid = style.panels(exhibit)
+    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+        here = exhibits.pick(shown, federation=federation["name"])
+        values = [
+            _weights(exhibits.pick(here, label=run["label"]), run, weights, experts)
+            for run in in_order(exhibit, federation["name"], kinds)
+        ]
+        most = max(found.shape[1] for found in values) - 1
+        ranked.draw_bars(axes, [_padded(found, most) for found in values], color)
+        axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
+        axes.set_xticks(range(1, most + 2), [*map(str, range(1, most + 1)), "local"])
+        axes.set(
+            title=federation["title"],
+            xlabel="Expert, shared ones by weight",
+            ylabel="Mean weight of the gate",
+        )
+    style.legend(figure, ranked.handles(kinds.titles, color))
+    what = (
+        f"Mean over the test examples of each of the {ways.GROUPS[group]}, then over clients; an "
+        "expert that no client uses counts 0. Every seed has its own order."
+    )
+    whisker = style.spread_text(exhibit, "whisker")
+    style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
+    return figure
+
+
+def _weights(clients: pd.DataFrame, run: dict, weights: str, experts: str) -> np.ndarray:
+    """Mean weights, of shared experts in descending order, the local one last -> [seeds, E + 1]"""
+    number = int(exhibits.setting(experts, run))
+    columns = [f"{weights}_{expert}" for expert in range(number + 1)]
+    missing = [column for column in columns if column not in clients]
+    if missing or clients.empty or clients[columns].isna().all(axis=1).any():
+        raise DataError(
+            f"the clients of {run['federation']}/{run['label']} have no {columns[0]} to "
+            f"{columns[-1]}; run its evaluation and the metrics stage again"
+        )
+    means = clients[columns].fillna(0.0).groupby(clients["seed"]).mean().to_numpy()
+    return np.concatenate([-np.sort(-means[:, :-1], axis=1), means[:, -1:]], axis=1)
+
+
+def _padded(values: np.ndarray, experts: int) -> np.ndarray:
+    """With columns of 0 before the last, so that every variant has so many shared experts."""
+    missing = experts + 1 - values.shape[1]
+    return np.insert(values, [values.shape[1] - 1] * missing, 0.0, axis=1)

@@ -1,0 +1,191 @@
+"""Accuracy of the protocols of a training against one parameter, of the data or of the runs.
+
+One line per protocol, its colour and marker the same in all figures. Variants of a run, such as
+with and without exploration, have panels of their own or are told apart by dashes.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib.errors import ConfigError
+from fedlib.figures import style
+from fedlib.figures.sweep import EVEN, lay_out, positions, scale_of
+from fedlib.metrics import PRIMARY
+
+PANELS = ("federation", "variant")
+YLABEL = {
+    "accuracy_client_mean": "Mean client accuracy (%)",
+    "accuracy": "Test accuracy, all clients (%)",
+}
+PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    protocols: list[dict],
+    parameter: str,
+    of: str = "run",
+    symbol: str = "",
+    panels: str = "federation",
+    variants: dict | None = None,
+    metric: str = "accuracy_client_mean",
+    group: str = PRIMARY.group,
+    first_clients: int | None = None,
+) -> Figure:
+    """The figure; what is published is marked by crosses, see `fedlib.protocols.Printed`.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      protocols: in legend order, see `fedlib.protocols`.
+      parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
+      symbol: how the paper calls the parameter ("J").
+      panels: one per "federation" (per family, if the parameter is of the federations), variants
+        told apart by dashes; or one per "variant", and of each family if there are several.
+      variants: see `fedlib.protocols.variants`; by labels if not given.
+      metric, group, first_clients: see `fedlib.protocols.accuracies`.
+
+    Raises:
+      ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
+      DataError: see `fedlib.protocols.accuracies`.
+    """
+    if panels not in PANELS:
+        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")
+    shown, kinds = ways.declared(protocols), ways.variants(exhibit, variants)
+    choice = {"metric": metric, "group": group, "first_clients": first_clients}
+    values = ways.accuracies(exhibit, metrics, clients, shown, **choice)
+    places = _places(exhibit, parameter, of, panels, kinds)
+    settings = sorted(places["setting"].unique())
+    scale = scale_of(settings)
+    places["x"] = positions(places["setting"], settings, scale)
+    summary = ways.over_trials(values).reset_index()
+    points = places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
+    printed = ways.Printed(published, exhibit["published"])
+    titles = places["panel"].drop_duplicates().tolist()
+    figure, grid = style.panels(exhibit, len(titles))
+    crossed = False
+    for axes, title in zip(grid, titles, strict=True):
+        here = exhibits.pick(places, panel=title)
+        for protocol in shown:
+            mine = exhibits.pick(points, panel=title, protocol=protocol.name)
+            for number, line in mine.groupby("dashes"):
+                _draw_line(axes, line, protocol, number, panels)
+            crossed |= _mark_published(axes, exhibit, here, protocol, printed)
+        axes.set(
+            title=title,
+            xlabel=exhibits.parameter_title(parameter, symbol),
+            ylabel=YLABEL[metric],
+        )
+        lay_out(axes, settings, scale)
+        axes.margins(x=0.06, y=0.08)
+        style.percent_axis(axes)
+    if panels == "variant":  # they are there to be compared
+        limits = [axes.get_ylim() for axes in grid]
+        for axes in grid:
+            axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    style.legend(figure, _handles(shown, kinds, panels, crossed))
+    selected = "" if first_clients is None else f"Of clients 0 to {first_clients - 1} only."
+    style.footer(
+        figure,
+        exhibit,
+        f"After the last round, on the {ways.GROUPS[group]}.",
+        selected,
+        style.spread_text(exhibit, "band"),
+        exhibits.PARAMETER_NOTES.get(parameter, ""),
+        EVEN if scale == "even" else "",
+        *ways.selection_note(exhibit),
+        *exhibits.published_note(exhibit, shown=crossed),
+    )
+    return figure
+
+
+def _places(
+    exhibit: dict, parameter: str, of: str, panels: str, kinds: ways.Variants
+) -> pd.DataFrame:
+    """Where every run is drawn -> DataFrame federation, label, setting, panel, dashes."""
+    if of not in exhibits.PANELS:
+        raise ConfigError(f"of must be {' or '.join(exhibits.PANELS)}, got {of!r}")
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    order = {name: number for number, name in enumerate(exhibits.panels(exhibit, of))}
+    rows = []
+    for run in exhibit["runs"]:
+        federation = federations[run["federation"]]
+        where, variant = federation[exhibits.PANELS[of]], kinds.of[run["federation"], run["label"]]
+        by_variant = (
+            f"{where}, {kinds.titles[variant]}" if len(order) > 1 else kinds.titles[variant]
+        )
+        rows.append(
+            {
+                "federation": run["federation"],
+                "label": run["label"],
+                "setting": exhibits.setting(parameter, run if of == "run" else federation),
+                "panel": where if panels == "federation" else by_variant,
+                "dashes": variant if panels == "federation" else 0,
+                "order": (order[where], variant),
+            }
+        )
+    places = pd.DataFrame(rows).sort_values("order", kind="stable", ignore_index=True)
+    twice = places[places.duplicated(["panel", "dashes", "setting"])]
+    if len(twice):
+        first = twice.iloc[0]
+        raise ConfigError(
+            f"{exhibit['name']} has two runs of the same variant in the panel {first['panel']!r} "
+            f"with {parameter} = {first['setting']}; give the variants"
+        )
+    return places.drop(columns="order")
+
+
+def _draw_line(
+    axes: Axes, line: pd.DataFrame, protocol: ways.Shown, number: int, panels: str
+) -> None:
+    look = style.protocol_look(protocol.key)
+    drawn = style.variant_look(look, number) if panels == "federation" else look
+    axes.plot(line["x"], line["mean"], **drawn.curve())
+    if (line["seeds"] > 1).any():
+        band = {"color": look.color, "alpha": 0.15 if number == 0 else 0.08, "linewidth": 0}
+        axes.fill_between(line["x"], line["low"], line["high"], **band)
+
+
+def _mark_published(
+    axes: Axes, exhibit: dict, places: pd.DataFrame, protocol: ways.Shown, printed: ways.Printed
+) -> bool:
+    """Mark the published numbers of a protocol in a panel; whether there are any."""
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    found = places.assign(
+        value=[
+            printed.value(federations[name], label, protocol.key, "accuracy")
+            for name, label in zip(places["federation"], places["label"], strict=True)
+        ]
+    ).dropna(subset="value")
+    for number, part in found.groupby("dashes"):
+        color = style.protocol_look(protocol.key).color
+        cross = PUBLISHED | {"marker": "x" if number == 0 else "+", "markeredgecolor": color}
+        axes.plot(part["x"], part["value"], **cross, zorder=4)
+    return len(found) > 0
+
+
+def _handles(
+    shown: list[ways.Shown], kinds: ways.Variants, panels: str, crossed: bool
+) -> list[Line2D]:
+    handles = style.protocol_handles(shown)
+    told_apart = panels == "federation" and len(kinds.titles) > 1
+    if told_apart:
+        for handle in handles:
+            handle.set_linestyle(style.SOLID)
+        handles += style.variant_handles(kinds.titles)
+    if crossed:
+        marks = ("x", "+") if told_apart else ("x",)
+        for mark, title in zip(marks, kinds.titles, strict=False):
+            label = f"published, {title}" if told_apart else "published"
+            cross = PUBLISHED | {"marker": mark, "markeredgecolor": style.GREY}
+            handles.append(Line2D([], [], label=label, **cross))
+    return handles

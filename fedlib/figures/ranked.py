@@ -1,0 +1,48 @@
+"""Bars of experts in the order of how much they are used, which makes seeds comparable.
+
+An expert's number means nothing from one seed to the next; its rank does.
+"""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from fedlib.figures import style
+
+FILLS = (  # of the variants: full, and then ever paler
+    {"alpha": 1.0},
+    {"alpha": 0.35},
+    {"alpha": 0.15},
+)
+
+
+def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
+    """Groups of bars at 1, 2, ...: means over seeds, and whiskers from smallest to largest.
+
+    Args:
+      values: [seeds, E] of each variant; fewer columns for a variant with fewer experts.
+      color: of all bars.
+    """
+    width = 0.8 / len(values)
+    for number, found in enumerate(values):
+        offset = (number - (len(values) - 1) / 2) * width
+        x, mean = np.arange(1, found.shape[1] + 1) + offset, found.mean(axis=0)
+        axes.bar(x, mean, width, **bar(number, color))
+        if len(found) > 1:
+            spread = [mean - found.min(axis=0), found.max(axis=0) - mean]
+            whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
+            axes.errorbar(x, mean, spread, linestyle="None", **whisker)
+    most = max(found.shape[1] for found in values)
+    axes.set(xlim=(0.4, most + 0.6), ylim=(0, None), xticks=range(1, most + 1))
+    axes.grid(False, axis="x")
+
+
+def bar(number: int, color: str) -> dict:
+    """Keyword arguments of a bar or patch of that variant."""
+    alpha = FILLS[number % len(FILLS)]["alpha"]
+    return {"facecolor": (color, alpha), "edgecolor": color, "linewidth": 0.8}
+
+
+def handles(titles: list[str], color: str = style.GREY) -> list[Patch]:
+    """Legend entries of the variants."""
+    return [Patch(label=title, **bar(number, color)) for number, title in enumerate(titles)]

@@ -1,0 +1,257 @@
+"""IFCA: several models, of which every client trains the one that fits it best, or explores.
+
+    client  chooses the model with the lowest loss on its train split, or with some probability
+            any; trains it
+    server  averages each model over the clients that chose it; one that nobody chose stays
+
+Source: Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020,
+Algorithm 1 (model averaging); exploration, early stopping and the order of steps are those of
+Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning", FL-IJCAI 2022
+(arXiv:2206.07832), Algorithms 1 to 4.
+Official code: EricssonResearch/fl-moe, main_fed.py; specification section 2. Of IFCA's authors:
+jichan3751/ifca, whose experiments share a representation on FEMNIST and average without weights.
+Deviation: a client's loss is the mean over its examples; the official code weighs a smaller last
+batch like a whole one.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedlib import exploration, personal, tree
+from fedlib.cohort import Cohort
+from fedlib.local import Solver
+from fedlib.methods.base import Method
+from fedlib.mixture import each_expert
+from fedlib.models.initialise import convolution_weights
+from fedlib.task import Batch, Params
+
+CLUSTER_INITS = ("conv_only", "full")
+STOPS = ("never", "all", "per_model")
+
+
+class State(NamedTuple):
+    """The server's models, the best of each so far, and who chose what."""
+
+    experts: Params  # [E, ...], shared by all clients
+    best: Params  # [E, ...], each as it was at its best check; {} if nothing ever stops
+    best_loss: Tensor  # [E], of these; infinite before a model's first check
+    failed: Tensor  # [E] int64, checks since
+    choice: Tensor  # [num_clients] int64, the model of lowest loss at the last evaluation
+    picks: Tensor  # [horizon, E] int64, clients of a round by the model that they trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class IFCA(Method):
+    """One model per cluster of clients; the server averages those who took part in a round.
+
+    Absent clients count for nothing, whatever the run's `aggregation` is.
+
+    Attributes:
+      local: solver of a client in a round (SGD in the paper). It is made anew in every round:
+        momenta and the epochs that a schedule counts start at zero.
+      num_experts: E; the paper's J, "clusters" in its code. 1 is FedAvg.
+      exploration: probability of a random choice, by round: "none" is IFCA, "eps" is the paper's
+        epsilon-greedy; see `fedlib.exploration.probability`.
+      epsilon: of "eps" and "eps_decay_b"; 0 is IFCA.
+      horizon: rounds of the run, for "eps_decay_b"; the choices of so many rounds are recorded.
+      cluster_init: "conv_only", models that differ in convolution weights alone, as in the
+        official code; "full", models drawn from seeds seed, seed + 1, ...
+      stop: "never"; "all", no model is trained any more once every one of them has failed
+        `patience` checks in a row (official code); "per_model", a model is no longer sent once it
+        has (the paper's option). Clients then predict with each model as it was at its best check.
+      stop_every: rounds between checks, the first of which is in the first round.
+      patience: checks in a row at which nobody chose a model, or its loss was no better than ever.
+      stop_split: on which checks are made: "val", or "test", the official reading, which selects
+        models on the data that are reported.
+      lr_decay: whether the learning rate falls during a round as in the official code, by 1 per
+        cent in 100 epochs; see `fedlib.personal.SlowDecay`.
+    """
+
+    local: Solver
+    num_experts: int
+    exploration: str = "none"
+    epsilon: float = 0.0
+    horizon: int = 0
+    cluster_init: str = "conv_only"
+    stop: str = "all"
+    stop_every: int = 10
+    patience: int = 10
+    stop_split: str = "test"
+    lr_decay: bool = False
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        for name in ("num_experts", "stop_every", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        choices = {
+            "exploration": exploration.EXPLORATIONS,
+            "cluster_init": CLUSTER_INITS,
+            "stop": STOPS,
+            "stop_split": personal.STOP_SPLITS,
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        self._check_exploration()
+        if self.lr_decay and self.local.schedule.kind != "constant":
+            kind = self.local.schedule.kind
+            raise ValueError(f"lr_decay needs a local schedule that is constant, got {kind!r}")
+        if self.num_experts > 1 and self.cluster_init == "conv_only" and not self._redrawn:
+            raise ValueError(
+                "cluster_init 'conv_only' makes equal models of a network without convolutions; "
+                "use 'full'"
+            )
+
+    def _check_exploration(self) -> None:
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon must be in [0, 1], got {self.epsilon}")
+        if self.horizon < 0:
+            raise ValueError(f"horizon must be at least 0, got {self.horizon}")
+        if self.exploration == "eps_decay_b" and not (self.epsilon > 0 and self.horizon > 0):
+            raise ValueError(
+                "exploration 'eps_decay_b' needs epsilon and horizon above 0, got "
+                f"{self.epsilon} and {self.horizon}"
+            )
+
+    @cached_property
+    def solver(self) -> Solver:
+        """The local solver with its schedule."""
+        return replace(self.local, schedule=personal.SlowDecay()) if self.lr_decay else self.local
+
+    @cached_property
+    def _redrawn(self) -> frozenset[str]:
+        """Names of the weights that tell clusters apart at first, with `conv_only`."""
+        return convolution_weights(self.task.build)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Models drawn from seeds seed, seed + 1, ...; everybody chose the first."""
+        drawn = [self.task.init(seed + e) for e in range(self.num_experts)]
+        if self.cluster_init == "conv_only":
+            drawn = [drawn[0] | {n: x[n] for n in x.keys() & self._redrawn} for x in drawn]
+        experts = tree.stack(drawn)
+        like = next(iter(experts.values()))
+        counts = like.new_zeros(self.num_experts, dtype=torch.int64)
+        return State(
+            experts,
+            best={} if self.stop == "never" else experts,
+            best_loss=like.new_full((self.num_experts,), torch.inf),
+            failed=counts,
+            choice=counts.new_zeros(num_clients),
+            picks=counts.new_zeros(self.horizon, self.num_experts),
+        )
+
+    # -- a round ----------------------------------------------------------------------
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Choose, train, average within clusters, check; nothing at all once training stopped."""
+        live = self.live(state)
+        if not len(live):
+            return state
+        received = cohort.broadcast(tree.take(state.experts, live))
+        choice = live[self.explore(received, cohort)]
+        start = tree.take(state.experts, choice)
+        trained, _ = cohort.fit(self.task.loss, start, local=self.solver)
+        experts = self.average(cohort.collect(trained), choice, state.experts, cohort)
+        picks = self.counted(state.picks, choice, cohort.round)
+        return self.check(state._replace(experts=experts, picks=picks), start, choice, cohort)
+
+    def live(self, state: State) -> Tensor:
+        """Numbers of the models that are still trained -> [E or fewer]"""
+        patient = state.failed < self.patience
+        if self.stop == "never":
+            patient = torch.ones_like(patient)
+        elif self.stop == "all":
+            patient = patient.any().expand_as(patient)
+        return patient.nonzero().flatten()
+
+    def explore(self, experts: Params, cohort: Cohort) -> Tensor:
+        """Which of the `experts` [C, E, ...] each client trains: its best, or any -> [C]"""
+        probability = exploration.probability(
+            self.exploration,
+            cohort.round,
+            epsilon=self.epsilon,
+            horizon=self.horizon,
+            num_models=self.num_experts,
+        )
+        return self.choose(experts, cohort, probability, "explore")
+
+    def choose(self, experts: Params, cohort: Cohort, explore: float, stream: str) -> Tensor:
+        """The expert of lowest loss on each client's train split, now and then any -> [C]"""
+        if len(tree.leaves(tree.take(experts, 0))[0]) == 1:  # nothing to compare
+            return torch.zeros_like(cohort.ids)
+        losses = cohort.example_mean(cohort.score(self.losses, experts))
+        clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)
+        return exploration.choose(losses, explore, clients, *names)
+
+    def losses(self, experts: Params, batch: Batch) -> Tensor:
+        """Negative log-likelihood of each example under each expert -> [B, E]"""
+        return each_expert(lambda expert: self.task.losses(expert, batch), experts)
+
+    def average(self, trained: Params, choice: Tensor, previous: Params, cohort: Cohort) -> Params:
+        """Each expert by its clients' numbers of examples; that of nobody as before -> [E, ...]"""
+        weights = one_hot(choice, self.num_experts).T * cohort.num_examples  # [E, C]
+        total = weights.sum(1, keepdim=True)
+        means = tree.mix(trained, weights / total.clamp(min=1))
+        return where(total.flatten() > 0, means, previous)
+
+    def counted(self, picks: Tensor, choice: Tensor, round: int) -> Tensor:
+        """`picks` with those of this round, if it is one of the first `horizon`."""
+        if round >= self.horizon:
+            return picks
+        row = torch.tensor([round], device=picks.device)
+        return tree.put(picks, row, choice.bincount(minlength=self.num_experts)[None])
+
+    def check(self, state: State, start: Params, choice: Tensor, cohort: Cohort) -> State:
+        """Remember the models whose loss was never lower, and how long ago that was.
+
+        The loss is that of the models before the round, `start` [C, ...]; remembered are those
+        after it.
+        """
+        if self.stop == "never" or cohort.round % self.stop_every:
+            return state
+        personal.refuse_nothing_to_stop_on(cohort, self.stop_split)
+        losses = personal.client_losses(cohort, self.task.losses, start, split=self.stop_split)
+        members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
+        total = torch.where(members, losses, 0).sum(1)
+        loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if nobody chose it
+        better = loss < state.best_loss
+        return state._replace(
+            best=where(better, state.experts, state.best),
+            best_loss=torch.where(better, loss, state.best_loss),
+            failed=torch.where(better, 0, state.failed + 1),
+        )
+
+    # -- evaluation -------------------------------------------------------------------
+
+    def observe(self, state: State, cohort: Cohort, group: str) -> State:
+        """Every client notes which model has the lowest loss on its train split."""
+        experts = cohort.held(self.restored(state))
+        choice = self.choose(experts, cohort, 0.0, "predict")
+        return state._replace(choice=tree.put(state.choice, cohort.ids, choice))
+
+    def restored(self, state: State) -> Params:
+        """Each model as it was at its best check, if it ever had one -> [E, ...]"""
+        if self.stop == "never":
+            return state.experts
+        return where(state.best_loss.isfinite(), state.best, state.experts)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The model that each client, seen or unseen, noted at the last evaluation."""
+        return tree.take(self.restored(state), state.choice[cohort.ids])
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Everybody's model [num_clients], and how often each was trained [horizon, E]."""
+        return {"choice": state.choice, "picks": state.picks}
+
+
+def where(chosen: Tensor, experts: Params, others: Params) -> Params:
+    """Rows of `experts` [E, ...] where `chosen` [E], else of `others` -> [E, ...]"""
+    return tree.map(
+        lambda x, y: torch.where(chosen.reshape(-1, *[1] * (x.dim() - 1)), x, y), experts, others
+    )

@@ -1,0 +1,210 @@
+"""The claims of a paper's text, recomputed: as printed, from its own tables, and from our runs.
+
+A claim is arithmetic on two cells, and a cell is one federation, run and protocol: the mean over
+trials of its accuracy, or the standard deviation. Claims are declared as data.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib import published as printed
+from fedlib.errors import ConfigError
+from fedlib.tables import notes
+from fedlib.tables.render import Block, Cell, Column, Sheet, percent, points
+
+DECIMALS = 2
+FORMULAS = {  # of the first and the second cell
+    "difference": (lambda a, b: a - b, "first minus second, in percentage points"),
+    "reduction": (lambda a, b: 1 - b / a if a else np.nan, "1 - second / first, in percent"),
+}
+CELL = ("federation", "label", "protocol", "statistic")
+COLUMNS = (
+    *("claim", "formula", "dataset", *(f"first_{name}" for name in CELL)),
+    *(f"second_{name}" for name in CELL),
+    *("published", "published_first", "published_second", "from_published"),
+    *("first", "second", "reproduced", "seeds"),
+)
+STATISTICS = {"mean": "accuracy", "std": "accuracy_std"}  # and how published numbers call them
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    claims: list[dict],
+    protocols: list[dict],
+    cells: str | None = None,
+    metric: str = "accuracy_client_mean",
+) -> Sheet:
+    """The table; its numbers have one row per claim.
+
+    The exhibit's `published` holds the claims as printed. Claims about runs that are not in the
+    exhibit, as only some may have been asked for, are left out, and a note says so.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      claims: [{"title", "formula": one of `FORMULAS`, "cells": two of {"federation", "label",
+        "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"},
+        or left out if the text does not print it, "note": may be left out}].
+      protocols: those in the cells, see `fedlib.protocols`.
+      cells: pattern of the published exhibits that hold the cells, see `fedlib.protocols.Printed`.
+      metric: see `fedlib.protocols.accuracies`.
+
+    Raises:
+      ConfigError: for a claim with another formula, protocol or statistic.
+      DataError: see `fedlib.protocols.accuracies`.
+    """
+    shown = {protocol.name: protocol for protocol in ways.declared(protocols)}
+    for claim in claims:
+        _check(claim, shown)
+    missing = [claim["title"] for claim in claims if not _covers(exhibit, claim)]
+    claims = [claim for claim in claims if claim["title"] not in missing]
+    values = ways.accuracies(exhibit, metrics, clients, list(shown.values()), metric=metric)
+    trials, table = ways.over_trials(values), ways.Printed(published, cells)
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    rows = []
+    for claim in claims:
+        formula = FORMULAS[claim["formula"]][0]
+        theirs = [_published(cell, federations, shown, table) for cell in claim["cells"]]
+        ours = [_reproduced(cell, trials) for cell in claim["cells"]]
+        dataset = federations[claim["cells"][0]["federation"]]["dataset"]
+        rows.append(
+            {
+                "claim": claim["title"],
+                "formula": claim["formula"],
+                "dataset": dataset,
+                **_named("first", claim["cells"][0]),
+                **_named("second", claim["cells"][1]),
+                "published": _claimed(claim, dataset, published, exhibit["published"]),
+                "published_first": theirs[0],
+                "published_second": theirs[1],
+                "from_published": formula(*theirs),
+                "first": ours[0],
+                "second": ours[1],
+                "reproduced": formula(*ours),
+                "seeds": len(exhibit["seeds"]),
+            }
+        )
+    numbers = pd.DataFrame(rows, columns=COLUMNS)
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[_block(exhibit, claims, numbers, shown)],
+        notes=[
+            *_notes(exhibit, claims, numbers, metric),
+            *([f"Left out, as their runs are not here: {', '.join(missing)}."] if missing else []),
+            *notes.particulars(exhibit),
+        ],
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _check(claim: dict, shown: dict[str, ways.Shown]) -> None:
+    """Nothing, if the claim is well formed."""
+    if len(claim["cells"]) != 2:
+        raise ConfigError(f"claim {claim['title']!r} must have two cells, got {claim['cells']}")
+    _check_choice(claim, "formula", claim["formula"], FORMULAS)
+    for cell in claim["cells"]:
+        _check_choice(claim, "protocol", cell["protocol"], shown)
+        _check_choice(claim, "statistic", cell["statistic"], STATISTICS)
+
+
+def _check_choice(claim: dict, what: str, value: str, choices: Iterable[str]) -> None:
+    if value not in choices:
+        raise ConfigError(
+            f"claim {claim['title']!r}: {what} must be one of {', '.join(choices)}, got {value!r}"
+        )
+
+
+def _covers(exhibit: dict, claim: dict) -> bool:
+    """Whether the claim is about runs of the exhibit."""
+    runs = {(run["federation"], run["label"]) for run in exhibit["runs"]}
+    return all((cell["federation"], cell["label"]) in runs for cell in claim["cells"])
+
+
+def _published(cell: dict, federations: dict, shown: dict, table: ways.Printed) -> float:
+    federation, key = federations[cell["federation"]], shown[cell["protocol"]].key
+    return table.value(federation, cell["label"], key, STATISTICS[cell["statistic"]])
+
+
+def _reproduced(cell: dict, trials: pd.DataFrame) -> float:
+    """NaN for the deviation of one trial, or if the run lacks the protocol."""
+    key = tuple(cell[name] for name in ("federation", "label", "protocol"))
+    return float(trials.loc[key, cell["statistic"]]) if key in trials.index else np.nan
+
+
+def _claimed(
+    claim: dict, dataset: str, published: pd.DataFrame | None, exhibit: str | None
+) -> float:
+    """The claim as the text prints it, as a fraction; NaN if it does not, for this data set."""
+    if "published" not in claim:
+        return np.nan
+    found = printed.fractions(published, exhibit, claim["published"]["metric"])
+    return found.get((dataset, claim["published"]["label"]), np.nan)
+
+
+def _named(which: str, cell: dict) -> dict[str, str]:
+    """Columns that say what the first or second cell is."""
+    return {f"{which}_{name}": cell[name] for name in CELL}
+
+
+def _block(exhibit: dict, claims: list[dict], numbers: pd.DataFrame, shown: dict) -> Block:
+    heads = ("Claim", "First", "Second", "printed", "from its table", "reproduced")
+    groups = ("", "", "", "Paper", "Paper", "Here")
+    rows = []
+    for claim, row in zip(claims, numbers.to_dict("records"), strict=True):
+        text = points if claim["formula"] == "difference" else _share
+        cells = [_cell_text(exhibit, cell, shown) for cell in claim["cells"]]
+        values = [row[name] for name in ("published", "from_published", "reproduced")]
+        rows.append([Cell(t) for t in (claim["title"], *cells)])
+        rows[-1] += [Cell(text(value, decimals=DECIMALS)) for value in values]
+    columns = [Column(*both) for both in zip(heads, groups, strict=True)]
+    return Block("", columns, rows, num_keys=3)
+
+
+def _share(value: float, decimals: int) -> str:
+    """A reduction as percent, "60.39 %"."""
+    text = percent(value, decimals=decimals).replace("-", "−")
+    return text if np.isnan(value) else f"{text} %"
+
+
+def _cell_text(exhibit: dict, cell: dict, shown: dict[str, ways.Shown]) -> str:
+    """What a cell is, such as "σ of MoE, ε-greedy, CIFAR-10, p = 1"."""
+    runs = exhibits.runs_of(exhibit, cell["federation"])
+    run = next(run for run in runs if run["label"] == cell["label"])
+    federations = {f["name"]: f["title"] for f in exhibit["federations"]}
+    of = "σ of " if cell["statistic"] == "std" else ""
+    where = f", {federations[cell['federation']]}" if len(federations) > 1 else ""
+    return f"{of}{shown[cell['protocol']].title}, {run['title']}{where}"
+
+
+def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame, metric: str) -> list[str]:
+    used = dict.fromkeys(claim["formula"] for claim in claims)
+    trials = (
+        ""
+        if len(exhibit["seeds"]) > 1
+        else " One trial has no deviation, so claims about deviations cannot be reproduced."
+    )
+    return [
+        exhibits.scale_text(exhibit),
+        f"Here: {ways.METRICS[metric]}, on the test examples of the clients that train, after the "
+        f"last round; {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        *ways.selection_note(exhibit),
+        *(f"{name.capitalize()}: {FORMULAS[name][1]}." for name in used),
+        f"σ: standard deviation over trials (n - 1), not over clients.{trials}",
+        "From its table: the same arithmetic on the numbers that the paper's own table prints.",
+        *(
+            f"{claim['title']}: {claim['note'].rstrip('.')}."
+            for claim in claims
+            if claim.get("note")
+        ),
+        *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
+    ]

@@ -1,0 +1,183 @@
+"""Published and reproduced accuracy of several protocols: a row per federation and run.
+
+A protocol is a way to predict with what one training left, see `fedlib.protocols`; the protocols of
+a row come from the same trainings. Deviations are over trials, which are seeds here.
+"""
+
+import numpy as np
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib.metrics import PRIMARY
+from fedlib.tables import notes
+from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.tables.summary import STATISTICS, statistics
+
+DECIMALS = 2  # as such papers print them
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    protocols: list[dict],
+    parameter: str | None = None,
+    symbol: str | None = None,
+    metric: str = "accuracy_client_mean",
+    group: str = PRIMARY.group,
+    first_clients: int | None = None,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and protocol.
+
+    What is published is found by the exhibit's `published`, a pattern as of
+    `fedlib.protocols.Printed`, under the protocol's key: the metrics "accuracy" and "accuracy_std",
+    and "num_trials" of the label "all".
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      protocols: in the order of columns, see `fedlib.protocols`.
+      parameter: of the federations, a dotted path into their params, whose values are the heads of
+        rows; there is a block per family then. Without it the titles of the federations are.
+      symbol: how the paper calls the parameter; its own name if not given.
+      metric, group, first_clients: see `fedlib.protocols.accuracies`.
+
+    Raises:
+      ConfigError, DataError: see `fedlib.protocols`.
+    """
+    shown = ways.declared(protocols)
+    choice = {"metric": metric, "group": group, "first_clients": first_clients}
+    values = ways.accuracies(exhibit, metrics, clients, shown, **choice)
+    numbers = _numbers(exhibit, values, shown, ways.Printed(published, exhibit["published"]))
+    numbers = numbers.assign(metric=metric, group=group)
+    head = "Data" if parameter is None else symbol or parameter
+    heads = {
+        federation["name"]: federation["title"]
+        if parameter is None
+        else exhibits.setting_text(exhibits.setting(parameter, federation))
+        for federation in exhibit["federations"]
+    }
+    compared = bool(numbers["published"].notna().any())
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[
+            _block(family, part.assign(head=part["federation"].map(heads)), shown, head)
+            for family, part in _families(exhibit, numbers, whole=parameter is None)
+        ],
+        notes=[
+            exhibits.scale_text(exhibit),
+            _measured(exhibit, metric, group, first_clients),
+            *ways.selection_note(exhibit),
+            *(
+                ["Difference: reproduced minus published, in percentage points."]
+                if compared
+                else []
+            ),
+            "Bold: highest of the row" + (", published and reproduced apart." if compared else "."),
+            *filter(None, [exhibits.PARAMETER_NOTES.get(parameter or "")]),
+            *exhibits.published_note(exhibit, shown=compared),
+            *notes.particulars(exhibit),
+        ],
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _numbers(
+    exhibit: dict, values: pd.DataFrame, shown: list[ways.Shown], printed: ways.Printed
+) -> pd.DataFrame:
+    """Everything the table shows, as fractions -> one row per federation, run and protocol."""
+    found = ways.over_trials(values)
+    rows = []
+    for federation in exhibit["federations"]:
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            about = (federation, run["label"])
+            trials = printed.value(*about, "all", "num_trials")
+            for protocol in shown:
+                ours = statistics(found, (federation["name"], run["label"], protocol.name))
+                number = printed.value(*about, protocol.key, "accuracy")
+                rows.append(
+                    {
+                        "federation": federation["name"],
+                        "dataset": federation["dataset"],
+                        "label": run["label"],
+                        "title": f"{protocol.title} ({run['title']})",
+                        "run": run["title"],
+                        "protocol": protocol.name,
+                        "published": number,
+                        "published_std": printed.value(*about, protocol.key, "accuracy_std"),
+                        "published_trials": trials,
+                        **{name: ours[name] for name in STATISTICS},
+                        "seeds": len(exhibit["seeds"]),
+                        "difference": ours["mean"] - number,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def _families(exhibit: dict, numbers: pd.DataFrame, whole: bool):
+    """(heading, rows) of each block: one per family, or a single one for the `whole`."""
+    if whole:
+        return [("", numbers)]
+    families = {f["name"]: f["family"] for f in exhibit["federations"]}
+    return list(numbers.groupby(numbers["federation"].map(families), sort=False))
+
+
+def _block(heading: str, numbers: pd.DataFrame, shown: list[ways.Shown], head: str) -> Block:
+    """A row per federation and run; published, reproduced and difference under each protocol.
+
+    Where nothing is published, a column per protocol is enough.
+    """
+    compared = numbers["published"].notna().any()
+    names = ("published", "reproduced", "difference")
+    columns = [Column(head), Column("Run")]
+    for protocol in shown:
+        if compared:
+            columns += [Column(name, protocol.title) for name in names]
+        else:
+            columns.append(Column(protocol.title))
+    columns += [Column(name, "Trials") for name in names[:2]] if compared else [Column("Trials")]
+    rows = [
+        _row(part, compared) for _, part in numbers.groupby(["federation", "label"], sort=False)
+    ]
+    return Block(heading, columns, rows, num_keys=2)
+
+
+def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
+    """The cells of one federation and run, whose protocols are the rows of `part`."""
+    first = part.iloc[0]
+    ours = _cells(part["mean"], part["std"])
+    seeds = Cell(str(first["seeds"]))
+    cells = [Cell(first["head"]), Cell(first["run"])]
+    if not compared:
+        return [*cells, *ours, seeds]
+    theirs = _cells(part["published"], part["published_std"])
+    for their, our, difference in zip(theirs, ours, part["difference"], strict=True):
+        cells += [their, our, Cell(points(difference, DECIMALS))]
+    trials = first["published_trials"]
+    return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
+
+
+def _cells(means: pd.Series, stds: pd.Series) -> list[Cell]:
+    texts = [percent(mean, std, DECIMALS) for mean, std in zip(means, stds, strict=True)]
+    return best_cells(means.tolist(), texts, DECIMALS)
+
+
+def _measured(exhibit: dict, metric: str, group: str, first_clients: int | None) -> str:
+    """What a number is, and what stands after its ±."""
+    clients = ways.GROUPS[group]
+    if first_clients is not None:
+        clients = f"{clients}, of clients 0 to {first_clients - 1} only"
+    spread = (
+        "± the standard deviation over trials (n - 1)"
+        if len(exhibit["seeds"]) > 1
+        else "one trial, so no deviation can be given"
+    )
+    return (
+        f"Percent, {ways.METRICS[metric]}, on the test examples of the {clients}, after the last "
+        f"round; {exhibits.seeds_text(exhibit)}: {spread}. {exhibits.rounds_text(exhibit)}"
+    )

@@ -1,0 +1,622 @@
+"""Adaptive Expert Models: what clients do on their own, against a loop of torch.optim, and mixtures
+worked out on paper."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from by_hand import assert_params, executors
+from conftest import toy_paper
+from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
+from test_stages import evaluation, finish, options, start
+from torch import nn
+from torch.nn.functional import nll_loss
+
+from fedlib import evaluate, methods, personal, streams, tree
+from fedlib.batches import client_plan
+from fedlib.command import run_roots
+from fedlib.errors import ConfigError, DataError
+from fedlib.executors import DeviceData, Loop
+from fedlib.federation import Federation, Split
+from fedlib.local import AdamW
+from fedlib.methods.adaptive_experts import Ensemble, Mixture
+from fedlib.plan import Plan
+from fedlib.provenance import code_digest
+from fedlib.results import RunResult, View
+from fedlib.run import build_method, build_simulation, build_task
+from fedlib.simulate import Protocol, Simulation
+from fedlib.spec import Run
+from fedlib.task import Batch, Task
+
+BATCH = 4
+LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates
+SIZES = (7, 12, 6, 10, 9)
+
+
+def make(num_experts=3, *, network=None, gate_outputs=None, **params):
+    network = network or {}
+    outputs = 1 if num_experts == 1 else num_experts + 1
+    settings = {
+        **{"cluster_init": "full", "stop_every": 1, "lr_decay": True},
+        **{"local_lr": LOCAL, "local_weight_decay": 0.1, "local_epochs": 9},
+        **{"local_check_every": 2, "local_patience": 2, "finetune_lr": FINETUNE},
+        **{"gate_lr": GATE, "gate_weight_decay": 0.2, "gate_epochs": 8, "gate_patience": 2},
+    }
+    return methods.load("adaptive_experts")(
+        task=tiny_task(**network),
+        local=sgd(momentum=0.0, batch_size=BATCH),
+        num_experts=num_experts,
+        expert=tiny_task(hidden=5, **network),
+        gate=tiny_task(classes=gate_outputs or outputs, hidden=3, **network),
+        **settings | params,
+    )
+
+
+def trained(method, federation, executor="loop", rounds=2):
+    """State after some rounds and an evaluation of everybody, and the cohort of that."""
+    state = method.init(federation.num_clients, 0)
+    for number in range(rounds):
+        cohort = cohort_of(method.task, federation, executor=executor, round=number)
+        state = method.round(state, cohort)
+    for group in ("unseen", "seen"):
+        ids = federation.ids(group)
+        cohort = cohort_of(method.task, federation, ids, executor=executor, round=rounds)
+        state = method.observe(state, cohort, group)
+    return state, cohort
+
+
+def all_finals(method, state, cohort, group="seen"):
+    return dict(evaluate.prepared(method, state, cohort, group))
+
+
+# -- by hand -------------------------------------------------------------------------------
+
+
+class OnItsOwn:
+    """One client with real modules, AdamW, LambdaLR and the official code's early stopping."""
+
+    def __init__(self, federation, client, round):
+        self.federation, self.client, self.round = federation, client, round
+
+    def shard(self, split):
+        rows = self.federation.split(split).of(self.client)
+        return torch.from_numpy(self.federation.x[rows]), torch.from_numpy(self.federation.y[rows])
+
+    def epoch(self, stream, before, stretch, number):
+        """Batches of epoch `number` of a stretch; the engine shuffles stretch by stretch."""
+        solver = sgd(batch_size=BATCH, epochs=stretch)
+        n = int(self.federation.train.sizes[self.client])
+        plan = client_plan(n, solver, 0, self.round, f"{stream}/{before}", self.client)
+        for step in plan.steps:
+            if step.epoch == number:
+                rows = self.federation.train.of(self.client)[plan.order[step.start : step.stop]]
+                yield (
+                    torch.from_numpy(self.federation.x[rows]),
+                    torch.from_numpy(self.federation.y[rows]),
+                )
+
+    def train(
+        self, nets, trained, log_probs, stream, *, lr, decay, decays, epochs, every, patience
+    ):
+        """State dicts of `nets` at the best check and at the end."""
+        parameters = [p for net in trained for p in net.parameters()]
+        optimiser = torch.optim.AdamW(parameters, lr=lr, weight_decay=decay)
+
+        def rate(epoch):
+            return ((lr - lr / 100) * 0.9999**epoch + lr / 100) / lr if decays else 1.0
+
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
+        best, least, counter = None, math.inf, 0
+        stretch, within, length = 0, 0, 1  # the epochs between two checks
+        for epoch in range(epochs):
+            for net in nets:
+                net.train()
+            for x, y in self.epoch(stream, stretch, length, within):
+                optimiser.zero_grad()
+                nll_loss(log_probs(nets, x), y).backward()
+                optimiser.step()
+            scheduler.step()
+            within += 1
+            if epoch % every == 0:
+                for net in nets:
+                    net.eval()
+                x, y = self.shard("test")
+                with torch.no_grad():
+                    loss = nll_loss(log_probs(nets, x), y).item()
+                if loss < least:
+                    least, counter = loss, 0
+                    best = [copy.deepcopy(net.state_dict()) for net in nets]
+                else:
+                    counter += 1
+                if counter == patience:
+                    break
+                left = epochs - epoch - 1
+                stretch, within, length = stretch + 1, 0, min(every, left)
+        return best, [net.state_dict() for net in nets]
+
+
+def net(params, classes=3, hidden=6):
+    module = TinyNet(4, classes, hidden).double()
+    module.load_state_dict(params)
+    return module
+
+
+def moe(gate, experts, x, outputs):
+    """Equation 5, with probabilities."""
+    logits = gate(x)[:, outputs]
+    if len(outputs) == 1:
+        local = torch.sigmoid(logits)
+        weights = torch.cat([1 - local, local], dim=1)
+    else:
+        weights = torch.softmax(logits, dim=1)
+    mixed = sum(weights[:, [e]] * torch.softmax(f(x), dim=1) for e, f in enumerate(experts))
+    return torch.log(mixed)
+
+
+@executors
+@pytest.mark.parametrize("member", ["best", "last"])
+@pytest.mark.parametrize("gate_only", [False, True])
+@pytest.mark.parametrize("choices", [(0, 2, 2, 0, 1), (1, 1, 1, 1, 0)])
+def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, choices):
+    # The last client is unseen: its choice makes no expert a member.
+    federation, num = toy_federation(SIZES), 3
+    method = make(num, member=member, gate_only=gate_only)
+    state, cohort = trained(method, federation, executor)
+    state = state._replace(choice=torch.tensor(choices))
+    finals = all_finals(method, state, cohort)
+    used = sorted(set(choices[:-1]))
+    outputs = [*used, num] if len(used) > 1 else [num]
+    models = [tree.take(method.restored(state), j) for j in range(num)]
+    keys = streams.keys(federation.num_clients, 0, "gate")
+    stops, patient = [], {"epochs": 9, "every": 2, "patience": 2}
+    for row, client in enumerate(federation.ids("seen").tolist()):
+        alone = OnItsOwn(federation, client, round=2)
+
+        own = net(method.expert.init(num), hidden=5)
+        best, last = alone.train(
+            [own], [own], lambda nets, x: nets[0](x).log_softmax(1), "local", lr=LOCAL, decay=0.1,
+            decays=True, **patient,
+        )  # fmt: skip
+        assert_params(tree.take(finals["local"].own, row), best[0])
+        stops.append(any(not torch.equal(best[0][n], last[0][n]) for n in best[0]))
+        member_params = {"best": best, "last": last}[member][0]
+
+        tuned = net(models[choices[client]])
+        best, _ = alone.train(
+            [tuned], [tuned], lambda nets, x: nets[0](x).log_softmax(1), "finetune",
+            lr=FINETUNE, decay=0.0, decays=True, **patient,
+        )  # fmt: skip
+        assert_params(tree.take(finals["finetuned"], row), best[0])
+
+        ensemble = tree.take(finals["ensemble"], row)
+        assert_params(ensemble.own, member_params)
+        for e, j in enumerate(used):
+            assert_params(tree.take(ensemble.experts, e), models[j])
+
+        gate = net(method.gate.init(int(keys[client])), classes=num + 1, hidden=3)
+        experts = [net(models[j]) for j in used] + [net(member_params, hidden=5)]
+        best, _ = alone.train(
+            [*experts, gate], [gate] if gate_only else [*experts, gate],
+            lambda nets, x: moe(nets[-1], nets[:-1], x, outputs), "mixture", lr=GATE,
+            decay=0.2, decays=False, epochs=8, every=2, patience=2,
+        )  # fmt: skip
+        mixture = tree.take(finals["moe"], row)
+        assert mixture.members.tolist() == used
+        assert_params(mixture.gate, best[-1])
+        assert_params(mixture.own, best[-2])
+        for e in range(len(used)):
+            assert_params(tree.take(mixture.experts, e), best[e])
+        x, _ = alone.shard("test")
+        batch = Batch(x, torch.zeros(len(x)), torch.arange(len(x)))
+        for module, params in zip([*experts, gate], best, strict=True):
+            module.load_state_dict(params)
+        expected = moe(gate, experts, x, outputs)
+        torch.testing.assert_close(method.predict(mixture, batch), expected)
+    assert any(stops) or member == "best"  # some client's best was not its last
+
+
+# -- worked examples -------------------------------------------------------------------------
+
+LOGITS = torch.tensor([[2.0, 0, 1], [0, 1.5, 0], [0.5, 0, 2.5]], dtype=torch.float64)
+
+
+class Bias(nn.Module):
+    """A model whose logits are its bias, whatever the input."""
+
+    def __init__(self, outputs=3):
+        super().__init__()
+        self.body, self.head = nn.Flatten(), nn.Linear(1, outputs)
+
+    def forward(self, x):
+        return self.head(self.body(x) * 0)
+
+
+def says(logits):
+    """Parameters of a `Bias` model with these logits [..., L]."""
+    bias = torch.as_tensor(logits, dtype=torch.float64)
+    return {"head.weight": torch.zeros(*bias.shape, 1, dtype=torch.float64), "head.bias": bias}
+
+
+def speakers(num_experts=2, **params):
+    outputs = 1 if num_experts == 1 else num_experts + 1
+    task, gate = (Task(lambda n=n: Bias(n), dtype=torch.float64) for n in (3, outputs))
+    return replace(make(num_experts), task=task, expert=task, gate=gate, **params)
+
+
+ONE = Batch(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1), torch.zeros(1).long())
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        ("logits", [0.244728, 0.090031, 0.665241]),  # specification, section 3.4
+        ("probabilities", [0.310229, 0.282965, 0.406806]),
+    ],
+)
+def test_an_ensemble_of_three(space, expected):
+    method = speakers(ensemble_space=space)
+    ensemble = Ensemble(says(LOGITS[:2]), says(LOGITS[2]))
+    found = method.predict(ensemble, ONE).exp()[0]
+    torch.testing.assert_close(found.tolist(), expected, rtol=0, atol=5e-7)  # six digits given
+
+
+def test_a_mixture_is_one_of_probabilities():
+    method = speakers()
+    gate = [0.3, -1.0, 2.0]
+    mixture = Mixture(says(LOGITS[:2]), says(LOGITS[2]), says(gate), torch.arange(2))
+    g = np.exp(gate) / np.exp(gate).sum()
+    f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)
+    found = method.predict(mixture, ONE).exp()[0]
+    torch.testing.assert_close(found.numpy(), g @ f)
+    weights = method.log_weights(mixture, ONE).exp()
+    assert weights.sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("num_experts", "gate"), [(1, [0.7]), (2, [5.0, -4.0, 0.7])])
+def test_of_two_experts_a_sigmoid_weighs_the_local_one(num_experts, gate):
+    # One cluster, or two of which one is in use: then only the last output counts.
+    method = speakers(num_experts)
+    outputs = method.outputs(torch.tensor([0]))
+    assert outputs.tolist() == [len(gate) - 1]
+    mixture = Mixture(says(LOGITS[:1]), says(LOGITS[2]), says(gate), torch.tensor([0]))
+    g = 1 / (1 + math.exp(-0.7))
+    f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)
+    found = method.predict(mixture, ONE).exp()[0]
+    torch.testing.assert_close(found.numpy(), (1 - g) * f[0] + g * f[2])
+
+
+def test_a_certain_gate_has_a_finite_loss_and_gradient():
+    # Weight e^-800 is no number above 0: mixed as probabilities its logarithm would be infinite.
+    method = speakers()
+    gate = torch.tensor([800.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)
+    right_only = says([[-900.0, 0, 0], [0.0, 0, 0]])
+    mixture = Mixture(right_only, says(LOGITS[2]), says(gate), torch.arange(2))
+    loss = -method.predict(mixture, ONE)[0, 0]
+    loss.backward()
+    assert loss.isfinite() and gate.grad.isfinite().all()
+
+
+# -- experts in use --------------------------------------------------------------------------
+
+
+def test_the_experts_in_use_are_those_of_seen_clients():
+    federation = toy_federation(SIZES)
+    for expert_set, expected in [("used", [0, 2]), ("all", [0, 1, 2])]:
+        method = make(expert_set=expert_set)
+        state = method.init(5, 0)._replace(choice=torch.tensor([2, 0, 2, 0, 1]))
+        for group in ("seen", "unseen"):
+            cohort = cohort_of(method.task, federation, federation.ids(group))
+            assert method.members(state, cohort).tolist() == expected
+
+
+# -- what must not change --------------------------------------------------------------------
+
+
+@executors
+@pytest.mark.parametrize("network", [{}, {"norm": True, "dropout": 0.3}])
+def test_nothing_that_was_trained_together_changes_and_a_gate_alone_trains_alone(executor, network):
+    federation = toy_federation((7, 12, 6, 10, 11))  # no batch of 4 leaves one alone
+    method = make(2, network=network, gate_only=True, both_mixtures=True)
+    state, cohort = trained(method, federation, executor)
+    before = tree.map(torch.clone, state)
+    finals = all_finals(method, state, cohort)
+    assert all(
+        torch.equal(a, b) for a, b in zip(tree.leaves(before), tree.leaves(state), strict=True)
+    )
+    frozen, joint, ensemble = finals["moe"], finals["moe_joint"], finals["ensemble"]
+    for untouched in ("experts", "own"):
+        a, b, c = (getattr(x, untouched) for x in (frozen, ensemble, joint))
+        assert all(torch.equal(a[name], b[name]) for name in b)
+        assert all(not torch.equal(c[name], b[name]) for name in b)
+    keys = streams.keys(federation.num_clients, 0, "gate")
+    for row, client in enumerate(cohort.ids.tolist()):
+        drawn = method.gate.init(int(keys[client]))
+        assert all(not torch.equal(frozen.gate[name][row], x) for name, x in drawn.items())
+
+
+def test_protocols_of_both_ways_to_train_a_mixture():
+    assert "moe_gate" in make(both_mixtures=True).final_protocols["seen"]
+    assert "moe_joint" in make(gate_only=True, both_mixtures=True).final_protocols["unseen"]
+    assert list(make().final_protocols["seen"]) == ["local", "finetuned", "ensemble", "moe"]
+
+
+# -- early stopping, one rule at a time ------------------------------------------------------
+
+
+def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
+    """(kept parameters, epochs of every stretch) of clients whose loss is a function of epochs."""
+    task = tiny_task()
+    cohort = cohort_of(task, federation)
+    stretches = []
+
+    class Script(personal.Cohort):
+        """A cohort in which an epoch adds 1 to the parameter."""
+
+        def fit(self, loss, params, *per_client, local, memory, stream):
+            stretches.append((self.ids.tolist(), local.epochs))
+            return tree.map(lambda x: x + local.epochs, params), memory
+
+        def score(self, fn, params, *per_client, split):
+            done = params["epochs"].flatten().tolist()
+            values = [losses_at(c, e) for c, e in zip(self.ids.tolist(), done, strict=True)]
+            return torch.tensor(values, dtype=torch.float64)[:, None].repeat(1, 4)
+
+    fields = {name: getattr(cohort, name) for name in cohort.__dataclass_fields__}
+    kept = personal.fit(
+        Script(**fields),
+        lambda params, batch: None,
+        {"epochs": torch.zeros(cohort.size, 1, dtype=torch.float64)},
+        local=AdamW(lr=1.0, batch_size=BATCH),
+        stopping=personal.EarlyStopping(**stopping),
+        stream="test",
+        keep=keep,
+    )
+    return {name: x["epochs"].flatten().tolist() for name, x in kept.items()}, stretches
+
+
+def test_checks_come_after_the_first_epoch_and_every_fifth_after_it():
+    kept, stretches = on_their_own(toy_federation(), lambda c, e: -e, max_epochs=20)
+    # After epochs 1, 6, 11 and 16, which is the best; four more make 20.
+    assert stretches == [([0, 1, 2], n) for n in (1, 5, 5, 5, 4)]
+    assert kept == {"best": [16] * 3, "last": [20] * 3}
+    assert on_their_own(toy_federation(), lambda c, e: -e, max_epochs=1)[0]["last"] == [1] * 3
+    _, stretches = on_their_own(toy_federation(), lambda c, e: -e, ("best",), max_epochs=20)
+    assert [n for _, n in stretches] == [1, 5, 5, 5]  # of no use to the best
+
+
+def test_each_client_stops_for_itself():
+    # Lowest losses at epoch 6, 1 and 16; equal is no better, and two failures are too many.
+    def loss(client, epochs):
+        return {0: abs(epochs - 6), 1: 0.0, 2: -min(epochs, 16)}[client]
+
+    kept, stretches = on_their_own(toy_federation(), loss, max_epochs=200, patience=2)
+    assert kept == {"best": [6, 1, 16], "last": [16, 11, 26]}
+    assert [ids for ids, _ in stretches] == [[0, 1, 2]] * 3 + [[0, 2]] + [[2]] * 2
+
+
+def test_a_loss_that_is_no_number_is_no_best():
+    kept, _ = on_their_own(
+        toy_federation(), lambda c, e: math.nan if e > 1 else 1.0, max_epochs=200, patience=3
+    )
+    assert kept == {"best": [1] * 3, "last": [16] * 3}
+
+
+def test_a_client_with_nothing_to_stop_on_is_named():
+    federation = toy_federation()
+    with pytest.raises(DataError, match="client 0 has no val examples.* or stop_split 'test'"):
+        on_their_own(federation, lambda c, e: 0.0, split="val")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"max_epochs": 0}, "max_epochs must be at least 1, got 0"),
+        ({"check_every": 0}, "check_every must be at least 1, got 0"),
+        ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"split": "train"}, "split must be one of .* got 'train'"),
+    ],
+)
+def test_early_stopping_that_means_nothing_is_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        personal.EarlyStopping(**params)
+
+
+# -- evaluation in parts ---------------------------------------------------------------------
+
+
+def simulation(method, federation):
+    data = DeviceData(federation, method.task.dtype, method.task.device)
+    return Simulation(method, data, Protocol(rounds=2, seed=0), Loop())
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3])
+def test_a_final_evaluation_is_the_same_in_parts(monkeypatch, clients):
+    federation = toy_federation((*SIZES, 8), unseen=2)
+    method = make(2)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    whole = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    size = 8 * method.personal_numbers()  # float64
+    monkeypatch.setattr(evaluate, "FINAL_BYTES", clients * size + size // 2)
+    everyone = run.everyone("seen", 2)
+    sizes = [part.size for part in evaluate.parts(everyone, method.personal_numbers())]
+    assert sizes == {1: [1] * 4, 2: [2, 2], 3: [3, 1]}[clients]
+    lines = []
+    monkeypatch.setattr(evaluate, "PROGRESS_SECONDS", 0.0)
+    parts = evaluate.final(method, state, lambda group: run.everyone(group, 2), report=lines.append)
+    assert parts.scores.keys() == whole.scores.keys()
+    for view, scores in whole.scores.items():
+        for name, array in vars(scores).items():
+            # Float64; kernels round by where in a stack a client's numbers lie.
+            np.testing.assert_allclose(getattr(parts.scores[view], name), array, rtol=1e-9)
+    assert "evaluated seen moe of 4/4 clients" in lines
+    assert f"evaluated seen local of {clients}/4 clients" in lines
+
+
+def test_what_is_evaluated_for_whom():
+    method, federation = make(2, both_mixtures=True), toy_federation(SIZES)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    final = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    names = {"default", "local", "finetuned", "ensemble", "moe", "moe_gate"}
+    expected = {View(g, p, s) for g in ("seen", "unseen") for p in names for s in ("train", "test")}
+    assert set(final.scores) == expected
+
+
+@pytest.mark.parametrize("choices", [(0, 2, 2, 0, 1), (1, 1, 1, 1, 0)])
+def test_gates_are_recorded_by_client_and_expert(monkeypatch, choices):
+    method, federation = make(3), toy_federation(SIZES)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    state = state._replace(choice=torch.tensor(choices))
+    monkeypatch.setattr(evaluate, "FINAL_BYTES", 3 * 8 * method.personal_numbers())
+    final = evaluate.final(method, state, lambda group: run.everyone(group, 2))
+    found = final.diagnostics["gate_weights"]
+    assert found.shape == (len(SIZES), 4)
+    np.testing.assert_allclose(found.sum(1), 1)  # the unseen client's too
+    everyone = run.everyone("seen", 2)
+    mixtures = all_finals(method, state, everyone)["moe"]
+    used = sorted(set(choices[:-1]))
+    for row, client in enumerate(everyone.ids.tolist()):
+        gate = net(tree.take(mixtures.gate, row), classes=4, hidden=3)
+        x = torch.from_numpy(federation.x[federation.test.of(client)])
+        logits = gate.eval()(x)[:, [*used, 3] if len(used) > 1 else [3]]
+        local = torch.sigmoid(logits)
+        weights = torch.softmax(logits, 1) if len(used) > 1 else torch.cat([1 - local, local], 1)
+        expected = np.zeros(4)
+        expected[[*used, 3]] = weights.mean(0).detach().numpy()
+        np.testing.assert_allclose(found[client], expected, rtol=1e-9)  # float64, in two parts
+    assert set(final.diagnostics) == {"choice", "picks", "gate_weights"}
+
+
+# -- declarations ----------------------------------------------------------------------------
+
+CNN = {"num_classes": 3, "conv1": 2, "conv2": 2, "hidden": 4, "dropout": 0.5}
+IMAGE = {"in_channels": 1, "side": 16}
+DECLARED = Run(
+    federation="toy",
+    label="moe",
+    title="MoE",
+    method="adaptive_experts",
+    model="leaf_cnn",
+    model_params=CNN | IMAGE,
+    modules={
+        "expert": {"model": "leaf_cnn", "params": CNN | IMAGE | {"conv1": 3}},
+        "gate": {"model": "gate_cnn", "params": CNN | IMAGE | {"conv2": 0}},
+    },
+    rounds=3,
+    local={"solver": "sgd", "lr": 0.05, "batch_size": 5},
+    params={
+        **{"num_experts": 2, "exploration": "eps", "epsilon": 0.33, "local_lr": 1e-3},
+        **{"gate_lr": 1e-3, "local_epochs": 7, "gate_epochs": 4},
+    },
+).spec(seed=1)
+
+
+def images():
+    """Four clients with 10 grey images of 16 x 16 pixels to train on and 5 to test on."""
+    draw = np.random.default_rng(0)
+    rows = np.arange(60).reshape(4, 15)
+    return Federation(
+        x=draw.integers(0, 256, (60, 1, 16, 16)).astype(np.uint8),
+        y=draw.integers(0, 3, 60),
+        num_classes=3,
+        train=Split.from_lists(rows[:, :10]),
+        val=Split.from_lists([[]] * 4),
+        test=Split.from_lists(rows[:, 10:]),
+        group=np.zeros(4, np.uint8),
+        client_id=np.arange(4),
+        mean=(0.5,),
+        std=(0.5,),
+    )
+
+
+@pytest.mark.parametrize("executor", ["loop", "batched"])
+def test_a_declared_run_trains_and_is_evaluated_five_ways(executor):
+    run = build_simulation(DECLARED, images(), executor=executor)
+    state, result = run.run(report=lambda line: None)
+    final = evaluate.final(run.method, state, lambda group: run.everyone(group, 3))
+    protocols = ["default", "ensemble", "finetuned", "local", "moe"]
+    assert sorted({view.protocol for view in final.scores}) == protocols
+    for scores in final.scores.values():
+        assert scores.loss.shape == (1, 4) and np.isfinite(scores.loss).all()
+    # Per client 2 models down and 1 up, of 4 bytes a number.
+    size = tree.numel(run.method.task.init(0))
+    assert result.bytes_down.tolist() == [4 * 4 * 2 * size * done for done in range(4)]
+    assert result.bytes_up.tolist() == [4 * 4 * size * done for done in range(4)]
+
+
+@pytest.mark.slow
+def test_a_declared_run_goes_through_its_commands(tmp_path):
+    # As processes, with digests: every module that they load must be in the code of the job.
+    images().save(tmp_path / "toy.h5", tmp_path / "toy.json")
+    run_spec = DECLARED | {"rounds": 1}
+    for stage, arguments in [("train", options), ("evaluate", evaluation)]:
+        code = code_digest(*run_roots(stage, run_spec))
+        outcome = finish(start(stage, arguments(tmp_path / "run", run_spec, code=code)))
+        assert outcome[0] == 0, outcome
+    stored = RunResult.load(tmp_path / "run" / "evaluation.h5")
+    assert View("seen", "moe", "test") in stored.scores
+    assert stored.diagnostics["flops_per_example"][0] > 0
+
+
+def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
+    method = build_method(DECLARED, build_task(DECLARED))
+    assert method.expert.init(0)["body.0.weight"].shape[0] == 3
+    assert method.gate_outputs == 3
+    assert run_roots("train", DECLARED) == (
+        "scripts/train.py",
+        "fedlib.methods.adaptive_experts",
+        "fedlib.models.leaf_cnn",
+        "fedlib.models.gate_cnn",
+    )
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ({"expert": {"model": "vgg", "params": {}}}, "module expert: no model 'vgg'; there are"),
+        ({"expert": {"model": "linear"}}, r"module expert: it has a model and params, got \['mod"),
+        ({"expert": {"model": "linear", "params": {"wide": 1}}}, "module expert: .*'wide'"),
+        ({"router": DECLARED["modules"]["gate"]}, r"unknown modules \['router'\]; it takes "),
+        ({"gate": DECLARED["modules"]["gate"]}, "missing .* 'expert'"),
+    ],
+)
+def test_modules_that_make_no_sense_are_one_line(modules, message):
+    spec = DECLARED | {"modules": modules}
+    with pytest.raises(ConfigError, match=message):
+        build_method(spec, build_task(spec))
+
+
+def test_a_plan_knows_the_modules_of_its_runs(declare):
+    spec = {name: DECLARED[name] for name in ("modules", "model_params", "params")}
+    run = Run("digits", "moe", "MoE", "adaptive_experts", "leaf_cnn", 3, DECLARED["local"], **spec)
+    declare(toy=toy_paper(federations=("digits",), runs=[run]))
+    roots = Plan({"papers": ["toy"]}).roots("train", paper="toy", federation="digits", label="moe")
+    assert roots == run_roots("train", DECLARED)
+    wrong = replace(run, modules={"gate": {"model": "vgg", "params": {}}})
+    declare(toy=toy_paper(federations=("digits",), runs=[wrong]))
+    with pytest.raises(ConfigError, match=r"modules\[gate\]\.model.*vgg"):
+        Plan({"papers": ["toy"]})
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"member": "first"}, "member must be one of .* got 'first'"),
+        ({"expert_set": "some"}, "expert_set must be one of .* got 'some'"),
+        ({"ensemble_space": "odds"}, "ensemble_space must be one of .* got 'odds'"),
+        ({"local_lr": -1.0}, "lr must be at least 0, got -1.0"),
+        ({"gate_weight_decay": -0.1}, "weight decay must be at least 0, got -0.1"),
+        ({"local_epochs": 0}, "max_epochs must be at least 1, got 0"),
+        ({"gate_patience": 0}, "patience must be at least 1, got 0"),
+        ({"gate_outputs": 7}, "3 clusters' experts and a local one needs 4 outputs, got 7"),
+        ({"num_experts": 1, "gate_outputs": 2}, "needs 1 output, got 2"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        make(**params)

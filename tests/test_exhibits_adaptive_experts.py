@@ -1,0 +1,582 @@
+"""Exhibits of trainings that are evaluated in several ways: protocols, clusters, gates, claims."""
+
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from fedlib import exhibit as exhibits
+from fedlib import figures, metrics, protocols, published, tables
+from fedlib.errors import ConfigError, DataError
+from fedlib.figures import gate_weights, ranked, style
+from fedlib.results import RunResult, View
+from fedlib.tables import render
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = published.read(ROOT / "fedlib/papers/published/adaptive_experts.csv")
+PATTERN = "table2-p{p:.1f}-{label}"
+WAYS = [
+    *({"name": "moe"}, {"name": "default", "key": "ifca"}, {"name": "ensemble"}),
+    *({"name": "finetuned"}, {"name": "local"}),
+]
+TITLES = ["MoE", "IFCA", "Ensemble", "Fine-tuned", "Local"]
+VARIANTS = {
+    "parameter": "exploration",
+    "values": [
+        {"value": "eps", "title": "with exploration"},
+        {"value": "none", "title": "without"},
+    ],
+}
+BY_P = {"protocols": WAYS, "parameter": "p", "of": "federation", "symbol": "p"}
+BY_J = {"protocols": WAYS, "parameter": "num_experts", "symbol": "J", "variants": VARIANTS}
+DRAWN = {
+    "cluster_usage": {},
+    "exploration": {},
+    "gate_weights": {},
+    "protocol_sweep": {**BY_P, "panels": "variant"},
+}
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory):
+    """Exhibit, metrics and clients: over p, and over the number of clusters."""
+
+    def collect(fractions, labels):
+        exhibit = made_up.explorers(made_up.majority(*fractions), labels)
+        folder = tmp_path_factory.mktemp("runs")
+        made_up.save_explorers(exhibit, folder)
+        return exhibit, *metrics.collect(made_up.metrics_spec(exhibit), folder)
+
+    both = ("eps", "none")
+    return {
+        "p": collect((0.2, 1.0), both),
+        "j": collect((0.2,), (*both, *(f"{label}-j3" for label in both))),
+    }
+
+
+def draw(collected, kind, which="p", numbers=None, changes=None, **params):
+    exhibit, tidy, clients = collected[which]
+    return figures.load(kind)({**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
+
+
+def build(collected, kind, numbers=PUBLISHED, changes=None, **params):
+    exhibit, tidy, clients = collected["p"]
+    return tables.load(kind)({**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def footer(figure) -> str:
+    return " ".join(figure.get_supxlabel().split())
+
+
+def value(frame: pd.DataFrame, column: str, **where) -> float:
+    (found,) = exhibits.pick(frame, **where)[column]
+    return found
+
+
+# Metrics: diagnostics of clients, and of rounds
+
+
+def single(diagnostics, clients=3, rounds=2) -> RunResult:
+    scores = made_up.scores(np.full((rounds + 1, clients), 0.5), np.full(clients, 4))
+    done = np.arange(rounds + 1)
+    return RunResult(
+        *(done, {View("seen", "default", "test"): scores}, done, done, done, done),
+        train_loss=np.ones(rounds),
+        diagnostics=diagnostics,
+    )
+
+
+def test_clients_carry_every_diagnostic_that_has_one_entry_for_each():
+    choice, gates = np.array([2, 0, 1]), np.array([[0.9, 0.1], [np.nan, 1.0], [0.3, 0.7]])
+    rows = metrics.client_rows(single({"choice": choice, "gate_weights": gates}))
+    last = exhibits.pick(rows, at="last")
+    assert last["choice"].tolist() == [2, 0, 1]
+    assert last[["gate_weights_0", "gate_weights_1"]].to_numpy() == pytest.approx(
+        gates, nan_ok=True
+    )
+    assert exhibits.pick(rows, at="best")["choice"].isna().all()
+
+
+def test_diagnostics_about_something_else_are_no_columns_of_clients():
+    # Three rounds and three clients: picks are known by name, not by their length.
+    diagnostics = {"picks": np.ones((3, 2)), "flops_per_example": np.ones(3), "few": np.ones(2)}
+    rows = metrics.client_rows(single(diagnostics, rounds=3))
+    assert not {"picks_0", "flops_per_example", "few"} & set(rows)
+
+
+def test_a_diagnostic_may_not_take_the_name_of_a_column():
+    with pytest.raises(DataError, match="may not be called loss"):
+        metrics.client_rows(single({"loss": np.ones(3)}))
+
+
+def test_picks_are_metrics_of_the_rounds_that_were_run():
+    planned = np.array([[3, 1], [0, 4], [0, 0]])  # of three rounds, two took place
+    rows = metrics.run_rows(single({"picks": planned}))
+    rows = rows[rows["metric"].str.startswith("picks_")]
+    assert set(rows["at"]) == {"round"} and set(rows["group"]) == {"all"}
+    table = rows.pivot_table("value", "round", "metric")
+    assert table.index.tolist() == [1, 2]
+    assert table.to_numpy().tolist() == [[3, 1], [0, 4]]
+    with pytest.raises(DataError, match=r"must be \[rounds, experts\], got shape \(2,\)"):
+        metrics.run_rows(single({"picks": np.ones(2)}))
+
+
+def test_columns_of_diagnostics_are_in_the_order_of_their_numbers(tmp_path):
+    exhibit = made_up.explorers(made_up.majority(0.2), ["eps-j12"], seeds=[1])
+    made_up.save_explorers(exhibit, tmp_path)
+    _, clients = metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
+    gates = [f"gate_weights_{number}" for number in range(13)]
+    assert list(clients) == [*metrics.CLIENT_COLUMNS, "choice", *gates]
+
+
+# Protocols and variants
+
+
+def test_a_protocol_is_called_by_its_key():
+    shown = protocols.declared([{"name": "default", "key": "ifca"}, {"name": "x", "title": "X"}])
+    assert shown == [("default", "ifca", "IFCA"), ("x", "x", "X")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ([], "must be different ones, got none"),
+        ([{"name": "moe"}, {"name": "moe"}], "must be different ones, got moe, moe"),
+        ([{"title": "MoE"}], "has a name, maybe a key and a title, got {'title': 'MoE'}"),
+        (["moe"], "has a name, maybe a key and a title, got 'moe'"),
+    ],
+)
+def test_wrong_protocols_are_refused(declared, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        protocols.declared(declared)
+
+
+def test_a_run_that_is_none_of_the_variants_is_named(collected):
+    some = {**VARIANTS, "values": VARIANTS["values"][:1]}
+    with pytest.raises(ConfigError, match=r"run cifar10-p0.2/none has exploration = 'none'"):
+        protocols.variants(collected["p"][0], some)
+    with pytest.raises(ConfigError, match="variants have a parameter and values, got values"):
+        protocols.variants(collected["p"][0], {"values": []})
+
+
+def test_accuracies_of_the_first_clients_are_their_mean(collected):
+    exhibit, tidy, clients = collected["p"]
+    shown = protocols.declared(WAYS)
+    where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "seed": 2}
+    every = protocols.accuracies(exhibit, tidy, clients, shown)
+    first = protocols.accuracies(exhibit, tidy, clients, shown, first_clients=10)
+    rows = exhibits.pick(clients, at="last", split="test", **where).sort_values("client")
+    assert value(every, "value", **where) == pytest.approx(rows["accuracy"].mean())
+    assert value(first, "value", **where) == pytest.approx(rows["accuracy"].iloc[:10].mean())
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "complaint"),
+    [
+        ({"metric": "loss"}, ConfigError, "metric must be accuracy_client_mean or accuracy, got"),
+        ({"group": "all"}, ConfigError, "group must be seen or unseen, got 'all'"),
+        ({"metric": "accuracy", "first_clients": 3}, ConfigError, "first_clients needs the metric"),
+        ({"group": "unseen"}, DataError, "the protocol 'moe' on unseen clients; there are none"),
+    ],
+)
+def test_accuracies_of_what_does_not_exist_are_refused(collected, params, error, complaint):
+    with pytest.raises(error, match=complaint):
+        protocols.accuracies(*collected["p"], protocols.declared(WAYS), **params)
+
+
+def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
+    printed = protocols.Printed(PUBLISHED, PATTERN)
+    (here,), (other,) = made_up.majority(1), made_up.majority(1, dataset="majority_digits")
+    assert printed.value(here, "eps", "moe", "accuracy") == 0.9076
+    assert printed.value(here, "none", "ifca", "accuracy_std") == 0.0207
+    assert printed.value(here, "eps", "all", "num_trials") == 14
+    assert np.isnan(printed.value(other, "eps", "moe", "accuracy"))
+    assert np.isnan(printed.value(here, "eps-j3", "moe", "accuracy"))
+    wrong = protocols.Printed(PUBLISHED, "table2-q{q}-{label}")
+    with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has p: 'q'"):
+        wrong.value(here, "eps", "moe", "accuracy")
+
+
+# Tables
+
+
+def grid(collected, **changes):
+    changes = {"published": PATTERN, **changes}
+    return build(collected, "protocol_grid", changes=changes, protocols=WAYS, parameter="p")
+
+
+def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(collected):
+    numbers = grid(collected).numbers
+    where = {"federation": "cifar10-p1.0", "label": "none", "protocol": "default"}
+    row = exhibits.pick(numbers, **where).iloc[0]
+    _, tidy, _ = collected["p"]
+    by_seed = exhibits.pick(tidy, metric="accuracy_client_mean", at="last", **where)["value"]
+    assert (row["published"], row["published_std"], row["published_trials"]) == (0.6097, 0.0207, 6)
+    assert row["mean"] == pytest.approx(by_seed.mean())
+    assert row["std"] == pytest.approx(abs(by_seed.iloc[0] - by_seed.iloc[1]) / np.sqrt(2))
+    assert row["difference"] == pytest.approx(by_seed.mean() - 0.6097)
+    assert (row["title"], row["seeds"]) == ("IFCA (No exploration)", 2)
+    assert len(numbers) == 2 * 2 * 5
+
+
+def test_the_grid_keeps_the_order_of_the_protocols_and_has_bold_for_the_best_of_a_row(collected):
+    sheet = grid(collected)
+    (block,) = sheet.blocks
+    groups = [column.group for column in block.columns]
+    assert groups == ["", "", *(title for title in TITLES for _ in range(3)), "Trials", "Trials"]
+    heads = [[cell.text for cell in row[:2]] for row in block.rows]
+    assert heads == [[p, run] for p in ("0.2", "1") for run in ("ε-greedy", "No exploration")]
+    theirs = [row[2:17:3] for row in block.rows]
+    assert theirs[0][0].text == "72.39 ± 1.26"
+    # Table 2: MoE is best but without exploration, where IFCA and then Fine-tuned are.
+    assert [[cell.bold for cell in row].index(True) for row in theirs] == [0, 1, 0, 3]
+    numbers = sheet.numbers.set_index(["federation", "label"])["mean"]
+    for row, (_, means) in zip(block.rows, numbers.groupby(level=[0, 1], sort=False), strict=True):
+        assert [cell.bold for cell in row[3:17:3]] == (means == means.max()).tolist()
+    assert [cell.text for cell in block.rows[0][-2:]] == ["7", "2"]
+
+
+def test_the_grid_without_published_numbers_has_a_column_per_protocol(collected):
+    sheet = grid(collected, published=None)
+    assert [column.title for column in sheet.blocks[0].columns] == ["p", "Run", *TITLES, "Trials"]
+    assert "published" not in render.to_markdown(sheet)
+
+
+def test_the_grid_says_what_it_measures_and_what_it_is_no_test_of(collected):
+    text = render.to_markdown(grid(collected))
+    assert "mean accuracy of the clients, each counting the same" in text
+    assert "± the standard deviation over trials (n - 1)" in text
+    assert "their difference is no test of the paper" in text
+    assert "selection on the test set" not in text
+    runs = [dict(run) for run in collected["p"][0]["runs"]]
+    runs[0]["params"] = {**runs[0]["params"], "stop_split": "test"}
+    text = render.to_markdown(grid(collected, runs=runs, seeds=[1]))
+    assert "selection on the test set" in text
+    assert "one trial, so no deviation can be given" in text
+    few = build(collected, "protocol_grid", protocols=WAYS, first_clients=10)
+    assert "of clients 0 to 9 only" in render.to_markdown(few)
+    assert [row[0].text for row in few.blocks[0].rows][::2] == [
+        *("CIFAR-10, p = 0.2", "CIFAR-10, p = 1"),
+    ]
+
+
+def test_a_wide_table_is_made_to_fit_the_page_in_latex(collected):
+    wide, narrow = (render.to_latex(grid(collected, published=x)) for x in (PATTERN, None))
+    assert r"\resizebox{\linewidth}{!}{%" in wide and r"\end{tabular}}" in wide
+    assert r"and \usepackage{graphicx}" in wide
+    assert "resizebox" not in narrow and "graphicx" not in narrow
+
+
+SETTINGS = {
+    "columns": [{"title": "Global", "key": "global"}, {"title": "Gate", "key": "gate"}],
+    "rows": [
+        {"title": "Learning rate", "key": "lr", "paths": {"global": "local.lr"}},
+        {"title": "Hidden", "key": "hidden", "paths": {"gate": "modules.gate.params.hidden"}},
+        {"title": "Exploration", "key": "kind", "paths": {"global": "params.exploration"}},
+    ],
+}
+
+
+def one_run(collected, **changes) -> dict:
+    exhibit = collected["p"][0]
+    narrowed = {"federations": exhibit["federations"][:1], "runs": exhibit["runs"][:1]}
+    return {**narrowed, "published": "table1", **changes}
+
+
+def test_hyperparameters_are_those_declared_beside_those_published(collected):
+    sheet = build(collected, "hyperparameters", changes=one_run(collected), **SETTINGS)
+    (block,) = sheet.blocks
+    assert [(column.group, column.title) for column in block.columns[1:]] == [
+        *(("Global", "published"), ("Global", "here"), ("Gate", "published"), ("Gate", "here")),
+    ]
+    assert [[cell.text for cell in row] for row in block.rows] == [
+        ["Learning rate", "0.00586", "0.00586", "3e-6", "–"],
+        ["Hidden", "1024", "–", "8", "16"],
+        ["Exploration", "–", "eps", "–", "–"],
+    ]
+    bold = [(row[0].text, i) for row in block.rows for i, cell in enumerate(row) if cell.bold]
+    assert bold == [("Hidden", 4)]  # 16 is not the paper's 8
+    assert sheet.numbers["path"].tolist()[:2] == ["local.lr", ""]
+
+
+def test_hyperparameters_of_other_data_have_no_published_column(collected):
+    federations = made_up.majority(0.2, dataset="majority_digits")
+    changes = one_run(collected, federations=federations)
+    sheet = build(collected, "hyperparameters", changes=changes, **SETTINGS)
+    assert [column.title for column in sheet.blocks[0].columns[1:]] == ["Global", "Gate"]
+    assert "The paper prints none for these data." in sheet.notes
+
+
+def test_hyperparameters_that_no_run_states_are_refused(collected):
+    changes = one_run(collected)
+    rows = [{"title": "Rate", "key": "lr", "paths": {"global": "local.rate"}}]
+    with pytest.raises(ConfigError, match="cifar10-p0.2/eps does not state local.rate"):
+        build(collected, "hyperparameters", changes=changes, **{**SETTINGS, "rows": rows})
+    rows[0]["paths"] = {"locals": "local.lr"}
+    with pytest.raises(ConfigError, match="Rate has a path for locals, which is no column"):
+        build(collected, "hyperparameters", changes=changes, **{**SETTINGS, "rows": rows})
+
+
+def cell(label, protocol, statistic="mean") -> dict:
+    names = ("federation", "label", "protocol", "statistic")
+    return dict(zip(names, ("cifar10-p1.0", label, protocol, statistic), strict=True))
+
+
+CLAIMS = [
+    {
+        "title": "over IFCA",
+        "formula": "difference",
+        "cells": [cell("eps", "moe"), cell("none", "default")],
+        "published": {"label": "moe", "metric": "accuracy_gain_over_ifca"},
+    },
+    {
+        "title": "less variance",
+        "formula": "reduction",
+        "cells": [cell("none", "default", "std"), cell("eps", "moe", "std")],
+        "published": {"label": "moe", "metric": "variance_reduction_over_ifca"},
+        "note": "the text says variance between clients",
+    },
+    {
+        "title": "exploration",
+        "formula": "difference",
+        "cells": [cell("eps", "moe"), cell("none", "moe")],
+    },
+]
+
+
+def headlines(collected, claims=CLAIMS, **changes):
+    changes = {"published": "text", **changes}
+    params = {"protocols": WAYS, "cells": PATTERN}
+    return build(collected, "headlines", changes=changes, claims=claims, **params)
+
+
+def test_headlines_are_recomputed_from_the_paper_s_table_and_from_our_runs(collected):
+    sheet = headlines(collected)
+    ours = grid(collected).numbers.set_index(["federation", "label", "protocol"])
+    moe, ifca = (ours.loc["cifar10-p1.0", *k] for k in (("eps", "moe"), ("none", "default")))
+    over, less, gain = sheet.numbers.to_dict("records")
+    assert (over["published"], less["published"]) == (0.2978, 0.6039)
+    assert over["from_published"] == pytest.approx(0.9076 - 0.6097)
+    assert less["from_published"] == pytest.approx((2.07 - 0.82) / 2.07)
+    assert over["reproduced"] == pytest.approx(moe["mean"] - ifca["mean"])
+    assert less["reproduced"] == pytest.approx((ifca["std"] - moe["std"]) / ifca["std"])
+    assert np.isnan(gain["published"]) and gain["from_published"] == pytest.approx(0.0197)
+    rows = [[cell.text for cell in row] for row in sheet.blocks[0].rows]
+    assert rows[0][1:5] == [
+        *("MoE, ε-greedy, CIFAR-10, p = 1", "IFCA, No exploration, CIFAR-10, p = 1"),
+        *("+29.78", "+29.79"),
+    ]
+    assert rows[1][2:5] == ["σ of MoE, ε-greedy, CIFAR-10, p = 1", "60.39 %", "60.39 %"]
+    assert rows[2][3:5] == ["–", "+1.97"]
+    assert "less variance: the text says variance between clients." in sheet.notes
+
+
+def test_the_deviation_of_one_trial_is_no_number(collected):
+    sheet = headlines(collected, seeds=[1])
+    assert np.isnan(value(sheet.numbers, "reproduced", claim="less variance"))
+    assert sheet.blocks[0].rows[1][-1].text == "–"
+    assert any("One trial has no deviation" in note for note in sheet.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"formula": "ratio"}, "formula must be one of difference, reduction, got 'ratio'"),
+        ({"cells": []}, r"claim 'over IFCA' must have two cells, got \[\]"),
+        ({"cells": [cell("eps", "ifca")] * 2}, "protocol must be one of moe, default"),
+        ({"cells": [cell("eps", "moe", "max")] * 2}, "statistic must be one of mean, std"),
+    ],
+)
+def test_a_claim_that_means_nothing_is_refused(collected, changes, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        headlines(collected, [{**CLAIMS[0], **changes}])
+
+
+def test_a_claim_about_runs_that_were_not_asked_for_is_left_out_and_said_to_be(collected):
+    elsewhere = {**CLAIMS[0], "title": "other", "cells": [cell("eps-j3", "moe")] * 2}
+    sheet = headlines(collected, [*CLAIMS, elsewhere])
+    assert sheet.numbers["claim"].tolist() == [claim["title"] for claim in CLAIMS]
+    assert "Left out, as their runs are not here: other." in sheet.notes
+    empty = headlines(collected, [elsewhere])
+    assert empty.numbers.empty and tuple(empty.numbers)[:2] == ("claim", "formula")
+    assert "| Claim" in render.to_markdown(empty)
+
+
+# Figures
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_every_figure_has_titles_labels_and_a_footer_and_stable_bytes(collected, kind, tmp_path):
+    for name in ("a", "b"):
+        figure = draw(collected, kind, **DRAWN[kind])
+        style.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
+    for suffix in ("pdf", "png"):
+        first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
+        assert first.read_bytes() == second.read_bytes()
+    assert all(axes.get_title() and axes.get_xlabel() and axes.get_ylabel() for axes in figure.axes)
+    assert len(figure.axes) == (4 if kind == "exploration" else 2)
+    assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
+
+
+def test_protocols_look_like_the_methods_that_they_are():
+    for key in ("ifca", "local"):
+        assert style.protocol_look(key) == style.METHODS[key]
+    assert style.protocol_look("moe") == style.METHODS["adaptive_experts"]
+    assert style.protocol_look("fedavg") == style.METHODS["fedavg"]
+    assert len({look.color for look in style.PROTOCOLS.values()}) == len(style.PROTOCOLS)
+    assert protocols.TITLES.keys() <= style.PROTOCOLS.keys()
+
+
+def test_sweep_over_federations_has_a_panel_per_variant_and_a_line_per_protocol(collected):
+    figure = draw(collected, "protocol_sweep", **BY_P, panels="variant", variants=VARIANTS)
+    assert [axes.get_title() for axes in figure.axes] == ["with exploration", "without"]
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+    assert texts(figure) == TITLES
+    means = (
+        grid(collected).numbers.set_index(["label", "protocol", "federation"])["mean"].sort_index()
+    )
+    for axes, label in zip(figure.axes, ("eps", "none"), strict=True):
+        assert axes.get_xlabel() == "Majority fraction p"
+        assert len(axes.get_lines()) == len(axes.collections) == 5  # each with a band
+        for line, way in zip(axes.get_lines(), WAYS, strict=True):
+            assert line.get_xdata().tolist() == [0.2, 1.0]
+            assert line.get_ydata() == pytest.approx(means[label, way["name"]].to_numpy())
+            look = style.PROTOCOLS[way.get("key", way["name"])]
+            assert to_hex(line.get_color()).upper() == look.color
+
+
+def test_sweep_over_runs_has_dashes_for_the_second_variant(collected):
+    figure = draw(collected, "protocol_sweep", "j", **BY_J)
+    (axes,) = figure.axes
+    assert axes.get_title() == "CIFAR-10, p = 0.2" and axes.get_xlabel() == "Number of experts J"
+    assert [line.get_linestyle() for line in axes.get_lines()] == ["-", "--"] * 5
+    assert all(line.get_xdata().tolist() == [3, 6] for line in axes.get_lines())
+    assert texts(figure) == [*TITLES, "with exploration", "without"]
+
+
+def test_published_numbers_are_crosses_where_settings_and_data_match(collected):
+    figure = draw(collected, "protocol_sweep", "j", PUBLISHED, {"published": PATTERN}, **BY_J)
+    crosses = [line for line in figure.axes[0].get_lines() if line.get_linestyle() == "None"]
+    assert [line.get_marker() for line in crosses] == ["x", "+"] * 5
+    assert {tuple(line.get_xdata()) for line in crosses} == {(6,)}  # not at J = 3
+    assert [line.get_ydata()[0] for line in crosses[:2]] == [0.7239, 0.5773]  # Table 2, MoE
+    assert texts(figure)[-2:] == ["published, with exploration", "published, without"]
+    assert "no test of the paper" in footer(figure)
+    digits = made_up.majority(0.2, dataset="majority_digits")
+    changes = {"published": PATTERN, "federations": digits}
+    other = draw(collected, "protocol_sweep", "j", PUBLISHED, changes, **BY_J)
+    assert len(other.axes[0].get_lines()) == 10
+    assert "prints no numbers for these data sets" in footer(other)
+
+
+def test_a_sweep_whose_runs_cannot_be_told_apart_is_refused(collected):
+    with pytest.raises(ConfigError, match="panels must be federation or variant, got 'run'"):
+        draw(collected, "protocol_sweep", **BY_P, panels="run")
+    one = {"parameter": "method", "values": [{"value": "x", "title": "x"}]}
+    with pytest.raises(ConfigError, match="does not state method"):
+        draw(collected, "protocol_sweep", **BY_P, variants=one)
+    same = {"values": [{"value": 6, "title": "six"}], "parameter": "num_experts"}
+    with pytest.raises(ConfigError, match="two runs of the same variant in the panel 'CIFAR-10'"):
+        draw(collected, "protocol_sweep", **BY_P, variants=same)
+
+
+def heights(axes) -> list[list[float]]:
+    """Of the bars of each variant."""
+    groups = [bars for bars in axes.containers if hasattr(bars, "patches")]
+    return [[patch.get_height() for patch in bars.patches] for bars in groups]
+
+
+def test_cluster_usage_is_the_mean_of_what_each_seed_has_sorted(collected):
+    figure = draw(collected, "cluster_usage")
+    assert texts(figure) == ["ε-greedy", "No exploration", "even use"]
+    _, _, clients = collected["p"]
+    for axes, federation in zip(figure.axes, ("cifar10-p0.2", "cifar10-p1.0"), strict=True):
+        for drawn, label in zip(heights(axes), ("eps", "none"), strict=True):
+            expected = np.zeros(6)
+            for seed in (1, 2):
+                where = {"federation": federation, "label": label, "seed": seed, "at": "last"}
+                chosen = exhibits.pick(clients, protocol="default", **where)["choice"]
+                counts = [sum(chosen == cluster) for cluster in range(6)]
+                expected += np.array(sorted(counts, reverse=True)) / 2
+            assert drawn == pytest.approx(expected)
+            assert sum(drawn) == 24  # all clients
+
+
+def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):
+    exhibit, tidy, clients = collected["p"]
+    usage = figures.load("cluster_usage")
+    with pytest.raises(DataError, match="clients of cifar10-p0.2/eps have no choice"):
+        usage(exhibit, tidy, clients.drop(columns="choice"), None)
+    with pytest.raises(DataError, match=r"choice of cifar10-p0.2/eps must be in \[0, 5\]"):
+        usage(exhibit, tidy, clients.assign(choice=6), None)
+    with pytest.raises(ConfigError, match="cifar10-p0.2 must have one run of each variant"):
+        draw(collected, "cluster_usage", "j", variants=VARIANTS)
+
+
+def test_gate_weights_are_ranked_and_the_local_expert_is_last(collected):
+    figure = draw(collected, "gate_weights")
+    (axes, _) = figure.axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [*"123456", "local"]
+    _, _, clients = collected["p"]
+    for drawn, label in zip(heights(axes), ("eps", "none"), strict=True):
+        assert sum(drawn) == pytest.approx(1)  # weights of a client sum to 1
+        assert drawn[:6] == sorted(drawn[:6], reverse=True)
+        where = {"federation": "cifar10-p0.2", "label": label, "at": "last", "protocol": "default"}
+        assert drawn[6] == pytest.approx(exhibits.pick(clients, **where)["gate_weights_6"].mean())
+    exhibit, tidy, _ = collected["p"]
+    with pytest.raises(DataError, match="have no gate_weights_0 to gate_weights_6"):
+        figures.load("gate_weights")(exhibit, tidy, clients.drop(columns="gate_weights_6"), None)
+
+
+def test_a_run_with_fewer_experts_has_empty_places_before_the_local_one():
+    three = np.array([[0.3, 0.1, 0.6]])
+    drawn = gate_weights._padded(three, 4)
+    assert drawn.tolist() == [[0.3, 0.1, 0.0, 0.0, 0.6]]
+
+
+def test_exploration_shows_shares_of_one_seed_that_fill_the_panel(collected):
+    figure = draw(collected, "exploration")
+    _, tidy, _ = collected["p"]
+    assert "Seed 1 only" in footer(figure)
+    axes = figure.axes[2]
+    assert axes.get_title() == "CIFAR-10, p = 0.2, No exploration"
+    where = {"federation": "cifar10-p0.2", "label": "none", "seed": 1, "at": "round"}
+    rows = exhibits.pick(tidy, **where)
+    picks = rows[rows["metric"].str.startswith("picks_")].pivot_table("value", "round", "metric")
+    most = picks.sum().idxmax()
+    steps = [patch.get_data() for patch in axes.patches]
+    assert steps[0].values == pytest.approx(picks[most] / picks.sum(axis=1))  # 30 rounds, as is
+    assert steps[-1].values == pytest.approx(np.ones(30))
+    assert (steps[0].edges[0], steps[0].edges[-1]) == (0.5, 30.5)
+    exhibit, _, clients = collected["p"]
+    none = tidy[~tidy["metric"].str.startswith("picks_")]
+    with pytest.raises(DataError, match="cifar10-p0.2/eps has no picks_0"):
+        figures.load("exploration")(exhibit, none, clients, None)
+
+
+def test_cdf_of_protocols_has_a_colour_per_protocol_and_dashes_per_run(collected):
+    figure = draw(collected, "client_accuracy_cdf", protocols=WAYS, variants=VARIANTS)
+    lines = figure.axes[0].get_lines()
+    assert [line.get_linestyle() for line in lines] == ["-"] * 5 + ["--"] * 5
+    assert len({line.get_color() for line in lines}) == 5
+    assert all(len(line.get_xdata()) == 1 + 2 * 24 for line in lines)  # clients of two seeds
+    assert texts(figure) == [*TITLES, "with exploration", "without"]
+    with pytest.raises(ConfigError, match="cannot be told apart beside protocols"):
+        draw(collected, "client_accuracy_cdf", protocols=WAYS, unseen=True)
+    with pytest.raises(ConfigError, match="variants need protocols"):
+        draw(collected, "client_accuracy_cdf", variants=VARIANTS)
+
+
+def test_bars_of_variants_stand_side_by_side():
+    figure, (axes, *_) = style.panels(made_up.exhibit(["local"]))
+    ranked.draw_bars(axes, [np.array([[4.0, 2.0]]), np.array([[3.0, 3.0]])], "#000000")
+    left = [[patch.get_x() for patch in bars.patches] for bars in axes.containers]
+    assert left == [pytest.approx([0.6, 1.6]), pytest.approx([1.0, 2.0])]  # 0.4 wide
+    assert len(axes.collections) == 0  # one seed: no whiskers

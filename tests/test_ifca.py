@@ -1,0 +1,470 @@
+"""IFCA with exploration and early stopping: against a loop of torch.optim, and rule by rule."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors
+from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
+from torch.nn.functional import cross_entropy
+
+from fedlib import evaluate, exploration, methods, streams, tree
+from fedlib.cost import flops_per_example
+from fedlib.errors import DataError
+from fedlib.executors import DeviceData, Loop
+from fedlib.federation import Split
+from fedlib.local import Schedule
+from fedlib.models import leaf_cnn
+from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
+
+
+def make(num_experts=3, task=None, local=None, **params):
+    params = {"cluster_init": "full"} | params
+    local = local or sgd(keeps="round")
+    return methods.load("ifca")(
+        task=task or tiny_task(), local=local, num_experts=num_experts, **params
+    )
+
+
+def run(method, federation, rounds=ROUNDS, **options):
+    state = method.init(federation.num_clients, 0)
+    for number in range(rounds):
+        state = method.round(state, cohort_of(method.task, federation, round=number, **options))
+    return state
+
+
+# -- exploration ----------------------------------------------------------------------------
+
+
+def probability(name, t, epsilon=0.2, horizon=40, num_models=3):
+    return exploration.probability(name, t, epsilon=epsilon, horizon=horizon, num_models=num_models)
+
+
+def test_schedules_of_exploration():
+    assert [probability("none", t) for t in (0, 5)] == [0, 0]
+    assert [probability("eps", t) for t in (0, 5)] == [0.2, 0.2]
+    assert [probability("eps_decay", t) for t in (0, 4)] == [1, 1 / 5]
+    # (t + 1)^-b with b = -ln(eps) / ln(T / 8 + 1): eps at t = T / 8 = 5, eps^2 at 6^2 - 1.
+    assert probability("eps_decay_b", 0) == 1
+    assert probability("eps_decay_b", 40 / 8) == pytest.approx(0.2)
+    assert probability("eps_decay_b", 35) == pytest.approx(0.2**2)
+    for t in range(4):
+        two = probability("eps_decay_k", t, num_models=2)
+        assert two == probability("eps_decay", t)
+    assert probability("eps_decay_k", 7, num_models=6) == pytest.approx(8 ** (-1 / 3))
+
+
+def test_an_unknown_schedule_names_the_choices():
+    with pytest.raises(ValueError, match="must be one of .*'eps_decay_k'.* got 'often'"):
+        probability("often", 0)
+
+
+def draw(losses, explore, number=10_000, stream="test"):
+    """How often each model was chosen by `number` clients with the same losses."""
+    losses = torch.tensor(losses, dtype=torch.float64).expand(number, -1)
+    chosen = exploration.choose(losses, explore, np.arange(number), 0, stream)
+    assert len(chosen) == number
+    return Counter(chosen.tolist())
+
+
+def test_without_exploration_the_lowest_loss_is_chosen():
+    assert draw([0.3, 0.1, 0.2], 0.0) == {1: 10_000}
+
+
+def test_certain_exploration_is_uniform():
+    counts = draw([0.3, 0.1, 0.2, 0.9, 1.5], 1.0)
+    squares = sum((counts[j] - 2000) ** 2 / 2000 for j in range(5))
+    assert squares < 18.47  # chi-square with 4 degrees of freedom exceeds this once in 1000
+
+
+def test_the_best_is_also_found_by_exploring():
+    counts, eps, models = draw([0.3, 0.1, 0.2], 0.3), 0.3, 3
+    expected = 1 - eps + eps / models
+    deviation = math.sqrt(expected * (1 - expected) / 10_000)
+    assert abs(counts[1] / 10_000 - expected) < 4 * deviation
+    assert abs(counts[0] / 10_000 - eps / models) < 4 * deviation
+
+
+@pytest.mark.parametrize(
+    ("losses", "chosen"),
+    [
+        ([0.2, 0.1, 0.1], {1, 2}),  # a tie
+        ([math.nan, 0.5, 0.4], {2}),  # no number
+        ([math.nan, math.inf, math.nan], {1}),
+        ([math.nan, math.nan, math.nan], {0, 1, 2}),
+    ],
+)
+def test_ties_are_drawn_evenly_and_what_is_no_number_never(losses, chosen):
+    counts = draw(losses, 0.0)
+    assert counts.keys() == chosen
+    expected, share = 10_000 / len(chosen), 1 / len(chosen)
+    tolerance = 4 * math.sqrt(10_000 * share * (1 - share))
+    assert all(abs(count - expected) <= tolerance for count in counts.values())
+
+
+def test_a_single_model_needs_no_draw(monkeypatch):
+    monkeypatch.setattr(streams, "generator", lambda *names: pytest.fail("a draw"))
+    losses = torch.tensor([[math.nan], [0.5]])
+    assert exploration.choose(losses, 1.0, np.arange(2), 0, "test").tolist() == [0, 0]
+    run(make(1, exploration="eps", epsilon=1.0, stop="never"), _no_shuffling(monkeypatch))
+
+
+def _no_shuffling(monkeypatch):
+    """A federation; batches keep their own generator."""
+    real = np.random.default_rng
+
+    def shuffle(*names):
+        assert names[2] == "fit", names
+        return real(0)
+
+    monkeypatch.setattr(streams, "generator", shuffle)
+    return toy_federation()
+
+
+def test_what_a_client_draws_depends_on_nobody_else():
+    losses = torch.rand(9, 4, generator=torch.Generator().manual_seed(0))
+    everyone = exploration.choose(losses, 0.5, np.arange(9), 7, 3, "explore")
+    some = np.array([6, 2, 8])
+    assert torch.equal(exploration.choose(losses[some], 0.5, some, 7, 3, "explore"), everyone[some])
+    again = exploration.choose(losses, 0.5, np.arange(9), 7, 4, "explore")
+    assert not torch.equal(everyone, again)
+
+
+# -- the whole method by hand ----------------------------------------------------------------
+
+
+def by_hand(federation, method, task):
+    """Rounds of real modules and optimisers; state dicts of the models and of the best of each."""
+    hand, num = ByHand(federation), method.num_experts
+    shared = [task.init(e) for e in range(num)]
+    best, least, failed, picks = [None] * num, [math.inf] * num, [0] * num, []
+
+    def losses(client, split):
+        x, y = hand.shard(client, split)
+        with torch.no_grad():
+            return [cross_entropy(hand.module(s).eval()(x), y).item() for s in shared]
+
+    for number in range(ROUNDS):
+        draws = streams.generator(0, number, "explore").random((federation.num_clients, 2))
+        held_out, trained = {j: [] for j in range(num)}, {j: [] for j in range(num)}
+        for c in hand.seen:
+            train = losses(c, "train")
+            j = int(draws[c, 1] * num) if draws[c, 0] < method.epsilon else int(np.argmin(train))
+            held_out[j].append(losses(c, "test")[j])
+            net = hand.module(shared[j])
+            optimiser, scheduler = hand.optimiser(net.parameters())
+            for last, x, y, _ in hand.batches(c, number):
+                optimiser.zero_grad()
+                cross_entropy(net(x), y).backward()
+                optimiser.step()
+                if last:
+                    scheduler.step()
+            trained[j].append((int(federation.train.sizes[c]), net.state_dict()))
+        picks.append([len(trained[j]) for j in range(num)])
+        for j, clients in trained.items():
+            total = sum(n for n, _ in clients)
+            if clients:
+                shared[j] = {
+                    name: sum(n / total * state[name] for n, state in clients)
+                    for name, value in shared[j].items()
+                    if value.is_floating_point()
+                }
+            if number % method.stop_every == 0:
+                loss = np.mean(held_out[j]) if held_out[j] else math.nan
+                if loss < least[j]:
+                    best[j], least[j], failed[j] = shared[j], loss, 0
+                else:
+                    failed[j] += 1
+    final = list(shared)
+    shared = [final[j] if best[j] is None else best[j] for j in range(num)]
+    choice = [int(np.argmin(losses(c, "train"))) for c in hand.seen]
+    return final, shared, least, failed, picks, choice
+
+
+@executors
+def test_rounds_are_those_of_torch_optim(executor):
+    federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
+    local = replace(SOLVER, keeps="round")  # schedule and momenta begin anew in every round
+    params = {"exploration": "eps", "epsilon": 0.4, "stop_every": 2, "horizon": 2}
+    method = make(3, task, local, **params)
+    final, restored, least, failed, picks, choice = by_hand(federation, method, task)
+    state = run(method, federation, executor=executor)
+    for j in range(3):
+        assert_params(tree.take(state.experts, j), final[j])
+        assert_params(tree.take(method.restored(state), j), restored[j])
+    torch.testing.assert_close(state.best_loss.tolist(), least, rtol=1e-9, atol=0)
+    assert state.failed.tolist() == failed
+    assert state.picks.tolist() == picks[:2]  # as many rounds as the horizon
+    everyone = cohort_of(task, federation, executor=executor, round=ROUNDS)
+    state = method.observe(state, everyone, "seen")
+    assert state.choice[everyone.ids].tolist() == choice
+    personal = method.personalise(state, everyone)
+    for row, j in enumerate(choice):
+        assert_params(tree.take(personal, row), restored[j])
+    assert 0 < max(map(max, picks)) < 4 and any(0 in row for row in picks)  # there was a choice
+
+
+# -- identities ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
+def test_one_model_is_fedavg(aggregation):
+    federation, task, local = (
+        toy_federation(),
+        tiny_task(norm=True, dropout=0.3),
+        sgd(keeps="round"),
+    )
+    one = make(1, task, local, stop="never", exploration="eps", epsilon=0.5)
+    fedavg = methods.load("fedavg")(task=task, local=local)
+    ours, theirs = (run(m, federation, aggregation=aggregation) for m in (one, fedavg))
+    assert all(torch.equal(ours.experts[name][0], x) for name, x in theirs.params.items())
+
+
+def test_exploring_with_probability_0_is_not_exploring():
+    plain = run(make(), toy_federation())
+    never = run(make(exploration="eps", epsilon=0.0), toy_federation())
+    assert all(
+        torch.equal(a, b) for a, b in zip(tree.leaves(plain), tree.leaves(never), strict=True)
+    )
+
+
+# -- one rule at a time ----------------------------------------------------------------------
+
+
+def test_clients_weigh_in_by_their_examples_and_a_model_of_nobody_is_kept():
+    method, federation = make(3), toy_federation((100, 300, 8), unseen=1)
+    cohort = cohort_of(method.task, federation)
+    trained = {"w": torch.tensor([[1.0], [5.0]], dtype=torch.float64)}
+    before = {"w": torch.tensor([[7.0], [8.0], [9.0]], dtype=torch.float64)}
+    together = method.average(trained, torch.tensor([1, 1]), before, cohort)
+    assert together["w"].flatten().tolist() == [7, 0.25 * 1 + 0.75 * 5, 9]
+    apart = method.average(trained, torch.tensor([2, 0]), before, cohort)
+    assert apart["w"].flatten().tolist() == [5, 8, 1]
+
+
+def image_task():
+    return Task(
+        lambda: leaf_cnn.build(3, 2, 3, 5, 0.0, in_channels=1, side=16), dtype=torch.float64
+    )
+
+
+def test_clusters_share_at_first_all_but_the_weights_of_convolutions():
+    experts = make(3, image_task(), cluster_init="conv_only").init(4, 0).experts
+    for name, x in experts.items():
+        equal = [torch.equal(x[0], x[j]) for j in (1, 2)]
+        assert equal == [name not in ("body.0.weight", "body.3.weight")] * 2, name
+    whole = make(3, image_task(), cluster_init="full").init(4, 0).experts
+    assert not torch.equal(whole["head.1.weight"][0], whole["head.1.weight"][1])
+
+
+def test_clusters_without_convolutions_cannot_differ_in_them():
+    with pytest.raises(ValueError, match="makes equal models of a network without convolutions"):
+        make(2, cluster_init="conv_only")
+    make(1, cluster_init="conv_only")
+
+
+def test_the_learning_rate_may_fall_within_a_round_and_starts_again_in_the_next():
+    method = make(local=sgd(epochs=3, lr=5.86e-3, keeps="round"), lr_decay=True)
+    rates = method.solver.rates(torch.zeros(1, dtype=torch.int64), 9)[0]
+    # Specification, section 2.4: (eta - eta / 100) 0.9999^e + eta / 100.
+    torch.testing.assert_close(rates.tolist(), [5.86e-3, 5.8594199e-3, 5.8588398e-3])
+    federation = toy_federation()
+    slow = run(method, federation).experts["head.1.bias"]
+    assert not torch.equal(
+        slow, run(replace(method, lr_decay=False), federation).experts["head.1.bias"]
+    )
+    with pytest.raises(ValueError, match="needs a local schedule that is constant, got 'sqrt'"):
+        make(local=sgd(schedule=Schedule("sqrt")), lr_decay=True)
+
+
+# -- early stopping --------------------------------------------------------------------------
+
+
+def checked(method, state, choice, losses, number):
+    """The state after a check in round `number` at which clients had these held-out losses."""
+    method = said(method)
+    federation = toy_federation((4,) * (len(losses) + 1))
+    cohort = cohort_of(method.task, federation, range(len(losses)), round=number)
+    start = {"loss": torch.tensor(losses, dtype=torch.float64)[:, None]}
+    return method.check(state, start, torch.tensor(choice), cohort)
+
+
+def said(method):
+    """The method, with a task whose loss is the parameter itself."""
+
+    class Said(Task):
+        def losses(self, params, batch):
+            return params["loss"].expand(len(batch.y))
+
+    return replace(method, task=Said(lambda: TinyNet(4, 3), dtype=torch.float64))
+
+
+def state_of(method, values):
+    state = method.init(2, 0)
+    experts = {"loss": torch.tensor(values, dtype=torch.float64)[:, None]}
+    return state._replace(experts=experts, best=experts)
+
+
+def test_checks_are_made_in_the_first_round_and_every_tenth_after_it():
+    method = make(2)
+    state = state_of(method, [1.0, 2.0])
+    for number in range(1, 10):
+        assert checked(method, state, [0, 1], [0.5, 0.6], number) is state
+    for number in (0, 10):
+        after = checked(method, state, [0, 1], [0.5, 0.6], number)
+        assert after.best_loss.tolist() == [0.5, 0.6]
+
+
+def test_a_check_takes_the_mean_over_clients_and_remembers_the_models_after_the_round():
+    method = make(3)
+    state = state_of(method, [1.0, 2.0, 3.0])
+    first = checked(method, state, [1, 1, 0], [0.4, 0.8, math.inf], 0)
+    assert first.best_loss.tolist() == [math.inf, pytest.approx(0.6), math.inf]
+    assert first.failed.tolist() == [1, 0, 1]  # infinite is no better; nobody chose the last
+    later = first._replace(experts={"loss": torch.tensor([[4.0], [5.0], [6.0]]).double()})
+    worse = checked(method, later, [1, 2, 2], [0.7, 0.9, 0.1], 10)
+    assert worse.best_loss.tolist() == [math.inf, pytest.approx(0.6), 0.5]
+    assert worse.failed.tolist() == [2, 1, 0]
+    # As they were after the round of their best check; the first never had one.
+    assert method.restored(worse)["loss"].flatten().tolist() == [4, 2, 6]
+
+
+def test_an_equal_loss_is_a_failure():
+    method = make(2)
+    state = checked(method, state_of(method, [1.0, 2.0]), [0, 1], [0.5, 0.6], 0)
+    assert checked(method, state, [0, 1], [0.5, 0.59], 10).failed.tolist() == [1, 0]
+
+
+def fails_on(scope, patience, seldom=None, rounds=200):
+    """Round after which training is over, when no loss ever improves but that of round 0.
+
+    seldom: of model 1, which nobody chooses but every so many rounds, to improve then.
+    """
+    method = make(2, stop=scope, patience=patience)
+    state = state_of(method, [1.0, 2.0])
+    for number in range(rounds):
+        live = method.live(state).tolist()
+        if not live:
+            return number, live
+        picks = seldom and number % seldom == 0
+        choice, losses = ([0, 1], [0.5, 1 / (1 + number)]) if picks else ([0, 0], [0.5, 0.5])
+        state = checked(method, state, choice, losses, number)
+    return rounds, live
+
+
+def test_training_stops_after_ten_failed_checks_and_no_earlier():
+    # Checks in rounds 0 (which sets the best of model 0), 10, ..., 100: the tenth failure in a row.
+    assert fails_on("all", 10) == (101, [])
+    assert fails_on("all", 1) == (11, [])
+    assert fails_on("never", 1) == (200, [0, 1])
+
+
+def test_training_goes_on_for_all_while_one_improves():
+    assert fails_on("all", 3, seldom=30) == (200, [0, 1])
+
+
+def test_a_model_that_fails_leaves_alone_where_models_stop_by_themselves():
+    assert fails_on("per_model", 3, seldom=30) == (200, [1])
+    # Model 1 is never chosen: out after round 90. Model 0 after round 100, which is the end.
+    method = make(2, stop="per_model")
+    state = state_of(method, [1.0, 2.0])
+    left = []
+    for number in range(0, 101, 10):
+        state = checked(method, state, [0, 0], [0.5, 0.5], number)
+        left.append(method.live(state).tolist())
+    assert left == [[0, 1]] * 9 + [[0], []]
+
+
+def test_a_model_that_is_out_is_neither_sent_nor_chosen():
+    method, federation = make(3, stop="per_model", exploration="eps", epsilon=1.0), toy_federation()
+    state = method.init(federation.num_clients, 0)
+    state = state._replace(failed=torch.tensor([0, 10, 3]))
+    size = tree.numel(method.task.init(0))
+    for number in range(1, 9):
+        cohort = cohort_of(method.task, federation, round=number)
+        after = method.round(state, cohort)
+        assert (cohort.journal.down, cohort.journal.up) == (2 * size, size)
+        assert torch.equal(after.experts["head.1.bias"][1], state.experts["head.1.bias"][1])
+
+
+@pytest.mark.parametrize("stop", ["all", "per_model"])
+def test_a_round_after_the_end_changes_and_costs_nothing(stop):
+    method, federation = make(3, stop=stop), toy_federation()
+    state = method.init(federation.num_clients, 0)._replace(failed=torch.tensor([10, 12, 10]))
+    cohort = cohort_of(method.task, federation, round=120)
+    assert method.round(state, cohort) is state
+    journal = cohort.journal
+    assert (journal.down, journal.up, journal.examples, journal.losses) == (0, 0, 0, [])
+
+
+def test_a_run_that_stops_is_evaluated_and_measured():
+    method, federation = make(2, stop_every=1, patience=1, horizon=6), toy_federation()
+    # A rate that leads away: the first check is the last that improves.
+    method = replace(method, local=sgd(lr=3.0, momentum=0.0))
+    data = DeviceData(federation, method.task.dtype, method.task.device)
+    simulation = Simulation(method, data, Protocol(rounds=6, seed=0), Loop())
+    state, result = simulation.run(report=lambda line: None)
+    rounds = int((state.picks.sum(1) > 0).sum())
+    assert rounds < 6 and not len(method.live(state))
+    assert len(result.train_loss) == rounds
+    assert len(set(result.bytes_down[rounds:].tolist())) == 1
+    final = evaluate.final(method, state, lambda group: simulation.everyone(group, 6))
+    assert final.diagnostics["picks"].shape == (6, 2)
+    assert final.diagnostics["choice"].tolist() == state.choice.tolist()
+    assert flops_per_example(simulation, state) > 0
+
+
+def test_a_round_costs_a_step_and_a_forward_pass_of_every_model():
+    # Of 4 x 6 and 6 x 3 weights; a step is 3 passes less the gradient of the input.
+    forward = 4 * 6 + 6 * 3
+    step = 3 * forward - 4 * 6
+    federation = toy_federation()
+    for num_experts, passes in [(1, 0), (2, 2), (3, 3)]:
+        method = make(num_experts, stop="never")
+        data = DeviceData(federation, method.task.dtype, method.task.device)
+        simulation = Simulation(method, data, Protocol(rounds=1, seed=0), Loop())
+        assert flops_per_example(simulation, simulation.init()) / 2 == step + passes * forward
+
+
+def test_without_early_stopping_nothing_is_remembered_and_no_held_out_data_are_needed():
+    federation = toy_federation()
+    empty = Split.from_lists([[]] * federation.num_clients)
+    federation = replace(federation, test=empty)
+    state = run(make(stop="never"), federation)
+    assert state.best == {} and state.best_loss.tolist() == [math.inf] * 3
+    message = "client 0 has no test examples, on which training is stopped; .* stop_split 'val'"
+    with pytest.raises(DataError, match=message):
+        run(make(stop="all"), federation)
+
+
+def test_checks_on_validation_data_do_not_look_at_the_test_data():
+    federation = toy_federation()
+    swapped = replace(federation, val=federation.test, test=federation.val)
+    on_test, on_val = run(make(), federation), run(make(stop_split="val"), swapped)
+    assert torch.equal(on_test.best_loss, on_val.best_loss)
+    assert on_test.best_loss.isfinite().any()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"num_experts": 0}, "num_experts must be at least 1, got 0"),
+        ({"stop_every": 0}, "stop_every must be at least 1, got 0"),
+        ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"exploration": "often"}, "exploration must be one of .* got 'often'"),
+        ({"cluster_init": "random"}, "cluster_init must be one of .* got 'random'"),
+        ({"stop": "soon"}, "stop must be one of .* got 'soon'"),
+        ({"stop_split": "train"}, r"stop_split must be one of \('val', 'test'\), got 'train'"),
+        ({"epsilon": 1.2}, r"epsilon must be in \[0, 1\], got 1.2"),
+        ({"horizon": -1}, "horizon must be at least 0, got -1"),
+        ({"exploration": "eps_decay_b", "epsilon": 0.5}, "above 0, got 0.5 and 0"),
+        ({"exploration": "eps_decay_b", "horizon": 5}, "above 0, got 0.0 and 5"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        make(**params)
