@@ -18,7 +18,8 @@ from fedlib import streams, tree
 from fedlib.batches import ClientPlan, client_plan
 from fedlib.device import DeviceData, upload
 from fedlib.errors import DataError
-from fedlib.executors import Carry, Executor, Loop, Work, gradient
+from fedlib.executors import Carry, Executor, Loop, gradient
+from fedlib.feeding import Work
 from fedlib.local import Memory, Solver
 from fedlib.task import Params, Task
 from fedlib.tree import Tree

@@ -6,7 +6,7 @@ clients of a wave in one call of `torch.func.vmap` (best for small models and on
 `fedlib.graphs.Graphs` records such calls on a GPU and replays them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
@@ -18,20 +18,19 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import context, tree
-from fedlib.batches import ClientPlan, Wave, waves
-from fedlib.device import DeviceData, moved, upload
+from fedlib.batches import ClientPlan, waves
+from fedlib.device import moved, upload
+from fedlib.feeding import (
+    Work,
+    client_batches,
+    lengthen,
+    pad,
+    scoring_batches,
+    take_rows,
+    wave_batches,
+)
 from fedlib.task import Batch, Task
 from fedlib.tree import Tree
-
-GATHERED = 1024  # examples of a client that are fetched and scaled at once
-
-
-class Work(NamedTuple):
-    """Everything an executor needs to know of a cohort."""
-
-    task: Task
-    data: DeviceData
-    ids: np.ndarray  # [C] rows of the federation
 
 
 class Carry(NamedTuple):
@@ -135,7 +134,7 @@ class Loop:
             views = Carry(tree.take(carry.stacked, position), carry.rows[position])
             own, args = moved(views, work.data.device), tree.take(per_client, position)
             client, plan = int(work.ids[position]), plans[position]
-            for batch in _batches(work, client, plan, batch_size):
+            for batch in client_batches(work, client, plan, batch_size):
                 own = step(own, *args, batch)
             put_back(views, own)
 
@@ -153,11 +152,11 @@ class Loop:
             args = tree.take(per_client, position)
             rows = work.data.owned(split, int(work.ids[position]))
             index = torch.arange(len(rows), device=rows.device)
-            pieces = _pieces(work, rows, index, batch_size)
+            pieces = scoring_batches(work, rows, index, batch_size)
             parts[position] = torch.cat([fn(*args, piece()) for piece in pieces])
 
         self._workers.visit(visit, _longest_first(sizes))
-        return _pad(parts, sizes)
+        return pad(parts, sizes)
 
 
 class Batched:
@@ -217,7 +216,7 @@ class Batched:
         carry = carry._replace(rows=stack_rows(carry.rows, device))
         # Batch statistics would see padding, so such models only share waves of equal sizes.
         merged = waves(plans, batch_size, may_pad=not work.task.statistics)
-        for wave, active, batch in _wave_batches(work, merged):
+        for wave, active, batch in wave_batches(work, merged):
             if len(wave.clients) == len(work.ids):  # everyone, in order
                 carry = step(carry, *per_client, batch)
             else:
@@ -248,14 +247,14 @@ class Batched:
         self._visit(score, [having[block] for block in self._blocks(sizes[having])])
         scored = next(part for part in parts if part is not None)
         empty = scored[:0]
-        return _pad([empty if part is None else part for part in parts], sizes)
+        return pad([empty if part is None else part for part in parts], sizes)
 
     def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
         """Scores of clients who are batched together, [N, ...] of each."""
         sizes = work.data.federation.split(split).sizes[work.ids]
         owned = [work.data.owned(split, client) for client in work.ids.tolist()]
         width = int(sizes.max())
-        rows = torch.stack([_lengthen(r, width) for r in owned])
+        rows = torch.stack([lengthen(r, width) for r in owned])
 
         def one_batch(x, y, index, *args):
             return fn(*args, Batch(x, y, index))
@@ -374,111 +373,20 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
     rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
     index = upload(np.concatenate([np.arange(n) for n in sizes]), rows.device)
     args = tree.take(shared, 0)
-    pieces = _pieces(work, rows, index, batch_size)
+    pieces = scoring_batches(work, rows, index, batch_size)
     scores = [None] * len(pieces)
 
     def score(number: int) -> None:
         scores[number] = fn(*args, pieces[number]())
 
     workers.visit(score, range(len(pieces)))
-    return _pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
-
-
-def _pieces(work: Work, rows: Tensor, index: Tensor, size: int) -> list[Callable[[], Batch]]:
-    """Consecutive pieces of `rows`, made when called; without rows there is one, empty, piece."""
-
-    def piece(start: int) -> Batch:
-        taken = rows[start : start + size]
-        return Batch(_arranged(work, taken), work.data.y[taken], index[start : start + size])
-
-    return [partial(piece, start) for start in range(0, max(len(rows), 1), size)]
-
-
-def _batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -> Iterator[Batch]:
-    """The training batches of one client, in the order of its plan."""
-    device = work.data.device
-    order = upload(plan.order, device)
-    keys = upload(plan.keys, device).unbind()
-    rows = work.data.owned("train", client)[order]
-    at_once = max(1, GATHERED // batch_size)
-    for first in range(0, len(plan.steps), at_once):
-        steps = plan.steps[first : first + at_once]
-        begin, end = steps[0].start, steps[-1].stop
-        x, y = _arranged(work, rows[begin:end]), work.data.y[rows[begin:end]]
-        for (start, stop, epoch), key in zip(steps, keys[first : first + at_once], strict=True):
-            cut = slice(start - begin, stop - begin)
-            yield Batch(x[cut], y[cut], order[start:stop], key=key, epoch=epoch, train=True)
+    return pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
 
 
 def put_back(views: Tree, values: Tree) -> None:
     """Put `values` where `views` are, which they may be or share memory with."""
     apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
     tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
-
-
-def _arranged(work: Work, rows: Tensor) -> Tensor:
-    """Inputs of pool rows; channels last where batch normalisation makes that the faster layout."""
-    x = work.data.inputs(rows)
-    if x.dim() == 4 and work.task.statistics:
-        return x.contiguous(memory_format=torch.channels_last)
-    return x
-
-
-def _pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
-    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example."""
-    width = int(sizes.max(initial=0))
-    padded = parts[0].new_zeros(len(parts), width, *parts[0].shape[1:])
-    for row, part in zip(padded, parts, strict=True):
-        row[: len(part)] = part
-    return padded
-
-
-def _lengthen(rows: Tensor, width: int) -> Tensor:
-    """`rows` [N] repeated to [width]; a client without any gets row 0, whose scores are cut."""
-    if len(rows) == 0:
-        return rows.new_zeros(width)
-    return rows.repeat(-(-width // len(rows)))[:width]
-
-
-def _wave_batches(work: Work, merged: list[Wave]) -> Iterator[tuple[Wave, Tensor, Batch]]:
-    """(wave, its clients [K], its batch [K, B, ...]) in turn; indices go to the device at once."""
-    if not merged:
-        return
-    parts = [(w.clients, w.index.ravel(), w.keys, w.sizes) for w in merged]
-    lengths = [len(part) for wave in parts for part in wave]
-    flat = upload(np.concatenate([part for wave in parts for part in wave]), work.data.device)
-    cut, first = iter(flat.split(lengths)), first_rows(work)
-    for wave in merged:
-        active, index, keys, sizes = (next(cut) for _ in range(4))
-        index = index.reshape(wave.index.shape)
-        sizes = sizes if wave.padded else None
-        yield wave, active, wave_batch(work.data, first[active], index, keys, sizes, wave.epoch)
-
-
-def first_rows(work: Work) -> Tensor:
-    """Where each client's rows of the training split begin -> [C] int64"""
-    return upload(work.data.federation.train.offsets[work.ids], work.data.device)
-
-
-def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
-               sizes: Tensor | None, epoch: int) -> Batch:  # fmt: skip
-    """The training batches of K clients, stacked.
-
-    Args:
-      first: [K] where each client's rows begin.
-      index: [K, B] positions in each client's shard.
-      keys: [K].
-      sizes: [K] real examples of each batch; None if all are.
-      epoch: of them all.
-    """
-    rows = data.rows["train"][first[:, None] + index]
-    mask = None if sizes is None else _mask(index, sizes, data.dtype)
-    return Batch(data.inputs(rows), data.y[rows], index, mask, keys, epoch, train=True)
-
-
-def _mask(index: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 for the first `sizes` [K] examples of each row of `index`, 0 for padding -> [K, B]"""
-    return (torch.arange(index.shape[1], device=index.device) < sizes[:, None]).to(dtype)
 
 
 def _longest_first(costs: Sequence[int]) -> list[int]:
@@ -512,14 +420,6 @@ def unstack_rows(stacked: Tree, count: int, homes: Tree) -> list[Tree]:
     """
     rows = [tree.clone(tree.take(stacked, c)) for c in range(count)]
     return [tree.map(lambda x, home: x.to(home), row, homes) for row in rows]
-
-
-def take_rows(per_client: Tree, active: Tensor) -> Tree:
-    """Rows of what differs between clients; what is shared stays a view."""
-    return tree.map(
-        lambda x: x[:1].expand(len(active), *x.shape[1:]) if tree.is_broadcast(x) else x[active],
-        per_client,
-    )
 
 
 def _is_per_client(x: object) -> bool:

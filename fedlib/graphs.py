@@ -25,17 +25,8 @@ from fedlib import tree
 from fedlib.batches import ClientPlan, Wave, waves
 from fedlib.closures import Opaque, walk
 from fedlib.device import DeviceData, upload
-from fedlib.executors import (
-    Batched,
-    Carry,
-    Work,
-    first_rows,
-    put_back,
-    stack_rows,
-    take_rows,
-    unstack_rows,
-    wave_batch,
-)
+from fedlib.executors import Batched, Carry, put_back, stack_rows, unstack_rows
+from fedlib.feeding import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
 
 WARM = 2  # calls of a shape before it is recorded: libraries set themselves up in them

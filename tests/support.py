@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from fedlib.cohort import Cohort
-from fedlib.executors import Batched, DeviceData, Loop
+from fedlib.device import DeviceData
+from fedlib.executors import Batched, Loop
 from fedlib.federation import Federation, Split
 from fedlib.local import SGD
 from fedlib.models.layers import Dropout

@@ -18,8 +18,9 @@ from torch.nn.functional import nll_loss
 from fedlib import evaluate, methods, personal, streams, tree
 from fedlib.batches import client_plan
 from fedlib.command import run_roots
+from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
-from fedlib.executors import DeviceData, Loop
+from fedlib.executors import Loop
 from fedlib.federation import Federation, Split
 from fedlib.local import AdamW
 from fedlib.methods.adaptive_experts import Ensemble, Mixture

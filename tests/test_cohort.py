@@ -10,7 +10,7 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
 import fedlib.cohort
-import fedlib.executors
+import fedlib.feeding
 from fedlib import tree
 from fedlib.batches import client_plan
 from fedlib.cohort import sample
@@ -491,7 +491,7 @@ def test_many_steps_are_fetched_in_several_parts(monkeypatch):
     task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
     local = sgd(epochs=3, drop_last=True)
     together, _ = fit(task, federation, executor="loop", local=local)
-    monkeypatch.setattr(fedlib.executors, "GATHERED", 8)  # two batches of 4
+    monkeypatch.setattr(fedlib.feeding, "GATHERED", 8)  # two batches of 4
     assert_close(fit(task, federation, executor="loop", local=local)[0], together, 0)
 
 

@@ -17,8 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedlib import cost, methods, metrics, tables
 from fedlib.checkpoint import Checkpoints, flatten
 from fedlib.cohort import sample
+from fedlib.device import DeviceData
 from fedlib.errors import DataError
-from fedlib.executors import Batched, DeviceData, Loop
+from fedlib.executors import Batched, Loop
 from fedlib.models import char_lstm, emnist_cnn, linear, mlp
 from fedlib.results import RunResult
 from fedlib.run import build_simulation, evaluate_state, train

@@ -17,7 +17,8 @@ import fedlib.local
 from fedlib import device, tree
 from fedlib.closures import Opaque, walk
 from fedlib.command import run_parser
-from fedlib.executors import Batched, DeviceData, Loop, choose
+from fedlib.device import DeviceData
+from fedlib.executors import Batched, Loop, choose
 from fedlib.graphs import Graphs
 from fedlib.local import SGD, Adam, Schedule
 from fedlib.results import RunResult

@@ -7,7 +7,7 @@ import torch
 from support import EXECUTORS, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
-from fedlib.executors import DeviceData
+from fedlib.device import DeviceData
 from fedlib.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
 from fedlib.simulate import Protocol, Simulation
 

@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import evaluate, exploration, methods, streams, tree
 from fedlib.cost import flops_per_example
+from fedlib.device import DeviceData
 from fedlib.errors import DataError
-from fedlib.executors import DeviceData, Loop
+from fedlib.executors import Loop
 from fedlib.federation import Split
 from fedlib.local import Schedule
 from fedlib.models import leaf_cnn

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.checkpoint import Checkpoints, flatten
-from fedlib.executors import DeviceData
+from fedlib.device import DeviceData
 from fedlib.gossip import connected_graph
 from fedlib.methods.pfedmm import together
 from fedlib.simulate import Protocol, Simulation

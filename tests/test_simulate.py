@@ -12,8 +12,9 @@ from torch import nn
 from fedlib import evaluate, methods, tree
 from fedlib.checkpoint import Checkpoints, flatten
 from fedlib.cohort import sample
+from fedlib.device import DeviceData
 from fedlib.errors import DivergedError
-from fedlib.executors import DeviceData, Loop
+from fedlib.executors import Loop
 from fedlib.federation import Split
 from fedlib.local import Schedule
 from fedlib.results import TOTALS, View

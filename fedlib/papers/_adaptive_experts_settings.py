@@ -208,7 +208,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "epochs": 3,
         "batch_size": 10,
         "num_experts": 3,
-        "personal_epochs": 30,
+        "personal_epochs": 15,
         "finetune_lr": 1e-3,
     }
     majority = tuple(
@@ -236,7 +236,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 rotated,
                 rounds=20,
                 is_primary=False,
-                **small | {"num_experts": 2, "batch_size": 50, "personal_epochs": 10},
+                **small | {"num_experts": 2, "batch_size": 50, "personal_epochs": 7},
             ),
         ),
     )
