@@ -5,6 +5,8 @@ PYTHON    ?= python3
 UV        ?= uv
 # Which scale `plan`, `report` and `clean` are about: demo, reduced or full.
 SCALE     ?= demo
+# Whose results `keep` keeps.
+PAPER     ?= pfedmm
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
@@ -53,7 +55,7 @@ endef
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo reduced reproduce plan calibrate report test test-fast lint format bench bench-peers
-.PHONY: lock unlock clean
+.PHONY: lock unlock clean keep
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -79,6 +81,9 @@ calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at S
 
 report: $(STAMP)  ## write results/SCALE/report.html again from what is there
 	$(call snakemake,$(SCALE),--report results/$(SCALE)$(tag)/report.html)
+
+keep: $(STAMP)  ## copy tables and figures of PAPER at SCALE to docs/results, with how they were made
+	$(BIN)/python scripts/keep_results.py $(PAPER) --config scale=$(SCALE) $(CONFIG)
 
 test: $(STAMP)  ## all tests
 	$(RUN) OMP_NUM_THREADS=1 python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)

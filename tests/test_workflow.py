@@ -223,6 +223,38 @@ def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
 
 
 @slow
+def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(finished, tmp_path):
+    stale = tmp_path / PAPER / "stale.png"
+    stale.parent.mkdir()
+    stale.touch()
+    words = ["--configfile", workflow.SMOKE, "--out", str(tmp_path)]
+    keep = [sys.executable, ROOT / "scripts/keep_results.py", PAPER, *words]
+    done = subprocess.run(keep, cwd=finished, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kept = {path.name for path in (tmp_path / PAPER).iterdir()}
+    shown = PLAN.papers[PAPER]
+    assert kept == {
+        "REPORT.md",
+        *(f"{name}.csv" for name in shown.tables),
+        *(f"{name}.{kind}" for name in shown.figures for kind in ("pdf", "png")),
+    }
+    page = (tmp_path / PAPER / "REPORT.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]*\.(?:png|pdf))\)", page)
+    assert len(links) == 2 * len(shown.figures) and set(links) <= kept
+    assert "Machines and versions" in page
+
+
+@slow
+def test_results_that_are_not_there_are_not_kept(fresh, tmp_path):
+    words = ["--configfile", workflow.SMOKE, "--out", str(tmp_path)]
+    keep = [sys.executable, ROOT / "scripts/keep_results.py", PAPER, *words]
+    done = subprocess.run(keep, cwd=fresh, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "does not exist; run the workflow with this configuration" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@slow
 def test_a_second_run_has_nothing_to_do(finished):
     code, output = workflow.dry_run(finished, workflow.smoke())
     assert code == 0

@@ -1,0 +1,56 @@
+"""Copy a paper's tables and figures, and how they were made, to docs/results/PAPER.
+
+  python scripts/keep_results.py pfedmm --config scale=reduced labels=[fedavg,fedem]
+
+The configuration is that of the run. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
+them all with machines and versions, are replaced; README.md and other files stay as they are.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib import command, config, files, report
+from fedlib.errors import DataError
+from fedlib.plan import Plan
+from fedlib.provenance import ROOT
+
+KEPT = ("table_csv", "figure_pdf", "figure_png")
+
+
+def main() -> None:
+    """Parse the command line and copy."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paper", help="name of the paper")
+    parser.add_argument("--configfile", nargs="+", default=[], help="of the run, over config.yaml")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="over both")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/results", help="docs/results")
+    args = parser.parse_args()
+
+    words = [*args.config, f"papers={args.paper}"]
+    plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], words))
+    sources = [Path(path) for path in plan.exhibits(*KEPT)]
+    missing = [path for path in sources if not path.exists()]
+    if missing:
+        raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
+    folder = args.out / args.paper
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
+        old.unlink()
+    for source in sources:
+        shutil.copyfile(source, folder / source.name)
+    page = folder / "REPORT.md"
+    spec = json.loads(plan.spec("report"))
+    # Figures are beside the page, in the folder that has the paper's name.
+    files.write_text(page, report.build(spec, Path(plan.path("results")), args.out, page))
+    print(f"{len(sources)} files and REPORT.md are in {folder}")
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))
