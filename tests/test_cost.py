@@ -383,6 +383,7 @@ def test_matrix_products_and_convolutions_count_as_torch_counts_them():
     assert ours.flops == torchs.get_total_flops() > 0
 
 
+@pytest.mark.slow
 def test_counting_does_not_import_a_compiler():
     """It takes a second, for a measurement that takes a hundredth."""
     program = """if True:

@@ -239,6 +239,15 @@ def test_the_full_scale_of_pfedmm_has_the_scripts_settings(federation, rounds, m
     assert 1234 in paper.seeds
 
 
+def test_the_reduced_scale_of_pfedmm_is_the_beginning_of_the_papers_runs():
+    reduced, full = declare("pfedmm", "reduced"), declare("pfedmm", "full")
+    for run in reduced.runs:
+        whole = full.run(run.federation, run.label)
+        assert run.rounds < whole.rounds and run.params == whole.params
+        sizes = {"batch_size": run.local["batch_size"]}
+        assert run.local == whole.local | (sizes if run.federation == "cifar10" else {})
+
+
 # Section 7: float parameters per client and direction and round, batch statistics not counted.
 SENT = {
     ("emnist", "fedavg"): 2_278_334,
