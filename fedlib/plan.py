@@ -134,7 +134,9 @@ class Plan:
             _check_paper(paper, name, self.scale)
             self.papers[name] = paper
         _check_selection(self.config, self.papers.values())
-        self.papers = {name: _selected(paper, self.config) for name, paper in self.papers.items()}
+        selected = {name: _selected(paper, self.config) for name, paper in self.papers.items()}
+        # Without a word on papers, those are meant that have what the other filters name.
+        self.papers = {name: paper for name, paper in selected.items() if paper.runs}
         self._data = {
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }
@@ -407,13 +409,15 @@ def _check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         if not (separator and source):
             raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
         check_choice("sources", dataset, sorted(named), f"with several sources {where}")
-    for paper in declared:
-        if not _selected(paper, config).runs:
-            raise ConfigError(
-                f"papers: {paper.name} has no run left; federations {config['federations']} and "
-                f"labels {config['labels']} select none of its "
-                f"{', '.join(f'{run.federation}/{run.label}' for run in paper.runs)}"
-            )
+    empty = [paper for paper in declared if not _selected(paper, config).runs]
+    if config["papers"] is None and len(empty) < len(declared):
+        return
+    for paper in empty:
+        raise ConfigError(
+            f"papers: {paper.name} has no run left; federations {config['federations']} and "
+            f"labels {config['labels']} select none of its "
+            f"{', '.join(f'{run.federation}/{run.label}' for run in paper.runs)}"
+        )
 
 
 def _declared(name: str, scale: str) -> Paper:

@@ -358,6 +358,14 @@ def test_a_selection_without_any_run_is_refused(toy):
         toy({"federations": ["digits"], "labels": ["fedem"]}, runs=runs)
 
 
+def test_filters_leave_out_a_paper_without_such_runs_unless_it_is_named(declare):
+    other = [toy_run("digits", "local")]
+    declare(one=toy_paper(name="one"), two=toy_paper(name="two", runs=other))
+    assert list(Plan({"labels": ["fedem"]}).papers) == ["one"]
+    with pytest.raises(ConfigError, match="papers: two has no run left"):
+        Plan({"labels": ["fedem"], "papers": ["one", "two"]})
+
+
 MAIN = toy_paper().tables["main"]
 
 
