@@ -104,7 +104,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 participation=True,
                 ablations=("relu", "body-rate", "uniform-prior"),
                 alphas=(0.1, ALPHA, 1e6),
-                alpha_labels=("local", "fedavg", "fedem", "pfedmm"),
+                alpha_labels=("fedavg", "fedem", "pfedmm"),
                 **small,
             ),
             Setting(
@@ -114,6 +114,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 rounds=40,
                 rates=dict.fromkeys(METHODS, 0.3),
                 gate_features=20,
+                labels=tuple(PUBLISHED),
                 exhibit="fedem-readme",
                 **small,
             ),
