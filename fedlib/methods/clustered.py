@@ -124,10 +124,12 @@ class ClusteredFL(Method):
         return cluster
 
     def disagree(self, updates: Tensor) -> bool:
-        """Whether the members of a cluster, with these updates [C, D], pull apart."""
+        """Whether the members of a cluster, with these updates [C, D], pull apart; two cannot."""
+        if len(updates) <= 2:
+            return False
         mean = updates.mean(0).norm()
         largest = updates.norm(dim=1).max() if self.variant == "fixed" else updates.abs().max()
-        return len(updates) > 2 and bool((mean < self.eps1) & (largest > self.eps2))
+        return bool((mean < self.eps1) & (largest > self.eps2))
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The model of each client's cluster."""
