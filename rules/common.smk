@@ -32,6 +32,11 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
+# Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
+WORKERS = os.environ.get("FEDLIB_THREADS") or "1"
+if not WORKERS.isdecimal() or int(WORKERS) < 1:
+    raise WorkflowError(f"FEDLIB_THREADS must be a whole number from 1 on, got {WORKERS!r}")
+
 config["about"] = PLAN.about()  # read by the front page of the report alone
 path = PLAN.path
 

@@ -16,8 +16,8 @@ rule train:
         path("train_benchmark")
     conda:
         "../envs/train.yaml"
-    # One thread: with more, sums come out in another order and so with other last bits.
-    threads: 1
+    # Each works on clients of its own, so that their number does not change a bit of the result.
+    threads: int(WORKERS)
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory,
