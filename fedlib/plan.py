@@ -155,7 +155,7 @@ class Plan:
             Cell(name, run.federation, run.label, seed)
             for name in ([paper] if paper else self.papers)
             for run in self._paper(name).runs
-            for seed in self._paper(name).seeds
+            for seed in self._paper(name).seeds_of(run)
         ]
 
     def datasets(self) -> list[str]:
@@ -337,7 +337,7 @@ class Plan:
                     "partition": data.partition,
                     "label": run.label,
                     "method": run.method,
-                    "seeds": list(paper.seeds),
+                    "seeds": list(paper.seeds_of(run)),
                 }
             )
         return {"paper": paper.name, "runs": runs}
@@ -346,7 +346,7 @@ class Plan:
         exhibit = self.exhibit(stage, paper.name, name)
         federations = [self.data(paper.name, federation) for federation in exhibit.federations]
         runs = [
-            self._runs[paper.name, federation, label].describe()
+            self._runs[paper.name, federation, label]
             for label in exhibit.labels
             for federation in exhibit.federations
             if (paper.name, federation, label) in self._runs
@@ -361,9 +361,9 @@ class Plan:
             "scale": self.scale,
             "scale_note": paper.scale_note,
             "folder_note": self.folder_note,
-            "seeds": list(paper.seeds),
+            "seeds": _common_seeds(paper, runs),
             "federations": [data.describe() for data in federations],
-            "runs": runs,
+            "runs": [run.describe() for run in runs],
             "published": exhibit.published,
         }
 
@@ -440,6 +440,8 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
     _check_names(f"{where}.tables", "table", paper.tables)
     _check_names(f"{where}.figures", "figure", paper.figures)
     check_unique(f"{where}.seeds", paper.seeds)
+    for run in paper.runs:
+        check_unique(f"{where}.runs[{run.federation}/{run.label}].seeds", run.seeds)
     check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
     federations = [data.name for data in paper.data]
     # Weights are downloads like data sets, but nothing can be trained on them.
@@ -466,12 +468,21 @@ def _check_exhibit(where: str, stage: str, exhibit: Table | Figure, paper: Paper
     check_choice(f"{where}.kind", exhibit.kind, registered(stage + "s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
-    labels = [run.label for run in paper.runs if run.federation in exhibit.federations]
+    on_them = [run for run in paper.runs if run.federation in exhibit.federations]
     federations = [run.federation for run in paper.runs if run.label in exhibit.labels]
     for federation in exhibit.federations:
         check_choice(f"{where}.federations", federation, federations, "its labels run on")
     for label in exhibit.labels:
+        labels = [run.label for run in on_them]
         check_choice(f"{where}.labels", label, labels, "its federations have runs")
+    if not _common_seeds(paper, [run for run in on_them if run.label in exhibit.labels]):
+        raise ConfigError(f"{where}.labels: there is no seed that all of its runs have")
+
+
+def _common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:
+    """The seeds that all of these runs have, in the order of the first one's."""
+    seeds = [paper.seeds_of(run) for run in runs]
+    return [seed for seed in seeds[0] if all(seed in others for others in seeds)]
 
 
 def _check_names(key: str, wildcard: str, names: Iterable[str]) -> None:
@@ -485,8 +496,9 @@ def _check_names(key: str, wildcard: str, names: Iterable[str]) -> None:
 def _selected(paper: Paper, config: Mapping) -> Paper:
     """The paper as the configuration has it: its seeds and rounds, and what it selects."""
     wanted = config["federations"], config["labels"]
+    seeds = config["seeds"]
     runs = tuple(
-        _changed(run, config["rounds"], config["precision"])
+        _changed(run, config["rounds"], config["precision"], seeds)
         for run in paper.runs
         if _passes(run.federation, wanted[0]) and _passes(run.label, wanted[1])
     )
@@ -494,7 +506,7 @@ def _selected(paper: Paper, config: Mapping) -> Paper:
     pairs = {(run.federation, run.label) for run in runs}
     return dataclasses.replace(
         paper,
-        seeds=tuple(paper.seeds if config["seeds"] is None else config["seeds"]),
+        seeds=tuple(paper.seeds if seeds is None else seeds),
         data=tuple(
             _from_source(data, config["sources"]) for data in paper.data if data.name in used
         ),
@@ -527,10 +539,14 @@ def _passes(value: str, wanted: list[str] | None) -> bool:
     return wanted is None or value in wanted
 
 
-def _changed(run: Run, cap: int | None, precision: str | None) -> Run:
-    """The run with at most `cap` rounds, and in another precision if one is given."""
-    rounds = run.rounds if cap is None else min(cap, run.rounds)
-    return dataclasses.replace(run, rounds=rounds, precision=precision or run.precision)
+def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] | None) -> Run:
+    """The run with at most `cap` rounds, in another precision, with the paper's seeds if asked."""
+    return dataclasses.replace(
+        run,
+        rounds=run.rounds if cap is None else min(cap, run.rounds),
+        precision=precision or run.precision,
+        seeds=run.seeds if seeds is None else (),
+    )
 
 
 def _narrowed(exhibits: Mapping[str, Table], pairs: set[tuple[str, str]]) -> dict[str, Table]:

@@ -64,6 +64,7 @@ class Run:
       weights: name of a pretrained-weights file of `fedlib.models`, or None for random ones.
       class_weights: [L] factors of the training loss by label, see `fedlib.task.Task`, or None.
       precision: of matrix products and convolutions, see `fedlib.task.Task`.
+      seeds: in place of the paper's, for runs of which more are wanted; () for the paper's.
       notes: what a reader must know about this run; shown under every table it is in.
     """
 
@@ -82,11 +83,12 @@ class Run:
     weights: str | None = None
     class_weights: tuple[float, ...] | None = None
     precision: str = "float32"
+    seeds: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     def spec(self, seed: int) -> dict:
         """What determines the trained state and its history, together with the shards."""
-        shown_only = ("federation", "label", "title", "notes")
+        shown_only = ("federation", "label", "title", "seeds", "notes")
         fields = {name: value for name, value in asdict(self).items() if name not in shown_only}
         return {**fields, "seed": seed}
 
@@ -129,7 +131,7 @@ class Paper:
     Attributes:
       name: path-safe identifier; title, citation: of the paper.
       scale: one of `SCALES`; scale_note: what this scale is, in one sentence.
-      seeds: training seeds of every run.
+      seeds: training seeds of every run that has none of its own.
       data, runs: see `Data` and `Run`.
       tables, figures: by path-safe name.
     """
@@ -152,6 +154,10 @@ class Paper:
                 return data
         known = ", ".join(data.name for data in self.data)
         raise KeyError(f"no federation {name}; {self.name} at scale {self.scale} declares {known}")
+
+    def seeds_of(self, run: Run) -> tuple[int, ...]:
+        """Training seeds of a run."""
+        return run.seeds or self.seeds
 
     def run(self, federation: str, label: str) -> Run:
         """The declared run; KeyError with the choices otherwise."""

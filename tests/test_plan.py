@@ -173,6 +173,28 @@ def test_an_exhibit_has_its_runs_row_by_row(toy):
     }
 
 
+def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(toy):
+    runs = [toy_run(), toy_run(label="fedem", seeds=(4, 5, 6))]
+    made = toy(runs=runs, federations=("digits",))
+    assert [(cell.label, cell.seed) for cell in made.cells()] == [
+        *(("fedavg", seed) for seed in (3, 4)),
+        *(("fedem", seed) for seed in (4, 5, 6)),
+    ]
+    assert json.loads(made.spec("table", paper="toy", table="main"))["seeds"] == [4]
+    told = json.loads(made.spec("metrics", paper="toy"))["runs"]
+    assert [run["seeds"] for run in told] == [[3, 4], [4, 5, 6]]
+    job = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 4}
+    plain = toy(runs=[toy_run(), toy_run(label="fedem")], federations=("digits",))
+    assert made.spec("train", **job) == plain.spec("train", **job)
+    asked = toy({"seeds": [7]}, runs=runs, federations=("digits",))
+    assert {cell.seed for cell in asked.cells()} == {7}
+
+
+def test_an_exhibit_whose_runs_have_no_seed_in_common_is_refused(toy):
+    with pytest.raises(ConfigError, match="labels: there is no seed that all of its runs have"):
+        toy(runs=[toy_run(), toy_run(label="fedem", seeds=(5,))], federations=("digits",))
+
+
 def test_a_figure_may_have_no_published_numbers(toy):
     assert toy().published("figure", "toy", "curves") == []
     assert toy().published("table", "toy", "main") == ["fedlib/papers/published/toy.csv"]
