@@ -116,6 +116,27 @@ def test_when_a_cluster_splits(updates, variant, expected):
     assert method.disagree(torch.tensor(updates, dtype=torch.float64)) is expected
 
 
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_cluster_without_members_in_a_cohort_stays_as_it_is(empty):
+    # As where the cost of training is measured: with two clients and the state of all.
+    federation, task = toy_federation(sizes=(4, 12, 8), unseen=1), tiny_task()
+    method = methods.load("clustered")(
+        task=task, local=sgd(keeps="round", momentum=0.0), eps1=1e9, eps2=0.0
+    )
+    start = method.init(federation.num_clients, 0)
+    models = tree.stack([task.init(seed) for seed in range(3)])
+    others = [c for c in range(3) if c != empty]
+    cluster = torch.tensor([*others, empty])  # the last one is unseen
+    after = method.round(
+        start._replace(models=models, cluster=cluster), cohort_of(task, federation)
+    )
+    assert torch.equal(after.cluster, cluster)
+    assert_params(tree.take(after.models, empty), tree.take(models, empty))
+    for number in others:
+        assert not torch.equal(after.models["head.1.bias"][number], models["head.1.bias"][number])
+    assert all(value.isfinite().all() for value in tree.leaves(after.models))
+
+
 # -- pFedMe -----------------------------------------------------------------------------------
 
 

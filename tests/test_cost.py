@@ -14,7 +14,7 @@ from test_simulate import METHODS, every_method, silently, simulation
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import cost, methods, metrics, tables
+from fedlib import cost, methods, metrics, tables, tree
 from fedlib.checkpoint import Checkpoints, flatten
 from fedlib.cohort import sample
 from fedlib.device import DeviceData
@@ -147,6 +147,16 @@ def test_a_decentralised_run_is_measured_whatever_its_graph():
     run = small("fedavg", sizes=(7, 12, 6, 10, 9, 8))
     gossip = Protocol(rounds=2, seed=0, aggregation="gossip", edge_probability=0.6)
     assert measured(replace(run, protocol=gossip)) == STEP
+
+
+def test_a_cluster_without_one_of_the_measured_clients_costs_nothing():
+    run = small("clustered")
+    start = run.init()
+    models = tree.map(lambda x: x.expand(3, *x.shape[1:]), start.models)
+    # The smallest seen clients are the third and the first.
+    for cluster in ([0, 1, 2, 0], [2, 1, 0, 0], [1, 0, 2, 0]):
+        state = start._replace(models=models, cluster=torch.tensor(cluster))
+        assert cost.flops_per_example(run, state) / 2 == STEP
 
 
 def test_the_batched_executor_and_its_padding_change_nothing():

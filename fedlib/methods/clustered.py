@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, one_hot
+from torch.nn.functional import normalize
 
 from fedlib import tree
 from fedlib.cohort import Cohort
@@ -96,9 +96,22 @@ class ClusteredFL(Method):
         cluster = state.cluster
         if cohort.round >= self.min_round:
             cluster = self.split(cluster, cohort.ids, self.updates(start, trained))
-        weights = one_hot(cluster[cohort.ids]).T * cohort.num_examples  # [E, C]
-        models = tree.mix(trained, weights / weights.sum(1, keepdim=True))
+        models = self.average(trained, cluster[cohort.ids], state.models, cohort)
         return State(models, cluster, memory)
+
+    def average(self, trained: Params, cluster: Tensor, previous: Params, cohort: Cohort) -> Params:
+        """Each model by its members' numbers of examples; that of nobody as before -> [E, ...]
+
+        Args:
+          cluster: [C] of the members that trained.
+          previous: [E or fewer, ...]; clusters that are new have members.
+        """
+        present = cluster.unique()
+        weights = (cluster == present[:, None]) * cohort.num_examples  # [present, C]
+        means = tree.mix(trained, weights / weights.sum(1, keepdim=True))
+        before = len(tree.leaves(previous)[0])
+        rows = torch.arange(max(before, int(present[-1]) + 1), device=cluster.device)
+        return tree.put(tree.take(previous, rows.clamp(max=before - 1)), present, means)
 
     def updates(self, start: Params, trained: Params) -> Tensor:
         """What training changed in the parameters, without running statistics -> [C, D]"""
