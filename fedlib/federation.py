@@ -21,6 +21,7 @@ from fedlib.files import atomic, canonical_json, read_json, write_text
 
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen")
+OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
 
@@ -67,6 +68,10 @@ class Federation:
       mean, std: per channel; a uint8 input becomes (x / 255 - mean) / std on the device. Empty
         for inputs that are used as they are.
       spec: the declaration this was built from (`fedlib.spec.Data`), as a JSON-able dict.
+      side: [M] int64 side information of each example, such as the number of the angle that an
+        image was turned by; None where there is none.
+      cluster: [C] int64 true cluster of each client, such as the number of its permutation of the
+        labels; None where there are none.
     """
 
     x: np.ndarray
@@ -80,9 +85,14 @@ class Federation:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     spec: dict = field(default_factory=dict)
+    side: np.ndarray | None = None
+    cluster: np.ndarray | None = None
 
     def __post_init__(self):
-        """Raises DataError unless every row belongs to at most one client and one split."""
+        """Raises DataError unless every row belongs to at most one client and one split.
+
+        Also for labels, groups, side information or clusters that do not fit the rest.
+        """
         clients = self.num_clients
         for name in SPLITS:
             offsets = getattr(self, name).offsets
@@ -97,6 +107,8 @@ class Federation:
                 f"labels must be in [0, {self.num_classes}), "
                 f"got {int(self.y.min())} to {int(self.y.max())}"
             )
+        _check_numbers("side", self.side, len(self.x), "inputs")
+        _check_numbers("cluster", self.cluster, clients, "clients")
         self._check_ownership()
 
     @property
@@ -191,6 +203,7 @@ class Federation:
                     std=tuple(map(float, file.attrs["std"])),
                     spec=json.loads(file.attrs["spec"]),
                     **splits,
+                    **{name: _read(file[name]) for name in OPTIONAL if name in file},
                 )
         except FileNotFoundError:
             raise DataError(f"{shards} does not exist; run the partition stage first") from None
@@ -212,7 +225,8 @@ class Federation:
         for name in SPLITS:
             split = self.split(name)
             arrays |= {f"{name}/rows": split.rows, f"{name}/offsets": split.offsets}
-        return arrays
+        optional = {name: getattr(self, name) for name in OPTIONAL}
+        return arrays | {name: array for name, array in optional.items() if array is not None}
 
     def _check_ownership(self) -> None:
         owners = np.zeros(len(self.x), np.int64)
@@ -251,6 +265,19 @@ def _read(dataset: h5py.Dataset) -> np.ndarray:
         return dataset[:]
     mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
     return np.asarray(mapped)
+
+
+def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) -> None:
+    """Raises DataError unless these are None, or as many integers from 0 on as there are `of`."""
+    if numbers is None:
+        return
+    if numbers.shape != (length,) or numbers.dtype != np.int64:
+        raise DataError(
+            f"{name} must be an int64 for each of the {length} {of}, "
+            f"got {numbers.dtype} of shape {numbers.shape}"
+        )
+    if length and numbers.min() < 0:
+        raise DataError(f"{name} must not be negative, got {int(numbers.min())}")
 
 
 def _array_digest(array: np.ndarray) -> str:

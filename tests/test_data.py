@@ -105,7 +105,7 @@ def test_loading_the_registry_loads_no_data_set():
 @pytest.mark.parametrize("spec", [{"dataset": "mnits", "params": {}}, {"dataset": None}, {}])
 def test_a_spec_without_a_known_data_set_is_refused(spec):
     with pytest.raises(
-        ConfigError, match="'mnits'; choose one of cifar10, cifar100, |the keys dataset"
+        ConfigError, match="'mnits'; choose one of angled_digits, |the keys dataset"
     ):
         data.build(spec, "")
 

@@ -414,7 +414,7 @@ def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "error: no data set 'nothing'; choose one of cifar10, "),
+        (["nothing"], "error: no data set 'nothing'; choose one of angled_digits, "),
         (["mnist", "--mirror", "/no/such/folder"], "error: mirror /no/such/folder is not a folder"),
         (["emnist", "--spec", '{"sources":["x"]}'], "error: no EMNIST source 'x'"),
         (["mnist", "--code", "0" * 16], "error: the code of scripts/download.py"),

@@ -127,6 +127,7 @@ def test_a_pool_without_enough_examples_is_an_error_and_nothing_is_shared():
         ({"train_examples": 25}, "train_examples must be even, got 25"),
         ({"test_examples": 0}, "test_examples must be an integer of at least 1"),
         ({"val_fraction": 1.0}, r"val_fraction must be in \[0, 1\), got 1.0"),
+        ({"unseen_fraction": 1.0}, r"unseen_fraction must be in \[0, 1\), got 1.0"),
         ({"seed": -1}, "seed must be an integer of at least 0"),
     ],
 )
@@ -176,6 +177,30 @@ def test_a_federation_with_a_validation_part_has_the_same_other_examples():
         assert np.array_equal(whole.test.of(client), held.test.of(client))
         parts = np.concatenate([held.train.of(client), held.val.of(client)])
         assert sorted(parts) == sorted(whole.train.of(client))
+
+
+# Clients that opt out of training
+
+
+def test_clients_that_opt_out_are_drawn_and_everything_else_stays_as_it_is():
+    def build(seed=SEED, **given):
+        return majority_digits.build(Path(""), p=0.6, seed=seed, **given)
+
+    everybody, some = build(), build(unseen_fraction=0.35)  # of ten clients, rounded down
+    unseen = some.ids("unseen").tolist()
+    assert (len(everybody.ids("unseen")), len(unseen)) == (0, 3)
+    assert np.array_equal(some.x, everybody.x)
+    for split in ("train", "test"):
+        assert np.array_equal(some.split(split).rows, everybody.split(split).rows)
+    assert unseen == build(unseen_fraction=0.35, val_fraction=0.25).ids("unseen").tolist()
+    assert {*unseen} < {*build(unseen_fraction=0.8).ids("unseen").tolist()}
+    assert unseen != build(SEED + 1, unseen_fraction=0.35).ids("unseen").tolist()
+
+
+@pytest.mark.parametrize(("fraction", "number"), [(0.0, 0), (0.3, 3), (0.29, 2), (0.5, 5)])
+def test_how_many_opt_out(fraction, number):
+    some = majority_digits.build(Path(""), p=0.6, seed=SEED, unseen_fraction=fraction)
+    assert len(some.ids("unseen")) == number  # of 10; 0.29 of them are 2.9
 
 
 # Data sets

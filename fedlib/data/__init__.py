@@ -16,18 +16,28 @@ from fedlib.errors import ConfigError
 from fedlib.federation import Federation
 
 NAMES = (
+    "angled_digits",
+    "angled_mnist",
     "cifar10",
     "cifar100",
     "digits",
     "emnist",
     "femnist",
+    "hierarchical_cifar100",
+    "hsu_cifar10",
+    "hsu_digits",
     "majority_cifar10",
     "majority_digits",
     "mnist",
+    "official_femnist",
+    "permuted_cifar10",
+    "permuted_digits",
     "rotated_cifar10",
     "rotated_digits",
     "shakespeare",
     "synthetic",
+    "two_shard_digits",
+    "two_shard_mnist",
 )
 WEIGHTS = ("mobilenet_v2_weights",)  # downloads with `sources` alone
 

@@ -58,13 +58,22 @@ def build(
 ) -> Federation:
     """The federation of a `Scheme` with these values, from the raw files below `raw`."""
     scheme = Scheme(partition, fraction, train_fraction, val_fraction, unseen_fraction, seed)
-    batches = [
-        cifar_batch.parse(file.read(raw), file.name, "fine_labels", "coarse_labels")
-        for file in sources()
-    ]
-    x, fine, coarse = (np.concatenate(part) for part in zip(*batches, strict=True))
+    train, test = read(raw)
+    x, fine, coarse = (np.concatenate(part) for part in zip(train, test, strict=True))
     return scheme.federation(
         x, fine, num_classes=NUM_CLASSES, mean=MEAN, std=STD, coarse=hierarchy(fine, coarse)
+    )
+
+
+def read(raw: Path) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Images [N, 3, 32, 32] uint8, classes and superclasses [N] int64 of the two official parts.
+
+    Raises:
+      DataError: if a raw file is missing or not the official one.
+    """
+    return tuple(
+        cifar_batch.parse(file.read(raw), file.name, "fine_labels", "coarse_labels")
+        for file in sources()
     )
 
 

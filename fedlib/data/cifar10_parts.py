@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedlib.data import cifar10, cifar_batch
+from fedlib.data.official import Parts
 from fedlib.data.raw import RawFile
 
 NUM_CLASSES = cifar10.NUM_CLASSES
@@ -21,12 +22,12 @@ def sources(**params: object) -> tuple[RawFile, ...]:
     return cifar10.sources()
 
 
-def read(raw: Path) -> tuple[np.ndarray, np.ndarray, int]:
-    """Images [N, 3, 32, 32] uint8 and labels [N] int64, and how many are training images.
+def read(raw: Path) -> Parts:
+    """Images [60000, 3, 32, 32] uint8 and labels int64, from the raw files below `raw`.
 
     Raises:
       DataError: if a raw file is missing or not the official one.
     """
     batches = [cifar_batch.parse(file.read(raw), file.name, "labels") for file in sources()]
     x, y = (np.concatenate(part) for part in zip(*batches, strict=True))
-    return x, y, len(y) - len(batches[-1][1])
+    return Parts(x, y, len(y) - len(batches[-1][1]), NUM_CLASSES, MEAN, STD)

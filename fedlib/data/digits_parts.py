@@ -3,17 +3,22 @@
 So the demo can run what keeps the training and test part of a data set apart.
 """
 
-import numpy as np
+from pathlib import Path
 
 from fedlib.data import digits, official
+from fedlib.data.raw import RawFile
 
 NUM_CLASSES = digits.NUM_CLASSES
-MEAN, STD = digits.MEAN, digits.STD
 TEST_EVERY = 4
 
 
-def read() -> tuple[np.ndarray, np.ndarray, int]:
-    """Images [1797, 1, 8, 8] uint8, labels [1797] int64, and how many are training images."""
+def sources(**params: object) -> tuple[RawFile, ...]:
+    """No raw files."""
+    return ()
+
+
+def read(raw: Path) -> official.Parts:
+    """Images [1797, 1, 8, 8] uint8 and labels int64; `raw` is not read."""
     x, y = digits.read()
     order, num_train = official.set_aside(y, TEST_EVERY)
-    return x[order], y[order], num_train
+    return official.Parts(x[order], y[order], num_train, NUM_CLASSES, digits.MEAN, digits.STD)

@@ -15,7 +15,8 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -246,10 +247,8 @@ def read_leaf(raw: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Of the writers in both parts: first their training images, then those of LEAF's test part.
     """
-    train, test = _leaf_part(raw, LEAF_TRAIN), _leaf_part(raw, LEAF_TEST)
-    writers = sorted(train.keys() & test.keys())
-    if not writers:
-        raise DataError(f"{LEAF_TRAIN.path} and {LEAF_TEST.path} have no writer in common")
+    train, test = leaf_part(raw, LEAF_TRAIN), leaf_part(raw, LEAF_TEST)
+    writers = in_both(train, test, LEAF_TRAIN.path, LEAF_TEST.path)
     pieces = [(writer, *part[writer]) for writer in writers for part in (train, test)]
     return (
         np.concatenate([x for _, x, _ in pieces]),
@@ -258,14 +257,15 @@ def read_leaf(raw: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-def _leaf_part(raw: Path, folder: RawFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def leaf_part(raw: Path, folder: RawFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Images and labels of each writer in all files of a folder."""
     found = {}
     for file in folder.files(raw):
         try:
             content = json.loads(file.read(raw))
             examples = {
-                user: _leaf_examples(content["user_data"][user]) for user in content["users"]
+                user: shades(*itemgetter("x", "y")(content["user_data"][user]))
+                for user in content["users"]
             }
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{file.path} is not a file of LEAF's FEMNIST: {error!r}") from None
@@ -276,13 +276,33 @@ def _leaf_part(raw: Path, folder: RawFolder) -> dict[str, tuple[np.ndarray, np.n
     return found
 
 
-def _leaf_examples(data: dict) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels of one writer; ValueError unless pixels are 256 shades from 0 to 1."""
-    shades = np.asarray(data["x"], np.float64).reshape(-1, 1, SIDE, SIDE) * 255
-    x, y = np.rint(shades), np.asarray(data["y"], np.int64)
+def in_both(train: Iterable[str], test: Iterable[str], *names: str) -> list[str]:
+    """The writers who are in both parts, sorted; `names` of these are for the error message.
+
+    Raises:
+      DataError: if there is none.
+    """
+    writers = sorted({*train} & {*test})
+    if not writers:
+        raise DataError(f"{' and '.join(names)} have no writer in common")
+    return writers
+
+
+def shades(x: object, y: object) -> tuple[np.ndarray, np.ndarray]:
+    """Images [N, 1, 28, 28] uint8 and labels [N] int64 of one writer.
+
+    Args:
+      x: N images of 784 pixels, from 0 for ink to 1 for paper.
+      y: N labels.
+
+    Raises:
+      ValueError: unless pixels are 256 shades from 0 to 1, and there is a label for each image.
+    """
+    scaled = np.asarray(x, np.float64).reshape(-1, 1, SIDE, SIDE) * 255
+    x, y = np.rint(scaled), np.asarray(y, np.int64)
     if y.shape != (len(x),):
         raise ValueError(f"{len(x)} images but labels of shape {y.shape}")
     # Shades are stored with at least 7 decimals.
-    if len(x) and not (np.abs(shades - x).max() < 1e-3 and 0 <= x.min() and x.max() <= 255):
+    if len(x) and not (np.abs(scaled - x).max() < 1e-3 and 0 <= x.min() and x.max() <= 255):
         raise ValueError("pixels are not multiples of 1/255 from 0 to 1")
     return x.astype(np.uint8), y

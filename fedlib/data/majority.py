@@ -9,6 +9,8 @@ Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federate
   section 4.1.
 Deviation: seeded; sizes are rounded instead of cut off; a single majority class gives distinct
   examples; where too few examples are left it is an error, and examples are never shared.
+  Clients that opt out of training (X16) are unseen: cohorts are drawn from the others, where the
+  official code draws from all and passes those over.
 """
 
 from dataclasses import dataclass
@@ -16,9 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.official import Owners, round_half_up
+from fedlib.data import official
+from fedlib.data.official import Owners, Parts, round_half_up
 from fedlib.data.partition import check_count, check_fraction
 from fedlib.errors import ConfigError
+from fedlib.federation import Federation
 
 NUM_CLASSES = 10
 
@@ -32,12 +36,14 @@ class Majority:
       p: fraction of a client's examples that is of its majority classes, in [0, 1]. At 0.2 clients
         are almost alike, at 1 they have no other classes.
       train_examples, test_examples: of every client; even, so that they can be halved.
+      unseen_fraction: of the clients, at random and rounded down; they opt out of training.
     """
 
     num_clients: int
     p: float
     train_examples: int
     test_examples: int
+    unseen_fraction: float = 0.0
 
     def __post_init__(self):
         """Raises ConfigError for a parameter that makes no sense."""
@@ -48,6 +54,7 @@ class Majority:
                 f"got {self.num_clients}"
             )
         check_fraction("p", self.p, zero=True, one=True)
+        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
         for name in ("train_examples", "test_examples"):
             value = getattr(self, name)
             check_count(name, value)
@@ -57,6 +64,12 @@ class Majority:
     def pair(self, client: int) -> tuple[int, int]:
         """The majority classes of a client, which may be one and the same."""
         return divmod(client, NUM_CLASSES)
+
+    def federation(self, parts: Parts, *, val_fraction: float, seed: int) -> Federation:
+        """The clients of a data set; see `official.federation`."""
+        owners = self.owners(parts.y, parts.num_train, seed)
+        everybody = official.federation(parts, owners, val_fraction=val_fraction, seed=seed)
+        return official.with_unseen(everybody, self.unseen_fraction, seed, "majority", "unseen")
 
     def owners(self, labels: np.ndarray, num_train: int, seed: int) -> Owners:
         """Rows of each client; `num_train` of the labels [N] are training examples, and first.

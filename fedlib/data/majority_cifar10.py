@@ -7,7 +7,7 @@ Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federate
 from pathlib import Path
 
 from fedlib.data import official
-from fedlib.data.cifar10_parts import MEAN, NUM_CLASSES, STD, read, sources
+from fedlib.data.cifar10_parts import NUM_CLASSES, read, sources
 from fedlib.data.majority import Majority
 from fedlib.federation import Federation
 
@@ -23,6 +23,7 @@ def build(
     train_examples: int = 500,
     test_examples: int = 100,
     val_fraction: float = 0.0,
+    unseen_fraction: float = 0.0,
 ) -> Federation:
     """The federation, from the raw files below `raw`; for the other parameters see `Majority`.
 
@@ -33,21 +34,12 @@ def build(
       num_clients: C. The paper does not say; the official configurations have 20 and 50.
       train_examples, test_examples: of each client.
       val_fraction: of a client's training examples.
+      unseen_fraction: of the clients.
 
     Raises:
       ConfigError: for a value that makes no sense.
       DataError: if a raw file is missing or not the official one.
     """
-    partition = Majority(num_clients, p, train_examples, test_examples)
+    partition = Majority(num_clients, p, train_examples, test_examples, unseen_fraction)
     official.check_draws(val_fraction, seed)
-    x, y, num_train = read(raw)
-    return official.federation(
-        x,
-        y,
-        partition.owners(y, num_train, seed),
-        num_classes=NUM_CLASSES,
-        val_fraction=val_fraction,
-        seed=seed,
-        mean=MEAN,
-        std=STD,
-    )
+    return partition.federation(read(raw), val_fraction=val_fraction, seed=seed)

@@ -3,15 +3,11 @@
 from pathlib import Path
 
 from fedlib.data import official
-from fedlib.data.digits_parts import MEAN, NUM_CLASSES, STD, read
+from fedlib.data.digits_parts import NUM_CLASSES, read, sources
 from fedlib.data.majority import Majority
-from fedlib.data.raw import RawFile
 from fedlib.federation import Federation
 
-
-def sources(**params: object) -> tuple[RawFile, ...]:
-    """No raw files."""
-    return ()
+__all__ = ["NUM_CLASSES", "build", "sources"]
 
 
 def build(
@@ -23,6 +19,7 @@ def build(
     train_examples: int = 24,
     test_examples: int = 8,
     val_fraction: float = 0.0,
+    unseen_fraction: float = 0.0,
 ) -> Federation:
     """The federation; parameters as of `fedlib.data.majority_cifar10`, `raw` is not read.
 
@@ -31,16 +28,6 @@ def build(
     Raises:
       ConfigError: for a value that makes no sense.
     """
-    partition = Majority(num_clients, p, train_examples, test_examples)
+    partition = Majority(num_clients, p, train_examples, test_examples, unseen_fraction)
     official.check_draws(val_fraction, seed)
-    x, y, num_train = read()
-    return official.federation(
-        x,
-        y,
-        partition.owners(y, num_train, seed),
-        num_classes=NUM_CLASSES,
-        val_fraction=val_fraction,
-        seed=seed,
-        mean=MEAN,
-        std=STD,
-    )
+    return partition.federation(read(raw), val_fraction=val_fraction, seed=seed)

@@ -124,8 +124,7 @@ def build(
         )
     if partition["kind"] == "writer" and source != "qmnist":
         raise ConfigError(f"partition writer needs source 'qmnist', got {source!r}")
-    train = idx.images(TRAIN_IMAGES.read(raw), TRAIN_LABELS.read(raw), "MNIST training")
-    test = idx.images(TEST_IMAGES.read(raw), TEST_LABELS.read(raw), "MNIST test")
+    train, test = read(raw)
     x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
     writer = None
     if source == "qmnist":
@@ -139,6 +138,18 @@ def build(
         std=STD,
         writer=writer,
         unseen=np.arange(len(y)) >= len(train[1]) if unseen == "test_writers" else None,
+    )
+
+
+def read(raw: Path) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Images [N, 1, 28, 28] uint8 and labels [N] int64 of the training and of the test part.
+
+    Raises:
+      DataError: if a raw file is missing or not the official one.
+    """
+    return (
+        idx.images(TRAIN_IMAGES.read(raw), TRAIN_LABELS.read(raw), "MNIST training"),
+        idx.images(TEST_IMAGES.read(raw), TEST_LABELS.read(raw), "MNIST test"),
     )
 
 

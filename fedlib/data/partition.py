@@ -282,7 +282,9 @@ def draw_some(clients: list, fraction: float, seed: int) -> list:
     return clients
 
 
-def dirichlet(draw: np.random.RandomState, alpha: float, size: int) -> np.ndarray:
+def dirichlet(
+    draw: np.random.RandomState | np.random.Generator, alpha: float, size: int
+) -> np.ndarray:
     """Shares that sum to 1 -> [size] float64
 
     Raises:

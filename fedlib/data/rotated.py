@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.official import Owners
+from fedlib.data import official
+from fedlib.data.official import Owners, Parts
 from fedlib.data.partition import check_count
 from fedlib.errors import ConfigError
+from fedlib.federation import Federation
 
 ANGLES = (0, 90, 180, 270)  # degrees, anticlockwise
 
@@ -55,6 +57,13 @@ class Rotated:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
 
+    def federation(self, parts: Parts, *, val_fraction: float, seed: int) -> Federation:
+        """The clients of a data set; see `official.federation`."""
+        owners = self.owners(len(parts.y), parts.num_train, seed)
+        x, y = self.pool(parts.x, parts.y)
+        turned = parts._replace(x=x, y=y)
+        return official.federation(turned, owners, val_fraction=val_fraction, seed=seed)
+
     def pool(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """All images [N, F, H, H] and labels [N], once per angle -> [angles * N, ...] of both"""
         turned = [np.rot90(x, angle // 90, axes=(2, 3)) for angle in self.rotations]
@@ -78,11 +87,5 @@ class Rotated:
     def _deal(self, part: str, num: int, size: int | None, angle: int, seed: int) -> np.ndarray:
         """Positions in one part, in random order, of the clients of an angle -> [C, size] int64"""
         clients = self.num_clients // len(self.rotations)
-        size = num // clients if size is None else size
-        if size < 1 or clients * size > num:
-            raise ConfigError(
-                f"{num} {part} examples cannot be dealt to {clients} clients with {max(size, 1)} "
-                f"each; take fewer clients or fewer {part}_examples"
-            )
-        order = streams.generator(seed, "rotated", part, angle).permutation(num)
-        return order[: clients * size].reshape(clients, size)
+        draw = streams.generator(seed, "rotated", part, angle)
+        return official.deal_evenly(part, num, clients, size, draw)

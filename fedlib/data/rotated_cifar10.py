@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedlib.data import official
-from fedlib.data.cifar10_parts import MEAN, NUM_CLASSES, STD, read, sources
+from fedlib.data.cifar10_parts import NUM_CLASSES, read, sources
 from fedlib.data.rotated import Rotated
 from fedlib.federation import Federation
 
@@ -44,14 +44,4 @@ def build(
     """
     partition = Rotated(num_clients, rotations, train_examples, test_examples)
     official.check_draws(val_fraction, seed)
-    x, y, num_train = read(raw)
-    owners = partition.owners(len(y), num_train, seed)
-    return official.federation(
-        *partition.pool(x, y),
-        owners,
-        num_classes=NUM_CLASSES,
-        val_fraction=val_fraction,
-        seed=seed,
-        mean=MEAN,
-        std=STD,
-    )
+    return partition.federation(read(raw), val_fraction=val_fraction, seed=seed)

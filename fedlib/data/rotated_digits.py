@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedlib.data import official
-from fedlib.data.digits_parts import MEAN, NUM_CLASSES, STD, read
-from fedlib.data.raw import RawFile
+from fedlib.data.digits_parts import NUM_CLASSES, read, sources
 from fedlib.data.rotated import Rotated
 from fedlib.federation import Federation
 
-
-def sources(**params: object) -> tuple[RawFile, ...]:
-    """No raw files."""
-    return ()
+__all__ = ["NUM_CLASSES", "build", "sources"]
 
 
 def build(
@@ -35,14 +31,4 @@ def build(
     """
     partition = Rotated(num_clients, rotations, train_examples, test_examples)
     official.check_draws(val_fraction, seed)
-    x, y, num_train = read()
-    owners = partition.owners(len(y), num_train, seed)
-    return official.federation(
-        *partition.pool(x, y),
-        owners,
-        num_classes=NUM_CLASSES,
-        val_fraction=val_fraction,
-        seed=seed,
-        mean=MEAN,
-        std=STD,
-    )
+    return partition.federation(read(raw), val_fraction=val_fraction, seed=seed)
