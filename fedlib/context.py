@@ -1,7 +1,8 @@
 """What the engine tells the code it runs without passing it through every signature.
 
-Two things: the key that dropout masks are made from, and whether experts are stacked (batched
-execution) or visited one by one (client by client). Neither ever shows in a method.
+Two things: the key that dropout masks and random crops are made from, and whether experts are
+stacked (batched execution) or visited one by one (client by client). Neither ever shows in a
+method.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ _stacked: ContextVar[bool] = ContextVar("stacked_experts", default=False)
 
 @contextlib.contextmanager
 def dropout_key(key: Tensor | None) -> Iterator[None]:
-    """Dropout inside this block draws its masks from `key`, a scalar int64."""
+    """Dropout, and every other random layer, draws from `key` inside this block: scalar int64."""
     token = _key.set(key)
     try:
         yield
@@ -52,13 +53,18 @@ def experts_are_stacked() -> bool:
     return _stacked.get()
 
 
-def current_key() -> Tensor | int:
-    """The key of the current batch and expert.
+def batch_key() -> Tensor | int:
+    """The key of the current batch, the same for all experts.
 
     Raises:
-      RuntimeError: outside `dropout_key`: a model with dropout was called without a batch.
+      RuntimeError: outside `dropout_key`: a model that draws was called without a batch.
     """
     key = _key.get()
     if key is None:
-        raise RuntimeError("dropout needs the batch's key: call the model through Task")
-    return key + _expert.get() * _EXPERT_STRIDE
+        raise RuntimeError("random layers need the batch's key: call the model through Task")
+    return key
+
+
+def current_key() -> Tensor | int:
+    """The key of the current batch and expert; raises as `batch_key` does."""
+    return batch_key() + _expert.get() * _EXPERT_STRIDE

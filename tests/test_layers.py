@@ -1,7 +1,9 @@
-"""Dropout masks: a pure function of the batch's key that looks like chance."""
+"""Dropout masks and random crops: pure functions of the batch's key that look like chance."""
 
 import itertools
+import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,15 @@ from torch.func import vmap
 
 from fedlib import context, streams
 from fedlib.mixture import each_expert
-from fedlib.models.layers import Depthwise, Dropout, Pointwise, ReLU6, uniform_bits
+from fedlib.models.layers import (
+    CropFlip,
+    Depthwise,
+    Dropout,
+    Pointwise,
+    ReLU6,
+    gaussian,
+    uniform_bits,
+)
 
 SHAPE = torch.Size([200, 50])
 SIGMAS = 5  # true chance goes beyond in one of two million comparisons
@@ -116,15 +126,144 @@ def test_stacked_experts_get_the_masks_of_each_expert():
         assert one_by_one[:, expert].max() == 2 * scale
 
 
-def test_a_model_with_dropout_outside_a_batch_says_what_is_missing():
-    with pytest.raises(RuntimeError, match="dropout needs the batch's key: call the model through"):
-        Dropout(0.5)(torch.ones(3))
+@pytest.mark.parametrize("layer", [Dropout(0.5), CropFlip()])
+def test_a_random_layer_outside_a_batch_says_what_is_missing(layer):
+    with pytest.raises(RuntimeError, match="random layers need the batch's key: call the model th"):
+        layer(torch.ones(3, 1, 2, 2))
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5])
 def test_a_share_outside_0_to_1_is_refused(p):
     with pytest.raises(ValueError, match=rf"p must be in \[0, 1\), got {p}"):
         Dropout(p)
+
+
+# -- normal numbers -----------------------------------------------------------------------
+
+
+def test_gaussian_numbers_are_normal():
+    values = torch.stack([gaussian(key, SHAPE, torch.device("cpu")) for key in KEYS])
+    count = values.numel()
+    for bound in (-2.0, -1.0, 0.0, 0.5, 1.5, 2.5):
+        share = (1 + math.erf(bound / math.sqrt(2))) / 2
+        deviation = (share * (1 - share) / count) ** 0.5
+        assert abs((values < bound).double().mean() - share) < SIGMAS * deviation
+    flat = values.flatten()
+    for lag in (1, 2, 50):  # the product of two has mean 0 and variance 1
+        assert abs((flat[lag:] * flat[:-lag]).mean()) < SIGMAS / (count - lag) ** 0.5
+
+
+def test_batched_keys_give_the_gaussian_numbers_of_each_key():
+    batched = vmap(lambda key: gaussian(key, SHAPE, torch.device("cpu")))(KEYS)
+    one_by_one = [gaussian(key, SHAPE, torch.device("cpu")) for key in KEYS]
+    # To rounding: the logarithm of a long row may be vectorised otherwise.
+    torch.testing.assert_close(batched, torch.stack(one_by_one))
+    assert not torch.allclose(one_by_one[0], one_by_one[1])
+
+
+# -- random crops and flips ---------------------------------------------------------------
+
+PAD = 2
+
+
+def pictures(count, channels=3, height=5, width=7):
+    """Images in which no two pixels are the same and none is 0."""
+    numbers = torch.arange(1, 1 + count * channels * height * width, dtype=torch.float64)
+    return numbers.reshape(count, channels, height, width)
+
+
+def augmented(x, key=KEYS[0], expert=0, pad=PAD):
+    with context.dropout_key(key), context.expert(expert):
+        return CropFlip(pad)(x)
+
+
+def choices(x, found, pad=PAD):
+    """(rows skipped, columns skipped, mirrored) of every image; an error if there are none."""
+    where = []
+    for image, seen in zip(x.numpy(), found.numpy(), strict=True):
+        padded = np.pad(image, ((0, 0), (pad, pad), (pad, pad)))
+        _, height, width = image.shape
+        fits = []
+        for top, left in itertools.product(range(2 * pad + 1), repeat=2):
+            cut = padded[:, top : top + height, left : left + width]
+            fits += [(top, left, 0)] if np.array_equal(seen, cut) else []
+            fits += [(top, left, 1)] if np.array_equal(seen, cut[:, :, ::-1]) else []
+        assert len(fits) == 1
+        where += fits
+    return np.array(where)
+
+
+@pytest.mark.parametrize("pad", [0, 1, PAD])
+def test_an_augmented_image_is_a_crop_of_the_padded_one_that_may_be_mirrored(pad):
+    count, shifts = 600, 2 * pad + 1
+    x = pictures(count)
+    where = choices(x, augmented(x, pad=pad), pad)
+    # Binomial counts: every shift of either direction, every pair of shifts, and flips.
+    for column, ways in ((0, shifts), (1, shifts), (2, 2)):
+        for value in range(ways):
+            deviation = (count / ways * (1 - 1 / ways)) ** 0.5
+            assert abs(np.sum(where[:, column] == value) - count / ways) <= SIGMAS * deviation
+    # Of 600 images the chance that some pair of 25 has none is 25 * 0.96^600 = 6e-10.
+    assert len(np.unique(where[:, :2], axis=0)) == shifts**2
+
+
+def test_the_shifts_and_the_flip_of_an_image_are_independent_and_so_are_its_neighbours():
+    x = pictures(600)
+    where = choices(x, augmented(x)).astype(float) - [PAD, PAD, 0.5]
+    variance = (
+        np.array([(2 * PAD + 1) ** 2 - 1, (2 * PAD + 1) ** 2 - 1, 3]) / 12
+    )  # discrete uniform
+    for a, b in itertools.product(range(3), repeat=2):
+        bound = SIGMAS * (variance[a] * variance[b] / len(x)) ** 0.5
+        if a < b:
+            assert abs(np.mean(where[:, a] * where[:, b])) < bound
+        for lag in (1, 2):
+            assert abs(np.mean(where[lag:, a] * where[:-lag, b])) < 1.1 * bound
+
+
+def test_an_augmented_image_depends_on_the_key_and_its_position_alone():
+    x, before = pictures(50), torch.get_rng_state()
+    first = augmented(x)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(1)
+    assert torch.equal(augmented(x), first)
+    assert torch.equal(augmented(x[:20]), first[:20])  # as in a batch that is padded
+    assert (choices(x, augmented(x, KEYS[1])) != choices(x, first)).any()
+
+
+def test_all_experts_see_the_same_pictures():
+    x = pictures(20)
+    assert torch.equal(augmented(x, expert=1), augmented(x))
+    scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    expected = augmented(x).unsqueeze(1) * scales[:, None, None, None]
+    for stacked in (False, True):
+        with context.dropout_key(KEYS[0]), context.stacked_experts(stacked):
+            seen = each_expert(lambda scale: CropFlip(PAD)(scale * x), scales)
+        assert torch.equal(seen, expected)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_stacked_clients_get_the_pictures_of_each_client(shared):
+    x = (
+        pictures(20)
+        if shared
+        else torch.stack([pictures(20) + number for number in range(len(KEYS))])
+    )
+    batched = vmap(lambda x, key: augmented(x, key), in_dims=(None if shared else 0, 0))(x, KEYS)
+    own = [x if shared else x[number] for number in range(len(KEYS))]
+    alone = torch.stack([augmented(*pair) for pair in zip(own, KEYS, strict=True)])
+    assert torch.equal(batched, alone)
+    assert not torch.equal(alone[0], alone[1])
+
+
+def test_evaluation_augments_nothing_and_needs_no_key():
+    x = pictures(3)
+    assert CropFlip(PAD).eval()(x) is x
+
+
+def test_a_negative_pad_is_refused():
+    with pytest.raises(ValueError, match="pad must be at least 0, got -1"):
+        CropFlip(-1)
 
 
 # -- convolutions -------------------------------------------------------------------------

@@ -1,12 +1,20 @@
 """Architectures: their sizes, term by term, and what splitting them into body and head keeps."""
 
+import itertools
+import math
+
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from fedlib import context, models, streams, tree
+from fedlib.errors import ConfigError
+from fedlib.mixture import each_expert
 from fedlib.models import emnist_cnn, mobilenet_v2
 from fedlib.models.gate import Gate
+from fedlib.models.layers import CropFlip
+from fedlib.models.vae import Code
 from fedlib.task import Batch, Task
 
 
@@ -16,6 +24,31 @@ def conv(inputs, outputs, kernel, groups=1, bias=False):
 
 def dense(inputs, outputs):
     return inputs * outputs + outputs
+
+
+def layers(*widths):
+    """Linear layers from each width to the next."""
+    return sum(dense(inputs, outputs) for inputs, outputs in itertools.pairwise(widths))
+
+
+def lenet5_body(inputs, channels, left):
+    """(first convolution, the rest); maps of left x left pixels remain."""
+    upper = conv(channels, 2 * channels, 5, bias=True) + dense(2 * channels * left**2, 512)
+    return conv(inputs, channels, 5, bias=True), upper
+
+
+def resnet20_stage(inputs, outputs):
+    """Six convolutions, each with a scale and a shift of every channel."""
+    return conv(inputs, outputs, 3) + 5 * conv(outputs, outputs, 3) + 6 * 2 * outputs
+
+
+# Stem, then the stages.
+RESNET20 = (
+    conv(3, 16, 3) + 2 * 16,
+    resnet20_stage(16, 16),
+    resnet20_stage(16, 32),
+    resnet20_stage(32, 64),
+)
 
 
 def lstm(inputs, hidden):
@@ -43,7 +76,8 @@ MOBILENET_WEIGHTS, MOBILENET_NORMED = mobilenet_v2_body()
 MOBILENET_BODY = MOBILENET_WEIGHTS + 2 * MOBILENET_NORMED  # a scale and a shift each
 
 # Name, build parameters, shape of an input; parameters of body and head; the total in section 7 of
-# the specification, None for a model of ours; running statistics (a mean and a variance each).
+# the specification (6 of FedMix's), None for a model of ours; running statistics (a mean and a
+# variance each).
 SIZES = [
     (
         "char_lstm",
@@ -97,6 +131,17 @@ SIZES = [
         0,
     ),
     (
+        "ifca_original_cnn",
+        {"num_classes": 10},
+        (3, 32, 32),
+        conv(3, 64, 5, bias=True)
+        + conv(64, 64, 5, bias=True)
+        + layers(6 * 6 * 64, 384, 192),  # 24 x 24 pixels, pooled twice
+        dense(192, 10),
+        None,
+        0,
+    ),
+    (
         "gate_cnn",
         {"num_classes": 7, "conv1": 12, "conv2": 12, "hidden": 8, "dropout": 0.78},
         (3, 32, 32),
@@ -123,11 +168,58 @@ SIZES = [
         2_351_972,
         2 * MOBILENET_NORMED,
     ),
+    *(
+        (
+            "lenet5",
+            {"num_classes": classes, "channels": channels, "in_channels": shape[0], "side": side},
+            (*shape, side, side),
+            sum(lenet5_body(shape[0], channels, left)),
+            dense(512, classes),
+            total,
+            0,
+        )
+        for classes, shape, side, left, totals in (
+            (10, (3,), 32, 5, {32: 878_538, 61: 1_758_050, 113: 3_545_706}),
+            (62, (1,), 28, 4, {32: 608_702, 61: 1_219_500, 113: 2_525_324}),
+            (10, (1,), 28, 4, {32: 582_026}),
+        )
+        for channels, total in totals.items()
+    ),
+    (
+        "mlp",
+        {"in_features": 784, "hidden": [200, 200], "num_classes": 10},
+        (1, 28, 28),
+        layers(784, 200, 200),
+        dense(200, 10),
+        199_210,
+        0,
+    ),
+    *(
+        (
+            "resnet20",
+            {"num_classes": 100, "augment": augment},
+            (3, 32, 32),
+            sum(RESNET20),
+            dense(64, 100),
+            275_572,
+            0,
+        )
+        for augment in (False, True)
+    ),
+    (
+        "vae",
+        {},
+        (1, 28, 28),
+        layers(784, 512, 256, 2 * 32),
+        layers(32, 256, 512, 784),
+        1_091_920,
+        0,
+    ),
 ]
 every_model = pytest.mark.parametrize(
     ("name", "params", "shape", "body", "head", "total", "statistics"),
     SIZES,
-    ids=[f"{case[0]}-{case[1]['num_classes']}" for case in SIZES],
+    ids=["-".join(map(str, (case[0], *case[1].values()))) for case in SIZES],
 )
 
 
@@ -165,7 +257,7 @@ def test_a_model_has_the_number_of_parameters_of_the_specification(
 
 def test_parts_of_the_published_models_have_the_sizes_of_the_specification():
     # Section 7: bodies and heads that pFedMM shares and multiplies; 34,112 statistics as floats.
-    sizes = {(case[0], case[1]["num_classes"]): case[3:5] for case in SIZES}
+    sizes = {(case[0], case[1].get("num_classes")): case[3:5] for case in SIZES}
     assert sizes["emnist_cnn", 62] == (2_151_296, 127_038)
     assert sizes["mobilenet_v2", 10] == (2_223_872, 12_810)
     assert sizes["mobilenet_v2", 100] == (2_223_872, 128_100)
@@ -184,7 +276,7 @@ def test_the_head_on_the_body_is_the_whole_model(
     own_body, own_head = task.split(tree.clone(drawn))
     parts = task.head_logits(own_head, task.features(own_body, batch), batch)
     assert torch.equal(whole, parts)
-    classes = params["num_classes"]
+    classes = params.get("num_classes", 784)  # an autoencoder's are the pixels
     steps = shape if name == "char_lstm" else ()
     assert whole.shape == (3, *steps, 1 if name == "linear" and classes == 2 else classes)
     module = models.load(name).build(**params).eval()
@@ -217,13 +309,13 @@ def test_a_single_logit_is_that_of_class_1():
 
 
 def test_pooling_before_the_relu_is_the_same_function_as_after_it():
-    ours = emnist_cnn.build(62).body
-    layers = list(ours)
-    assert [type(layer) for layer in layers[1:3]] == [nn.MaxPool2d, nn.ReLU]
-    published = nn.Sequential(layers[0], layers[2], layers[1], layers[3], layers[5], layers[4])
-    x = batch_of((1, 28, 28)).x
-    # Exact: the largest of the positive parts is the positive part of the largest.
-    assert torch.equal(published(x), ours[:6](x))
+    lenet5 = models.load("lenet5").build(62, in_channels=1, side=28).body
+    for parts in (list(emnist_cnn.build(62).body), [*lenet5[0], *lenet5[1]]):
+        assert [type(layer) for layer in parts[1:3]] == [nn.MaxPool2d, nn.ReLU]
+        published = nn.Sequential(*(parts[number] for number in (0, 2, 1, 3, 5, 4)))
+        x = batch_of((1, 28, 28)).x
+        # Exact: the largest of the positive parts is the positive part of the largest.
+        assert torch.equal(published(x), nn.Sequential(*parts[:6])(x))
 
 
 @pytest.mark.parametrize(("features", "total"), [(28 * 28, 100_998), (3 * 32 * 32, 393_862)])
@@ -244,6 +336,187 @@ def test_a_gate_skips_batch_normalisation_only_in_training_and_for_one_example()
     # A prediction does not depend on its company.
     torch.testing.assert_close(gate.eval()(x[:1]), gate(x)[:1])
     assert not torch.allclose(gate(x[:1]), plain(x[:1]))
+
+
+# -- the models of FedMix ------------------------------------------------------------------
+
+
+def test_the_private_parts_of_local_global_have_the_sizes_of_the_specification():
+    # Section 8 of FedMix's: the floats that a client sends.
+    for name, params, total, private, rest in (
+        ("lenet5", {"num_classes": 10}, 878_538, conv(3, 32, 5, bias=True), 876_106),
+        ("resnet20", {"num_classes": 100}, 275_572, sum(RESNET20[:2]), 261_092),
+    ):
+        drawn = task_of(name, params).init(0)
+        lower = {entry: value for entry, value in drawn.items() if entry.startswith("body.0.")}
+        assert tree.numel(lower) == private == total - rest
+        assert sum(value.numel() for value in drawn.values()) == total
+    assert (sum(RESNET20[:2]), *RESNET20[2:]) == (464 + 14_016, 51_072, 203_520)
+
+
+def test_the_wide_lenets_are_the_smallest_of_two_and_four_times_the_size():
+    def size(channels):
+        return sum(lenet5_body(3, channels, 5)) + dense(512, 10)
+
+    for times, channels in ((2, 61), (4, 113)):
+        assert size(channels - 1) < times * size(32) <= size(channels)
+
+
+@pytest.mark.parametrize("name", ["lenet5", "resnet20"])
+def test_the_last_layer_is_one_linear_layer_called_head(name):
+    task = task_of(name, {"num_classes": 7})
+    head = task.split(task.init(0))[1]
+    assert head.keys() == {"head.weight", "head.bias"}
+    features = {"lenet5": 512, "resnet20": 64}[name]
+    assert head["head.weight"].shape == (7, features)
+    batch = batch_of((3, 32, 32))
+    found = task.features(task.split(task.init(0))[0], batch)
+    assert found.shape == (3, features)
+    assert found.min() >= 0 and found.max() > 0  # after the last ReLU
+
+
+def test_images_too_small_for_the_convolutions_are_refused():
+    with pytest.raises(ConfigError, match="images of 15 x 15 pixels are too small for 2 conv"):
+        models.load("lenet5").build(10, side=15)
+
+
+def test_one_hidden_layer_may_be_a_number_or_a_list():
+    drawn, listed = (
+        task_of("mlp", {"in_features": 64, "hidden": hidden, "num_classes": 10}).init(3)
+        for hidden in (32, [32])
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(3)  # the order in which a perceptron has always been drawn
+        body, head = nn.Linear(64, 32), nn.Linear(32, 10)
+    expected = {
+        "body.1.weight": body.weight,
+        "body.1.bias": body.bias,
+        "head.weight": head.weight,
+        "head.bias": head.bias,
+    }
+    assert list(drawn) == list(listed) == list(expected)
+    for name, value in expected.items():
+        assert torch.equal(drawn[name], value) and torch.equal(listed[name], value)
+
+
+def test_a_perceptron_without_a_hidden_layer_is_refused():
+    with pytest.raises(ConfigError, match=r"hidden must name at least one layer, got \[\]"):
+        models.load("mlp").build(64, [], 10)
+
+
+def group_normalised(x, groups, scale, shift):
+    parts = x.reshape(len(x), groups, -1)
+    mean, variance = parts.mean(-1, keepdim=True), parts.var(-1, correction=0, keepdim=True)
+    plain = ((parts - mean) / (variance + 1e-5).sqrt()).reshape(x.shape)
+    return plain * scale[:, None, None] + shift[:, None, None]
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("side", [(32, 32), (9, 14)])
+def test_resnet20_is_the_published_network(groups, side):
+    build = {"num_classes": 10, "norm_groups": groups}
+    task = task_of("resnet20", build, dtype=torch.float64)
+    params = varied(task.init(0))
+    batch = batch_of((3, *side))
+    batch = batch._replace(x=batch.x.double())
+    rest = iter(params.values())  # kernel, scale and shift of each convolution in turn
+
+    def normalised(x, stride=1):
+        y = F.conv2d(x, next(rest), stride=stride, padding=1)
+        return group_normalised(y, groups, next(rest), next(rest))
+
+    x = normalised(batch.x).clamp(min=0)
+    for channels in (16, 32, 64):
+        for number in range(3):
+            narrower = x.shape[1] < channels
+            assert narrower == (number == 0 and channels > 16)
+            y = normalised(normalised(x, 2 if narrower else 1).clamp(min=0))
+            shortcut = torch.zeros_like(y)
+            shortcut[:, : x.shape[1]] = x[:, :, ::2, ::2] if narrower else x
+            x = (y + shortcut).clamp(min=0)
+    logits = x.mean((2, 3)) @ next(rest).T + next(rest)
+    assert next(rest, None) is None
+    assert_equal_to_rounding({"logits": task.logits(params, batch)}, {"logits": logits})
+
+
+def test_resnet20_draws_convolutions_of_variance_two_over_fan_in():
+    drawn = task_of("resnet20", {"num_classes": 100}).init(0)
+    for value in drawn.values():
+        if value.dim() == 4:
+            # The mean square of n normal numbers has relative deviation sqrt(2 / n).
+            ratio = value.square().mean() * value[0].numel() / 2
+            assert abs(ratio - 1) < 5 * (2 / value.numel()) ** 0.5
+
+
+def test_resnet20_augments_in_training_alone_and_has_the_same_parameters():
+    plain, augmenting = (
+        task_of("resnet20", {"num_classes": 10, "augment": augment}, dtype=torch.float64)
+        for augment in (False, True)
+    )
+    params = plain.init(0)
+    assert params.keys() == augmenting.init(0).keys()
+    for train in (False, True):
+        batch = batch_of((3, 32, 32), train)
+        batch = batch._replace(x=batch.x.double())
+        found, expected = augmenting.logits(params, batch), plain.logits(params, batch)
+        assert torch.equal(found, expected) != train
+    with context.dropout_key(batch.key):
+        seen = batch._replace(x=CropFlip(4)(batch.x))
+    assert torch.equal(found, plain.logits(params, seen))
+
+
+@pytest.mark.parametrize(
+    ("name", "build", "shape"),
+    [
+        ("lenet5", {"num_classes": 10, "channels": 4, "hidden": 8}, (3, 32, 32)),
+        ("resnet20", {"num_classes": 10, "augment": True}, (3, 16, 16)),
+        ("vae", {"in_features": 36, "hidden": [8, 6], "latent": 3}, (1, 6, 6)),
+    ],
+)
+def test_stacked_clients_and_experts_train_the_models_of_fedmix_as_each_alone(name, build, shape):
+    task = task_of(name, build, dtype=torch.float64)
+    batch = batch_of(shape, train=True)
+    keys = torch.from_numpy(streams.keys(3, 0, "test") >> 1)
+    clients = [[varied(task.init(c), 2 * c + e) for e in range(2)] for c in range(len(keys))]
+
+    def loss(experts, key):
+        own = batch._replace(x=batch.x.double() / 10, key=key)
+        return each_expert(lambda params: task.logits(params, own), experts).square().sum()
+
+    def gradients(lift, params, key):
+        params = tree.map(lambda x: x.clone().requires_grad_(), params)
+        lift(loss)(params, key).sum().backward()
+        return {entry: value.grad for entry, value in params.items()}
+
+    by_client = [tree.stack(experts) for experts in clients]
+    with context.stacked_experts(True):
+        together = gradients(torch.func.vmap, tree.stack(by_client), keys)
+    for number, experts in enumerate(by_client):
+        alone = gradients(lambda loss: loss, experts, keys[number])
+        assert_equal_to_rounding({n: value[number] for n, value in together.items()}, alone)
+
+
+def test_the_autoencoder_decodes_a_draw_in_training_and_the_mean_otherwise():
+    task = task_of("vae", {"in_features": 4, "hidden": [6, 5], "latent": 2}, dtype=torch.float64)
+    encoder, decoder = task.split(task.init(0))
+    batch = batch_of((1, 2, 2), train=True)
+    many = torch.tensor([[1.0, -2.0, 0.0, 2 * math.log(3.0)]], dtype=torch.float64)
+    code = many.expand(20_000, -1)  # of means 1 and -2, and deviations 1 and 3
+    with context.dropout_key(batch.key):
+        drawn = Code(2)(code)
+        assert torch.equal(Code(2)(code), drawn)
+        with context.expert(1):
+            assert not torch.equal(Code(2)(code), drawn)
+    scaled = (drawn - torch.tensor([1.0, -2.0])) / torch.tensor([1.0, 3.0])
+    # Deviations of the mean, and of the mean square, of n standard normal numbers.
+    assert scaled.mean(0).abs().max() < 5 / len(code) ** 0.5
+    assert (scaled.square().mean(0) - 1).abs().max() < 5 * (2 / len(code)) ** 0.5
+
+    found = task.head_logits(decoder, code, batch)
+    assert torch.equal(found, task.head_logits(decoder, drawn, batch))
+    evaluated = task.head_logits(decoder, code, batch._replace(train=False, key=None))
+    assert torch.equal(evaluated, task.head_logits(decoder, code[:, :2], batch))
+    assert task.features(encoder, batch._replace(x=batch.x.double())).shape == (3, 2 * 2)
 
 
 # -- MobileNet-v2 and torchvision's ----------------------------------------------------------

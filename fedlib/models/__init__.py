@@ -11,10 +11,14 @@ MODELS = (
     "emnist_cnn",
     "gate_cnn",
     "ifca_cnn",
+    "ifca_original_cnn",
     "leaf_cnn",
+    "lenet5",
     "linear",
     "mlp",
     "mobilenet_v2",
+    "resnet20",
+    "vae",
 )
 
 

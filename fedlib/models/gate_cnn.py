@@ -11,57 +11,11 @@ Deviation: ReLU follows the pooling instead of preceding it, and so does the dro
   the maximum commutes with both.
 """
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models.initialise import initialise
-from fedlib.models.layers import Dropout
-from fedlib.models.maps import KERNEL, Dropout2d, side_after
-
-
-class GateCNN(nn.Module):
-    """One or two convolutions and a hidden layer | dropout, Linear, and ReLU if logits have one."""
-
-    def __init__(
-        self,
-        num_classes: int,
-        conv1: int,
-        conv2: int,
-        hidden: int,
-        dropout: float,
-        in_channels: int,
-        side: int,
-        padding: int,
-        logit_relu: bool,
-    ):
-        super().__init__()
-        convolutions = [
-            nn.Conv2d(in_channels, conv1, KERNEL, padding=padding),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-        ]
-        if conv2:
-            convolutions += [
-                nn.Conv2d(conv1, conv2, KERNEL, padding=padding),
-                nn.MaxPool2d(2),
-                Dropout2d(dropout, salt=1),
-                nn.ReLU(),
-            ]
-        left = side_after(side, 2 if conv2 else 1, padding)
-        self.body = nn.Sequential(
-            *convolutions,
-            nn.Flatten(),  # [B, conv2 * 5 * 5], or [B, conv1 * 14 * 14], for 32 x 32 pixels
-            nn.Linear((conv2 or conv1) * left**2, hidden),
-            nn.ReLU(),
-        )
-        self.head = nn.Sequential(
-            Dropout(dropout),
-            nn.Linear(hidden, 1 if num_classes == 2 else num_classes),
-            nn.ReLU() if logit_relu else nn.Identity(),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of the experts: [B, in_channels, side, side] -> [B, E], or [B, 1] for two"""
-        return self.head(self.body(x))
+from fedlib.models.maps import Dropout2d, Network, classifier, convolution, side_after
+from fedlib.models.pictures import augmented
 
 
 def build(
@@ -74,9 +28,12 @@ def build(
     side: int = 32,
     padding: int = 0,
     logit_relu: bool = False,
+    augment: bool = False,
     init: str = "official",
 ) -> nn.Module:
-    """The architecture, freshly drawn.
+    """One or two convolutions and a hidden layer | dropout, Linear, and ReLU if logits have one.
+
+    Maps images [B, in_channels, side, side] to logits of the experts, [B, E], or [B, 1] for two.
 
     Args:
       num_classes: experts, the local one last.
@@ -87,8 +44,18 @@ def build(
       padding: of the convolutions; 2 keeps the side of a map.
       logit_relu: whether logits below 0 are cut off, as in the official code (not in the paper);
         the single logit of two experts then gives the local one at least half the weight.
+      augment: see `fedlib.models.leaf_cnn.build`; the gate sees what the experts see.
       init: see `initialise`.
     """
-    widths = (conv1, conv2, hidden, dropout)
-    module = GateCNN(num_classes, *widths, in_channels, side, padding, logit_relu)
-    return initialise(module, init)
+    dropped = Dropout2d(dropout, salt=1)
+    left = side_after(side, 2 if conv2 else 1, padding)
+    body = [
+        *augmented(augment),
+        *convolution(in_channels, conv1, padding),
+        *(convolution(conv1, conv2, padding, dropped) if conv2 else []),
+        nn.Flatten(),  # [B, conv2 * 5 * 5], or [B, conv1 * 14 * 14], for 32 x 32 pixels
+        nn.Linear((conv2 or conv1) * left**2, hidden),
+        nn.ReLU(),
+    ]
+    outputs = 1 if num_classes == 2 else num_classes
+    return initialise(Network(body, classifier(hidden, outputs, dropout, logit_relu)), init)

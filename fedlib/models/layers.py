@@ -1,10 +1,13 @@
 """Layers that torch has too, but not as the engine needs them.
 
-`Dropout` is random as a function of the batch's key: the same masks in every executor. `Pointwise`,
-`Depthwise`, `Normalised` and `ReLU6` are torch's functions, computed in less time on a CPU: they
-save little for large images, and half of the time where maps are a few pixels wide. Where clients
-are stacked, convolutions are torch's own, which can be batched over clients.
+`Dropout` and `CropFlip` are random as functions of the batch's key: the same masks and pictures in
+every executor. `Pointwise`, `Depthwise`, `Normalised` and `ReLU6` are torch's functions, computed
+in less time on a CPU: they save little for large images, and half of the time where maps are a few
+pixels wide. Where clients are stacked, convolutions are torch's own, which can be batched over
+clients.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +17,7 @@ from torch.nn import functional as F
 from fedlib import context
 
 _LOW = 0xFFFFFFFF
+_PICTURES = 1 << 16  # salt of crops and flips, which no dropout layer has
 
 
 class Dropout(nn.Module):
@@ -41,6 +45,51 @@ class Dropout(nn.Module):
         key = context.current_key() + (self.salt << 32)
         keep = uniform_bits(key, x.shape, x.device) >= int(self.p * 2**32)
         return x * keep / (1 - self.p)
+
+
+class CropFlip(nn.Module):
+    """A random crop of each padded image, mirrored in half of all cases; in training mode only.
+
+    All experts see the same pictures. Scaled images are padded with zeros, which is their mean
+    colour if they are standardised, as in K. He et al., CVPR 2016, who subtract the mean first;
+    torchvision's users pad with black before they scale.
+
+    Attributes:
+      pad: pixels on each side; 0 only mirrors.
+    """
+
+    def __init__(self, pad: int = 4):
+        super().__init__()
+        if pad < 0:
+            raise ValueError(f"pad must be at least 0, got {pad}")
+        self.pad = pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each image moved by up to `pad` pixels either way: [B, F, H, W] -> [B, F, H, W]"""
+        if not self.training:
+            return x
+        (height, width), shifts = x.shape[-2:], 2 * self.pad + 1
+        key = context.batch_key() + (_PICTURES << 32)
+        bits = uniform_bits(key, torch.Size([len(x), 3]), x.device)
+        top, left = (bits[:, :2] * shifts >> 32).unbind(1)
+        columns = torch.arange(width, device=x.device)
+        columns = torch.where(bits[:, 2:] >> 31 == 1, columns.flip(0), columns)  # [B, W]
+        rows = top[:, None] + torch.arange(height, device=x.device)  # [B, H]
+        # Places in an image whose rows follow each other, [B, 1, H * W]
+        places = rows[:, :, None] * (width + 2 * self.pad) + (left[:, None] + columns)[:, None]
+        places = places.flatten(1)[:, None].expand(-1, x.shape[1], -1)
+        padded = F.pad(x, [self.pad] * 4).flatten(2)
+        return padded.gather(2, places).unflatten(2, (height, width))
+
+
+def gaussian(key: Tensor | int, shape: torch.Size, device: torch.device) -> Tensor:
+    """Standard normal numbers, a pure function of `key` and position -> `shape` float64
+
+    Box and Muller's method on `uniform_bits`.
+    """
+    bits = uniform_bits(key, torch.Size([*shape, 2]), device)
+    radius, angle = ((bits.double() + 0.5) / 2**32).unbind(-1)  # in (0, 1)
+    return (-2 * radius.log()).sqrt() * (2 * math.pi * angle).cos()
 
 
 def uniform_bits(key: Tensor | int, shape: torch.Size, device: torch.device) -> Tensor:

@@ -9,50 +9,11 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
   is the same function on a quarter of the elements.
 """
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models.initialise import initialise
-from fedlib.models.layers import Dropout
-from fedlib.models.maps import KERNEL, side_after
-
-
-class LeafCNN(nn.Module):
-    """Two convolutions and a hidden layer | dropout, Linear, and ReLU where logits have one."""
-
-    def __init__(
-        self,
-        num_classes: int,
-        conv1: int,
-        conv2: int,
-        hidden: int,
-        dropout: float,
-        in_channels: int,
-        side: int,
-        padding: int,
-        logit_relu: bool,
-    ):
-        super().__init__()
-        left = side_after(side, 2, padding)
-        self.body = nn.Sequential(
-            nn.Conv2d(in_channels, conv1, KERNEL, padding=padding),  # [B, conv1, 28, 28]
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(conv1, conv2, KERNEL, padding=padding),  # [B, conv2, 10, 10]
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
-            nn.Linear(conv2 * left**2, hidden),
-            nn.ReLU(),
-        )
-        self.head = nn.Sequential(
-            Dropout(dropout),
-            nn.Linear(hidden, num_classes),
-            nn.ReLU() if logit_relu else nn.Identity(),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits: [B, in_channels, side, side] -> [B, L]"""
-        return self.head(self.body(x))
+from fedlib.models.maps import Network, classifier, convolution, side_after
+from fedlib.models.pictures import augmented
 
 
 def build(
@@ -65,9 +26,10 @@ def build(
     side: int = 32,
     padding: int = 0,
     logit_relu: bool = False,
+    augment: bool = False,
     init: str = "official",
 ) -> nn.Module:
-    """The architecture, freshly drawn.
+    """Two convolutions and a hidden layer | dropout, Linear, and ReLU where logits have one.
 
     Args:
       num_classes: L.
@@ -77,8 +39,15 @@ def build(
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the side of a map, as in LEAF's own network.
       logit_relu: whether logits below 0 are cut off, as in the official code (not in the paper).
+      augment: whether training images are moved, mirrored and coloured at random; of CIFAR-10.
       init: see `initialise`.
     """
-    widths = (conv1, conv2, hidden, dropout)
-    module = LeafCNN(num_classes, *widths, in_channels, side, padding, logit_relu)
-    return initialise(module, init)
+    body = [
+        *augmented(augment),
+        *convolution(in_channels, conv1, padding),  # [B, conv1, 14, 14]
+        *convolution(conv1, conv2, padding),  # [B, conv2, 5, 5] for images of 32 x 32 pixels
+        nn.Flatten(),
+        nn.Linear(conv2 * side_after(side, 2, padding) ** 2, hidden),
+        nn.ReLU(),
+    ]
+    return initialise(Network(body, classifier(hidden, num_classes, dropout, logit_relu)), init)

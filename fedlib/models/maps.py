@@ -1,8 +1,8 @@
-"""Layers on feature maps [B, channels, H, W] that depend on whole channels.
+"""What the networks of Adaptive Expert Models and of IFCA are built of.
 
-`Dropout2d` drops channels with masks from the batch's key; `LocalResponse` divides by what the
-neighbouring channels say. Both are plain arithmetic, so that they batch over clients and are
-deterministic on every device.
+`Dropout2d` drops channels of feature maps [B, channels, H, W] with masks from the batch's key;
+`LocalResponse` divides by what the neighbouring channels say. Both are plain arithmetic, so that
+they batch over clients and are deterministic on every device.
 """
 
 from torch import Tensor, nn
@@ -48,6 +48,34 @@ class LocalResponse(nn.Module):
         squares = nn.functional.pad(x * x, (0, 0, 0, 0, before, after))
         total = sum(squares.narrow(1, first, x.shape[1]) for first in range(self.size))
         return x / (1 + self.alpha / self.size * total) ** self.beta
+
+
+class Network(nn.Module):
+    """`head(body(x))`, each some layers in a row."""
+
+    def __init__(self, body: list[nn.Module], head: list[nn.Module]):
+        super().__init__()
+        self.body, self.head = nn.Sequential(*body), nn.Sequential(*head)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: [B, in_channels, side, side] -> [B, L]"""
+        return self.head(self.body(x))
+
+
+def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) -> list[nn.Module]:
+    """A convolution of 5 x 5, pooled by 2 x 2, then the layers `between`, then ReLU."""
+    return [
+        nn.Conv2d(inputs, outputs, KERNEL, padding=padding),
+        nn.MaxPool2d(2),
+        *between,
+        nn.ReLU(),
+    ]
+
+
+def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> list[nn.Module]:
+    """Dropout and Linear, then ReLU if asked for."""
+    last = nn.ReLU() if relu else nn.Identity()
+    return [Dropout(dropout), nn.Linear(inputs, outputs), last]
 
 
 def side_after(side: int, convolutions: int, padding: int) -> int:

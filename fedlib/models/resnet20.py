@@ -1,0 +1,93 @@
+"""ResNet-20 for small images with group normalisation (275,572 parameters for 100 classes).
+
+The body is in two parts: `body.0`, the stem and the whole first stage, is what Local/Global keeps
+private, and `body.1` is the rest, up to the 64 pooled features.
+
+Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 (section 4.2; option
+  A: shortcuts without parameters), as used by M. Reisser et al., "Federated Mixture of Experts",
+  2020 (arXiv:2107.06724); specification sections 4, 5 and 6. FedMix says neither how it normalises
+  in groups nor how it draws: two groups, and normal numbers of variance 2 / fan-in for convolutions
+  as in google-research/federated, utils/models/resnet_models.py. The head is drawn as torch does.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedlib.models.layers import CropFlip
+
+STAGES = ((16, 1), (32, 2), (64, 2))  # channels, and the stride of the first block
+BLOCKS = 3  # in each stage
+
+
+class ResNet20(nn.Module):
+    """Stem and first stage, then two stages and their mean over the pixels | Linear."""
+
+    def __init__(self, num_classes: int, norm_groups: int, augment: bool, in_channels: int):
+        super().__init__()
+        # One layer in either case, so that the names of the parameters do not tell them apart.
+        first = CropFlip() if augment else nn.Identity()
+        inputs = STAGES[0][0]
+        stem = first, *_normalised(in_channels, inputs, 1, norm_groups), nn.ReLU()
+        stages = []
+        for channels, stride in STAGES:
+            stages.append(stage(inputs, channels, stride, norm_groups))
+            inputs = channels
+        lower = nn.Sequential(*stem, stages[0])  # [B, 16, 32, 32]
+        upper = nn.Sequential(*stages[1:], nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.body = nn.Sequential(lower, upper)
+        self.head = nn.Linear(inputs, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: [B, in_channels, H, W] -> [B, L]"""
+        return self.head(self.body(x))
+
+
+class Block(nn.Module):
+    """Two convolutions that add to their input.
+
+    Where they halve the map, the input loses every other row and column; where they have more
+    channels, it gets channels of zeros.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm_groups: int):
+        super().__init__()
+        self.stride, self.more = stride, outputs - inputs
+        self.residual = nn.Sequential(
+            *_normalised(inputs, outputs, stride, norm_groups),
+            nn.ReLU(),
+            *_normalised(outputs, outputs, 1, norm_groups),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs, H, W] -> [B, outputs, H / stride, W / stride], rounded up"""
+        shortcut = x[..., :: self.stride, :: self.stride] if self.stride > 1 else x
+        shortcut = F.pad(shortcut, (0, 0, 0, 0, 0, self.more)) if self.more else shortcut
+        return F.relu(self.residual(x) + shortcut)
+
+
+def stage(inputs: int, outputs: int, stride: int, norm_groups: int) -> nn.Sequential:
+    """Blocks of which the first one changes the size: [B, inputs, H, W] -> [B, outputs, H', W']"""
+    blocks = [Block(inputs, outputs, stride, norm_groups)]
+    blocks += [Block(outputs, outputs, 1, norm_groups) for _ in range(1, BLOCKS)]
+    return nn.Sequential(*blocks)
+
+
+def build(
+    num_classes: int, norm_groups: int = 2, augment: bool = False, in_channels: int = 3
+) -> nn.Module:
+    """The architecture, freshly drawn.
+
+    Args:
+      num_classes: L.
+      norm_groups: groups of channels that are normalised together; a divisor of 16.
+      augment: whether it trains on random crops and flips of its images; see `CropFlip`.
+      in_channels: of an image.
+    """
+    return ResNet20(num_classes, norm_groups, augment, in_channels)
+
+
+def _normalised(inputs: int, outputs: int, stride: int, norm_groups: int) -> list[nn.Module]:
+    """A 3 x 3 convolution and its normalisation, with a scale and a shift of each channel."""
+    convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+    return [convolution, nn.GroupNorm(norm_groups, outputs)]

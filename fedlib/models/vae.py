@@ -1,0 +1,68 @@
+"""The variational autoencoder of FedMix for MNIST (1,091,920 parameters).
+
+The body is the encoder: mean and log-variance of a code, side by side, [B, 2 * latent]. The head is
+the decoder: logits of the pixels, [B, in_features], which are those of independent Bernoulli
+variables. The head draws a code by itself from what the body says, with noise that is a function of
+the batch's key, so that `head(body(x))` is the autoencoder; it decodes a code [B, latent] as it is.
+
+Source: M. Reisser et al., "Federated Mixture of Experts", 2020 (arXiv:2107.06724), appendix F;
+  specification section 7.6.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from fedlib import context
+from fedlib.models.layers import gaussian
+from fedlib.models.mlp import dense_relu
+
+
+class VAE(nn.Module):
+    """Encoder | decoder, with the same hidden layers in reverse."""
+
+    def __init__(self, in_features: int, hidden: Sequence[int], latent: int):
+        super().__init__()
+        encoder = dense_relu(in_features, hidden)
+        self.body = nn.Sequential(nn.Flatten(), *encoder, nn.Linear(hidden[-1], 2 * latent))
+        decoder = dense_relu(latent, hidden[::-1])
+        self.head = nn.Sequential(Code(latent), *decoder, nn.Linear(hidden[0], in_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the pixels: [B, ...] -> [B, in_features]"""
+        return self.head(self.body(x))
+
+
+class Code(nn.Module):
+    """What the decoder is given: a draw in training mode, otherwise its mean.
+
+    Attributes:
+      latent: length of a code.
+    """
+
+    def __init__(self, latent: int):
+        super().__init__()
+        self.latent = latent
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 2 * latent] mean and log-variance, or [B, latent] a code -> [B, latent]"""
+        if x.shape[-1] == self.latent:
+            return x
+        mean, log_variance = x.chunk(2, dim=-1)
+        if not self.training:
+            return mean
+        noise = gaussian(context.current_key(), mean.shape, x.device).to(x.dtype)
+        return mean + (log_variance / 2).exp() * noise
+
+
+def build(
+    in_features: int = 784, hidden: Sequence[int] = (512, 256), latent: int = 32
+) -> nn.Module:
+    """The architecture, freshly drawn as torch does.
+
+    Args:
+      in_features: pixels of an image, in [0, 1].
+      hidden: units of the encoder's hidden layers, one or more.
+      latent: length of a code.
+    """
+    return VAE(in_features, hidden, latent)
