@@ -97,14 +97,22 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
     return f"scripts/{stage}.py", f"fedlib.methods.{run['method']}", *names
 
 
-def run_parser(description: str) -> argparse.ArgumentParser:
-    """Arguments that training and evaluating a run have in common."""
+def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
+    """Arguments of every job about one run."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--spec",
         required=True,
-        help="run specification, JSON or @file (python scripts/plan.py spec train NAME prints it)",
+        help=f"run specification, JSON or @file (python scripts/plan.py spec {stage} NAME prints "
+        "it)",
     )
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    return parser
+
+
+def run_parser(description: str) -> argparse.ArgumentParser:
+    """Arguments that training and evaluating a run have in common."""
+    parser = spec_parser(description, "train")
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
     parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
@@ -123,7 +131,6 @@ def run_parser(description: str) -> argparse.ArgumentParser:
         help="threads that share out clients on a CPU; any number of them gives the same bits "
         "(default: FEDLIB_THREADS, or 1)",
     )
-    parser.add_argument("--code", help="digest of the code this job was planned with")
     return parser
 
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Write the curves of one run as an event file for TensorBoard."""
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -14,16 +13,10 @@ from fedlib.results import RunResult
 
 def main() -> None:
     """Parse the command line, read, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--spec",
-        required=True,
-        help="run specification, JSON or @file (python scripts/plan.py spec events NAME prints it)",
-    )
+    parser = command.spec_parser(__doc__, "events")
     parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
     parser.add_argument("--evaluation", type=Path, required=True, help="its final scores, .h5")
     parser.add_argument("--out", type=Path, required=True, help="output: *tfevents*")
-    parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 
     spec = command.run_argument(args.spec)

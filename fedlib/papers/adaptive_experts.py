@@ -12,10 +12,12 @@ Scales:
   full     CIFAR-10 by majority fraction in both profiles, rotated CIFAR-10 and FEMNIST
 """
 
-from fedlib.errors import ConfigError
+from collections.abc import Iterable
+
 from fedlib.papers import _adaptive_experts_settings as scales
-from fedlib.papers._adaptive_experts_settings import SCHEDULES, SUBSET, Setting
-from fedlib.spec import SCALES, Figure, Paper, Run, Table
+from fedlib.papers import _frame
+from fedlib.papers._adaptive_experts_settings import SUBSET, Setting
+from fedlib.spec import Figure, Paper, Run, Table
 
 TITLE = "Adaptive Expert Models"
 CITATION = (
@@ -25,9 +27,10 @@ CITATION = (
 )
 
 BOTH = ("eps", "none")
+IFCA = {"name": "default", "key": "ifca"}
 PROTOCOLS = [
     {"name": "moe"},
-    {"name": "default", "key": "ifca"},
+    IFCA,
     {"name": "ensemble"},
     {"name": "finetuned"},
     {"name": "local"},
@@ -59,29 +62,19 @@ def declare(scale: str) -> Paper:
     Raises:
       ConfigError: for an unknown scale.
     """
-    if scale not in SCALES:
-        raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    note, seeds, settings = getattr(scales, scale)()
-    runs = tuple(run for setting in settings for run in setting.runs())
-    tables, figures = _tables(settings, runs), _figures(settings, runs)
-    return Paper(
-        name="adaptive_experts",
-        title=TITLE,
-        citation=CITATION,
-        scale=scale,
-        scale_note=note,
-        seeds=seeds,
-        data=tuple(setting.data for setting in settings),
-        runs=runs,
-        tables={name: table for name, table in tables.items() if table.federations},
-        figures={name: figure for name, figure in figures.items() if figure.federations},
-    )
+    about = {"name": "adaptive_experts", "title": TITLE, "citation": CITATION}
+    return _frame.declare(scale, scales, _exhibits, **about)
 
 
-def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
-    primary = _names(s for s in settings if s.is_primary)
-    clean = _names(s for s in settings if s.clean)
-    others = _names(s for s in settings if not s.is_primary and not s.clean)
+def _exhibits(
+    settings: tuple[Setting, ...], runs: tuple[Run, ...]
+) -> tuple[dict[str, Table], dict[str, Figure]]:
+    return _tables(settings), _figures(settings, runs)
+
+
+def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
+    primary, clean, others = (_names(settings, role) for role in ("table2", "clean", "other"))
+    clients, opted_out = (_names(settings, role) for role in ("clients", "opt_out"))
     grid = {"kind": "protocol_grid", "labels": BOTH}
     return {
         "methods": Table(
@@ -133,8 +126,28 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             caption="Mixtures that train the client's copies of all experts along with the gate "
             "(MoE), mixtures that train the gate alone, and the best single expert (IFCA). The "
             "paper is silent on it, and its configurations differ (X10).",
-            federations=primary,
+            federations=_names((s for s in settings if s.both_mixtures), "table2"),
             params={"protocols": MIXTURES, "parameter": "p"},
+        ),
+        "clients": Table(
+            kind="protocol_grid",
+            title="Number of clients",
+            caption="The paper does not say how many clients there are; its configurations have 50 "
+            "of which 5 train in a round, or 20 that all do. The number to take is the one whose "
+            "IFCA without exploration is nearer to Table 2's.",
+            labels=("none",),
+            federations=primary[:1] + clients if clients else (),
+            params={"protocols": [IFCA], "parameter": "num_clients", "symbol": "K"},
+            published=TABLE_2,
+        ),
+        "opt_out": Table(
+            **grid,
+            title="Clients that opt out of training",
+            caption=f"Accuracy of the clients that never train, {scales.OPT_OUT:.0%} of all: they "
+            "get the clusters' models and train experts and gates of their own. The official code "
+            "has this option and its configurations do not use it (X16).",
+            federations=opted_out,
+            params={"protocols": PROTOCOLS, "parameter": "p", "group": "unseen"},
         ),
         "headlines": Table(
             kind="headlines",
@@ -149,8 +162,11 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             kind="protocol_grid",
             title="Schedules of exploration",
             caption="The schedules that the official code has besides the constant one.",
-            labels=(*BOTH, *(name.replace("_", "-") for name in SCHEDULES)),
-            federations=_names(s for s in settings if s.schedules),
+            labels=(
+                *BOTH,
+                *dict.fromkeys(x.replace("_", "-") for s in settings for x in s.schedules),
+            ),
+            federations=_names((s for s in settings if s.schedules), "table2"),
             params={"protocols": PROTOCOLS, "parameter": "p"},
         ),
         "cost": Table(
@@ -160,18 +176,14 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             "is sent every cluster's model and sends one back; the personal stage communicates "
             "nothing and is not counted.",
             labels=BOTH,
-            federations=_names(settings),
+            federations=tuple(setting.data.name for setting in settings),
         ),
     }
 
 
 def _figures(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Figure]:
-    primary = _names(s for s in settings if s.is_primary)
-    swept = _names(s for s in settings if s.sweep and s.is_primary)
-    swept_labels = [run.label for run in runs if run.federation in swept]
-    published = _names(s for s in settings if not s.clean)
+    primary, others = _names(settings, "table2"), _names(settings, "other")
     some_p = tuple(dict.fromkeys((primary[0], primary[len(primary) // 2], primary[-1])))
-    one_each = (primary[-1], *_names(s for s in settings if not s.is_primary and not s.clean))
     return {
         "methods": Figure(
             kind="protocol_sweep",
@@ -191,19 +203,16 @@ def _figures(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, 
             kind="protocol_sweep",
             title="Effect of the number of clusters",
             caption=f"The paper's Figure 4. {TRIALS}",
-            labels=tuple(
-                label
-                for label in dict.fromkeys(swept_labels)
-                if label in BOTH or label.startswith(("eps-j", "none-j"))
-            ),
-            federations=swept,
-            params={
-                "protocols": PROTOCOLS,
-                "parameter": "num_experts",
-                "symbol": "J",
-                "variants": VARIANTS,
-            },
             published=TABLE_2,
+            **_swept(settings, runs, "table2"),
+        ),
+        "effect_of_clusters_other": Figure(
+            kind="protocol_sweep",
+            title="Effect of the number of clusters on other data",
+            caption="The paper's text finds nine clusters best on FEMNIST. On rotated images IFCA "
+            "finds the true clusters with as many models, and exploration needs more. It prints "
+            "no numbers.",
+            **_swept(settings, runs, "other"),
         ),
         "cluster_usage": Figure(
             kind="cluster_usage",
@@ -213,13 +222,21 @@ def _figures(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, 
             labels=BOTH,
             federations=some_p,
         ),
+        "cluster_usage_other": Figure(
+            kind="cluster_usage",
+            title="Clients by cluster on other data",
+            caption="How many clients end up with each cluster's model. Rotated images have equal "
+            "true clusters, one for each angle.",
+            labels=BOTH,
+            federations=others,
+        ),
         "client_accuracy": Figure(
             kind="client_accuracy_cdf",
             title="Accuracy client by client",
             caption="The paper's Figure 6: share of clients whose accuracy is at most the value on "
             "the axis.",
             labels=BOTH,
-            federations=one_each,
+            federations=(primary[-1], *others),
             params={"protocols": PROTOCOLS, "variants": VARIANTS},
         ),
         "gate_weights": Figure(
@@ -242,13 +259,30 @@ def _figures(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, 
             caption="Accuracy with the best cluster's model (IFCA) against what all clients have "
             "sent and received, four bytes per number.",
             labels=BOTH,
-            federations=published,
+            federations=primary + others,
         ),
     }
 
 
-def _names(settings) -> tuple[str, ...]:
-    return tuple(setting.data.name for setting in settings)
+def _names(settings: Iterable[Setting], role: str) -> tuple[str, ...]:
+    """Federations that are there for this."""
+    return tuple(setting.data.name for setting in settings if setting.role == role)
+
+
+def _swept(settings: tuple[Setting, ...], runs: tuple[Run, ...], role: str) -> dict:
+    """What a figure over numbers of clusters shows."""
+    federations = _names((setting for setting in settings if setting.sweep), role)
+    labels = dict.fromkeys(run.label for run in runs if run.federation in federations)
+    return {
+        "labels": tuple(x for x in labels if x in BOTH or x.startswith(("eps-j", "none-j"))),
+        "federations": federations,
+        "params": {
+            "protocols": PROTOCOLS,
+            "parameter": "num_experts",
+            "symbol": "J",
+            "variants": VARIANTS,
+        },
+    }
 
 
 def _hyperparameters() -> list[dict]:

@@ -13,7 +13,7 @@ Scales:
 
 from dataclasses import dataclass
 
-from fedlib.errors import ConfigError
+from fedlib.papers import _frame
 from fedlib.papers import _pfedmm_scales as scales
 from fedlib.papers._pfedmm_settings import (
     ABLATIONS,
@@ -24,7 +24,7 @@ from fedlib.papers._pfedmm_settings import (
     SERVERLESS,
     Setting,
 )
-from fedlib.spec import SCALES, Figure, Paper, Run, Table
+from fedlib.spec import Figure, Paper, Run, Table
 
 TITLE = "pFedMM"
 CITATION = (
@@ -46,24 +46,8 @@ def declare(scale: str) -> Paper:
     Raises:
       ConfigError: for an unknown scale.
     """
-    if scale not in SCALES:
-        raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    note, seeds, settings = getattr(scales, scale)()
-    settings += tuple(other for setting in settings for other in setting.heterogeneity())
-    runs = tuple(run for setting in settings for run in setting.runs())
-    what = Declared(settings, runs)
-    return Paper(
-        name="pfedmm",
-        title=TITLE,
-        citation=CITATION,
-        scale=scale,
-        scale_note=note,
-        seeds=seeds,
-        data=tuple(setting.data for setting in settings),
-        runs=runs,
-        tables={name: table for name, table in _tables(what).items() if table.labels},
-        figures={name: figure for name, figure in _figures(what).items() if figure.labels},
-    )
+    about = {"name": "pfedmm", "title": TITLE, "citation": CITATION}
+    return _frame.declare(scale, scales, _exhibits, variants=Setting.heterogeneity, **about)
 
 
 @dataclass(frozen=True)
@@ -120,6 +104,13 @@ class Declared:
                 name for name in federations if any((x, name) in cells for x in present)
             ),
         }
+
+
+def _exhibits(
+    settings: tuple[Setting, ...], runs: tuple[Run, ...]
+) -> tuple[dict[str, Table], dict[str, Figure]]:
+    what = Declared(settings, runs)
+    return _tables(what), _figures(what)
 
 
 def _tables(what: Declared) -> dict[str, Table]:

@@ -1,0 +1,127 @@
+"""What the declaration of Adaptive Expert Models says; sections of its specification."""
+
+import numpy as np
+import pytest
+
+from fedlib import papers
+from fedlib.cohort import sample
+from fedlib.spec import SCALES
+
+every_scale = pytest.mark.parametrize("scale", SCALES)
+
+
+def declare(scale):
+    return papers.load("adaptive_experts").declare(scale)
+
+
+def clients(paper, run):
+    """Clients that train, and those of a round."""
+    params = paper.federation(run.federation).params
+    number = params.get("num_clients", 10)  # the demo's data sets have ten if not told
+    seen = np.arange(number - int(number * params.get("unseen_fraction", 0)))
+    return len(seen), len(sample(seen, run.participation["rate"], seed=0, round=0))
+
+
+@pytest.mark.parametrize(
+    ("federation", "expected"),
+    [
+        ("cifar10-p0.2", (50, 5)),
+        ("cifar10-p0.2-k20", (20, 20)),
+        ("cifar10-p0.6-optout", (25, 2)),  # a tenth of those who train
+        ("rotated-cifar10-2", (200, 20)),
+        ("femnist", (182, 6)),
+    ],
+)
+def test_cohorts_are_those_of_the_configurations(federation, expected):
+    paper = declare("full")
+    assert clients(paper, paper.run(federation, "none")) == expected
+
+
+@every_scale
+def test_every_run_is_shown_somewhere(scale):
+    paper = declare(scale)
+    shown = {
+        (federation, label)
+        for exhibit in (*paper.tables.values(), *paper.figures.values())
+        for federation in exhibit.federations
+        for label in exhibit.labels
+    }
+    assert {(run.federation, run.label) for run in paper.runs} <= shown
+
+
+def test_the_full_scale_has_every_exhibit_of_the_paper():
+    paper = declare("full")
+    assert {"hyperparameters", "methods", "headlines"} <= paper.tables.keys()  # Tables 1 and 2
+    sweep, usage, others = (
+        paper.figures[name].federations
+        for name in ("effect_of_clusters", "cluster_usage", "effect_of_clusters_other")
+    )
+    assert paper.figures["methods"].federations == sweep  # Figures 3 and 4
+    assert [paper.federation(name).params["p"] for name in sweep] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert [paper.federation(name).params["p"] for name in usage] == [0.2, 0.6, 1.0]  # Figure 5
+    # Claims of the text: J = 2 on two rotations, J = 9 on FEMNIST, both with smaller and larger J.
+    for federation, best in [("rotated-cifar10-2", 2), ("femnist", 9)]:
+        assert federation in others
+        numbers = {r.params["num_experts"] for r in paper.runs if r.federation == federation}
+        assert best in numbers and len(numbers) == 4
+    assert set(paper.figures["client_accuracy"].federations) > {"femnist", "rotated-cifar10-2"}
+
+
+def differences(one, other):
+    """Entries of two dicts that differ."""
+    return {key: other.get(key) for key in one | other if one.get(key) != other.get(key)}
+
+
+def test_the_number_of_clients_is_calibrated_on_runs_that_differ_in_it_alone():
+    paper = declare("full")
+    table = paper.tables["clients"]
+    assert table.labels == ("none",)
+    assert table.federations == ("cifar10-p0.2", "cifar10-p0.2-k20")
+    ours, other = (paper.federation(name) for name in table.federations)
+    assert differences(ours.params, other.params) == {"num_clients": 20}
+    run, twin = (paper.run(name, "none").spec(0) for name in table.federations)
+    assert differences(run, twin).keys() == {"participation", "params"}
+    assert differences(run["params"], twin["params"]) == {"both_mixtures": False}
+
+
+def test_clients_that_opt_out_change_nothing_else():
+    paper = declare("full")
+    [name] = paper.tables["opt_out"].federations
+    assert paper.tables["opt_out"].params["group"] == "unseen"
+    base = paper.federation(name.removesuffix("-optout"))
+    assert differences(base.params, paper.federation(name).params) == {"unseen_fraction": 0.5}
+    for label in ("eps", "none"):
+        assert paper.run(name, label).spec(0) == paper.run(base.name, label).spec(0)
+
+
+def test_the_profiles_differ_in_what_section_9_says():
+    paper = declare("full")
+    for federation in paper.tables["methods"].federations:
+        published, clean = (
+            paper.run(name, "eps").spec(0) for name in (federation, f"{federation}-clean")
+        )
+        params = differences(published["params"], clean["params"])
+        assert params == {
+            "stop_split": "val",  # X6
+            "member": "best",
+            "local_weight_decay": 9.89e-3,  # X3, Table 1
+            "finetune_weight_decay": 1e-4,
+        }
+        relu = differences(published["model_params"], clean["model_params"])
+        assert relu == {"logit_relu": False}  # X4
+        data = differences(
+            paper.federation(federation).params, paper.federation(f"{federation}-clean").params
+        )
+        assert data == {"val_fraction": 0.2}
+
+
+def test_the_reduced_scale_keeps_what_orderings_are_about():
+    paper = declare("reduced")
+    params = [data.params for data in paper.data]
+    assert [p["p"] for p in params] == [0.2, 0.6, 1.0]
+    assert {data.dataset for data in paper.data} == {"majority_cifar10"}
+    assert {(run.label, run.params["num_experts"]) for run in paper.runs} == {
+        ("eps", 3),
+        ("none", 3),
+    }
+    assert len(paper.seeds) == 2
