@@ -34,13 +34,13 @@ class Journal:
 
     Attributes:
       losses: per call of `fit`, mean training loss of each client [C].
-      down, up: numbers sent to and from ONE client.
+      down, up: numbers sent to and from ONE client; the mean where clients differ in it.
       examples: training examples in the local steps of ALL clients, counting repeats.
     """
 
     losses: list[Tensor] = field(default_factory=list)
-    down: int = 0
-    up: int = 0
+    down: int | float = 0
+    up: int | float = 0
     examples: int = 0
 
 
@@ -99,6 +99,48 @@ class Cohort:
         """The same clients in round `number`, so that they shuffle differently."""
         return replace(self, round=number)
 
+    def seen(self) -> "Cohort":
+        """All clients that may take part in training, in place of these."""
+        ids = self.data.federation.ids("seen")
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
+    # -- what clients know of their training examples ------------------------------------
+
+    def shares(self, of: str, num: int) -> Tensor:
+        """p(c|s): how labels or side information are distributed on each client -> [C, num]
+
+        Clients without training examples are taken to be uniform.
+
+        Args:
+          of: "label" or "side", see `Federation.side`.
+          num: of values; they are 0 ... num - 1.
+
+        Raises:
+          DataError: if the federation has no such values, or larger ones.
+        """
+        counts = np.zeros((self.size, num))
+        for row, values in zip(counts, self._given(of), strict=True):
+            found = np.bincount(values, minlength=num)
+            if len(found) > num:
+                raise DataError(f"{of} must be below {num}, got {len(found) - 1}")
+            row += found if len(values) else 1
+        shares = counts / counts.sum(1, keepdims=True)
+        return upload(shares, self.ids.device).to(self.task.dtype)
+
+    def side(self) -> Tensor:
+        """Side information of every training example, in shard order -> [C, N] int64
+
+        N is the largest client's number of examples; beyond a client's own there are zeros.
+
+        Raises:
+          DataError: if the federation has none.
+        """
+        given = self._given("side")
+        padded = np.zeros((self.size, max(map(len, given), default=0)), np.int64)
+        for row, values in zip(padded, given, strict=True):
+            row[: len(values)] = values
+        return upload(padded, self.ids.device)
+
     # -- communication ----------------------------------------------------------------
 
     def broadcast(self, shared: Tree) -> Tree:
@@ -110,6 +152,29 @@ class Cohort:
         """Send every client its own row of what the server has: [C, ...], as it is."""
         self.journal.down += tree.numel(tree.take(rows, 0))
         return rows
+
+    def send_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+        """Send every client some of the experts: [E, ...] -> [C, E, ...], without copying.
+
+        The others are there too, so that shapes are the same, but a client must not use them.
+
+        Args:
+          experts: leaves [E, ...].
+          chosen: [C, E] bool, what is sent to whom; None is everything to everybody.
+        """
+        self.journal.down += self._count(experts, chosen)
+        return tree.broadcast(experts, self.size)
+
+    def collect_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+        """What the clients return of their experts, as it is: leaves [C, E, ...]
+
+        Args:
+          experts: leaves [C, E, ...].
+          chosen: [C, E] bool, what is returned; the server must not use the others. None is
+            everything.
+        """
+        self.journal.up += self._count(tree.take(experts, 0), chosen)
+        return experts
 
     def held(self, shared: Tree) -> Tree:
         """What every client already has of `shared`: as `broadcast`, but nothing is sent."""
@@ -236,6 +301,27 @@ class Cohort:
         return total / count.clamp(min=1).reshape(-1, *trailing)
 
     # -- private ----------------------------------------------------------------------
+
+    def _given(self, of: str) -> list[np.ndarray]:
+        """Labels or side information of each client's training examples, C x [N]"""
+        federation = self.data.federation
+        if of not in ("label", "side"):
+            raise ValueError(f"of must be 'label' or 'side', got {of!r}")
+        pool = federation.y if of == "label" else federation.side
+        if pool is None:
+            raise DataError("the federation has no side information; condition on labels instead")
+        if pool.ndim != 1:
+            raise DataError(f"{of} must be one number for each example, got shape {pool.shape}")
+        return [pool[federation.train.of(client)] for client in self.host_ids.tolist()]
+
+    def _count(self, experts: Tree, chosen: Tensor | None) -> float:
+        """Numbers in the `chosen` [C, E] of the experts [E, ...], on average over the clients.
+
+        Waits for the device, unless `chosen` is None.
+        """
+        if chosen is None:
+            return tree.numel(experts)
+        return tree.numel(tree.take(experts, 0)) * int(chosen.sum()) / self.size
 
     @cached_property
     def _work(self) -> Work:

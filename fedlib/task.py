@@ -144,6 +144,19 @@ class Task:
         """Output of the head on `features` [B, ..., F] -> [B, ..., L]"""
         return self._call(self._module(batch).head, _strip(head, "head."), features, batch)
 
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what the body does in turn, such as "body.0"; none unless it is Sequential."""
+        body = self._training.body
+        names = body._modules if isinstance(body, nn.Sequential) else ()
+        return tuple(f"body.{name}" for name in names)
+
+    def part(self, prefix: str, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
+        """Output of the submodule `prefix`, such as "body.0"; of `params` it takes its own."""
+        own = {name: value for name, value in params.items() if name.startswith(f"{prefix}.")}
+        module = self._module(batch).get_submodule(prefix)
+        return self._call(module, _strip(own, f"{prefix}."), inputs, batch)
+
     def log_probs(self, params: Params, batch: Batch) -> Tensor:
         """Log-probabilities of the classes -> [B, ..., L]"""
         return log_probs(self.logits(params, batch))

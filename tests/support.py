@@ -9,6 +9,7 @@ from fedlib.device import DeviceData
 from fedlib.executors import Batched, Loop
 from fedlib.federation import Federation, Split
 from fedlib.local import SGD
+from fedlib.models import vae
 from fedlib.models.layers import Dropout
 from fedlib.task import Task
 
@@ -77,6 +78,8 @@ def cohort_of(
 
 def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> dict[str, Task]:
     """The further architectures that the method `name` needs, by the name of its field."""
+    if name == "fedmix_vae":
+        return {"vae": Task(lambda: vae.build(4, hidden=(5,), latent=2), dtype=dtype)}
     if name != "adaptive_experts":
         return {}
     outputs = 1 if num_experts == 1 else num_experts + 1
@@ -84,6 +87,11 @@ def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> d
         "expert": tiny_task(dtype=dtype, hidden=5, **network),
         "gate": tiny_task(classes=outputs, dtype=dtype, hidden=3, **network),
     }
+
+
+def solver_of(name: str, **changes) -> SGD:
+    """`sgd`, but what "label_leakage" can do with: it reads steps of plain SGD at one rate."""
+    return SGD(lr=0.1, batch_size=4) if name == "label_leakage" else sgd(**changes)
 
 
 def sgd(**changes) -> SGD:

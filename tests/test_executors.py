@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, sgd, solver_of, tiny_task, toy_federation
 from test_methods import METHODS, NETWORKS, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
@@ -430,7 +430,8 @@ def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
     federation = toy_federation(unseen=1)
     monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
     nowhere = replace(make(name, norm=True).task, device=torch.device("meta"))
-    method = replace(make(name), task=nowhere, local=sgd(schedule=Schedule("cosine", period=9)))
+    local = solver_of(name, schedule=Schedule("cosine", period=9))
+    method = replace(make(name), task=nowhere, local=local)
     data = DeviceData(federation, nowhere.dtype, nowhere.device)
     executor = Batched(2)
     simulation = Simulation(method, data, Protocol(rounds=1, seed=0, rate=rate), executor)

@@ -2,7 +2,15 @@
 
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, modules_of, sgd, tiny_task, toy_federation
+from support import (
+    EXECUTORS,
+    cohort_of,
+    modules_of,
+    sgd,
+    solver_of,
+    tiny_task,
+    toy_federation,
+)
 
 from fedlib import evaluate, methods, tree
 from fedlib.evaluate import during_training, score
@@ -14,6 +22,8 @@ GATE = (4 * 128 + 128) + 4 * 128 + (128 * 3 + 3) + 4 * 3
 # To add a method: its registry name and hyper-parameters, and what it sends per client and round
 # as a function of the sizes of a whole model, its body and its head: (down, up) if these differ.
 IFCA = {"num_experts": 3, "cluster_init": "full", "exploration": "eps", "epsilon": 0.3}
+# The server's Adam moves a number by this much in a round: few rounds are to show something.
+SERVER = {"server_lr": 0.1, "horizon": 2}
 METHODS = {
     "adaptive_experts": (
         IFCA
@@ -23,20 +33,39 @@ METHODS = {
     ),
     "afl": ({"lr_lambda": 0.1}, lambda model, body, head: (model, model + 1)),
     "apfl": ({}, lambda model, body, head: model),
+    # Of the head its bias is private, of the body its first layer of 4 x 6 weights and 6 biases.
+    "biased_fedavg": (SERVER | {"private": "head.1.bias"}, lambda model, body, head: model - 3),
     "clustered": ({}, lambda model, body, head: model),
     "fedavg": ({}, lambda model, body, head: model),
+    "fedavg_adam": (SERVER, lambda model, body, head: model),
     "fedavg_plus": ({}, lambda model, body, head: model),
     "fedem": ({"num_experts": 3}, lambda model, body, head: 3 * model),
+    "fedmix": (SERVER | {"num_experts": 3}, lambda model, body, head: 3 * model + 3 * 3),
+    "fedmix_clients": (
+        SERVER | {"num_experts": 3, "gate_epochs": 2},
+        lambda model, body, head: 3 * model,
+    ),
+    "fedmix_vae": (
+        SERVER | {"num_experts": 3, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
+        lambda model, body, head: 3 * model + 3 * 3,
+    ),
     "fedprox": ({"mu": 0.5}, lambda model, body, head: model),
     "ifca": (IFCA | {"stop": "never", "horizon": 2}, lambda model, body, head: (3 * model, model)),
     "l2sgd": ({"p": 0.3, "lam": 0.1}, lambda model, body, head: model),
+    "label_leakage": ({}, lambda model, body, head: model),
     "local": ({}, lambda model, body, head: 0),
+    "local_global": (SERVER, lambda model, body, head: model - (4 * 6 + 6)),
     "pfedme": ({"mu": 0.5}, lambda model, body, head: model),
     "pfedme_moreau": ({"lam": 5.0, "inner_lr": 0.1}, lambda model, body, head: model),
     "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),
     "pfedmoe_baseline": (
         {"num_experts": 3, "gate_features": 4},
         lambda model, body, head: (2 * model, 3 * model + GATE),
+    ),
+    # The gate sees the 6 features of the experts.
+    "plain_mixture": (
+        {"num_experts": 3, "table_rounds": [0, 2], "table_split": "train"},
+        lambda model, body, head: 3 * model + (6 * 3 + 3),
     ),
     "qffl": ({"q": 0.1}, lambda model, body, head: (model, model + 1)),
 }
@@ -50,7 +79,8 @@ every_method = pytest.mark.parametrize("name", METHODS)
 def make(name, **network):
     params = METHODS[name][0]
     modules = modules_of(name, params.get("num_experts", 1), **network)
-    return methods.load(name)(task=tiny_task(**network), local=sgd(), **params, **modules)
+    task, local = tiny_task(**network), solver_of(name)
+    return methods.load(name)(task=task, local=local, **params, **modules)
 
 
 def run(method, federation, *, executor="loop", rounds=2, ids=None, seed=0):
@@ -163,7 +193,7 @@ def test_partial_participation_leaves_the_others_private_state_alone(name):
     after = method.round(state, cohort_of(method.task, federation, [1, 3]))
     absent = torch.tensor([0, 2, 4])
     for field, value in state._asdict().items():
-        if field in ("models", "pi", "memory", "tuned", "tuning"):
+        if field in ("models", "private", "pi", "memory", "tuned", "tuning"):
             rows = Memory.of if isinstance(value, Memory) else tree.take
             assert_close(rows(value, absent), rows(getattr(after, field), absent), 0)
 
@@ -226,6 +256,24 @@ def test_training_lowers_the_loss(name):
         ("apfl", {"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
         ("qffl", {"q": -1.0}, "q must be at least 0, got -1.0"),
         ("afl", {"lr_lambda": -1.0}, "lr_lambda must be at least 0, got -1.0"),
+        ("fedavg_adam", {"server_lr": -0.1}, "server's lr must be at least 0, got -0.1"),
+        ("fedavg_adam", {"horizon": -1}, "horizon must be at least 0, got -1"),
+        ("fedavg_adam", {"curves": ["new"]}, r"of \['finetuned', 'new_shard'\], got \['new'\]"),
+        ("biased_fedavg", {}, r"bias of the head, \['head.1.bias'\], got 'head.bias'"),
+        (
+            "biased_fedavg",
+            {"private": "head.1.bias", "new_client_epochs": 0},
+            "new_client_epochs must be at least 1, got 0",
+        ),
+        ("local_global", {"private": "head"}, r"\['body.0', 'body.1'\], got 'head'"),
+        ("local_global", {"new_client_epochs": 0}, "new_client_epochs must be at least 1, got 0"),
+        ("fedmix_clients", {"num_experts": 0}, "num_experts must be at least 1, got 0"),
+        ("fedmix_clients", {"num_experts": 2, "beta": 0.0}, "beta must be above 0, got 0.0"),
+        ("fedmix_clients", {"num_experts": 2, "damping": 0.0}, r"in \(0, 1\], got 0.0"),
+        ("fedmix_clients", {"num_experts": 2, "gate_epochs": 0}, "gate_epochs .* got 0"),
+        ("plain_mixture", {"num_experts": 0}, "num_experts must be at least 1, got 0"),
+        ("plain_mixture", {"num_experts": 2, "table_rounds": [2, 1]}, r"ascending .* \(2, 1\)"),
+        ("plain_mixture", {"num_experts": 2, "table_split": "test"}, "table_split .* got 'test'"),
         ("pfedmoe_baseline", {"num_experts": 0, "gate_features": 4}, "num_experts .* got 0"),
         ("pfedmoe_baseline", {"num_experts": 2, "gate_features": 0}, "gate_features .* got 0"),
     ],

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, modules_of, sgd, tiny_task, toy_federation
+from support import cohort_of, modules_of, sgd, solver_of, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import evaluate, methods, tree
@@ -27,18 +27,26 @@ METHODS = {
     | {"local_epochs": 3, "gate_epochs": 2, "horizon": 5},
     "afl": {"lr_lambda": 0.1},
     "apfl": {},
+    "biased_fedavg": {"private": "head.1.bias"},
     "clustered": {},
     "fedavg": {},
+    "fedavg_adam": {"horizon": 3, "curves": ["finetuned"]},
     "fedavg_plus": {},
     "fedem": {"num_experts": 2},
+    "fedmix": {"num_experts": 2, "gate_epochs": 2, "curves": ["new_shard"]},
+    "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
+    "fedmix_vae": {"num_experts": 2, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
     "fedprox": {"mu": 0.5},
     "ifca": IFCA,
     "l2sgd": {"p": 0.5, "lam": 0.1},
+    "label_leakage": {"zero_output": True},
     "local": {},
+    "local_global": {"curves": ["new_shard"]},
     "pfedme": {"mu": 0.5},
     "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
     "pfedmoe_baseline": {"num_experts": 2, "gate_features": 4},
+    "plain_mixture": {"num_experts": 2, "table_rounds": [1, 9], "table_split": "train"},
     "qffl": {},
 }
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -53,7 +61,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     schedule = Schedule(kind="multi_step", milestones=(2,))
     params = METHODS[name]
     modules = modules_of(name, params.get("num_experts", 1), dtype, norm=True, dropout=0.3)
-    local = local or sgd(schedule=schedule)
+    local = local or solver_of(name, schedule=schedule)
     method = methods.load(name)(task=task, local=local, **params, **modules)
     federation = federation or toy_federation(SIZES)
     data = DeviceData(federation, task.dtype, task.device)
@@ -148,6 +156,10 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     experts, model = METHODS[name].get("num_experts", 1), body + head
     gate = (4 * 128 + 128) + 4 * 128 + (128 * 2 + 2) + 4 * 2  # layers, and what normalises them
     down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
+    down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
+    # The gate of 6 features; the table of 3 labels.
+    down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
+    down |= dict.fromkeys(("fedmix", "fedmix_vae"), 2 * model + 3 * 2)
     down = down.get(name, experts * model)
     up = {
         "ifca": model,

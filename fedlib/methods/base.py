@@ -78,3 +78,42 @@ class Method:
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
         """Arrays worth looking at, by name, such as mixture weights."""
         return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Method):
+    """A method with protocols that take time, which not every run needs during training.
+
+    Attributes:
+      curves: names of protocols that are also evaluated during training, for their learning curves;
+        "default" always is. The others are evaluated on the final state only.
+      ways: every protocol, as `Method.protocols` has them.
+    """
+
+    curves: tuple[str, ...] = ()
+
+    ways: ClassVar[dict[str, dict[str, str]]] = Method.protocols
+
+    def __post_init__(self):
+        """Raises ValueError for a protocol that the method has not."""
+        object.__setattr__(self, "curves", tuple(self.curves))
+        known = {name for protocols in self.ways.values() for name in protocols} - {"default"}
+        unknown = sorted(set(self.curves) - known)
+        if unknown:
+            raise ValueError(f"curves must be of {sorted(known)}, got {unknown}")
+
+    @property
+    def protocols(self) -> dict[str, dict[str, str]]:
+        """Those evaluated during training."""
+        return self._some_ways(lambda name: name == "default" or name in self.curves)
+
+    @property
+    def final_protocols(self) -> dict[str, dict[str, str]]:
+        """The rest."""
+        return self._some_ways(lambda name: name != "default" and name not in self.curves)
+
+    def _some_ways(self, wanted) -> dict[str, dict[str, str]]:
+        return {
+            group: {name: way for name, way in protocols.items() if wanted(name)}
+            for group, protocols in self.ways.items()
+        }

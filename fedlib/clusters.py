@@ -1,0 +1,46 @@
+"""How well the experts that clients settle on agree with true clusters of clients.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendix
+B, which show matrices; specification section 7.2 asks for these numbers. This module is free of
+PyTorch.
+"""
+
+import numpy as np
+
+
+def assigned(pi: np.ndarray) -> np.ndarray:
+    """The expert of highest weight of each client, the first of equals: [C, E] -> [C] int64"""
+    return np.argmax(pi, axis=1)
+
+
+def purity(choice: np.ndarray, cluster: np.ndarray) -> float:
+    """Share of the clients that are of the commonest cluster among those with their expert.
+
+    1 if no expert serves two clusters, also where several experts serve one; for one expert it is
+    the share of the largest cluster.
+
+    Args:
+      choice: [C] the expert of each client.
+      cluster: [C] its true cluster, numbers of any kind.
+
+    Raises:
+      ValueError: if the shapes differ or there are no clients.
+    """
+    choice, cluster = np.asarray(choice), np.asarray(cluster)
+    if choice.shape != cluster.shape or choice.ndim != 1 or not len(choice):
+        raise ValueError(
+            "experts and clusters must be of the same clients, at least one, got shapes "
+            f"{choice.shape} and {cluster.shape}"
+        )
+    common = [np.unique(cluster[choice == e], return_counts=True)[1].max() for e in set(choice)]
+    return float(sum(common) / len(choice))
+
+
+def num_used(choice: np.ndarray) -> int:
+    """Number of distinct experts that clients have settled on: [C] -> 1 ... E"""
+    return len(np.unique(choice))
+
+
+def saturation(pi: np.ndarray) -> float:
+    """Mean over the clients of their highest weight: 1/E if all are undecided, 1 if none is."""
+    return float(np.max(pi, axis=1).mean())

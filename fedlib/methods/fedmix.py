@@ -1,0 +1,404 @@
+"""FedMix: a mixture of experts that a small table, the same for all clients, tells apart.
+
+    p(y|x, s) = sum_e p_e(y|x) p_s(e|x)     experts of all clients, a gate of each client's own
+    client  trains experts, table phi and gate at once, to maximise the mean of
+            sum_e q(e|y) (log p_e(y|x) + log p_s(e|x)),   q(e|y) = softmax_e phi[y]
+    server  takes steps of Adam along differences: those of expert e weighted by p(s|e), which is
+            proportional to q(e|s) p(s); those of phi by p(s), minus the gradient of the entropy of
+            q, so that it grows
+
+q(e|s), the mean of q(e|y) over a client's labels, says how the gate's features are pooled and, with
+pruning, which experts a client does without. Nobody looks q up by the label of an example that is
+to be predicted.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
+Algorithms 1 and 2; specification sections 1 to 4 and 7.
+Deviation: where the paper is silent, gates begin uniform [R]; pooling weights are constants to the
+gradient [R]; predictions use the marginals of the server's table as it is now, also of clients that
+took part long ago; for a new shard every gate pools the experts that its client keeps, but speaks
+of all, which are there. "finetuned" is the mean over all clients, the paper's over those of one
+round. Running statistics of batch normalisation, which the paper's models have not, are averaged.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import gating, tree, variational
+from fedlib.cohort import Cohort
+from fedlib.gating import Anybody, Gate, Known
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Curves
+from fedlib.mixture import expert_losses, uniform_weights
+from fedlib.server import ServerAdam
+from fedlib.task import Batch, Params
+from fedlib.tree import Tree
+
+CHOICES = {
+    "condition": ("label", "side"),
+    "prior": ("uniform", "empirical"),
+    "gates": ("private", "shared"),
+}
+TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
+
+Model = dict[str, Tree]  # "experts" [E, ...], "phi" [R, E], "gate", and "bias" [L] if private
+Facts = dict[str, Tensor]  # "shares" [R], "received" [E] bool, and "side" [N] if q depends on it
+
+
+class State(NamedTuple):
+    """What the server has, what every client keeps, and what all optimisers remember."""
+
+    experts: Params  # [E, ...], without a private bias
+    phi: Tensor  # [R, E]
+    gate: Gate  # of all clients; {} if each has its own
+    private: Model  # "gate" unless shared, "bias" if private: leaves [num_clients, ...]
+    memory: Memory
+    marginal: Tensor  # [num_clients, E], q(e|s) as last reported
+    adam: Tree  # of the server's experts, table and gate
+    divergence: Tensor  # [horizon, E], of the rounds' differences
+    tables: Tensor  # [len(table_rounds), R, E], q(e|c) after these rounds; 0 before
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedMix(Curves):
+    """A mixture of whole models, weighed by the input.
+
+    Absent clients count for nothing, whatever the run's `aggregation` is.
+
+    Attributes:
+      local: solver of experts, table and gate, run once per round; plain SGD in the paper.
+      num_experts: E; the paper's K. 1 is FedAvgAdam.
+      server_lr: of the server's Adam.
+      condition: what q depends on: the "label" of an example, or its "side" information.
+      num_sides: R, values of the side information; 0 for labels.
+      local_entropy: whether clients maximise the entropy of q(e|y) too: then experts do not
+        specialise (the paper's ablation).
+      entropy_weight: factor of the entropy's gradient at the server; 0 leaves it out.
+      prior: p(c) in this entropy: "uniform", or "empirical", of the seen clients' examples.
+      gates: "private", each client's own, never sent; or "shared", trained and sent like the
+        experts (the paper's choice for FEMNIST).
+      private_bias: whether the head's bias is each client's own, the same for all its experts, and
+        zero at first [R].
+      pruning: eta, in [0, 1]: clients use experts with q(e|s) >= eta / E. 0 keeps all.
+      reweight: whether an expert's differences are weighted by p(s|e), or by p(s).
+      grad_to_features: whether the gate's part of the objective trains the experts too.
+      grad_to_marginal: whether the pooling weights train the table.
+      gate_epochs: for which a new client trains its gate [R].
+      horizon: rounds of the run; the divergence of so many rounds is recorded. 0 records none.
+      table_rounds: rounds after which the table is recorded.
+    """
+
+    local: Solver
+    num_experts: int
+    server_lr: float = 1e-3
+    condition: str = "label"
+    num_sides: int = 0
+    local_entropy: bool = False
+    entropy_weight: float = 1.0
+    prior: str = "uniform"
+    gates: str = "private"
+    private_bias: bool = False
+    pruning: float = 0.0
+    reweight: bool = True
+    grad_to_features: bool = True
+    grad_to_marginal: bool = False
+    gate_epochs: int = 10
+    horizon: int = 0
+    table_rounds: tuple[int, ...] = ()
+
+    ways: ClassVar = {
+        "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
+        "unseen": {"default": "welcome", "new_shard": "anybody"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        Curves.__post_init__(self)
+        object.__setattr__(self, "table_rounds", tuple(self.table_rounds))
+        _ = self.server, self.bias  # they check themselves
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        least = {"num_experts": 1, "gate_epochs": 1, "horizon": 0, "entropy_weight": 0}
+        for name, number in least.items():
+            if not getattr(self, name) >= number:
+                raise ValueError(f"{name} must be at least {number}, got {getattr(self, name)}")
+        if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
+            raise ValueError(
+                f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
+                f"{self.num_sides} for {self.condition!r}"
+            )
+        if not 0 <= self.pruning <= 1:
+            raise ValueError(f"pruning must be in [0, 1], got {self.pruning}")
+        rounds = self.table_rounds
+        if list(rounds) != sorted(set(rounds)) or min(rounds, default=0) < 0:
+            raise ValueError(f"table_rounds must ascend from 0 or more, got {list(rounds)}")
+
+    @cached_property
+    def server(self) -> ServerAdam:
+        """The server's optimiser; experts, table and shared gate have memories of their own."""
+        return ServerAdam(lr=self.server_lr)
+
+    @cached_property
+    def bias(self) -> str | None:
+        """Name of the private bias, None if there is none."""
+        biases = [name for name in self._head if name.endswith("bias")]
+        if self.private_bias and len(biases) != 1:
+            raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
+        return biases[0] if self.private_bias else None
+
+    @cached_property
+    def num_rows(self) -> int:
+        """R."""
+        outputs = len(list(self._head.values())[-1])
+        return self.num_sides or max(2, outputs)  # a single output is the logit of two classes
+
+    @cached_property
+    def _head(self) -> Params:
+        return self.task.split(self.task.init(0))[1]
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Experts drawn from seeds seed, seed + 1, ...; the table and all gates uniform."""
+        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        like = next(iter(experts.values()))
+        phi = like.new_zeros(self.num_rows, self.num_experts)
+        gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
+        shared, private = (gate, {}) if self.gates == "shared" else ({}, {"gate": gate})
+        if self.bias:
+            private["bias"] = torch.zeros_like(experts.pop(self.bias)[0])
+        model = {"experts": self.task.trainable(experts), "phi": phi, "gate": gate, **private}
+        adam = {
+            "experts": self.server.init(model["experts"], self.num_experts),
+            "phi": self.server.init(phi),
+        }
+        if shared:
+            adam["gate"] = self.server.init(shared)
+        return State(
+            experts,
+            phi,
+            shared,
+            tree.repeat(private, num_clients),
+            self.local.memory(model, num_clients),
+            uniform_weights(num_clients, self.num_experts, like),
+            adam,
+            like.new_zeros(self.horizon, self.num_experts),
+            self.tabulated(phi.new_zeros(len(self.table_rounds), *phi.shape), phi, 0),
+        )
+
+    # -- a round ----------------------------------------------------------------------
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Send what is not pruned, train, step on the server; what is private stays."""
+        facts = self.facts(state, cohort)
+        trained, memory = self.train(state, cohort, facts)
+        q = variational.marginal(facts["shares"], trained["phi"])
+        returned = variational.keep(q, facts["received"], self.pruning)
+        after = self.server_update(
+            state, self.upload(trained, returned, cohort), q, returned, cohort
+        )
+        own = {name: trained[name] for name in state.private}
+        return after._replace(
+            private=tree.put(state.private, cohort.ids, own),
+            memory=memory,
+            marginal=tree.put(state.marginal, cohort.ids, q),
+            tables=self.tabulated(state.tables, after.phi, cohort.round + 1),
+        )
+
+    def facts(self, state: State, cohort: Cohort) -> Facts:
+        """What clients know of their data, and which experts they get."""
+        received = variational.sent(state.marginal[cohort.ids], self.pruning)
+        return self.shares(cohort) | {"received": received}
+
+    def shares(self, cohort: Cohort) -> Facts:
+        """What clients know of their data."""
+        side = {"side": cohort.side()} if self.condition == "side" else {}
+        return {"shares": cohort.shares(self.condition, self.num_rows), **side}
+
+    def download(self, state: State, cohort: Cohort, received: Tensor) -> Model:
+        """Each client's model after the server has sent its part -> leaves [C, ...]"""
+        experts = cohort.send_some(state.experts, received if self.pruning else None)
+        model = {"experts": experts, "phi": cohort.broadcast(state.phi)}
+        if self.gates == "shared":
+            model["gate"] = cohort.broadcast(state.gate)
+        return model | tree.take(state.private, cohort.ids)
+
+    def train(self, state: State, cohort: Cohort, facts: Facts) -> tuple[Model, Memory]:
+        """Everything that clients have after a local round, and what their solvers remember."""
+        start = self.download(state, cohort, facts["received"])
+        return cohort.fit(self.loss, start, facts, local=self.local, memory=state.memory)
+
+    def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
+        """One client's objective, negated -> []"""
+        phi = model["phi"]
+        q = variational.marginal(facts["shares"], phi if self.grad_to_marginal else phi.detach())
+        keep = variational.keep(q, facts["received"], self.pruning)
+        features, log_probs = gating.outputs(self.task, self.whole(model), batch)
+        pooled = gating.pool(
+            self.pooling(q, keep), features if self.grad_to_features else features.detach()
+        )
+        given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
+        bound = variational.bound(
+            phi.softmax(-1)[given],
+            log_likelihood=-expert_losses(log_probs, batch.y, self.task.class_weights),
+            log_gate=gating.log_weights(model["gate"], pooled),
+            kept=variational.kept_table(phi, keep)[given] if self.pruning else None,
+        )
+        if self.local_entropy:
+            bound = bound + variational.entropy(phi)[given]
+        return -batch.mean(bound)
+
+    def pooling(self, q: Tensor, keep: Tensor) -> Tensor:
+        """Weights of the experts' features, of marginals [..., E] -> [..., E]"""
+        return variational.kept_part(q, keep) if self.pruning else q
+
+    def whole(self, model: Model) -> Params:
+        """The experts with their bias, also where it is private -> [..., E, ...]"""
+        if not self.bias:
+            return model["experts"]
+        bias = model["bias"].unsqueeze(-2)
+        sizes = *bias.shape[:-2], self.num_experts, bias.shape[-1]
+        return {**model["experts"], self.bias: bias.expand(sizes)}
+
+    def upload(self, trained: Model, returned: Tensor, cohort: Cohort) -> Model:
+        """What the clients return: the experts `returned` [C, E], table, and a shared gate."""
+        experts = cohort.collect_some(trained["experts"], returned if self.pruning else None)
+        uploaded = {"experts": experts, "phi": cohort.collect(trained["phi"])}
+        if self.gates == "shared":
+            uploaded["gate"] = cohort.collect(trained["gate"])
+        return uploaded
+
+    # -- the server -------------------------------------------------------------------
+
+    def server_update(
+        self, state: State, uploaded: Model, q: Tensor, returned: Tensor, cohort: Cohort
+    ) -> State:
+        """Adam on the differences of what was `uploaded`, leaves [C, ...]
+
+        Args:
+          q: [C, E] the clients' marginals.
+          returned: [C, E] bool.
+        """
+        p = cohort.num_examples / cohort.num_examples.sum()
+        weights = p.unsqueeze(-1) * returned
+        if self.reweight:
+            part = variational.kept_part(q, returned) if self.pruning else q
+            weights = variational.reweighted(part, p)
+        experts, memory, differences = variational.expert_step(
+            self.server,
+            self.task,
+            state.experts,
+            uploaded["experts"],
+            weights,
+            state.adam["experts"],
+        )
+        adam = {"experts": memory}
+        towards = tree.mix(cohort.held(state.phi) - uploaded["phi"], p)
+        if self.entropy_weight:
+            slope = variational.entropy_gradient(state.phi, self.prior_of(cohort))
+            towards = towards - self.entropy_weight * slope
+        phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
+        gate = state.gate
+        if self.gates == "shared":
+            towards = tree.mix(tree.sub(cohort.held(gate), uploaded["gate"]), p)
+            gate, adam["gate"] = self.server.step(gate, towards, state.adam["gate"])
+        divergence = self.recorded(state.divergence, differences, weights, cohort.round)
+        return state._replace(experts=experts, phi=phi, gate=gate, adam=adam, divergence=divergence)
+
+    def prior_of(self, cohort: Cohort) -> Tensor:
+        """p(c) in the entropy -> [R]"""
+        if self.prior == "uniform":
+            shares = torch.ones(self.num_rows, device=cohort.ids.device, dtype=self.task.dtype)
+            return shares / self.num_rows
+        seen = cohort.seen()
+        return tree.mean(seen.shares(self.condition, self.num_rows), seen.num_examples)
+
+    def recorded(self, divergence: Tensor, differences: Tree, weights: Tensor, round: int):
+        """`divergence` with that of this round, if it is one of the first `horizon`."""
+        if round >= self.horizon:
+            return divergence
+        row = torch.full((1,), round, device=divergence.device)  # a fill: nobody waits for it
+        return tree.put(divergence, row, variational.divergence(differences, weights)[None])
+
+    def tabulated(self, tables: Tensor, phi: Tensor, round: int) -> Tensor:
+        """`tables` with q(e|c) after `round` rounds, if it is one of `table_rounds`."""
+        if round not in self.table_rounds:
+            return tables
+        row = torch.full((1,), self.table_rounds.index(round), device=phi.device)
+        return tree.put(tables, row, phi.softmax(-1)[None])
+
+    # -- evaluation -------------------------------------------------------------------
+
+    def personalise(self, state: State, cohort: Cohort) -> Known:
+        """Experts and table as the server has them, and each client's gate."""
+        facts = self.facts(state, cohort)
+        return self.known(self.download(state, cohort, facts["received"]), facts)
+
+    def known(self, model: Model, facts: Facts) -> Known:
+        """How clients predict with their models [C, ...]"""
+        q = variational.marginal(facts["shares"], model["phi"])
+        keep = variational.keep(q, facts["received"], self.pruning)
+        return Known(self.whole(model), model["gate"], self.pooling(q, keep), keep)
+
+    def finetune(self, state: State, cohort: Cohort) -> Known:
+        """What each client would have before its upload, if the next round were with it."""
+        facts = self.facts(state, cohort)
+        return self.known(self.train(state, cohort, facts)[0], facts)
+
+    def welcome(self, state: State, cohort: Cohort) -> Known:
+        """New clients with labels: a gate, and a private bias, fitted to frozen experts and table.
+
+        They have been sent all experts.
+        """
+        everything = torch.ones_like(state.marginal[cohort.ids], dtype=torch.bool)
+        facts = self.shares(cohort) | {"received": everything}
+        frozen = {"experts": state.experts, "phi": state.phi}
+        frozen |= {"gate": state.gate} if self.gates == "shared" else {}
+
+        def loss(own: Model, facts: Facts, batch: Batch) -> Tensor:
+            # Training would renew the running statistics of the experts.
+            batch = batch._replace(train=False) if self.task.statistics else batch
+            return self.loss({**frozen, **own}, facts, batch)
+
+        own = tree.map(torch.zeros_like, tree.take(state.private, cohort.ids))
+        if own:
+            local = replace(self.local, epochs=self.gate_epochs, steps=None)
+            own, _ = cohort.fit(loss, own, facts, local=local, stream="welcome")
+        return self.known({**cohort.broadcast(frozen), **own}, facts)
+
+    def anybody(self, state: State, cohort: Cohort) -> Anybody:
+        """A shard without labels: the mean of all seen clients' gates, and of their biases."""
+        seen = cohort.seen()
+        facts, own = self.facts(state, seen), tree.take(state.private, seen.ids)
+        q = variational.marginal(facts["shares"], state.phi)
+        keep = variational.keep(q, facts["received"], self.pruning)
+        bias = {"bias": own["bias"].mean(0)} if self.bias else {}
+        log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(q.dtype)
+        gates = state.gate if self.gates == "shared" else own["gate"]
+        experts = self.whole({"experts": state.experts, **bias})
+        return cohort.broadcast(Anybody(experts, gates, self.pooling(q, keep), log_prior))
+
+    def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
+        """The mixture of the experts' probabilities -> [B, L]"""
+        features, log_probs = gating.outputs(self.task, personal.experts, batch)
+        return gating.mix(personal.log_weights(features), log_probs)
+
+    def personal_numbers(self) -> int:
+        """Numbers that a client of a final evaluation needs at once: its experts in training."""
+        return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Marginals [num_clients, E]; divergence [horizon, E] and tables [S, R, E] if recorded.
+
+        "table_rounds" [S] are the rounds of the tables; those that never came have none.
+        """
+        found = {"marginal": state.marginal}
+        if self.horizon:
+            found["divergence"] = state.divergence
+        if self.table_rounds:
+            reached = state.tables.sum((1, 2)) > 0
+            rounds = torch.tensor(self.table_rounds, device=reached.device)
+            found |= {"tables": state.tables[reached], "table_rounds": rounds[reached]}
+        return found

@@ -1,0 +1,286 @@
+"""FedMix that sorts whole clients: every client has its own distribution pi over the experts.
+
+    mini-batch  pi <- 0.75 pi + 0.25 softmax_e( mean_i log p_e(y_i|x_i) p_s(e|x_i) / beta )
+                a step on experts and gate to maximise mean_i sum_e pi_e log p_e(y_i|x_i) p_s(e|x_i)
+    server      Adam on differences, those of expert e weighted by p(s|e) ~ pi_e p(s)
+
+pi takes the place of q(e|y), so there is no table, and no entropy to raise at the server. The
+softmax maximises the bound with beta times the entropy of pi in closed form; pi pools the features
+that the gate is fed with, too.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
+section 4.3 and appendix B; specification section 7.2.
+Deviation: the paper says nothing of these. pi and gates begin uniform; both are constants where the
+other one is found, and pi to the gradient. New clients with labels find both with the experts as
+they are. For a new shard the gates of all seen clients are averaged, as in FedMix; where clusters
+differ in what they call a label, nobody can tell of which it is. Fine-tuned accuracy is that of all
+clients, not of those of one round only. Running statistics of batch normalisation, which the
+paper's models do not have, are averaged without Adam.
+"""
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedlib import gating, tree, variational
+from fedlib.cohort import Cohort
+from fedlib.device import upload
+from fedlib.divergence import gradient_divergence
+from fedlib.gating import Anybody, Gate, Known
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Curves
+from fedlib.mixture import expert_losses, uniform_weights
+from fedlib.server import ServerAdam
+from fedlib.task import Batch, Params, Task
+from fedlib.tree import Tree
+
+TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
+
+Model = dict[str, Tree]  # "experts" [E, ...], "gate" and "pi" [E]
+
+
+class State(NamedTuple):
+    """The server's experts, what every client has found, and what all optimisers remember."""
+
+    experts: Params  # [E, ...]
+    private: Gate  # leaves [num_clients, ...]
+    pi: Tensor  # [num_clients, E]
+    memory: Memory
+    adam: Tree  # of the server
+    divergence: Tensor  # [horizon, E], of the clients' differences in each round
+
+
+@dataclass(frozen=True)
+class SortingTask(Task):
+    """The experts' task for clients that find their pi along with it.
+
+    pi is renewed on every mini-batch and not trained, like a running statistic, and is kept as one.
+    """
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of the experts' running statistics, and pi."""
+        return super().statistics | {"pi"}
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether the experts need two examples to a training batch."""
+        return bool(self.statistics - {"pi"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedMixClients(Curves):
+    """A mixture of whole models, one or a few of which each client settles on.
+
+    Absent clients count for nothing, whatever the run's `aggregation` is.
+
+    Attributes:
+      local: solver of experts and gate, run once per round; the paper's is plain SGD.
+      num_experts: E; the paper's K. 1 is FedAvg with Adam at the server.
+      server_lr: of Adam at the server.
+      beta: temperature of pi, weight of its entropy; the paper's is 1.
+      damping: share of what a mini-batch says in the new pi, in (0, 1]; 1 forgets the old one.
+      grad_to_features: whether the gate's part of the objective trains the experts too.
+      gate_epochs: in which a new client finds its gate and pi.
+      horizon: rounds of the run, of which the divergence is recorded; 0 records none.
+    """
+
+    local: Solver
+    num_experts: int
+    server_lr: float = 1e-3
+    beta: float = 1.0
+    damping: float = 0.25
+    grad_to_features: bool = True
+    gate_epochs: int = 10
+    horizon: int = 0
+
+    ways: ClassVar = {
+        "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
+        "unseen": {"default": "welcome", "new_shard": "anybody"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        Curves.__post_init__(self)
+        for name, least in {"num_experts": 1, "gate_epochs": 1, "horizon": 0}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not self.beta > 0:
+            raise ValueError(f"beta must be above 0, got {self.beta}")
+        if not 0 < self.damping <= 1:
+            raise ValueError(f"damping must be in (0, 1], got {self.damping}")
+        _ = self.server  # it checks itself
+
+    @cached_property
+    def server(self) -> ServerAdam:
+        """The server's optimiser."""
+        return ServerAdam(lr=self.server_lr)
+
+    @cached_property
+    def sorting(self) -> SortingTask:
+        """Experts, gate and pi, as they are trained."""
+        return SortingTask(**{field.name: getattr(self.task, field.name) for field in fields(Task)})
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Experts drawn from seeds seed, seed + 1, ...; everything else uniform."""
+        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        like = next(iter(experts.values()))
+        gates, pi = self.undecided(num_clients, like)
+        weights = self.task.trainable(experts)
+        trained = {"experts": weights, "gate": tree.take(gates, 0)}
+        return State(
+            experts,
+            gates,
+            pi,
+            self.local.memory(trained, num_clients),
+            self.server.init(weights, self.num_experts),
+            like.new_zeros(self.horizon, self.num_experts),
+        )
+
+    def undecided(self, num_clients: int, like: Tensor) -> tuple[Gate, Tensor]:
+        """Gates, leaves [num_clients, ...], and pi [num_clients, E] that know nothing."""
+        gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
+        pi = uniform_weights(num_clients, self.num_experts, like)
+        return tree.repeat(gate, num_clients), pi
+
+    # -- a round ----------------------------------------------------------------------
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Train and sort on every client, then the server's step on each expert."""
+        trained, memory = self.train(state, cohort)
+        returned = cohort.collect(trained["experts"])  # and pi, which is too little to count
+        after = self.server_update(state, returned, trained["pi"], cohort)
+        return after._replace(
+            private=tree.put(state.private, cohort.ids, trained["gate"]),
+            pi=tree.put(state.pi, cohort.ids, trained["pi"]),
+            memory=memory,
+        )
+
+    def train(self, state: State, cohort: Cohort) -> tuple[Model, Memory]:
+        """Every client's model after a local round, leaves [C, ...], and its solver's memory."""
+        return self.sorting_clients(cohort).fit(
+            self.loss, self.download(state, cohort), local=self.local, memory=state.memory
+        )
+
+    def download(self, state: State, cohort: Cohort) -> Model:
+        """Each client's model after the server has sent its part -> leaves [C, ...]"""
+        own = tree.take({"gate": state.private, "pi": state.pi}, cohort.ids)
+        return {"experts": cohort.broadcast(state.experts), **own}
+
+    def sorting_clients(self, cohort: Cohort) -> Cohort:
+        """The same clients, who keep a pi with what they train."""
+        return replace(cohort, task=self.sorting)
+
+    def loss(self, model: Model, batch: Batch) -> Tensor:
+        """The objective with pi held fixed; in training it is renewed, in place, before -> []"""
+        return self.objective(model, batch, batch)
+
+    def objective(self, model: Model, batch: Batch, experts_batch: Batch) -> Tensor:
+        """See `loss`; the experts see `experts_batch`."""
+        features, log_probs = gating.outputs(self.task, model["experts"], experts_batch)
+        likelihoods = -expert_losses(log_probs, batch.y, self.task.class_weights)
+        if not self.grad_to_features:
+            features = features.detach()
+        pi = model["pi"]
+        if batch.train:
+            with torch.no_grad():
+                joint = likelihoods + self.log_gate(model["gate"], pi, features)
+                pi = self.renewed(pi, joint, batch)
+                model["pi"].copy_(pi)
+        log_gate = self.log_gate(model["gate"], pi, features)
+        return -batch.mean(variational.bound(pi, likelihoods, log_gate))
+
+    def log_gate(self, gate: Gate, pi: Tensor, features: Tensor) -> Tensor:
+        """log p_s(e|x) from the experts' features [B, E, F] -> [B, E]"""
+        return gating.log_weights(gate, gating.pool(pi, features))
+
+    def renewed(self, pi: Tensor, joint: Tensor, batch: Batch) -> Tensor:
+        """pi [E] after a batch whose log p_e(y|x) p_s(e|x) are `joint` [B, E] -> [E]"""
+        mean = vmap(batch.mean, in_dims=1)(joint)
+        return (1 - self.damping) * pi + self.damping * (mean / self.beta).softmax(-1)
+
+    def server_update(self, state: State, experts: Params, pi: Tensor, cohort: Cohort) -> State:
+        """Adam on the mean differences of each expert; one that nobody is for stays."""
+        p = cohort.num_examples / cohort.num_examples.sum()
+        weights = variational.reweighted(pi, p)  # [C, E]
+        # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
+        differences = tree.sub(cohort.held(state.experts), experts)
+        mean = variational.combined(differences, weights)
+        old, statistics = tree.partition(state.experts, self.task.is_statistic)
+        mean, drift = tree.partition(mean, self.task.is_statistic)
+        stepped, adam = self.server.step(old, mean, state.adam, weights.sum(0) > 0)
+        moved = self.task.trainable(differences)
+        return state._replace(
+            experts={**stepped, **tree.sub(statistics, drift)},
+            adam=adam,
+            divergence=self.recorded(state.divergence, moved, weights, cohort.round),
+        )
+
+    def recorded(self, divergence: Tensor, differences: Tree, weights: Tensor, round: int):
+        """`divergence` with that of this round, if it is one of the first `horizon`."""
+        if round >= self.horizon:
+            return divergence
+        row = torch.full((1,), round, device=divergence.device)  # a fill: nobody waits for it
+        by_expert = vmap(gradient_divergence, in_dims=(1, 1))(differences, weights)
+        return tree.put(divergence, row, by_expert[None])
+
+    # -- evaluation -------------------------------------------------------------------
+
+    def personalise(self, state: State, cohort: Cohort) -> Known:
+        """The experts, and the gate and pi that each client has."""
+        return self.known(self.download(state, cohort), cohort)
+
+    def known(self, model: Model, cohort: Cohort) -> Known:
+        """How clients predict with their models [C, ...]: all have all experts."""
+        keep = torch.ones_like(model["pi"][0], dtype=torch.bool)
+        return Known(model["experts"], model["gate"], model["pi"], cohort.held(keep))
+
+    def welcome(self, state: State, cohort: Cohort) -> Known:
+        """The experts as they are; a new client with labels finds its gate and pi."""
+        gate, pi = self.undecided(cohort.size, state.pi)
+
+        def loss(own: Model, batch: Batch) -> Tensor:
+            # Training would renew the running statistics of the experts.
+            of_experts = batch._replace(train=False) if self.task.statistics else batch
+            return self.objective({"experts": state.experts, **own}, batch, of_experts)
+
+        local = replace(self.local, epochs=self.gate_epochs, steps=None)
+        own = {"gate": gate, "pi": pi}
+        own, _ = self.sorting_clients(cohort).fit(loss, own, local=local, stream="welcome")
+        return self.known({"experts": cohort.broadcast(state.experts), **own}, cohort)
+
+    def finetune(self, state: State, cohort: Cohort) -> Known:
+        """What each client would have before its upload, if the next round were with it."""
+        return self.known(self.train(state, cohort)[0], cohort)
+
+    def anybody(self, state: State, cohort: Cohort) -> Anybody:
+        """The gates of all seen clients, for a shard that might be of any of them."""
+        seen = cohort.seen()
+        log_prior = (seen.num_examples / seen.num_examples.sum()).log().to(state.pi.dtype)
+        own = tree.take((state.private, state.pi), seen.ids)
+        return cohort.broadcast(Anybody(state.experts, *own, log_prior))
+
+    def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
+        """The mixture of the experts' probabilities -> [B, L]"""
+        features, log_probs = gating.outputs(self.task, personal.experts, batch)
+        return gating.mix(personal.log_weights(features), log_probs)
+
+    def personal_numbers(self) -> int:
+        """Numbers that a client of a final evaluation needs at once: its experts in training."""
+        return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
+
+    def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
+        """The true cluster of each client [C], if the federation has any."""
+        cluster = cohort.data.federation.cluster
+        if cluster is None:
+            return {}
+        return {"cluster": upload(cluster[cohort.host_ids], cohort.ids.device).to(self.task.dtype)}
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Mixture weights [num_clients, E]; the divergence [horizon, E], if it was recorded."""
+        divergence = {"divergence": state.divergence} if self.horizon else {}
+        return {"pi": state.pi} | divergence

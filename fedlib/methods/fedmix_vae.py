@@ -1,0 +1,116 @@
+"""FedMix, whose clients say of an input of unknown origin how probable it is among theirs.
+
+    p(e|x) = sum_s p_s(e|x) p(s|x),   p(s|x) ~ p(x|s) p(s)
+
+where FedMix has p(s). After training every client fits a variational autoencoder to its inputs, of
+which `fedlib.vae` takes a bound for p(x|s). The protocol "new_shard_vae" compares it with the
+"new_shard" of FedMix; everything else is FedMix.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
+appendix F; specification sections 3 and 7.6.
+Deviation: the paper leaves these open. Pixels are Bernoulli variables. All autoencoders start
+alike, and are at their best on the client's validation split. Sending them is not counted.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.cohort import Cohort
+from fedlib.gating import Anybody, Known
+from fedlib.local import Adam
+from fedlib.methods.fedmix import FedMix, State
+from fedlib.personal import EarlyStopping
+from fedlib.task import Batch, Params, Task
+from fedlib.vae import Given, Likelihood, latent_of, train
+
+
+class Experienced(NamedTuple):
+    """Anybody who has the autoencoders of the seen clients."""
+
+    anybody: Anybody
+    autoencoders: Params  # leaves [S, ...]
+    given: Given
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedMixVAE(FedMix):
+    """FedMix with autoencoders.
+
+    Attributes:
+      vae: architecture of an autoencoder, see `fedlib.models.vae`.
+      vae_lr: of its Adam.
+      vae_batch_size: examples in a step.
+      vae_epochs: at most.
+      vae_patience: epochs without a better bound on the split that decides, after which a client
+        stops.
+      vae_bound, vae_samples: of p(x|s), see `fedlib.vae.Likelihood`. Training always takes the
+        "elbo" with one sample.
+      stop_split: what decides: "val", or "test", which selects on the data that are reported.
+    """
+
+    vae: Task
+    vae_lr: float = 1e-3
+    vae_batch_size: int = 10
+    vae_epochs: int = 200
+    vae_patience: int = 3
+    vae_bound: str = "elbo"
+    vae_samples: int = 1
+    stop_split: str = "val"
+
+    ways: ClassVar = {
+        group: {**known, "new_shard_vae": "experienced"} for group, known in FedMix.ways.items()
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        FedMix.__post_init__(self)
+        _ = self.vae_solver, self.vae_stopping, self.likelihood  # they check themselves
+        latent_of(self.vae)
+
+    @cached_property
+    def vae_solver(self) -> Adam:
+        """Of the autoencoders."""
+        return Adam(lr=self.vae_lr, batch_size=self.vae_batch_size)
+
+    @cached_property
+    def vae_stopping(self) -> EarlyStopping:
+        """Of the autoencoders: checked after every epoch."""
+        return EarlyStopping(
+            max_epochs=self.vae_epochs,
+            check_every=1,
+            patience=self.vae_patience,
+            split=self.stop_split,
+        )
+
+    @cached_property
+    def likelihood(self) -> Likelihood:
+        """How p(x|s) is bounded."""
+        return Likelihood(self.vae_bound, self.vae_samples)
+
+    def experienced(self, state: State, cohort: Cohort) -> Experienced:
+        """What anybody has, and the autoencoders that all seen clients train."""
+        local, stopping = self.vae_solver, self.vae_stopping
+        autoencoders = train(cohort.seen(), self.vae, local=local, stopping=stopping)
+        given = self.likelihood.given(self.vae, cohort.data.federation, cohort.seed)
+        return Experienced(self.anybody(state, cohort), *cohort.broadcast((autoencoders, given)))
+
+    def predict(self, personal: Known | Anybody | Experienced, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        if isinstance(personal, Experienced):
+            anybody = personal.anybody
+            evidence = self.evidence(personal, batch) + anybody.log_prior
+            personal = anybody._replace(log_prior=evidence.log_softmax(-1))
+        return FedMix.predict(self, personal, batch)
+
+    def evidence(self, personal: Experienced, batch: Batch) -> Tensor:
+        """The bound of log p(x|s) of every seen client -> [B, S]"""
+        bounds = [
+            self.likelihood(self.vae, autoencoder, personal.given, batch)
+            for autoencoder in tree.unstack(personal.autoencoders)
+        ]
+        return torch.stack(bounds, dim=1)

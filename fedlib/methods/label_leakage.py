@@ -1,0 +1,124 @@
+"""What a curious server reads from the first update of FedAvg: the labels that a client has.
+
+A gradient step on the bias of the output layer moves label k by lr * (share of k - mean predicted
+probability of k). A model just drawn finds all labels about equally probable, so that
+
+    share of k  ~  change of bias k / (lr * steps) + 1 / L
+
+In the first round, in which everybody starts from the drawn model, the server notes this estimate
+for every client; after it, and otherwise, all of this is FedAvg. One full-batch step (a batch_size
+of at least the largest shard, one epoch) is the paper's Figure 9, mini-batches its Figure 10.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
+appendix C; specification section 7.5.
+Deviation: from several steps the paper reads the change, normalised in some way, as a distribution;
+here it is divided by their number, negative shares become 0 and the rest sums to 1 [R]. After one
+step the estimate sums to 1 by itself and is left as it is, below 0 where it is.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.batches import client_plan
+from fedlib.cohort import Cohort
+from fedlib.device import upload
+from fedlib.local import SGD, Memory
+from fedlib.methods.fedavg import FedAvg
+from fedlib.task import Params
+
+
+class State(NamedTuple):
+    """The server's model, what the clients' solvers remember, and what the server found out."""
+
+    params: Params
+    memory: Memory
+    recovered: Tensor  # [num_clients, L], zeros for clients that were not in the first round
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelLeakage(FedAvg):
+    """FedAvg with a server that looks at what it gets.
+
+    Attributes:
+      local: plain SGD at a constant rate: what is read from a step depends on its size.
+      zero_output: whether the output layer starts from zeros. Then all labels are equally probable
+        at first, and one full-batch step gives the shares of the labels away exactly.
+    """
+
+    zero_output: bool = False
+
+    def __post_init__(self):
+        """Raises ValueError for a solver whose steps are not the rate times the gradient."""
+        local = self.local
+        plain = isinstance(local, SGD) and not local.momentum and not local.weight_decay
+        if not plain or local.schedule.kind != "constant" or not local.lr > 0:
+            raise ValueError(
+                "label leakage is read from steps of SGD with a constant lr above 0, without "
+                f"momentum or weight decay, got {local}"
+            )
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing is known of anybody."""
+        params, memory = FedAvg.init(self, num_clients, seed)
+        if self.zero_output:
+            _, head = self.task.split(params)
+            params = params | tree.map(torch.zeros_like, head)
+        bias = params[self.output_bias(params)]
+        return State(params, memory, bias.new_zeros(num_clients, len(bias)))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """A round of FedAvg; in the first one the server reads what the clients return."""
+        trained, memory = cohort.fit(
+            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        )
+        recovered = state.recovered
+        if cohort.round == 0:
+            name = self.output_bias(state.params)
+            shares = self.read(trained[name] - state.params[name], self.num_steps(cohort))
+            recovered = tree.put(recovered, cohort.ids, shares)
+        return State(cohort.average(trained, state.params), memory, recovered)
+
+    def output_bias(self, params: Params) -> str:
+        """Name of the bias of the output layer: the last one of the head.
+
+        Raises:
+          ValueError: if the head has none, or one of a single logit for two labels.
+        """
+        _, head = self.task.split(params)
+        biases = [name for name, value in head.items() if value.dim() == 1 and len(value) > 1]
+        if not biases:
+            shapes = {name: list(value.shape) for name, value in head.items()}
+            raise ValueError(f"the head needs a bias with a number for each label, got {shapes}")
+        return biases[-1]
+
+    def num_steps(self, cohort: Cohort) -> Tensor:
+        """Local steps of each client in a round -> [C]"""
+        sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
+        steps = [len(client_plan(size, self.local, 0).steps) for size in sizes]
+        return upload(torch.tensor(steps), cohort.ids.device)
+
+    def read(self, change: Tensor, steps: Tensor) -> Tensor:
+        """Estimated shares of the labels -> [C, L]
+
+        Args:
+          change: of the output layer's bias, new minus old, [C, L].
+          steps: [C], at least 1, in which it changed.
+        """
+        steps = steps[:, None].to(change.dtype)
+        shares = change / (self.local.lr * steps) + 1 / change.shape[1]
+        positive = shares.clamp(min=0)
+        normalised = positive / positive.sum(1, keepdim=True)
+        return torch.where(steps == 1, shares, normalised)
+
+    def measure(self, protocol: str, personal: Params, cohort: Cohort) -> dict[str, Tensor]:
+        """True shares of the labels among each client's training examples [C, L]."""
+        return {"labels": cohort.shares("label", cohort.data.federation.num_classes)}
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Estimated shares [num_clients, L], NaN for clients that the server did not look at."""
+        known = state.recovered.any(1, keepdim=True)
+        return {"recovered": torch.where(known, state.recovered, torch.nan)}

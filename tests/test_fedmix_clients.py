@@ -1,0 +1,305 @@
+"""FedMix that sorts clients: golden values of section 7.2 of the specification, rounds against a
+loop of `nn.Module` and `torch.optim`, and how well clients are sorted.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from by_hand import ROUNDS, ByHand, assert_params, executors, train
+from support import cohort_of, sgd, tiny_task, toy_federation
+from torch.nn.functional import cross_entropy
+
+from fedlib import clusters, evaluate, methods, tree
+from fedlib.federation import Federation, Split
+from fedlib.local import SGD
+from fedlib.task import Batch
+
+JOINT = torch.tensor([[-2, -1, -3, -2.5], [-1.5, -1.2, -2, -3]]).double()
+EXPERTS = 3
+
+
+def make(**params):
+    params = {"num_experts": EXPERTS, "server_lr": 0.05} | params
+    return methods.load("fedmix_clients")(task=tiny_task(norm=True), local=sgd(), **params)
+
+
+def batch_of(size, mask=None):
+    return Batch(torch.zeros(size, 4), torch.zeros(size), torch.arange(size), mask)
+
+
+def test_the_closed_form_of_pi_and_its_damping_are_those_of_the_specification():
+    uniform = torch.full((4,), 1 / 4).double()
+    whole = make(num_experts=4, damping=1.0).renewed(uniform, JOINT, batch_of(2))
+    damped = make(num_experts=4).renewed(uniform, JOINT, batch_of(2))
+    # Means (-1.75, -1.1, -2.5, -2.75); four digits are printed.
+    expected = torch.tensor([0.2663, 0.5100, 0.1258, 0.0980]).double()
+    torch.testing.assert_close(whole, expected, rtol=0, atol=6e-5)
+    expected = torch.tensor([0.2541, 0.3150, 0.2189, 0.2120]).double()
+    torch.testing.assert_close(damped, expected, rtol=0, atol=6e-5)
+
+
+def test_beta_is_a_temperature():
+    uniform = torch.full((4,), 1 / 4).double()
+    warm = make(num_experts=4, damping=1.0, beta=2.0).renewed(uniform, JOINT, batch_of(2))
+    torch.testing.assert_close(warm, (JOINT.mean(0) / 2).softmax(-1))
+
+
+def test_padding_does_not_enter_pi():
+    padded = torch.cat([JOINT, torch.full((1, 4), -7.0).double()])
+    method, start = make(num_experts=4), torch.tensor([0.4, 0.3, 0.2, 0.1]).double()
+    mask = torch.tensor([1.0, 1.0, 0.0]).double()
+    torch.testing.assert_close(
+        method.renewed(start, padded, batch_of(3, mask)), method.renewed(start, JOINT, batch_of(2))
+    )
+
+
+class Client:
+    """Networks, gate and pi of one client, and the solver that it keeps for the whole run."""
+
+    def __init__(self, hand, drawn):
+        self.nets = [hand.module(params) for params in drawn]
+        self.A = torch.zeros(6, len(drawn)).double().requires_grad_()
+        self.b = torch.zeros(len(drawn)).double().requires_grad_()
+        self.pi = torch.ones(len(drawn)).double() / len(drawn)
+        trained = [p for net in self.nets for p in net.parameters()]
+        self.optimiser, self.scheduler = hand.optimiser([*trained, self.A, self.b])
+
+    def log_gate(self, pi, features):
+        pooled = sum(w * h for w, h in zip(pi, features, strict=True))
+        return (pooled @ self.A + self.b).log_softmax(-1)
+
+    def step(self, x, y, beta, damping):
+        features = [net.body(x) for net in self.nets]
+        pairs = zip(self.nets, features, strict=True)
+        losses = [cross_entropy(net.head(h), y, reduction="none") for net, h in pairs]
+        likelihoods = -torch.stack(losses, dim=1)
+        with torch.no_grad():
+            joint = likelihoods + self.log_gate(self.pi, features)
+            found = (joint.mean(0) / beta).softmax(-1)
+            self.pi = (1 - damping) * self.pi + damping * found
+        joint = likelihoods + self.log_gate(self.pi, features)
+        self.optimiser.zero_grad()
+        (-(self.pi * joint).sum(1).mean()).backward()
+        self.optimiser.step()
+
+    def predict(self, x):
+        with torch.no_grad():
+            features = [net.eval().body(x) for net in self.nets]
+            gate = self.log_gate(self.pi, features).exp()
+            pairs = zip(self.nets, features, strict=True)
+            outputs = [net.head(h).softmax(-1) for net, h in pairs]
+        return sum(gate[:, e : e + 1] * output for e, output in enumerate(outputs))
+
+
+def server_step(net, optimiser, clients, weights, e):
+    """Adam on the weighted mean difference of expert e; weighted means of running statistics."""
+    own = [dict(client.nets[e].named_parameters()) for client in clients]
+    for name, value in net.named_parameters():
+        changes = [w * (value.data - p[name].data) for w, p in zip(weights, own, strict=True)]
+        value.grad = sum(changes)
+    optimiser.step()
+    statistics = [dict(client.nets[e].named_buffers()) for client in clients]
+    for name, value in net.named_buffers():
+        if value.is_floating_point():
+            pairs = zip(weights, statistics, strict=True)
+            value.copy_(sum(w * s[name] for w, s in pairs))
+
+
+def by_hand(federation, task, beta, damping):
+    """(shared experts, clients) after all rounds."""
+    hand = ByHand(federation)
+    drawn = [task.init(e) for e in range(EXPERTS)]
+    shared = [hand.module(params) for params in drawn]
+    servers = [torch.optim.Adam(net.parameters(), lr=0.05) for net in shared]
+    clients = [Client(hand, drawn) for _ in hand.seen]
+    for number in range(ROUNDS):
+        for client, c in zip(clients, hand.seen, strict=True):
+            for net, source in zip(client.nets, shared, strict=True):
+                net.load_state_dict(source.state_dict())
+                net.train()
+            for last, x, y, _ in hand.batches(c, number):
+                client.step(x, y, beta, damping)
+                if last:
+                    client.scheduler.step()
+        for e, net in enumerate(shared):
+            pairs = zip(hand.weights, clients, strict=True)
+            mass = torch.stack([n * client.pi[e] for n, client in pairs])
+            server_step(net, servers[e], clients, mass / mass.sum(), e)
+    return shared, clients
+
+
+@executors
+def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    settings = {"beta": 0.5, "damping": 0.3}
+    shared, clients = by_hand(federation, task, **settings)
+    method, state = train(
+        "fedmix_clients",
+        task,
+        federation,
+        executor,
+        num_experts=EXPERTS,
+        server_lr=0.05,
+        **settings,
+    )
+    for e, net in enumerate(shared):
+        assert_params(tree.take(state.experts, e), net.state_dict())
+    cohort = cohort_of(task, federation, executor=executor)
+    found = cohort.score(method.predict, method.personalise(state, cohort), split="test")
+    for c, (client, row) in enumerate(zip(clients, found, strict=True)):
+        torch.testing.assert_close(state.pi[c], client.pi)
+        assert_params(tree.take(state.private, c), {"A": client.A.detach(), "b": client.b.detach()})
+        for net, source in zip(client.nets, shared, strict=True):
+            net.load_state_dict(source.state_dict())
+        x, _ = ByHand(federation).shard(c, "test")
+        torch.testing.assert_close(row.exp(), client.predict(x))
+
+
+@executors
+def test_with_one_expert_it_is_fedavg_with_adam(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    settings = {"server_lr": 0.05, "horizon": ROUNDS}
+    _, fedavg = train("fedavg_adam", task, federation, executor, **settings)
+    _, ours = train("fedmix_clients", task, federation, executor, num_experts=1, **settings)
+    assert_params(tree.take(ours.experts, 0), fedavg.params)
+    torch.testing.assert_close(ours.divergence, fedavg.divergence)
+    assert (ours.pi == 1).all()
+
+
+def test_the_gate_does_not_train_the_experts_unless_it_may():
+    federation, task = toy_federation(), tiny_task()
+    states = [
+        train("fedmix_clients", task, federation, "loop", num_experts=2, grad_to_features=flag)[1]
+        for flag in (True, False)
+    ]
+    with_it, without = (state.experts["body.0.weight"] for state in states)
+    assert not torch.equal(with_it, without)
+
+
+def test_training_batches_of_one_example_are_fine_where_the_experts_do_not_mind():
+    federation, task = toy_federation(sizes=(5, 9), unseen=0), tiny_task()
+    _, state = train("fedmix_clients", task, federation, "batched", num_experts=2)
+    torch.testing.assert_close(state.pi.sum(1), torch.ones(2).double())
+
+
+def test_new_clients_find_a_gate_and_a_pi_and_leave_the_experts_alone():
+    federation = toy_federation()
+    method = make(gate_epochs=5)
+    state = method.init(federation.num_clients, 0)
+    state = method.round(state, cohort_of(method.task, federation))
+    before = tree.clone(state.experts)
+    newcomers = cohort_of(method.task, federation, federation.ids("unseen"))
+    found = method.welcome(state, newcomers)
+    for name, value in before.items():  # running statistics among them
+        assert torch.equal(state.experts[name], value)
+        assert torch.equal(found.experts[name][0], value)
+    assert found.gate["A"].any()
+    torch.testing.assert_close(found.pooling.sum(1), torch.ones(1).double())
+    assert not torch.allclose(found.pooling, torch.full((1, EXPERTS), 1 / 3).double())
+
+
+def test_a_new_shard_is_predicted_by_all_seen_clients_in_proportion_to_their_examples():
+    federation = toy_federation()
+    method = make()
+    state = method.init(federation.num_clients, 0)
+    state = method.round(state, cohort_of(method.task, federation))
+    newcomers = cohort_of(method.task, federation, federation.ids("unseen"))
+    found = newcomers.score(method.predict, method.anybody(state, newcomers), split="test")[0]
+    x, _ = ByHand(federation).shard(int(federation.ids("unseen")[0]), "test")
+    hand = ByHand(federation)
+    nets = [hand.module(params).eval() for params in tree.unstack(state.experts)]
+    with torch.no_grad():
+        features = [net.body(x) for net in nets]
+        gate = 0
+        for s, p in zip(hand.seen, hand.weights, strict=True):
+            pooled = sum(w * h for w, h in zip(state.pi[s], features, strict=True))
+            logits = pooled @ state.private["A"][s] + state.private["b"][s]
+            gate = gate + p * logits.softmax(-1)
+        pairs = enumerate(zip(nets, features, strict=True))
+        expected = sum(gate[:, e : e + 1] * net.head(h).softmax(-1) for e, (net, h) in pairs)
+    torch.testing.assert_close(found.exp(), expected)
+
+
+# -- sorting --------------------------------------------------------------------------------
+
+
+def permuted_federation(seed, groups=2, members=4, classes=4, size=60):
+    """Clients with the same well separated classes, which groups of them call by other names."""
+    draw = np.random.default_rng(seed)
+    centres = 3 * draw.normal(size=(classes, 4))
+    names = [np.roll(np.arange(classes), group) for group in range(groups)]
+    cluster = np.repeat(np.arange(groups), members)
+    kind = draw.integers(classes, size=(len(cluster), size))
+    x = centres[kind] + draw.normal(size=(*kind.shape, 4))
+    y = np.stack([names[group][row] for group, row in zip(cluster, kind, strict=True)])
+    rows = np.arange(kind.size).reshape(kind.shape)
+    nobody = [[] for _ in cluster]
+    return Federation(
+        x=x.reshape(-1, 4),
+        y=y.reshape(-1).astype(np.int64),
+        num_classes=classes,
+        train=Split.from_lists(list(rows[:, :-20])),
+        val=Split.from_lists(nobody),
+        test=Split.from_lists(list(rows[:, -20:])),
+        group=np.zeros(len(cluster), np.uint8),
+        client_id=np.arange(len(cluster)),
+        cluster=cluster.astype(np.int64),
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_clients_make_up_their_minds_and_mostly_as_the_others_of_their_cluster(seed):
+    """Not that clusters are told apart: sometimes two of them settle on one expert."""
+    federation, task = permuted_federation(seed), tiny_task(classes=4, hidden=16)
+    local = SGD(lr=0.1, batch_size=8, epochs=3)
+    method = methods.load("fedmix_clients")(task=task, local=local, num_experts=2, server_lr=0.01)
+    state = method.init(federation.num_clients, 2 * seed)
+    decided = []
+    for number in range(12):
+        cohort = cohort_of(task, federation, executor="batched", round=number, seed=seed)
+        state = method.round(state, cohort)
+        decided.append(clusters.saturation(state.pi.numpy()))
+    assert (state.pi >= 0).all()
+    torch.testing.assert_close(state.pi.sum(1), torch.ones(8).double())
+    assert decided[0] < 0.7 < 0.9 < decided[-1]
+    choice = clusters.assigned(state.pi.numpy())
+    for group in range(2):
+        together = np.bincount(choice[federation.cluster == group]).max()
+        assert together >= 3  # of 4
+
+
+def test_the_true_clusters_are_measured_where_there_are_any():
+    federation, task = permuted_federation(0), tiny_task(classes=4)
+    method = methods.load("fedmix_clients")(task=task, local=sgd(), num_experts=2)
+    state = method.init(federation.num_clients, 0)
+
+    def cohort_for(data):
+        return lambda group: cohort_of(task, data) if group == "seen" else None
+
+    found = evaluate.final(method, state, cohort_for(federation)).diagnostics
+    assert found["cluster"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert found["pi"].shape == (8, 2)
+    without = replace(federation, cluster=None)
+    assert "cluster" not in evaluate.final(method, state, cohort_for(without)).diagnostics
+
+
+def test_purity_counts_the_clients_of_the_commonest_cluster_of_each_expert():
+    choice, cluster = [0, 0, 0, 2, 2], [1, 1, 0, 0, 0]
+    assert clusters.purity(choice, cluster) == pytest.approx((2 + 2) / 5)
+    assert clusters.purity([3, 3, 1, 0], [0, 0, 1, 1]) == 1  # a cluster with two experts
+    assert clusters.purity([1, 1, 1, 1], [0, 0, 0, 1]) == 0.75  # all share one
+    assert clusters.num_used(np.array(choice)) == 2
+
+
+def test_clients_are_assigned_to_the_expert_of_highest_weight():
+    pi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
+    assert clusters.assigned(pi).tolist() == [1, 0, 0]
+    assert clusters.saturation(pi) == pytest.approx((0.8 + 0.5 + 1) / 3)
+
+
+def test_purity_of_other_clients_or_of_nobody_is_refused():
+    for choice, cluster in (([0, 1], [0]), ([], [])):
+        with pytest.raises(ValueError, match="must be of the same clients, at least one"):
+            clusters.purity(choice, cluster)

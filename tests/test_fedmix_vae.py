@@ -1,0 +1,322 @@
+"""Autoencoders of clients, and FedMix with them: sections 3 and 7.6 of the specification."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from by_hand import executors
+from support import cohort_of, sgd, tiny_task, toy_federation
+from torch import nn
+from torch.distributions import Bernoulli, Normal, kl_divergence
+
+from fedlib import methods, tree, vae
+from fedlib.batches import client_plan
+from fedlib.local import Adam
+from fedlib.models import vae as architecture
+from fedlib.models.layers import gaussian
+from fedlib.personal import EarlyStopping
+from fedlib.task import Batch, Task
+
+LATENT = 2
+CODER = Task(lambda: architecture.build(4, hidden=(5,), latent=LATENT), dtype=torch.float64)
+ADAM = Adam(lr=0.05, batch_size=4)
+
+
+def federation_of_pixels(**options):
+    """Inputs in [0, 1], and a validation split."""
+    made = toy_federation(**options)
+    pixels = 1 / (1 + np.exp(-made.x))
+    return replace(made, x=pixels, val=made.test, test=made.val)
+
+
+def batch_of(x, **fields):
+    return Batch(x, torch.zeros(len(x)), torch.arange(len(x)), **fields)
+
+
+def drawn(seed=3, size=6, samples=1):
+    """Parameters, pixels, and what bounds are computed with."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.rand(size, 4, generator=draw).double()
+    noise = torch.randn(samples, 1, LATENT, generator=draw).double()
+    return CODER.init(seed), x, as_it_is(noise)
+
+
+def as_it_is(noise):
+    """Inputs are pixels."""
+    return vae.Given(noise, torch.zeros(()).double(), torch.ones(()).double())
+
+
+def coders(params):
+    """Encoder to (mean, standard deviation), and decoder, as plain modules."""
+    net = architecture.build(4, hidden=(5,), latent=LATENT).double()
+    net.load_state_dict(params)
+
+    def encode(x):
+        mean, log_variance = net.body(x).chunk(2, -1)
+        return Normal(mean, log_variance.exp().sqrt())
+
+    return net, encode, nn.Sequential(*list(net.head)[1:])
+
+
+def by_distributions(params, x, noise):
+    """(encoder's distribution, codes, log p(x|z)) for every sample of `noise`."""
+    _, encode, decode = coders(params)
+    code = encode(x)
+    z = code.mean + code.stddev * noise
+    return code, z, Bernoulli(logits=decode(z), validate_args=False).log_prob(x).sum(-1)
+
+
+# -- bounds ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("samples", [1, 7])
+def test_the_elbo_is_the_mean_log_likelihood_less_the_divergence_of_the_code(samples):
+    params, x, given = drawn(samples=samples)
+    found = vae.Likelihood("elbo", samples)(CODER, params, given, batch_of(x))
+    code, _, seen = by_distributions(params, x, given.noise)
+    apart = kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
+    torch.testing.assert_close(found, seen.mean(0) - apart)
+
+
+@pytest.mark.parametrize("samples", [1, 7])
+def test_importance_weights_are_averaged_before_the_logarithm(samples):
+    params, x, given = drawn(samples=samples)
+    found = vae.Likelihood("importance", samples)(CODER, params, given, batch_of(x))
+    code, z, seen = by_distributions(params, x, given.noise)
+    prior = Normal(torch.zeros(()).double(), 1.0).log_prob(z).sum(-1)
+    weights = (seen + prior - code.log_prob(z).sum(-1)).exp()
+    torch.testing.assert_close(found, weights.mean(0).log())
+
+
+def test_more_importance_weights_come_closer_to_the_likelihood_than_the_elbo():
+    params, x, _ = drawn()
+    # A decoder that depends on the code, so that there is something to bound.
+    params = {name: 3 * p if name.startswith("head.") else p for name, p in params.items()}
+    grid = torch.linspace(-6, 6, 241).double()
+    z = torch.cartesian_prod(grid, grid)[:, None]  # [G, 1, latent]
+    _, _, decode = coders(params)
+    seen = Bernoulli(logits=decode(z), validate_args=False).log_prob(x).sum(-1)
+    log_prior = Normal(torch.zeros(()).double(), 1.0).log_prob(z).sum(-1)
+    exact = (seen + log_prior).logsumexp(0) + 2 * math.log(12 / 240)  # a Riemann sum
+    noise = torch.randn(4000, 1, LATENT, generator=torch.Generator().manual_seed(0))
+    bounds = (vae.Likelihood(bound, 4000) for bound in ("elbo", "importance"))
+    given = as_it_is(noise.double())
+    elbo, weighted = (bound(CODER, params, given, batch_of(x)) for bound in bounds)
+    assert (elbo < exact).all()
+    # The error of 4000 samples is a few per cent of the likelihood.
+    torch.testing.assert_close(weighted, exact, rtol=0, atol=0.1)
+    assert ((exact - weighted).abs() < exact - elbo).all()
+
+
+def test_the_noise_is_that_of_the_seed_and_the_same_for_all_inputs():
+    likelihood, federation = vae.Likelihood("importance", 50), toy_federation()
+    given = likelihood.given(CODER, federation, 4)
+    assert given.noise.shape == (50, 1, LATENT)
+    assert torch.equal(given.noise, likelihood.given(CODER, federation, 4).noise)
+    assert not torch.equal(given.noise, likelihood.given(CODER, federation, 5).noise)
+    params, x, _ = drawn()
+    together = likelihood(CODER, params, given, batch_of(x))
+    alone = [likelihood(CODER, params, given, batch_of(row[None])) for row in x]
+    torch.testing.assert_close(together, torch.cat(alone))
+
+
+@pytest.mark.parametrize(("mean", "std"), [((0.0,), (1.0,)), ((0.1,), (0.3,)), ((), ())])
+def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, std):
+    federation = toy_federation()
+    draw = np.random.default_rng(0)
+    stored = draw.integers(0, 256, size=(len(federation.x), 1, 2, 2), dtype=np.uint8)
+    images = replace(federation, x=stored, mean=mean, std=std)
+    inputs = cohort_of(CODER, images).data.inputs(torch.arange(5))
+    given = vae.Likelihood().given(CODER, images, 0)
+    params, _, _ = drawn()
+    found = vae.Likelihood()(CODER, params, given, batch_of(inputs))
+    _, encode, decode = coders(params)
+    code = encode(inputs)
+    pixels = torch.from_numpy(stored[:5] / 255).flatten(1)
+    logits = decode(code.mean + code.stddev * given.noise[0])
+    seen = Bernoulli(logits=logits, validate_args=False).log_prob(pixels).sum(-1)
+    apart = kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
+    torch.testing.assert_close(found, seen - apart)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("evidence", 1), "must be one of .* got 'evidence'"), (("elbo", 0), "at least 1, got 0")],
+)
+def test_bounds_that_mean_nothing_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        vae.Likelihood(*arguments)
+
+
+def test_an_encoder_with_half_a_code_is_refused():
+    task = tiny_task(hidden=3)
+    with pytest.raises(ValueError, match="even number of outputs, got 3"):
+        vae.latent_of(task)
+
+
+# -- training -------------------------------------------------------------------------------
+
+
+def train_by_hand(federation, client, stopping):
+    """One client's autoencoder by `torch.optim.Adam`, at its best check, and its epochs."""
+    net, encode, decode = coders(CODER.init(0))
+    optimiser = torch.optim.Adam(net.parameters(), lr=ADAM.lr)
+    fixed = vae.Likelihood().given(CODER, federation, 0).noise
+
+    def loss(x, noise):
+        code = encode(x)
+        z = code.mean + code.stddev * noise
+        seen = Bernoulli(logits=decode(z), validate_args=False).log_prob(x).sum(-1)
+        prior = Normal(torch.zeros(()).double(), 1.0)
+        return -(seen - kl_divergence(code, prior).sum(-1)).mean()
+
+    def pixels(split, index=slice(None)):
+        return torch.from_numpy(federation.x[federation.split(split).of(client)[index]])
+
+    best, least, failed = None, math.inf, 0
+    for epoch in range(stopping.max_epochs):
+        size = int(federation.train.sizes[client])
+        plan = client_plan(size, ADAM, 0, 0, f"vae/{epoch}", client)
+        for step, key in zip(plan.steps, plan.keys, strict=True):
+            x = pixels("train", plan.order[step.start : step.stop])
+            noise = gaussian(torch.tensor(key), torch.Size((len(x), LATENT)), x.device)
+            optimiser.zero_grad()
+            loss(x, noise).backward()
+            optimiser.step()
+        with torch.no_grad():
+            now = float(loss(pixels("val"), fixed[0]))
+        failed = 0 if now < least else failed + 1
+        if now < least:
+            best, least = {k: v.clone() for k, v in net.state_dict().items()}, now
+        if failed == stopping.patience:
+            break
+    return best, epoch + 1
+
+
+@executors
+@pytest.mark.parametrize("at_once", [20, 2])
+def test_every_client_trains_an_autoencoder_until_it_stops(executor, at_once, monkeypatch):
+    monkeypatch.setattr(vae, "AT_ONCE", at_once)
+    federation = federation_of_pixels()
+    stopping = EarlyStopping(max_epochs=10, check_every=1, patience=2, split="val")
+    cohort = cohort_of(tiny_task(), federation, executor=executor)
+    trained = vae.train(cohort, CODER, local=ADAM, stopping=stopping)
+    lasted = []
+    for position, client in enumerate(federation.ids("seen").tolist()):
+        expected, epochs = train_by_hand(federation, client, stopping)
+        lasted.append(epochs)
+        for name, value in expected.items():
+            # Float64; Adam magnifies the rounding of small gradients in the first steps.
+            torch.testing.assert_close(trained[name][position], value, rtol=1e-7, atol=1e-9)
+    assert min(lasted) < max(lasted)  # or nothing has been stopped
+
+
+# -- with FedMix ----------------------------------------------------------------------------
+
+
+def make(**params):
+    params = {"num_experts": 3, "server_lr": 0.1, "vae_epochs": 3} | params
+    return methods.load("fedmix_vae")(task=tiny_task(), local=sgd(), vae=CODER, **params)
+
+
+def trained_state(method, federation, rounds=2):
+    state = method.init(federation.num_clients, 0)
+    for number in range(rounds):
+        state = method.round(state, cohort_of(method.task, federation, round=number))
+    return state
+
+
+@executors
+@pytest.mark.parametrize("bound", [("elbo", 1), ("importance", 5)])
+def test_gates_count_by_how_probable_the_input_is_among_their_clients(executor, bound):
+    federation = federation_of_pixels()
+    method = make(vae_bound=bound[0], vae_samples=bound[1])
+    state = trained_state(method, federation)
+    cohort = cohort_of(method.task, federation, executor=executor, round=2)
+    personal = method.experienced(state, cohort)
+    found = cohort.score(method.predict, personal, split="val")
+    anybody = tree.take(personal.anybody, 0)
+    sizes = federation.train.sizes[federation.ids("seen")]
+    for row, client in zip(found, federation.ids("seen").tolist(), strict=True):
+        x = torch.from_numpy(federation.x[federation.val.of(client)])
+        evidence = [
+            method.likelihood(CODER, params, tree.take(personal.given, 0), batch_of(x))
+            for params in tree.unstack(tree.take(personal.autoencoders, 0))
+        ]
+        p = torch.stack(evidence, 1).exp() * torch.from_numpy(sizes)
+        p = p / p.sum(1, keepdim=True)  # [B, S]
+        gate, output = gates_and_outputs(anybody, x)
+        expected = torch.einsum("bs,bse,bel->bl", p, gate, output)
+        torch.testing.assert_close(row.exp(), expected)
+
+
+def gates_and_outputs(anybody, x):
+    """p_s(e|x) [B, S, E], and the experts' probabilities [B, E, L], client by client."""
+    nets = []
+    for params in tree.unstack(anybody.experts):
+        net = tiny_task().build().double().eval()
+        net.load_state_dict(params)
+        nets.append(net)
+    with torch.no_grad():
+        features = [net.body(x) for net in nets]
+        output = [net.head(h).softmax(-1) for net, h in zip(nets, features, strict=True)]
+        gates = []
+        for s, q in enumerate(anybody.pooling):
+            pooled = sum(w * h for w, h in zip(q, features, strict=True))
+            gates.append((pooled @ anybody.gates["A"][s] + anybody.gates["b"][s]).softmax(-1))
+    return torch.stack(gates, 1), torch.stack(output, 1)
+
+
+def test_where_autoencoders_know_no_difference_it_is_the_prediction_of_anybody():
+    federation = federation_of_pixels()
+    method = make()
+    state = trained_state(method, federation)
+    cohort = cohort_of(method.task, federation, round=2)
+    personal = method.experienced(state, cohort)
+    same = tree.map(lambda x: x[:, :1].expand_as(x), personal.autoencoders)
+    found = cohort.score(method.predict, personal._replace(autoencoders=same), split="val")
+    expected = cohort.score(method.predict, method.anybody(state, cohort), split="val")
+    torch.testing.assert_close(found, expected)
+
+
+def test_unseen_clients_ask_the_autoencoders_of_the_seen_ones():
+    federation = federation_of_pixels()
+    method = make()
+    state = trained_state(method, federation)
+    seen, unseen = (
+        method.experienced(state, cohort_of(method.task, federation, federation.ids(group)))
+        for group in ("seen", "unseen")
+    )
+    for ours, theirs in zip(tree.leaves(seen), tree.leaves(unseen), strict=True):
+        assert torch.equal(ours[0], theirs[0])
+
+
+def test_it_is_fedmix_with_one_more_protocol():
+    federation, method = federation_of_pixels(), make()
+    fedmix = methods.load("fedmix")(
+        task=method.task, local=method.local, num_experts=3, server_lr=0.1
+    )
+    ours, theirs = (trained_state(m, federation) for m in (method, fedmix))
+    for a, b in zip(tree.leaves(ours), tree.leaves(theirs), strict=True):
+        assert torch.equal(a, b)
+    for group in ("seen", "unseen"):
+        further = method.final_protocols[group].keys() - fedmix.final_protocols[group].keys()
+        assert further == {"new_shard_vae"}
+        assert method.protocols[group] == fedmix.protocols[group]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"vae_lr": -1.0}, "lr must be at least 0, got -1.0"),
+        ({"vae_patience": 0}, "patience must be at least 1, got 0"),
+        ({"stop_split": "train"}, "split must be one of .* got 'train'"),
+        ({"vae_bound": "exact"}, "must be one of .* got 'exact'"),
+        ({"num_experts": 0}, "num_experts must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        make(**params)

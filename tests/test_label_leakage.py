@@ -1,0 +1,201 @@
+"""What the server of FedAvg reads from the clients' first updates: section 7.5 of the
+specification, and the numbers that say how well it does.
+"""
+
+import numpy as np
+import pytest
+import torch
+from by_hand import ByHand, assert_params, executors
+from support import cohort_of, sgd, tiny_task, toy_federation
+from torch.nn.functional import cross_entropy
+
+from fedlib import leakage, methods
+from fedlib.batches import client_plan
+from fedlib.local import Adam, Schedule
+from fedlib.models import linear
+from fedlib.task import Task
+
+FULL = {"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}  # one step on a whole shard
+
+
+def plain(**changes):
+    return sgd(**FULL | changes)
+
+
+def make(task=None, local=None, **params):
+    return methods.load("label_leakage")(task=task or tiny_task(), local=local or plain(), **params)
+
+
+def after(method, federation, *, ids=None, rounds=1, executor="loop"):
+    state = method.init(federation.num_clients, 0)
+    for number in range(rounds):
+        cohort = cohort_of(method.task, federation, ids, executor=executor, round=number)
+        state = method.round(state, cohort)
+    return state
+
+
+def true_shares(federation, client):
+    labels = federation.y[federation.train.of(client)]
+    return torch.from_numpy(np.bincount(labels, minlength=3) / len(labels))
+
+
+@executors
+@pytest.mark.parametrize("lr", [0.05, 1.3])
+def test_one_full_batch_step_from_a_zero_output_layer_gives_the_labels_away_exactly(executor, lr):
+    federation = toy_federation(sizes=(7, 12, 6, 10))
+    method = make(local=plain(lr=lr), zero_output=True)
+    recovered = method.diagnostics(after(method, federation, executor=executor))["recovered"]
+    for client in federation.ids("seen"):
+        # The shares are exact but for the rounding of a few operations in float64.
+        torch.testing.assert_close(
+            recovered[client], true_shares(federation, client), rtol=0, atol=1e-14
+        )
+
+
+def test_a_zero_output_layer_is_zero_and_the_rest_is_drawn_as_ever():
+    drawn, params = make().init(3, 0).params, make(zero_output=True).init(3, 0).params
+    for name, value in params.items():
+        zero = name.startswith("head.")
+        assert (value == 0).all() if zero else torch.equal(value, drawn[name])
+
+
+@executors
+@pytest.mark.parametrize("batch_size", [100, 4])
+def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(executor, batch_size):
+    federation, task = toy_federation(), tiny_task()
+    local = plain(batch_size=batch_size, epochs=2 if batch_size == 4 else 1)
+    method = make(task, local)
+    state = after(method, federation, executor=executor)
+    hand, start = ByHand(federation, norm=False), task.init(0)
+    nets = []
+    for client in hand.seen:
+        net = hand.module(start)
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+        plan = client_plan(int(federation.train.sizes[client]), local, 0, 0, "fit", client)
+        rows = federation.train.of(client)
+        for step in plan.steps:
+            of_step = rows[plan.order[step.start : step.stop]]
+            x, y = (torch.from_numpy(a[of_step]) for a in (federation.x, federation.y))
+            optimiser.zero_grad()
+            cross_entropy(net(x), y).backward()
+            optimiser.step()
+        nets.append(net)
+        steps = len(plan.steps)
+        change = net.head[1].bias.detach() - start["head.1.bias"]
+        estimate = change / (0.1 * steps) + 1 / 3
+        if steps > 1:
+            estimate = estimate.clamp(min=0) / estimate.clamp(min=0).sum()
+        # Float64; steps of a network of two layers.
+        torch.testing.assert_close(state.recovered[client], estimate, rtol=1e-9, atol=1e-12)
+    assert_params(state.params, hand.average(nets))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_after_one_step_the_estimate_sums_to_one_and_misses_by_the_drawn_predictions(seed):
+    federation, task = toy_federation(sizes=(20, 30, 25, 15)), tiny_task()
+    method = make(task)
+    state = method.init(4, seed)
+    recovered = method.round(state, cohort_of(task, federation)).recovered
+    for client in federation.ids("seen"):
+        x = torch.from_numpy(federation.x[federation.train.of(client)])
+        hand = ByHand(federation, norm=False)
+        predicted = hand.module(state.params)(x).softmax(-1).mean(0).detach()
+        # share - prediction + 1/L by the arithmetic of a step; rounding of a few operations.
+        expected = true_shares(federation, client) - predicted + 1 / 3
+        torch.testing.assert_close(recovered[client], expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(expected.sum(), torch.tensor(1.0).double())
+
+
+def test_several_steps_give_a_distribution_even_where_the_bias_fell_far():
+    method = make(local=plain(lr=1.0))
+    change = torch.tensor([[3.0, 1.0, -4.0], [3.0, 1.0, -4.0]]).double()
+    # One step: change + 1/3. Two: (1.5, 0.5, -2) + 1/3, below 0 for the last, so the first two
+    # are divided by their sum 2 + 2/3.
+    expected = torch.tensor([[10 / 3, 4 / 3, -11 / 3], [11 / 16, 5 / 16, 0]]).double()
+    torch.testing.assert_close(method.read(change, torch.tensor([1, 2])), expected)
+
+
+def test_steps_are_counted_client_by_client():
+    federation = toy_federation(sizes=(7, 12, 3, 10))
+    method = make(local=plain(batch_size=4, epochs=2))
+    # ceil(7 / 4) = 2, 12 / 4 = 3 and ceil(3 / 4) = 1 batches, twice.
+    steps = method.num_steps(cohort_of(method.task, federation))
+    assert steps.tolist() == [4, 6, 2]
+
+
+def test_only_the_first_round_is_read_and_only_those_who_took_part_in_it():
+    federation = toy_federation()
+    method = make()
+    first = after(method, federation, ids=[0, 2])
+    later = after(method, federation, ids=[0, 2], rounds=3)
+    recovered = method.diagnostics(later)["recovered"]
+    assert torch.equal(first.recovered, later.recovered)
+    assert recovered[[0, 2]].isfinite().all()
+    assert recovered[[1, 3]].isnan().all()
+
+
+@executors
+def test_apart_from_reading_it_is_fedavg(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    local = plain(batch_size=4)
+    fedavg = methods.load("fedavg")(task=task, local=local)
+    ours = after(make(task, local), federation, rounds=3, executor=executor)
+    theirs = after(fedavg, federation, rounds=3, executor=executor)
+    for name, value in theirs.params.items():
+        assert torch.equal(ours.params[name], value)
+
+
+def test_the_true_shares_of_the_labels_are_measured_for_every_client():
+    federation = toy_federation()
+    method = make()
+    state = after(method, federation)
+    for group in ("seen", "unseen"):
+        cohort = cohort_of(method.task, federation, federation.ids(group))
+        measured = method.measure("default", method.personalise(state, cohort), cohort)
+        expected = [true_shares(federation, client) for client in federation.ids(group)]
+        torch.testing.assert_close(measured["labels"], torch.stack(expected))
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        plain(momentum=0.9),
+        plain(weight_decay=1e-3),
+        plain(lr=0.0),
+        plain(schedule=Schedule("multi_step", milestones=(1,))),
+        Adam(lr=0.1),
+    ],
+)
+def test_solvers_from_whose_steps_nothing_can_be_read_are_refused(local):
+    with pytest.raises(ValueError, match=r"steps of SGD with a constant lr above 0, .* got"):
+        make(local=local)
+
+
+def test_a_model_with_one_logit_for_two_labels_is_refused():
+    task = Task(lambda: linear.build(in_features=4, num_classes=2), dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"a bias with a number for each label, got .*\[1\]"):
+        make(task).init(2, 0)
+
+
+# -- how well it does -----------------------------------------------------------------------
+
+
+def test_total_variation_is_half_the_absolute_difference_client_by_client():
+    recovered = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [1.1, -0.1, 0.0]])
+    labels = np.array([[0.5, 0.5, 0.0], [0.5, 0.3, 0.2], [1.0, 0.0, 0.0]])
+    np.testing.assert_allclose(leakage.total_variation(recovered, labels), [0, 0.3, 0.1])
+
+
+def test_correlation_is_that_of_all_shares_of_all_clients():
+    labels = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    recovered = np.array([[0.6, 0.3, 0.1], [0.0, 0.3, 0.7]])
+    expected = np.corrcoef(recovered.ravel(), labels.ravel())[0, 1]
+    assert leakage.correlation(recovered, labels) == pytest.approx(expected)
+    assert leakage.correlation(labels, labels) == pytest.approx(1)
+    assert np.isnan(leakage.correlation(np.full((2, 3), 1 / 3), labels))
+
+
+def test_shares_of_other_clients_or_labels_are_refused():
+    for measure in (leakage.total_variation, leakage.correlation):
+        with pytest.raises(ValueError, match=r"\[clients, labels\], got \(2, 3\) and \(2, 4\)"):
+            measure(np.zeros((2, 3)), np.zeros((2, 4)))

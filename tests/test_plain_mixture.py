@@ -1,0 +1,154 @@
+"""The plain mixture against a loop of `nn.Module` and `torch.optim`, and what it tells of its gate:
+section 7.4 of the specification.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors, train
+from support import cohort_of, tiny_task, toy_federation
+from torch import nn
+
+from fedlib import methods, tree
+from fedlib.errors import DataError
+from fedlib.federation import Split
+
+EXPERTS = 2
+
+
+class Mixture(nn.Module):
+    """Whole networks and a gate that is fed with the mean of what their heads are fed with."""
+
+    def __init__(self, nets):
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+        self.A = nn.Parameter(torch.zeros(6, len(nets)).double())
+        self.b = nn.Parameter(torch.zeros(len(nets)).double())
+
+    def gate(self, x):
+        features = torch.stack([net.body(x) for net in self.nets]).mean(0)
+        return (features @ self.A + self.b).softmax(-1)
+
+    def forward(self, x):
+        features = [net.body(x) for net in self.nets]
+        gate = (torch.stack(features).mean(0) @ self.A + self.b).softmax(-1)
+        outputs = [net.head(h).softmax(-1) for net, h in zip(self.nets, features, strict=True)]
+        return sum(gate[:, e : e + 1] * output for e, output in enumerate(outputs))
+
+
+def by_hand(federation, task):
+    """The averages after all rounds, as a mixture in evaluation mode."""
+    hand = ByHand(federation)
+    drawn = [task.init(e) for e in range(EXPERTS)]
+    own = {c: Mixture([hand.module(params) for params in drawn]) for c in hand.seen}
+    solvers = {c: hand.optimiser(mixture.parameters()) for c, mixture in own.items()}
+    shared = hand.average(own.values())  # of equal ones: what all of them start from
+    for number in range(ROUNDS):
+        for c, mixture in own.items():
+            mixture.load_state_dict(shared, strict=False)
+            optimiser, scheduler = solvers[c]
+            for last, x, y, _ in hand.batches(c, number):
+                optimiser.zero_grad()
+                likelihood = mixture(x)[torch.arange(len(y)), y]
+                (-likelihood.log().mean()).backward()
+                optimiser.step()
+                if last:
+                    scheduler.step()
+        shared = hand.average(own.values())
+    own[0].load_state_dict(shared, strict=False)
+    return own[0].eval()
+
+
+@executors
+def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    mixture = by_hand(federation, task)
+    method, state = train("plain_mixture", task, federation, executor, num_experts=EXPERTS)
+    for e, net in enumerate(mixture.nets):
+        assert_params(tree.take(state.model["experts"], e), net.state_dict())
+    assert_params(state.model["gate"], {"A": mixture.A.data, "b": mixture.b.data})
+    for group in ("seen", "unseen"):
+        cohort = cohort_of(task, federation, federation.ids(group), executor=executor)
+        found = cohort.score(method.predict, method.personalise(state, cohort), split="test")
+        for row, client in zip(found, federation.ids(group), strict=True):
+            x, _ = ByHand(federation).shard(client, "test")
+            torch.testing.assert_close(row.exp(), mixture(x).detach())
+
+
+@executors
+def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    params = {"num_experts": EXPERTS, "table_rounds": [0, 1, ROUNDS, 9], "table_split": "train"}
+    method, state = train("plain_mixture", task, federation, executor, **params)
+    found = method.diagnostics(state)
+    # Round 9 never came; a gate of zeros is uniform.
+    assert found["table_rounds"].tolist() == [0, 1, ROUNDS]
+    assert (found["tables"][0] == 1 / EXPERTS).all()
+    mixture = by_hand(federation, task)
+    rows = np.concatenate([federation.train.of(client) for client in federation.ids("seen")])
+    gate = mixture.gate(torch.from_numpy(federation.x[rows])).detach()
+    for label in range(3):
+        expected = gate[torch.from_numpy(federation.y[rows] == label)].mean(0)
+        torch.testing.assert_close(found["tables"][-1, label], expected)
+    assert not torch.equal(found["tables"][1], found["tables"][2])
+
+
+def test_a_label_without_examples_has_a_row_of_zeros():
+    federation = toy_federation(sizes=(4, 4), unseen=0)
+    labels = np.where(federation.y == 2, 0, federation.y)
+    federation, task = replace(federation, y=labels), tiny_task()
+    params = {"num_experts": EXPERTS, "table_rounds": [ROUNDS], "table_split": "train"}
+    method, state = train("plain_mixture", task, federation, "loop", **params)
+    table = method.diagnostics(state)["tables"][0]
+    torch.testing.assert_close(table.sum(1), torch.tensor([1.0, 1.0, 0.0]).double())
+
+
+def test_the_validation_split_is_looked_at_unless_another_is_asked_for():
+    federation, task = toy_federation(), tiny_task()
+    nothing = Split.from_lists([[] for _ in range(4)])
+    params = {"num_experts": EXPERTS, "table_rounds": [ROUNDS]}
+    with pytest.raises(DataError, match="has val examples, on which .* or table_split 'train'"):
+        train("plain_mixture", task, federation, "loop", **params)
+    swapped = replace(federation, val=federation.test, test=nothing)
+    method, state = train("plain_mixture", task, swapped, "loop", **params)
+    seen = federation.ids("seen")
+    rows = np.concatenate([federation.test.of(client) for client in seen])
+    batch = cohort_of(task, federation).data.inputs(torch.from_numpy(rows))
+    nets = [ByHand(federation, norm=False).module(p) for p in tree.unstack(state.model["experts"])]
+    mixture = Mixture(nets).eval()
+    mixture.load_state_dict(state.model["gate"], strict=False)
+    gate = mixture.gate(batch).detach()
+    label = federation.y[rows[0]]
+    expected = gate[torch.from_numpy(federation.y[rows] == label)].mean(0)
+    torch.testing.assert_close(method.diagnostics(state)["tables"][0, label], expected)
+
+
+@executors
+def test_with_one_expert_it_is_fedavg(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    _, fedavg = train("fedavg", task, federation, executor)
+    _, ours = train("plain_mixture", task, federation, executor, num_experts=1)
+    # The gate has nothing to choose, so its part of the gradient is zero but for rounding.
+    assert_params(tree.take(ours.model["experts"], 0), fedavg.params)
+    assert_params(
+        ours.model["gate"], {k: torch.zeros_like(v) for k, v in ours.model["gate"].items()}
+    )
+
+
+def test_the_gate_leaves_the_middle():
+    """That it ends with one expert is a matter of data and time; that it takes sides is not."""
+    federation, task = toy_federation(sizes=(120,), unseen=0), tiny_task()
+    method = methods.load("plain_mixture")(
+        task=task,
+        local=replace(SOLVER, steps=20),
+        num_experts=4,
+        table_rounds=(10,),
+        table_split="train",
+    )
+    state = method.init(1, 0)
+    for number in range(10):
+        state = method.round(state, cohort_of(task, federation, round=number))
+    table = method.diagnostics(state)["tables"][0]
+    assert table.max(1).values.mean() > 2 * 1 / 4

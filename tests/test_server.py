@@ -1,0 +1,137 @@
+"""The server's Adam against `torch.optim.Adam`, and experts for which nothing came back."""
+
+import pytest
+import torch
+
+from fedlib import tree
+from fedlib.server import ServerAdam
+
+SHAPES = {"body.weight": (3, 4), "body.bias": (3,)}
+STEPS = 4
+
+
+def drawn(seed, rows=()):
+    draw = torch.Generator().manual_seed(seed)
+    return {n: torch.randn(*rows, *s, generator=draw).double() for n, s in SHAPES.items()}
+
+
+def torch_adam(start, differences, **settings):
+    """Parameters after steps of `torch.optim.Adam` with these gradients."""
+    params = {name: torch.nn.Parameter(value.clone()) for name, value in start.items()}
+    optimiser = torch.optim.Adam(params.values(), **settings)
+    for difference in differences:
+        for name, p in params.items():
+            p.grad = difference[name].clone()
+        optimiser.step()
+    return {name: p.detach() for name, p in params.items()}
+
+
+def assert_close(ours, theirs):
+    # Float64, a few operations in another order.
+    tree.map(lambda a, b: torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14), ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({}, {}),  # both have the defaults of the paper that introduced Adam
+        (
+            {"lr": 0.03, "beta1": 0.8, "beta2": 0.9, "eps": 1e-3},
+            {"lr": 0.03, "betas": (0.8, 0.9), "eps": 1e-3},
+        ),
+    ],
+)
+def test_steps_are_those_of_torch(ours, theirs):
+    server, params = ServerAdam(**ours), drawn(0)
+    memory = server.init(params)
+    for seed in range(1, 1 + STEPS):
+        params, memory = server.step(params, drawn(seed), memory)
+    assert_close(params, torch_adam(drawn(0), map(drawn, range(1, 1 + STEPS)), **theirs))
+
+
+def test_a_single_tensor_will_do():
+    server, table = ServerAdam(), drawn(0)["body.weight"]
+    after, _ = server.step(table, drawn(1)["body.weight"], server.init(table))
+    whole, _ = server.step(drawn(0), drawn(1), server.init(drawn(0)))
+    assert torch.equal(after, whole["body.weight"])
+
+
+def test_the_first_step_is_as_long_as_the_learning_rate():
+    # m / (1 - beta1) = g and sqrt(v / (1 - beta2)) = |g|: a step of lr * g / (|g| + eps).
+    server = ServerAdam(lr=0.25)
+    start, g = torch.zeros(3).double(), torch.tensor([2.0, -1e-4, 0.0], dtype=torch.float64)
+    after, _ = server.step(start, g, server.init(start))
+    expected = [-0.25 * 2 / (2 + 1e-8), 0.25 * 1e-4 / (1e-4 + 1e-8), 0]
+    torch.testing.assert_close(
+        after, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0
+    )
+
+
+def test_without_a_difference_only_the_momentum_moves():
+    server, start = ServerAdam(lr=0.1), torch.tensor([1.0, -3.0]).double()
+    nothing = torch.zeros(2).double()
+    after, memory = server.step(start, nothing, server.init(start))
+    assert torch.equal(after, start)
+    g = torch.tensor([0.5, -2.0]).double()
+    after, memory = server.step(start, g, server.init(start))
+    again, _ = server.step(after, nothing, memory)
+    m, v = 0.9 * 0.1 * g, 0.999 * 0.001 * g**2
+    step = 0.1 * (m / (1 - 0.9**2)) / ((v / (1 - 0.999**2)).sqrt() + 1e-8)
+    torch.testing.assert_close(again, after - step, rtol=1e-12, atol=0)
+
+
+def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back():
+    rows, active = 3, [[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 1]]
+    server, params = ServerAdam(lr=0.01), drawn(0, (rows,))
+    memory = server.init(params, num_experts=rows)
+    for seed, mask in enumerate(active, start=1):
+        mask = torch.tensor(mask).bool()
+        # 0 / 0, as the mean over nobody would be, must not get anywhere.
+        difference = tree.map(lambda x, m=mask: x.clone(), drawn(seed, (rows,)))
+        for x in difference.values():
+            x[~mask] = torch.nan
+        before = params, memory
+        params, memory = server.step(params, difference, memory, mask)
+        for now, then in zip(tree.leaves((params, memory)), tree.leaves(before), strict=True):
+            assert torch.equal(now[~mask], then[~mask])
+    for e in range(rows):
+        mine = [tree.take(drawn(s, (rows,)), e) for s, m in enumerate(active, start=1) if m[e]]
+        start = tree.take(drawn(0, (rows,)), e)
+        assert_close(tree.take(params, e), torch_adam(start, mine, lr=0.01))
+    assert memory["t"].tolist() == [3, 3, 2]
+
+
+def test_all_rows_active_is_the_plain_step():
+    server, params, everyone = ServerAdam(), drawn(0, (2,)), torch.ones(2).bool()
+    plain, _ = server.step(params, drawn(1, (2,)), server.init(params))
+    rows, _ = server.step(params, drawn(1, (2,)), server.init(params, num_experts=2), everyone)
+    assert_close(rows, plain)
+
+
+def test_a_step_leaves_its_arguments_alone():
+    server, arguments = ServerAdam(lr=0.5), (drawn(0), drawn(1))
+    memory = server.init(arguments[0])
+    copies = tree.clone((*arguments, memory))
+    server.step(*arguments, memory)
+    for now, then in zip(tree.leaves((*arguments, memory)), tree.leaves(copies), strict=True):
+        assert torch.equal(now, then)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr": -1.0}, "server's lr must be at least 0, got -1.0"),
+        ({"beta1": 1.0}, r"beta1 must be in \[0, 1\), got 1.0"),
+        ({"beta2": -0.1}, r"beta2 must be in \[0, 1\), got -0.1"),
+        ({"eps": 0.0}, "eps must be above 0, got 0.0"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ServerAdam(**settings)
+
+
+def test_a_memory_that_counts_all_rows_together_is_refused():
+    server, params = ServerAdam(), drawn(0, (2,))
+    with pytest.raises(ValueError, match="give init num_experts=2"):
+        server.step(params, params, server.init(params), torch.ones(2).bool())
