@@ -44,6 +44,14 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedem": "FedEM",
     "pfedmoe_baseline": "pFedMoE",
     "pfedmm": "pFedMM",
+    "fedavg_adam": "FedAvg (server Adam)",
+    "biased_fedavg": "Biased FedAvg",
+    "local_global": "Local/Global",
+    "fedmix": "FedMix",
+    "fedmix_clients": "FedMix by clients",
+    "fedmix_vae": "FedMix with VAEs",
+    "plain_mixture": "Plain mixture",
+    "label_leakage": "Label leakage",
 }
 
 

@@ -33,7 +33,11 @@ PRIMARY = View("seen", "default", "test")
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
 PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
-NOT_OF_CLIENTS = (FLOPS, PICKS)  # diagnostics whose first dimension is not the clients, by name
+DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
+TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
+TABLE = "table"  # and how the cells of such a table are called as metrics
+# Diagnostics whose first dimension is not the clients, by name.
+NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS)
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -128,10 +132,13 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
     Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
-    if it measured them. How often each expert was chosen ("picks_0", ...) is at "round" only.
+    if it measured them. At "round" only is what is said of experts: how often each was chosen
+    ("picks_0", ...), how unlike its clients' updates were ("divergence_0", ...), and the cells of
+    tables of rows by experts ("table_0_0", ...) at the rounds at which they were recorded.
 
     Raises:
-      DataError: if the evaluation contradicts the last evaluation of the history.
+      DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
+        has another shape than its name says.
     """
     curves = list(_curves(history))
     best = int(history.round[best_evaluation(history)])
@@ -146,10 +153,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         if FLOPS in evaluation.diagnostics:
             curve = _flops_curve(history, evaluation)
             blocks.append(_block(curve, "last", slice(-1, None)))
-    picks = _diagnostics(history, evaluation).get(PICKS)
-    if picks is not None:
-        done = picks[: int(history.round[-1])]  # rounds that were planned beyond that never were
-        blocks.append(_block(_picks_curve(done), "round", slice(None)))
+    of_experts = _expert_curves(_diagnostics(history, evaluation), int(history.round[-1]))
+    blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
     columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
     return pd.DataFrame(columns)
 
@@ -235,16 +240,46 @@ def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
     return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
 
 
-def _picks_curve(picks: np.ndarray) -> _Curve:
-    """How often each expert was chosen, by round from 1 on.
+def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_Curve]:
+    """What diagnostics say of experts, of rounds up to `done`: those planned beyond never were."""
+    for name in (PICKS, DIVERGENCE):
+        if name in diagnostics:
+            yield from _by_round(name, diagnostics[name], done)
+    if TABLES in diagnostics:
+        yield from _by_cell(diagnostics[TABLES], diagnostics.get(TABLE_ROUNDS), done)
+
+
+def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
+    """A number of each expert, by round from 1 on; where it is NaN there was none to record.
 
     Raises:
       DataError: if it is not [R, E].
     """
-    if picks.ndim != 2:
-        raise DataError(f"{PICKS} must be [rounds, experts], got shape {picks.shape}")
-    by_expert = {f"{PICKS}_{expert}": number for expert, number in enumerate(picks.T)}
-    return _Curve(TRAFFIC, np.arange(1, len(picks) + 1), by_expert)
+    if values.ndim != 2:
+        raise DataError(f"{name} must be [rounds, experts], got shape {values.shape}")
+    for expert, numbers in enumerate(values[:done].T):
+        has = ~np.isnan(numbers)
+        rounds = np.arange(1, len(numbers) + 1)[has]
+        yield _Curve(TRAFFIC, rounds, {f"{name}_{expert}": numbers[has]})
+
+
+def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterator[_Curve]:
+    """The cells of tables [S, rows, E], by the rounds [S] after which they were recorded.
+
+    Raises:
+      DataError: if the shapes are others, or the rounds are missing or not in ascending order.
+    """
+    if tables.ndim != 3:
+        raise DataError(f"{TABLES} must be [recorded, rows, experts], got shape {tables.shape}")
+    if rounds is None or rounds.shape != tables.shape[:1] or (np.diff(rounds) <= 0).any():
+        found = "none" if rounds is None else f"{rounds}"
+        raise DataError(
+            f"{TABLE_ROUNDS} must be {len(tables)} ascending rounds, one per table, got {found}"
+        )
+    recorded = rounds <= done
+    for row, expert in np.ndindex(tables.shape[1:]):
+        values = tables[recorded, row, expert]
+        yield _Curve(TRAFFIC, rounds[recorded], {f"{TABLE}_{row}_{expert}": values})
 
 
 def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:

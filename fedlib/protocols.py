@@ -25,6 +25,8 @@ TITLES = {  # of keys that are no method's registry name
     "moe_joint": "MoE, all trained",
     "ensemble": "Ensemble",
     "finetuned": "Fine-tuned",
+    "new_shard": "New shard, no labels",
+    "new_shard_vae": "New shard, VAE",
 }
 GROUPS = {"seen": "clients that train", "unseen": "clients that took no part in training"}
 METRICS = {
@@ -48,6 +50,11 @@ class Variants(NamedTuple):
     of: dict[tuple[str, str], int]
 
 
+def protocol_title(key: str) -> str:
+    """How tables and figures call a protocol that has no title of its own, by its key."""
+    return TITLES.get(key) or exhibits.method_title(key)
+
+
 def declared(protocols: list[dict]) -> list[Shown]:
     """The protocols of the params of an exhibit.
 
@@ -59,7 +66,7 @@ def declared(protocols: list[dict]) -> list[Shown]:
         if not isinstance(protocol, Mapping) or not {"name"} <= protocol.keys() <= {*Shown._fields}:
             raise ConfigError(f"a protocol has a name, maybe a key and a title, got {protocol!r}")
         key = protocol.get("key", protocol["name"])
-        title = protocol.get("title", TITLES.get(key) or exhibits.method_title(key))
+        title = protocol.get("title", protocol_title(key))
         found.append(Shown(protocol["name"], key, title))
     names = [protocol.name for protocol in found]
     if not names or len(set(names)) < len(names):

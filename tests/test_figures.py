@@ -332,7 +332,7 @@ def test_unknown_kinds_and_params_name_the_choices():
 
 
 def test_values_of_params_name_the_choices(collected):
-    with pytest.raises(ConfigError, match="metric must be accuracy or bottom10, got 'loss'"):
+    with pytest.raises(ConfigError, match="bottom10 or accuracy_client_mean, got 'loss'"):
         draw(collected, "accuracy_over_rounds", metric="loss")
     with pytest.raises(ConfigError, match="at must be last or best, got 'first'"):
         draw(collected, "sweep", at="first")

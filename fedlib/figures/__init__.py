@@ -12,12 +12,16 @@ KINDS = {
     "accuracy_over_bytes": "fedlib.figures.accuracy_over_bytes:draw",
     "accuracy_over_rounds": "fedlib.figures.accuracy_over_rounds:draw",
     "client_accuracy_cdf": "fedlib.figures.client_accuracy_cdf:draw",
+    "client_matrices": "fedlib.figures.client_matrices:draw",
     "cluster_usage": "fedlib.figures.cluster_usage:draw",
     "exploration": "fedlib.figures.exploration:draw",
     "gate_weights": "fedlib.figures.gate_weights:draw",
+    "gradient_divergence": "fedlib.figures.gradient_divergence:draw",
+    "label_leakage": "fedlib.figures.label_leakage:draw",
     "mixture_weights": "fedlib.figures.mixture_weights:draw",
     "protocol_sweep": "fedlib.figures.protocol_sweep:draw",
     "sweep": "fedlib.figures.sweep:draw",
+    "tables_over_time": "fedlib.figures.tables_over_time:draw",
 }
 
 

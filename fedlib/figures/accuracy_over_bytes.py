@@ -1,4 +1,6 @@
-"""Test accuracy of the seen clients against what was communicated for it."""
+"""Accuracy of the seen clients against what was communicated for it."""
+
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -6,10 +8,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedlib import exhibit as exhibits
-from fedlib.figures import style
-from fedlib.metrics import PRIMARY, TRAFFIC, over_seeds
+from fedlib.errors import ConfigError
+from fedlib.figures import curves, style
+from fedlib.metrics import PRIMARY, TRAFFIC
 
-MEGABYTE = 1e6
+UNITS = {"MB": (1e6, "1 MB is 1 000 000 bytes"), "GB": (2.0**30, "1 GB is 2^30 bytes")}
+SCALES = ("log", "linear")
+
+
+class _Axis(NamedTuple):
+    """The x axis: its unit, scale and, per federation, where it ends."""
+
+    unit: str
+    scale: str
+    until: dict[str, float] | None
 
 
 @style.styled
@@ -18,49 +30,95 @@ def draw(
     metrics: pd.DataFrame,
     clients: pd.DataFrame,
     published: pd.DataFrame | None,
+    *,
+    metric: str = "accuracy",
+    protocol: str = PRIMARY.protocol,
+    split: str = PRIMARY.split,
+    unit: str = "MB",
+    scale: str = "log",
+    until: dict[str, float] | None = None,
+    shaded: str | None = None,
 ) -> Figure:
-    """The figure; a run that sends nothing is a horizontal line at its last accuracy."""
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round")
-    key = ["federation", "label", "round"]
-    curves = over_seeds(exhibits.pick(shown, metric="accuracy", **PRIMARY._asdict()), key)
-    sent = exhibits.pick(shown, metric="bytes", **TRAFFIC._asdict())
-    megabytes = sent.groupby(key, sort=False)["value"].mean() / MEGABYTE
-    curves = curves.join(megabytes.rename("megabytes"), on=key)
-    looks = style.looks(exhibit["runs"])
+    """The figure; a run that sends nothing is a horizontal line at its last accuracy.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
+        been evaluated during training.
+      unit: "MB" or "GB", see `UNITS`.
+      scale: of the x axis, "log" or "linear".
+      until: how much is shown of a federation, in the unit; all of it if it is not named.
+      shaded: method whose runs are shades of its colour, see `fedlib.figures.style.looks`.
+
+    Raises:
+      ConfigError: for another metric, split, unit, scale or federation.
+      DataError: if a run was not evaluated so.
+    """
+    accuracy = curves.Shown(metric, protocol, split)
+    curves.check(accuracy, exhibit, until)
+    if unit not in UNITS:
+        raise ConfigError(f"unit must be {' or '.join(UNITS)}, got {unit!r}")
+    if scale not in SCALES:
+        raise ConfigError(f"scale must be {' or '.join(SCALES)}, got {scale!r}")
+    x = _Axis(unit, scale, until)
+    shown = _with_traffic(exhibit, metrics, accuracy, unit)
+    looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
     silent = False
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        _lay_out(axes, scale)
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(curves, federation=federation["name"], label=run["label"])
-            silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"])
+            mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
+            silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"], x)
         axes.set(
             title=federation["title"],
-            xlabel="Communicated so far (MB)",
-            ylabel="Test accuracy, all clients (%)",
+            xlabel=f"Communicated so far ({unit})",
+            ylabel=accuracy.axis(),
         )
         style.percent_axis(axes)
-    style.legend(figure, style.method_handles(exhibit))
+    style.legend(figure, style.method_handles(exhibit, shaded=shaded))
     note = "A line across the panel: a method that sends nothing, at its last accuracy."
-    what = "Communicated: all clients together, up and down; 1 MB is 1 000 000 bytes."
+    what = f"Communicated: all clients together, up and down; {UNITS[unit][1]}."
     band = style.spread_text(exhibit, "band")
     style.footer(figure, exhibit, what, band, note if silent else "")
     return figure
 
 
-def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> bool:
+def _with_traffic(
+    exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown, unit: str
+) -> pd.DataFrame:
+    """The curves over rounds, with what was sent by then in the column `sent`, mean over seeds."""
+    key = ["federation", "label", "round"]
+    rows = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric="bytes")
+    rows = exhibits.pick(rows, **TRAFFIC._asdict())
+    sent = rows.groupby(key, sort=False)["value"].mean() / UNITS[unit][0]
+    return curves.over_rounds(exhibit, metrics, accuracy).join(sent.rename("sent"), on=key)
+
+
+def _lay_out(axes: Axes, scale: str) -> None:
+    axes.set_xscale(scale)
+    if scale == "log":
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.margins(x=0.015)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _draw_curve(
+    axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: _Axis
+) -> bool:
     """Draw one run; True if it sends nothing."""
-    sending = curve[curve["megabytes"] > 0]
-    if sending.empty:
+    if not (curve["sent"] > 0).any():
         line = {name: look.curve()[name] for name in ("color", "linestyle", "linewidth")}
         axes.axhline(curve["mean"].iloc[-1], **line)
         return True
+    possible = curve[curve["sent"] > 0] if x.scale == "log" else curve
+    sending = curves.cut(possible, "sent", x.until)
     marked = style.markers(runs, curve["label"].iloc[0], len(sending))
-    axes.plot(sending["megabytes"], sending["mean"], markevery=marked, **look.curve())
+    axes.plot(sending["sent"], sending["mean"], markevery=marked, **look.curve())
     if (sending["seeds"] > 1).any():
         band = style.band(look, runs)
-        axes.fill_between(sending["megabytes"], sending["low"], sending["high"], **band)
+        axes.fill_between(sending["sent"], sending["low"], sending["high"], **band)
     return False

@@ -1,4 +1,4 @@
-"""Test accuracy of the seen clients against the communication round, one panel per federation."""
+"""Accuracy of the seen clients against the communication round, one panel per federation."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,10 @@ from matplotlib.lines import Line2D
 
 from fedlib import exhibit as exhibits
 from fedlib import published as printed
-from fedlib.errors import ConfigError, DataError
-from fedlib.figures import style
-from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.errors import DataError
+from fedlib.figures import curves, style
+from fedlib.metrics import PRIMARY
 
-AXIS = {
-    "accuracy": "Test accuracy, all clients (%)",
-    "bottom10": "Test accuracy, bottom-10% client (%)",
-}
 # What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
 # the end is thick and next to it the peak, whose round is mostly unknown, is thin.
 MARKS = {
@@ -49,6 +45,10 @@ def draw(
     published: pd.DataFrame | None,
     *,
     metric: str = "accuracy",
+    protocol: str = PRIMARY.protocol,
+    split: str = PRIMARY.split,
+    until: dict[str, float] | None = None,
+    shaded: str | None = None,
     peaks: str | None = None,
     waypoints: str | None = None,
 ) -> Figure:
@@ -59,49 +59,43 @@ def draw(
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
-      metric: "accuracy" or "bottom10".
+      metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
+        been evaluated during training.
+      until: the last round that is shown of a federation; all of them if it is not named.
+      shaded: method whose runs are shades of its colour, see `fedlib.figures.style.looks`.
       peaks: published exhibit with the highest points of the paper's curves.
       waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; those
         beyond a run's last round are left out.
 
     Raises:
-      ConfigError: for another metric.
+      ConfigError: for another metric, split or federation.
+      DataError: if a run was not evaluated so.
     """
-    if metric not in AXIS:
-        raise ConfigError(f"metric must be {' or '.join(AXIS)}, got {metric!r}")
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric=metric)
-    shown = exhibits.pick(shown, **PRIMARY._asdict())
-    curves = over_seeds(shown, ["federation", "label", "round"])
+    accuracy = curves.Shown(metric, protocol, split)
+    curves.check(accuracy, exhibit, until)
+    shown = curves.over_rounds(exhibit, metrics, accuracy)
     paper = _Paper(
         printed.fractions(published, exhibit["published"], metric),
         printed.fractions(published, peaks, metric),
         _waypoints(published, waypoints, metric),
     )
-    looks = style.looks(exhibit["runs"])
+    looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
     marks: set[str] = set()
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        mine = exhibits.pick(curves, federation=federation["name"])
+        mine = exhibits.pick(shown, federation=federation["name"])
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            curve = exhibits.pick(mine, label=run["label"])
+            curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
             look, where = looks[run["label"]], (federation["dataset"], run["label"])
-            _draw_curve(axes, curve, look, exhibit["runs"])
+            curves.draw_curve(axes, curve, look, exhibit["runs"])
             marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
-        axes.set(title=federation["title"], xlabel="Communication round", ylabel=AXIS[metric])
+        axes.set(title=federation["title"], xlabel="Communication round", ylabel=accuracy.axis())
         axes.margins(x=0.015)
         style.percent_axis(axes)
-    style.legend(figure, style.method_handles(exhibit) + _mark_handles(marks))
+    style.legend(figure, style.method_handles(exhibit, shaded=shaded) + _mark_handles(marks))
     sentences = exhibits.published_note(exhibit, shown=bool(marks))
     style.footer(figure, exhibit, style.spread_text(exhibit, "band"), *sentences)
     return figure
-
-
-def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> None:
-    marked = style.markers(runs, curve["label"].iloc[0], len(curve))
-    axes.plot(curve["round"], curve["mean"], markevery=marked, **look.curve())
-    if (curve["seeds"] > 1).any():
-        band = style.band(look, runs)
-        axes.fill_between(curve["round"], curve["low"], curve["high"], **band)
 
 
 def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:

@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -58,7 +59,8 @@ LEGEND_WIDTH = 1.55
 MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
-STARS = ("*", (4, 1, 0))  # markers with so little in the middle that they must be larger
+# Markers with so little in the middle that they must be larger.
+STARS = ("*", (4, 1, 0), (6, 1, 0))
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
 DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
 
@@ -105,6 +107,17 @@ METHODS = {
     "fedem": Look("#0072B2", "X", SOLID),
     "pfedmoe_baseline": Look("#CC79A7", "p", DASHDOT),
     "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
+    "fedavg_adam": Look("#1A1A1A", (16, 0, 0), SOLID),
+    "biased_fedavg": Look("#0077BB", (4, 0, 20), LONG),
+    "local_global": Look("#C9A227", (5, 0, 36), DASHDOT),
+    "fedmix": Look("#CC3311", (6, 1, 0), SOLID, width=2.1),
+    "fedmix_clients": Look("#33BBEE", (3, 0, 0), SOLID),
+    "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
+    "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
+    "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
+}
+VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
+    ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
 }
 PROTOCOLS = {  # of one training, by their keys in `fedlib.protocols`; others look like methods
     "moe": METHODS["adaptive_experts"],
@@ -113,6 +126,8 @@ PROTOCOLS = {  # of one training, by their keys in `fedlib.protocols`; others lo
     "ifca": METHODS["ifca"],
     "ensemble": Look("#DDAA33", "s", DASHDOT),
     "finetuned": Look("#009988", "^", DASHED),
+    "new_shard": Look("#EE3377", "D", DASHED),
+    "new_shard_vae": Look("#AA9955", "P", DOTTED),
     "local": METHODS["local"],
 }
 SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above
@@ -141,25 +156,49 @@ def variant_look(look: Look, number: int) -> Look:
     return replace(look, line=dashes[number % len(dashes)], hollow=number > 0, width=width)
 
 
-def looks(runs: Iterable[dict]) -> dict[str, Look]:
+def looks(runs: Iterable[dict], shaded: str | None = None) -> dict[str, Look]:
     """The look of every label -> {label: Look}
 
     Runs of one method share its colour; all but the first have hollow markers and other dashes.
+
+    Args:
+      runs: as `fedlib.spec.Run.describe` has them, in row order.
+      shaded: registry name of a method whose runs are shades of its colour instead, from light to
+        dark in row order, for sweeps with more runs than there are dashes.
     """
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
-    found: dict[str, Look] = {}
-    variants: dict[str, int] = {}
+    first: dict[str, tuple[str, Look]] = {}
     for run in runs:
-        if run["label"] in found:
-            continue
-        number = variants.setdefault(run["method"], 0)
-        variants[run["method"]] += 1
-        look = method_look(run["method"])
-        if number:
+        first.setdefault(run["label"], (run["method"], _run_look(run)))
+    found: dict[str, Look] = {}
+    for label, (method, look) in first.items():
+        alike = [other for other, (_, theirs) in first.items() if theirs == look]
+        number = alike.index(label)
+        if method == shaded and len(alike) > 1:
+            found[label] = shade(look, number, len(alike))
+        elif number:
             line = dashes[(number - 1) % len(dashes)]
-            look = replace(look, line=line, hollow=True, width=1.5)
-        found[run["label"]] = look
+            found[label] = replace(look, line=line, hollow=True, width=1.5)
+        else:
+            found[label] = look
     return found
+
+
+def shade(look: Look, number: int, count: int) -> Look:
+    """Shade `number` of `count` of a look's colour, from light to dark; every other is dashed."""
+    share = 1.25 * number / (count - 1) - 0.65  # of white if negative, of black if positive
+    target = 1.0 if share < 0 else 0.0
+    mixed = [value + abs(share) * (target - value) for value in to_rgb(look.color)]
+    line = DASHED if number % 2 else SOLID
+    return replace(look, color=to_hex(mixed).upper(), line=line, hollow=number % 2 > 0, width=1.5)
+
+
+def _run_look(run: dict) -> Look:
+    """The look of a run's method, or of the method's variant that it is."""
+    for (method, flag), look in VARIANTS.items():
+        if run["method"] == method and run["params"].get(flag):
+            return look
+    return method_look(run["method"])
 
 
 def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tuple[int, int]:
@@ -196,6 +235,7 @@ def panels(
     count: int | None = None,
     columns: int | None = None,
     height: float = PANEL_HEIGHT,
+    width: float = PANEL_WIDTH,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with the exhibit's title and `count` panels, in reading order.
 
@@ -203,12 +243,12 @@ def panels(
       exhibit: whose title it is.
       count: one per federation if not given.
       columns: panels side by side; up to `MAX_COLUMNS` if not given.
-      height: of a panel, in inches.
+      height, width: of a panel, in inches.
     """
     count = len(exhibit["federations"]) if count is None else count
     columns = columns or (2 if count == 4 else min(count, MAX_COLUMNS))
     rows = -(-count // columns)
-    size = (PANEL_WIDTH * columns + LEGEND_WIDTH, height * rows + 0.75)
+    size = (width * columns + LEGEND_WIDTH, height * rows + 0.75)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.04, hspace=0.05)
@@ -226,9 +266,11 @@ def legend(figure: Figure, handles: list) -> None:
         figure.legend(handles=handles, loc="outside right upper")
 
 
-def method_handles(exhibit: dict, labels: Iterable[str] | None = None) -> list[Line2D]:
+def method_handles(
+    exhibit: dict, labels: Iterable[str] | None = None, shaded: str | None = None
+) -> list[Line2D]:
     """Legend entries of the exhibit's runs, in row order; only of `labels` where given."""
-    looked, wanted = looks(exhibit["runs"]), None if labels is None else set(labels)
+    looked, wanted = looks(exhibit["runs"], shaded), None if labels is None else set(labels)
     return [
         Line2D([], [], label=title, **looked[label].curve())
         for label, title in exhibits.titles(exhibit).items()

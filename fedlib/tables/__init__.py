@@ -10,13 +10,17 @@ from fedlib import kinds
 
 KINDS = {
     "accuracy": "fedlib.tables.accuracy:build",
+    "accuracy_and_traffic": "fedlib.tables.accuracy_and_traffic:build",
+    "cluster_recovery": "fedlib.tables.cluster_recovery:build",
     "cost": "fedlib.tables.cost:build",
     "headlines": "fedlib.tables.headlines:build",
     "hyperparameters": "fedlib.tables.hyperparameters:build",
+    "leakage": "fedlib.tables.leakage:build",
     "protocol_grid": "fedlib.tables.protocol_grid:build",
     "protocols": "fedlib.tables.protocols:build",
     "sweep": "fedlib.tables.sweep:build",
     "unseen": "fedlib.tables.unseen:build",
+    "views": "fedlib.tables.views:build",
 }
 
 

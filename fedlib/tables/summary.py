@@ -3,6 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from fedlib.metrics import over_seeds
+from fedlib.tables.render import ABSENT
+
 STATISTICS = ("mean", "std", "ci95")
 
 
@@ -26,3 +29,12 @@ def statistics(summary: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str,
     """
     found = summary.loc[key] if key in summary.index else dict.fromkeys(STATISTICS, np.nan)
     return {f"{prefix}{name}": float(found[name]) for name in STATISTICS}
+
+
+def mean_text(seeds: pd.DataFrame, column: str, decimals: int) -> str:
+    """The mean of a column over seeds, with the half-width of its interval if there is one."""
+    (found,) = over_seeds(seeds.assign(value=seeds[column], run=0), ["run"]).to_dict("records")
+    if np.isnan(found["mean"]):
+        return ABSENT
+    text = f"{found['mean']:.{decimals}f}"
+    return text if np.isnan(found["ci95"]) else f"{text} ± {found['ci95']:.{decimals}f}"

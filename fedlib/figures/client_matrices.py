@@ -1,0 +1,145 @@
+"""Which experts every client relies on, beside its true cluster: a grey matrix per run.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figures 7 and 8;
+specification section 7.2.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from fedlib import clusters, recorded
+from fedlib import exhibit as exhibits
+from fedlib.figures import heat, style
+
+COLORS = "gray_r"  # 0 white, 1 black
+LINE = {"color": "#CC3311", "linewidth": 0.8}
+
+
+class _Matrix(NamedTuple):
+    """Mixture weights [C, E] of one seed, clients in the order of their clusters [C]."""
+
+    pi: np.ndarray
+    cluster: np.ndarray
+    seed: int
+
+    def purity(self) -> float:
+        return clusters.purity(clusters.assigned(self.pi), self.cluster)
+
+    def num_used(self) -> int:
+        return clusters.num_used(clusters.assigned(self.pi))
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    weights: str = "pi",
+    cluster: str = "cluster",
+    seed: int | None = None,
+) -> Figure:
+    """The figure: for each federation the true clusters, then a panel per run.
+
+    Clients are sorted by cluster. Experts stand in the order of the clusters that rely on them, as
+    their numbers mean nothing.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      weights: of which columns of the clients ("pi_0", ...).
+      cluster: column of the clients with the true cluster of each, from 0 on.
+      seed: of all runs; if not given, for each run the one of highest purity, of those the one that
+        uses most experts, of those the first.
+
+    Raises:
+      ConfigError: if the exhibit does not have the seed.
+      DataError: if the clients of a run have no weights or no clusters.
+    """
+    seeds = exhibit["seeds"] if seed is None else [recorded.seed_of(exhibit, seed)]
+    rows = [
+        [
+            (run, best([read(exhibit, clients, run, one, weights, cluster) for one in seeds]))
+            for run in exhibits.runs_of(exhibit, federation["name"])
+        ]
+        for federation in exhibit["federations"]
+    ]
+    columns = 1 + max(len(row) for row in rows)
+    number = max(len(matrix.pi) for row in rows for _, matrix in row)
+    height = min(max(2.4, 1.0 + 0.11 * number), 6.0)
+    figure, grid = style.panels(exhibit, columns * len(rows), columns, height, width=2.45)
+    drawn = []
+    for place, (federation, row) in enumerate(zip(exhibit["federations"], rows, strict=True)):
+        free = iter(grid[place * columns : (place + 1) * columns])
+        drawn.append(axes := next(free))
+        true = row[0][1].cluster
+        image = _draw(axes, np.eye(int(true.max()) + 1)[true], true, "Cluster")
+        several = f"{federation['title']}\n" if len(rows) > 1 else ""
+        axes.set(title=f"{several}True cluster", ylabel="Client, sorted by cluster")
+        for (run, matrix), axes in zip(row, free, strict=False):
+            drawn.append(axes)
+            image = _draw(axes, _ordered(matrix), matrix.cluster, "Expert")
+            axes.set_title(_title(exhibit, run, matrix))
+        for axes in free:
+            axes.remove()
+    heat.scale(figure, image, drawn, "weight of the expert")
+    chosen = (
+        "Of each run the seed of highest purity, which flatters it."
+        if seed is None
+        else f"Seed {seed} only."
+    )
+    style.footer(
+        figure,
+        exhibit,
+        chosen if len(exhibit["seeds"]) > 1 else "",
+        "Experts stand in the order of the clusters that rely on them; red lines part the true "
+        "clusters. Purity: share of clients whose cluster is the commonest of their expert's.",
+    )
+    return figure
+
+
+def read(
+    exhibit: dict, clients: pd.DataFrame, run: dict, seed: int, weights: str, cluster: str
+) -> _Matrix:
+    """Weights and clusters of the seen clients of a run, sorted by cluster.
+
+    Raises:
+      DataError: if they are not recorded.
+    """
+    mine = recorded.clients_of(exhibit, clients, run, seed)
+    true = recorded.column(mine, cluster)
+    order = np.argsort(true, kind="stable")
+    return _Matrix(recorded.matrix(mine, weights)[order], true[order], seed)
+
+
+def best(matrices: list[_Matrix]) -> _Matrix:
+    """The first of those of highest purity that use most experts."""
+    return max(matrices, key=lambda matrix: (matrix.purity(), matrix.num_used()))
+
+
+def _ordered(matrix: _Matrix) -> np.ndarray:
+    """The weights with the experts in the order of who relies on them most; unused ones last."""
+    masses = matrix.pi.sum(axis=0)
+    position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
+    unused = ~np.isin(np.arange(len(masses)), clusters.assigned(matrix.pi))
+    return matrix.pi[:, np.lexsort((position, unused))]
+
+
+def _draw(axes: Axes, values: np.ndarray, cluster: np.ndarray, what: str) -> AxesImage:
+    image = heat.draw(axes, values, COLORS, heat.experts(values.shape[1]), what)
+    for boundary in np.flatnonzero(np.diff(cluster)):
+        axes.axhline(boundary + 0.5, **LINE)
+    return image
+
+
+def _title(exhibit: dict, run: dict, matrix: _Matrix) -> str:
+    seed = f", seed {matrix.seed}" if len(exhibit["seeds"]) > 1 else ""
+    used = matrix.num_used()
+    experts = f"{used} expert{'s' * (used > 1)} used"
+    return f"{run['title']}{seed}\npurity {matrix.purity():.2f}, {experts}"

@@ -1,0 +1,106 @@
+"""How well the experts that clients settle on agree with their true clusters, over the seeds.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendix
+B, which have matrices and no numbers; specification section 7.2.
+"""
+
+from collections import Counter
+
+import pandas as pd
+
+from fedlib import clusters, recorded
+from fedlib import exhibit as exhibits
+from fedlib.tables import notes
+from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.tables.summary import identity, mean_text
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    weights: str = "pi",
+    cluster: str = "cluster",
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and seed.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      weights: of which columns of the clients ("pi_0", ...).
+      cluster: column of the clients with the true cluster of each.
+
+    Raises:
+      DataError: if the clients of a run have no weights or no clusters.
+    """
+    numbers = _numbers(exhibit, clients, weights, cluster)
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
+        notes=[
+            exhibits.scale_text(exhibit),
+            f"{exhibits.seeds_text(exhibit)}; ± half-width of the 95 % interval of the mean "
+            f"(Student's t). {exhibits.rounds_text(exhibit)}",
+            "A client's expert is the one of its highest weight after the last round. Purity: "
+            "share of clients whose true cluster is the commonest of their expert's clients; 1 "
+            "also where two experts serve one cluster. Experts used: in how many seeds how many "
+            "experts are some client's. Recovered: seeds of purity 1 with one expert per cluster.",
+            "Highest weight: mean over clients; 1 if every client relies on one expert alone.",
+            *notes.particulars(exhibit),
+        ],
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _numbers(exhibit: dict, clients: pd.DataFrame, weights: str, cluster: str) -> pd.DataFrame:
+    rows = []
+    for federation in exhibit["federations"]:
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            for seed in exhibit["seeds"]:
+                mine = recorded.clients_of(exhibit, clients, run, seed)
+                pi, true = recorded.matrix(mine, weights), recorded.column(mine, cluster)
+                choice = clusters.assigned(pi)
+                purity, used = clusters.purity(choice, true), clusters.num_used(choice)
+                num_clusters = clusters.num_used(true)
+                rows.append(
+                    {
+                        **identity(federation, run),
+                        "seed": seed,
+                        "clients": len(true),
+                        "clusters": num_clusters,
+                        "experts": pi.shape[1],
+                        "purity": purity,
+                        "experts_used": used,
+                        "recovered": int(purity == 1 and used == num_clusters),
+                        "highest_weight": clusters.saturation(pi),
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+    columns = [
+        *(Column("Method"), Column("Experts"), Column("mean", "Purity"), Column("least", "Purity")),
+        *(Column("median", "Purity"), Column("most", "Purity"), Column("Experts used")),
+        *(Column("Recovered"), Column("Highest weight"), Column("Seeds")),
+    ]
+    mine = exhibits.pick(numbers, federation=federation["name"])
+    rows = [_row(part) for _, part in mine.groupby("label", sort=False)]
+    return Block(federation["title"], columns, rows)
+
+
+def _row(seeds: pd.DataFrame) -> list[Cell]:
+    """The cells of one run, from its rows of all seeds."""
+    purity, used = seeds["purity"], Counter(seeds["experts_used"])
+    distribution = ", ".join(f"{number} ({used[number]}×)" for number in sorted(used))
+    texts = [
+        *(seeds["title"].iloc[0], str(seeds["experts"].iloc[0]), mean_text(seeds, "purity", 2)),
+        *(f"{value:.2f}" for value in (purity.min(), purity.median(), purity.max())),
+        *(distribution, f"{seeds['recovered'].sum()} of {len(seeds)}"),
+        *(mean_text(seeds, "highest_weight", 2), str(len(seeds))),
+    ]
+    return list(map(Cell, texts))

@@ -1,0 +1,90 @@
+"""How well label distributions were recovered from the clients' first updates.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, appendix C, which has
+pictures and no numbers; specification section 7.5.
+"""
+
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib import leakage, recorded
+from fedlib.tables import notes
+from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.tables.summary import identity, mean_text
+
+MEASURES = {  # columns of the numbers, and how they are shown
+    "total_variation": ("mean", "Total variation"),
+    "largest_total_variation": ("largest", "Total variation"),
+    "correlation": ("Correlation", ""),
+}
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    recovered: str = "recovered",
+    labels: str = "labels",
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and seed.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      recovered, labels: of which columns of the clients ("recovered_0", ...), shares in [0, 1].
+
+    Raises:
+      DataError: if the clients of a run have no such columns.
+    """
+    numbers = _numbers(exhibit, clients, recovered, labels)
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
+        notes=[
+            exhibits.scale_text(exhibit),
+            f"{exhibits.seeds_text(exhibit)}; ± half-width of the 95 % interval of the mean "
+            "(Student's t).",
+            "Total variation: half the sum of the absolute differences of a client's true and "
+            "recovered label shares, 0 if equal, mean and largest over the clients. Correlation: "
+            "of true and recovered shares, over all labels of all clients.",
+            *notes.particulars(exhibit),
+        ],
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _numbers(exhibit: dict, clients: pd.DataFrame, recovered: str, labels: str) -> pd.DataFrame:
+    rows = []
+    for federation in exhibit["federations"]:
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            for seed in exhibit["seeds"]:
+                mine = recorded.clients_of(exhibit, clients, run, seed)
+                guess, true = recorded.matrix(mine, recovered), recorded.matrix(mine, labels)
+                distance = leakage.total_variation(guess, true)
+                rows.append(
+                    {
+                        **identity(federation, run),
+                        "seed": seed,
+                        "clients": len(true),
+                        "total_variation": distance.mean(),
+                        "largest_total_variation": distance.max(),
+                        "correlation": leakage.correlation(guess, true),
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+    mine = exhibits.pick(numbers, federation=federation["name"])
+    columns = [Column("Method"), Column("Clients")]
+    columns += [Column(*title) for title in MEASURES.values()] + [Column("Seeds")]
+    rows = []
+    for _, seeds in mine.groupby("label", sort=False):
+        texts = [seeds["title"].iloc[0], str(seeds["clients"].iloc[0])]
+        texts += [mean_text(seeds, name, 3) for name in MEASURES]
+        rows.append(list(map(Cell, [*texts, str(len(seeds))])))
+    return Block(federation["title"], columns, rows)

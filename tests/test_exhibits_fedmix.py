@@ -1,0 +1,791 @@
+"""Exhibits of FedMix: curves by protocol and traffic, divergence, tables, clusters and leakage."""
+
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+
+from fedlib import data, exhibit, figures, metrics, protocols, published, recorded, tables
+from fedlib.errors import ConfigError, DataError
+from fedlib.figures import client_matrices, style
+from fedlib.results import RunResult, Scores, View
+from fedlib.tables import render
+from fedlib.tables.accuracy_and_traffic import comm_gib
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = published.read(ROOT / "fedlib/papers/published/fedmix.csv")
+DEFAULT = View("seen", "default", "test")
+NEW_SHARD = View("seen", "new_shard", "val")
+GIB = 2**30
+
+
+def described(label, method="fedmix", federation="emnist", **changes) -> dict:
+    run = {"federation": federation, "label": label, "title": label.upper(), "method": method}
+    return {**run, "rounds": 30, "params": {}, "notes": [], **changes}
+
+
+def shown(runs, names=("emnist",), seeds=(1, 2), **changes) -> dict:
+    return made_up.exhibit([], names, seeds, runs=runs, **changes)
+
+
+def result(views=None, rounds=(0, 10, 20, 30), diagnostics=None, **totals) -> RunResult:
+    """A history; views are accuracies [T, C] of clients with 100 examples each."""
+    views = views or {DEFAULT: np.full((len(rounds), 4), 0.5)}
+    scores = {}
+    for view, accuracies in views.items():
+        right = np.round(100 * np.asarray(accuracies, float))
+        number = right.shape[1]
+        scores[view] = Scores(np.arange(number), np.full(number, 100), right, 1 - right / 100)
+    done = np.asarray(rounds)
+    counts = {name: 1000 * done for name in ("bytes_down", "bytes_up", "examples")}
+    return RunResult(
+        done,
+        scores,
+        **{**counts, "client_rounds": 2 * done, **totals},
+        train_loss=np.ones(done[-1]),
+        diagnostics=diagnostics or {},
+    )
+
+
+def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Metrics and clients of every run and seed; make(run, seed) is its history."""
+    frames = ([], [])
+    for run in exhibit["runs"]:
+        for seed in exhibit["seeds"]:
+            names = {"paper": exhibit["paper"], "seed": seed, "dataset": run["federation"]}
+            names |= {name: run[name] for name in ("federation", "label", "method")}
+            history = make(run, seed)
+            for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
+                frame.append(of(history).assign(partition="", **names))
+    return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
+
+
+def draw(kind, exhibit, frames, numbers=None, **params):
+    return figures.load(kind)(exhibit, *frames, numbers, **params)
+
+
+def build(kind, exhibit, frames, numbers=None, **params):
+    return tables.load(kind)(exhibit, *frames, numbers, **params)
+
+
+def footer(figure) -> str:
+    return " ".join(figure.get_supxlabel().split())
+
+
+def texts(block) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in block.rows]
+
+
+# Metrics: what is said of experts
+
+
+def of_rounds(history, prefix) -> pd.DataFrame:
+    rows = metrics.run_rows(history)
+    rows = rows[rows["metric"].str.startswith(prefix)]
+    assert set(rows["at"]) == {"round"} and set(rows["group"]) == {"all"}
+    return rows
+
+
+def test_divergence_is_a_metric_of_the_rounds_in_which_there_was_one():
+    planned = np.array([[0.1, 0.2], [0.3, np.nan], [0.5, 0.6]])  # of three rounds, two took place
+    rows = of_rounds(result(rounds=(0, 1, 2), diagnostics={"divergence": planned}), "divergence_")
+    found = rows[["metric", "round", "value"]].to_numpy().tolist()
+    assert found == [["divergence_0", 1, 0.1], ["divergence_0", 2, 0.3], ["divergence_1", 1, 0.2]]
+
+
+def test_tables_are_metrics_by_cell_of_the_rounds_that_were_reached():
+    values = np.arange(12.0).reshape(2, 3, 2)
+    recorded_at = {"tables": values, "table_rounds": np.array([20, 40])}
+    rows = of_rounds(result(diagnostics=recorded_at), "table_")
+    assert set(rows["round"]) == {20}
+    cells = dict(zip(rows["metric"], rows["value"], strict=True))
+    assert cells == {f"table_{row}_{e}": 2 * row + e for row in range(3) for e in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "complaint"),
+    [
+        ({"divergence": np.ones(3)}, r"divergence must be \[rounds, experts\], got shape \(3,\)"),
+        ({"tables": np.ones((2, 3))}, r"tables must be \[recorded, rows, experts\], got shape"),
+        ({"tables": np.ones((2, 3, 2))}, "table_rounds must be 2 ascending rounds, .* got none"),
+        (
+            {"tables": np.ones((2, 3, 2)), "table_rounds": np.array([5, 5])},
+            r"table_rounds must be 2 ascending rounds, one per table, got \[5 5\]",
+        ),
+    ],
+)
+def test_diagnostics_of_experts_of_another_shape_are_refused(diagnostics, complaint):
+    with pytest.raises(DataError, match=complaint):
+        metrics.run_rows(result(diagnostics=diagnostics))
+
+
+def test_what_is_said_of_experts_is_no_column_of_clients():
+    # As many rounds and tables as clients: they are known by name, not by their length.
+    diagnostics = {"divergence": np.ones((4, 2)), "tables": np.ones((4, 3, 2))}
+    diagnostics |= {"table_rounds": np.arange(4), "marginal": np.full((4, 2), 0.5)}
+    rows = metrics.client_rows(result(diagnostics=diagnostics))
+    assert set(rows) - set(metrics.CLIENT_COLUMNS) == {"marginal_0", "marginal_1"}
+
+
+# Curves
+
+
+CURVES = np.array([[0.1, 0.3], [0.5, 0.7], [0.6, 0.9], [0.8, 0.9]])  # [T, C]
+
+
+def curve_of(run, seed) -> RunResult:
+    """Seed 2 is 0.04 above seed 1, and the protocol new_shard 0.05 below the default one."""
+    values = CURVES + 0.04 * (seed - 1)
+    sent = np.array([0, 1, 2, 4]) * GIB
+    return result({DEFAULT: values, NEW_SHARD: values - 0.05}, bytes_down=sent, bytes_up=0 * sent)
+
+
+@pytest.fixture(scope="module")
+def curves():
+    about = shown([described("fedavg", "fedavg_adam"), described("fedmix-k4")])
+    return about, collect(about, curve_of)
+
+
+@pytest.mark.parametrize("kind", ["accuracy_over_rounds", "accuracy_over_bytes"])
+def test_a_curve_is_of_the_protocol_split_and_metric_that_are_asked_for(curves, kind):
+    which = {"protocol": "new_shard", "split": "val", "metric": "accuracy_client_mean"}
+    figure = draw(kind, *curves, **which)
+    line = figure.axes[0].get_lines()[1]
+    expected = CURVES.mean(axis=1) + 0.02 - 0.05  # mean over clients, then over seeds
+    kept = slice(1, None) if kind == "accuracy_over_bytes" else slice(None)  # no 0 on a log axis
+    assert line.get_ydata() == pytest.approx(expected[kept])
+    name = "New shard, no labels: accuracy (%)\nvalidation examples, mean of clients"
+    assert figure.axes[0].get_ylabel() == name
+
+
+def test_the_default_protocol_goes_without_saying(curves):
+    figure = draw("accuracy_over_rounds", *curves, metric="bottom10")
+    assert figure.axes[0].get_ylabel() == "Test accuracy, bottom-10% client (%)"
+    assert figure.axes[0].get_lines()[0].get_ydata() == pytest.approx(CURVES[:, 0] + 0.02)
+
+
+def test_traffic_in_gigabytes_on_a_linear_axis_begins_at_nothing(curves):
+    figure = draw("accuracy_over_bytes", *curves, unit="GB", scale="linear")
+    (axes,) = figure.axes
+    assert axes.get_xscale() == "linear"
+    assert axes.get_lines()[0].get_xdata().tolist() == [0, 1, 2, 4]
+    assert axes.get_xlabel() == "Communicated so far (GB)"
+    assert "1 GB is 2^30 bytes" in footer(figure)
+    (axes,) = draw("accuracy_over_bytes", *curves).axes
+    assert axes.get_lines()[0].get_xdata() == pytest.approx(np.array([1, 2, 4]) * GIB / 1e6)
+
+
+def test_a_federation_is_shown_up_to_its_limit():
+    runs = [described("fedmix-k4", federation=name) for name in ("emnist", "cifar10")]
+    about = shown(runs, ("emnist", "cifar10"))
+    frames = collect(about, curve_of)
+    by_rounds = draw("accuracy_over_rounds", about, frames, until={"emnist": 20})
+    assert [axes.get_lines()[0].get_xdata()[-1] for axes in by_rounds.axes] == [20, 30]
+    by_bytes = draw("accuracy_over_bytes", about, frames, until={"cifar10": 3}, unit="GB")
+    assert [axes.get_lines()[0].get_xdata()[-1] for axes in by_bytes.axes] == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "error", "complaint"),
+    [
+        ("rounds", {"metric": "loss"}, ConfigError, "bottom10 or accuracy_client_mean, got 'loss'"),
+        ("rounds", {"split": "dev"}, ConfigError, "split must be test, val or train, got 'dev'"),
+        ("rounds", {"until": {"x": 3}}, ConfigError, "about x, which main does not show; it shows"),
+        ("bytes", {"until": {"emnist": 0}}, ConfigError, "until must be above 0, got 0 for emnist"),
+        ("bytes", {"unit": "GiB"}, ConfigError, "unit must be MB or GB, got 'GiB'"),
+        ("bytes", {"scale": "sqrt"}, ConfigError, "scale must be log or linear, got 'sqrt'"),
+        (
+            *("bytes", {"protocol": "finetuned"}, DataError),
+            "emnist/fedavg was not evaluated with the protocol 'finetuned' on test examples during "
+            "training, only with default/test, new_shard/val; a protocol is evaluated",
+        ),
+    ],
+)
+def test_curves_of_what_does_not_exist_are_refused(curves, kind, params, error, complaint):
+    with pytest.raises(error, match=complaint):
+        draw(f"accuracy_over_{kind}", *curves, **params)
+
+
+# Looks
+
+
+def test_runs_of_a_shaded_method_go_from_light_to_dark_and_others_look_as_ever():
+    runs = [described("fedavg", "fedavg_adam"), described("biased", "biased_fedavg")]
+    runs += [described(f"k{number}") for number in (2, 4, 6, 8, 10, 12, 14)]
+    plain, shaded = style.looks(runs), style.looks(runs, "fedmix")
+    assert [shaded[name] for name in ("fedavg", "biased")] == [
+        style.METHODS[name] for name in ("fedavg_adam", "biased_fedavg")
+    ]
+    found = [shaded[run["label"]] for run in runs[2:]]
+    lightness = [sum(to_rgb(look.color)) for look in found]
+    assert (np.diff(lightness) < -0.1).all()
+    assert len({look.color for look in found}) == 7 > len({plain[r["label"]].color for r in runs})
+    assert style.looks(runs[:1], "fedavg_adam")["fedavg"] == style.METHODS["fedavg_adam"]
+
+
+def test_biased_fedmix_has_a_colour_of_its_own_and_takes_no_dashes_from_fedmix():
+    runs = [described("k4"), described("biased", params={"private_bias": True}), described("k10")]
+    first, biased, second = style.looks(runs).values()
+    assert first == style.METHODS["fedmix"] and second.color == first.color
+    assert biased.color not in {look.color for look in style.METHODS.values()}
+    assert (biased.hollow, second.hollow) == (False, True)
+
+
+def test_a_legend_has_the_shades_of_the_lines(curves):
+    about = {**curves[0], "runs": [described("k2"), described("k4")]}
+    frames = collect(about, curve_of)
+    figure = draw("accuracy_over_rounds", about, frames, shaded="fedmix")
+    lines = [to_hex(line.get_color()) for line in figure.axes[0].get_lines()]
+    assert [to_hex(h.get_color()) for h in figure.legends[0].legend_handles] == lines
+    assert len(set(lines)) == 2
+
+
+def test_protocols_have_titles():
+    names = [{"name": name} for name in ("new_shard", "new_shard_vae", "finetuned")]
+    titles = [protocol.title for protocol in protocols.declared(names)]
+    assert titles == ["New shard, no labels", "New shard, VAE", "Fine-tuned"]
+    assert exhibit.method_title("local_global") == "Local/Global"
+
+
+# Gradient divergence
+
+
+DIVERGENCE = np.array([[1.0, 3.0], [3.0, 5.0], [5.0, 5.0], [1.0, 1.0]])  # [R, E]
+
+
+@pytest.fixture(scope="module")
+def diverging():
+    about = shown([described("fedavg", "fedavg_adam"), described("k2")])
+
+    def make(run, seed):
+        values = DIVERGENCE[:, : 1 + (run["label"] == "k2")] + 2 * (seed - 1)
+        return result(rounds=(0, 4), diagnostics={"divergence": values})
+
+    return about, collect(about, make)
+
+
+def test_divergence_is_a_sliding_mean_over_rounds_and_experts(diverging):
+    figure = draw("gradient_divergence", *diverging, window=2)
+    fedavg, mixture = (line.get_ydata().tolist() for line in figure.axes[0].get_lines())
+    # Seed 2 is 2 higher, so the mean over seeds 1. FedAvg: 1, 3, 5, 1; experts' means: 2, 4, 5, 1.
+    assert fedavg == [1 + 1, 2 + 1, 4 + 1, 3 + 1]
+    assert mixture == [2 + 1, 3 + 1, 4.5 + 1, 3 + 1]
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (1, 6)
+    assert "Means over the last 2 rounds, fewer at the start." in footer(figure)
+
+
+def test_divergence_may_be_added_up_over_experts(diverging):
+    figure = draw("gradient_divergence", *diverging, window=1, experts="sum", until={"emnist": 3})
+    assert figure.axes[0].get_lines()[1].get_ydata().tolist() == [4 + 2, 8 + 2, 10 + 2]
+    assert "Added up over the experts of a run." in footer(figure)
+
+
+def test_divergence_of_what_was_not_recorded_is_refused(diverging, curves):
+    with pytest.raises(DataError, match=r"emnist/fedavg has no divergence_0, .* its horizon is 0"):
+        draw("gradient_divergence", *curves)
+    with pytest.raises(ConfigError, match="window must be at least 1 round, got 0"):
+        draw("gradient_divergence", *diverging, window=0)
+    with pytest.raises(ConfigError, match="experts must be mean or sum, got 'max'"):
+        draw("gradient_divergence", *diverging, experts="max")
+
+
+# Tables over time
+
+
+@pytest.fixture(scope="module")
+def over_time():
+    about = shown([described("k3"), described("plain", "plain_mixture")])
+
+    def make(run, seed):
+        rng = np.random.default_rng([seed, len(run["label"])])
+        rounds = np.array([10, 20, 30] if run["label"] == "k3" else [30])
+        values = rng.dirichlet(np.ones(3), (len(rounds), 10))
+        return result(diagnostics={"tables": values, "table_rounds": rounds})
+
+    return about, collect(about, make), make
+
+
+def test_tables_have_a_panel_per_run_and_round_with_the_numbers_of_one_seed(over_time):
+    about, frames, make = over_time
+    figure = draw("tables_over_time", about, frames, seed=2)
+    *panels, bar = figure.axes
+    titles = [axes.get_title() for axes in panels]
+    assert titles == ["K3\nRound 10", "K3\nRound 20", "K3\nRound 30", "PLAIN\nRound 30"]
+    drawn = np.stack([np.asarray(axes.images[0].get_array()) for axes in panels])
+    expected = [make(run, 2).diagnostics["tables"] for run in about["runs"]]
+    assert drawn == pytest.approx(np.concatenate(expected))
+    assert {(axes.get_xlabel(), axes.get_ylabel()) for axes in panels} == {("Expert", "Label")}
+    assert {axes.images[0].get_clim() for axes in panels} == {(0, 1)}
+    assert bar.get_ylabel() == "q(expert | label)"
+    assert "Seed 2 only" in footer(figure)
+
+
+def test_tables_of_some_rounds_only(over_time):
+    about, frames, make = over_time
+    about = {**about, "runs": about["runs"][:1], "seeds": [1]}
+    figure = draw("tables_over_time", about, frames, rounds=[10, 30], rows="Angle", values="q")
+    assert [axes.get_title() for axes in figure.axes[:-1]] == ["Round 10", "Round 30"]
+    expected = make(about["runs"][0], 1).diagnostics["tables"][2]
+    assert np.asarray(figure.axes[1].images[0].get_array()) == pytest.approx(expected)
+    assert figure.axes[0].get_ylabel() == "Angle" and "only" not in footer(figure)
+
+
+def test_tables_that_were_not_recorded_are_refused(over_time, curves):
+    with pytest.raises(DataError, match="plain recorded no table at round 10; there are 30"):
+        draw("tables_over_time", *over_time[:2], rounds=[10])
+    with pytest.raises(DataError, match="fedavg recorded no table at any round; there are none"):
+        draw("tables_over_time", *curves)
+    with pytest.raises(ConfigError, match=r"seed must be one of main's \(1, 2\), got 7"):
+        draw("tables_over_time", *over_time[:2], seed=7)
+
+
+# Clusters
+
+
+CLUSTER = np.array([1, 0, 1, 0, 2, 2])
+CHOICES = {  # of runs, by seed
+    "k3": {1: [0, 1, 0, 1, 1, 1], 2: [2, 0, 2, 0, 1, 1]},
+    "k4": {1: [3, 3, 3, 3, 3, 3], 2: [0, 1, 0, 1, 0, 1]},
+}
+SURE = 0.94  # weight of the chosen expert; the others share the rest
+
+
+def weights_of(run, seed) -> np.ndarray:
+    number = int(run["label"][1:])
+    rest = (1 - SURE) / (number - 1)
+    return rest + (SURE - rest) * np.eye(number)[CHOICES[run["label"]][seed]]
+
+
+@pytest.fixture(scope="module")
+def clustered():
+    about = shown([described(label, "fedmix_clients") for label in CHOICES])
+
+    def make(run, seed):
+        views = {DEFAULT: np.full((4, 6), 0.5)}
+        return result(views, diagnostics={"pi": weights_of(run, seed), "cluster": CLUSTER})
+
+    return about, collect(about, make)
+
+
+def test_clients_stand_by_cluster_beside_the_true_one_in_the_best_seed(clustered):
+    figure = draw("client_matrices", *clustered)
+    true, three, four = figure.axes[:-1]
+    order = [1, 3, 0, 2, 4, 5]
+    assert np.asarray(true.images[0].get_array()).tolist() == np.eye(3)[CLUSTER[order]].tolist()
+    # Run k3, seed 2: clusters 0, 1, 2 rely on experts 0, 2, 1, and stand in that order.
+    expected = weights_of({"label": "k3"}, 2)[order][:, [0, 2, 1]]
+    assert np.asarray(three.images[0].get_array()) == pytest.approx(expected)
+    assert three.get_title() == "K3, seed 2\npurity 1.00, 3 experts used"
+    # Run k4: seed 1 has one expert and purity 2 / 6; in seed 2 expert 0 serves clusters 1, 1, 2
+    # and expert 1 clusters 0, 0, 2.
+    assert four.get_title() == "K4, seed 2\npurity 0.67, 2 experts used"
+    assert "seed of highest purity" in footer(figure)
+    lines = [line.get_ydata()[0] for line in true.get_lines()]
+    assert lines == [1.5, 3.5]
+
+
+def test_matrices_are_grey_from_white_at_0_to_black_at_1(clustered):
+    image = draw("client_matrices", *clustered).axes[0].images[0]
+    assert image.get_clim() == (0, 1)
+    assert [to_hex(image.cmap(image.norm(value))) for value in (0, 1)] == ["#ffffff", "#000000"]
+
+
+def test_a_given_seed_is_that_of_all_runs(clustered):
+    figure = draw("client_matrices", *clustered, seed=1)
+    titles = [axes.get_title() for axes in figure.axes[1:-1]]
+    assert titles == [
+        "K3, seed 1\npurity 0.67, 2 experts used",
+        "K4, seed 1\npurity 0.33, 1 expert used",
+    ]
+    assert "Seed 1 only." in footer(figure)
+    with pytest.raises(ConfigError, match=r"seed must be one of main's \(1, 2\), got 3"):
+        draw("client_matrices", *clustered, seed=3)
+
+
+def test_unused_experts_stand_last():
+    weights = np.array([[0.1, 0.2, 0.7], [0.2, 0.1, 0.7], [0.7, 0.2, 0.1]])
+    matrix = client_matrices._Matrix(weights, np.array([0, 0, 1]), seed=1)
+    assert client_matrices._ordered(matrix).tolist() == weights[:, [2, 0, 1]].tolist()
+
+
+def test_clusters_or_weights_that_were_not_recorded_are_named(clustered, curves):
+    with pytest.raises(DataError, match="emnist/k3 has no groups of every client; its method does"):
+        draw("client_matrices", *clustered, cluster="groups")
+    with pytest.raises(DataError, match="emnist/fedavg has no pi_0, pi_1, ... of every client"):
+        build("cluster_recovery", *curves)
+    with pytest.raises(DataError, match="emnist/k3 has no q_0, q_1, ... of every client"):
+        build("cluster_recovery", *clustered, weights="q")
+
+
+def test_recovery_has_a_row_of_numbers_per_seed(clustered):
+    numbers = build("cluster_recovery", *clustered).numbers.set_index(["label", "seed"])
+    assert numbers["purity"].to_dict() == pytest.approx(
+        {("k3", 1): 4 / 6, ("k3", 2): 1, ("k4", 1): 2 / 6, ("k4", 2): 4 / 6}
+    )
+    assert numbers["experts_used"].tolist() == [2, 3, 1, 2]
+    assert numbers["recovered"].tolist() == [0, 1, 0, 0]
+    assert numbers["experts"].tolist() == [3, 3, 4, 4]
+    assert numbers["highest_weight"].to_numpy() == pytest.approx(SURE)
+    assert set(numbers["clusters"]) == {3} and set(numbers["clients"]) == {6}
+
+
+def test_recovery_shows_the_distribution_over_seeds(clustered):
+    sheet = build("cluster_recovery", *clustered)
+    first = texts(sheet.blocks[0])[0]
+    # Purity 2/3 and 1: mean 5/6, deviation (1/3) / sqrt(2), half-width 12.706 (1/3) / 2.
+    assert first == [
+        *("K3", "3", "0.83 ± 2.12", "0.67", "0.83", "1.00", "2 (1×), 3 (1×)", "1 of 2"),
+        *("0.94 ± 0.00", "2"),
+    ]
+    one = build("cluster_recovery", {**clustered[0], "seeds": [2]}, clustered[1])
+    assert texts(one.blocks[0])[0][2] == "1.00"
+
+
+# Leakage
+
+
+TRUE = np.array([[0.5, 0.5, 0], [1, 0, 0], [0, 0.25, 0.75], [0.2, 0.2, 0.6]])
+GUESS = np.array([[0.6, 0.5, -0.1], [0.8, 0.1, 0.1], [0, 0.25, 0.75], [0.2, 0.4, 0.4]])
+DISTANCES = [0.1, 0.2, 0.0, 0.2]  # half the sums of the absolute differences
+
+
+@pytest.fixture(scope="module")
+def leaking():
+    about = shown([described("one-step", "label_leakage")])
+    return about, collect(
+        about, lambda run, seed: result(diagnostics={"labels": TRUE, "recovered": GUESS})
+    )
+
+
+def test_true_shares_are_red_on_the_left_and_reconstructions_blue_on_the_right(leaking):
+    figure = draw("label_leakage", *leaking)
+    assert len(figure.axes) == 4
+    for client, axes in enumerate(figure.axes):
+        red, blue = axes.containers
+        assert [bar.get_height() for bar in red] == TRUE[client].tolist()
+        assert [bar.get_height() for bar in blue] == GUESS[client].tolist()
+        middles = [[bar.get_x() + bar.get_width() / 2 for bar in bars] for bars in (red, blue)]
+        assert [np.sign(np.subtract(x, range(3))).tolist() for x in middles] == [[-1] * 3, [1] * 3]
+        (red_rgb,), (blue_rgb,) = ({bar.get_facecolor()[:3] for bar in b} for b in (red, blue))
+        assert red_rgb[0] > 2 * red_rgb[2] and blue_rgb[2] > 2 * blue_rgb[0]
+        assert axes.get_ylim() == (-0.1, 1.02)
+        assert axes.get_title(loc="right") == str(client)
+    assert "Of all 4 clients: mean total variation 0.125" in footer(figure)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        *("true share", "reconstruction")
+    ]
+
+
+def test_a_hundred_clients_are_ten_by_ten():
+    about = shown([described("one-step", "label_leakage")], seeds=(1,))
+    shares = np.random.default_rng(0).dirichlet(np.ones(10), 101)
+    views = {DEFAULT: np.full((2, 101), 0.5)}
+    known = {"labels": shares, "recovered": shares}
+    frames = collect(about, lambda run, seed: result(views, (0, 1), known))
+    figure = draw("label_leakage", about, frames)
+    assert len(figure.axes) == 100
+    assert {axes.get_gridspec().get_geometry() for axes in figure.axes} == {(10, 10)}
+    assert "Of all 101 clients: mean total variation 0.000, correlation 1.000." in footer(figure)
+    assert len(draw("label_leakage", about, frames, most=5).axes) == 5
+
+
+def test_leakage_is_of_one_run_that_recorded_it(leaking, curves):
+    with pytest.raises(ConfigError, match="main must show one run and at least one client, got 2"):
+        draw("label_leakage", *curves)
+    with pytest.raises(ConfigError, match="got 1 runs and most = 0"):
+        draw("label_leakage", *leaking, most=0)
+    with pytest.raises(DataError, match="emnist/one-step has no shares_0, shares_1, ..."):
+        draw("label_leakage", *leaking, labels="shares")
+
+
+def test_leakage_table_has_distance_and_correlation(leaking):
+    sheet = build("leakage", *leaking)
+    first = sheet.numbers.iloc[0]
+    assert first["total_variation"] == pytest.approx(np.mean(DISTANCES))
+    assert first["largest_total_variation"] == pytest.approx(0.2)
+    assert first["correlation"] == pytest.approx(np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1])
+    correlation = np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1]
+    assert texts(sheet.blocks[0]) == [
+        *(["ONE-STEP", "4", "0.125 ± 0.000", "0.200 ± 0.000", f"{correlation:.3f} ± 0.000", "2"],)
+    ]
+
+
+def test_a_matrix_has_the_columns_of_its_run_alone():
+    frame = pd.DataFrame({"federation": "f", "label": "a", "pi_10": [1.0], "pi_2": [2.0]})
+    frame = frame.assign(pi_11=np.nan, pi_x=3.0, pit_0=4.0)
+    assert recorded.matrix(frame, "pi").tolist() == [[2, 1]]
+    with pytest.raises(DataError, match="f/a has no pi_0, pi_1, ... of every client"):
+        recorded.matrix(pd.concat([frame, frame.assign(pi_2=np.nan)]), "pi")
+
+
+# Accuracy and traffic
+
+
+def traffic_of(run, seed) -> RunResult:
+    """Two clients per round, each sent 6 numbers and returning 4: 40 bytes; or 80 for k4."""
+    done = np.array([0, 10, 20, 30])
+    size = {"fedavg": 1, "fedmix-k4": 2}[run["label"]]
+    sent = {"bytes_down": 2 * 24 * size * done, "bytes_up": 2 * 16 * size * done}
+    return result({DEFAULT: CURVES + 0.04 * (seed - 1)}, **sent)
+
+
+@pytest.fixture(scope="module")
+def traffic():
+    runs = [
+        described(label, method, federation)
+        for federation in ("cifar10", "cifar100")
+        for label, method in (("fedavg", "fedavg_adam"), ("fedmix-k4", "fedmix"))
+    ]
+    about = shown(runs, ("cifar10", "cifar100"), published="table1")
+    about["federations"][0]["dataset"] = "hsu_cifar10"
+    return about, collect(about, traffic_of)
+
+
+def test_accuracy_and_traffic_stand_beside_what_is_published(traffic):
+    numbers = build("accuracy_and_traffic", *traffic, PUBLISHED).numbers
+    row = numbers.set_index(["federation", "label"]).loc["cifar10", "fedmix-k4"]
+    assert row["mean"] == pytest.approx(0.85 + 0.02)  # mean over clients at round 30, then seeds
+    assert row["std"] == pytest.approx(0.04 / np.sqrt(2))
+    assert row["published"] == 0.7988
+    assert row["difference"] == pytest.approx(0.87 - 0.7988)
+    assert (row["published_rounds"], row["rounds"]) == (2000, 30)
+    assert row["gb"] == pytest.approx(2 * 80 * 30 / GIB)
+    assert (row["message"], row["cohort"]) == (10, 2)  # numbers each way, clients
+    assert row["published_gb"] == 522.5
+    assert row["gb_by_rule"] == pytest.approx(8 * 10 * 2 * 2000 / GIB)
+    assert row["gb_ratio"] == pytest.approx(row["gb_by_rule"] / 522.5)
+
+
+def test_accuracy_is_the_mean_of_the_last_evaluations_or_rounds(traffic):
+    averaged = {"cifar10": {"evaluations": 3}, "cifar100": {"rounds": 20}}
+    sheet = build("accuracy_and_traffic", *traffic, averaged=averaged)
+    means = sheet.numbers.drop_duplicates("federation")
+    # Client means 0.2, 0.6, 0.75, 0.85 at rounds 0, 10, 20, 30; the last 20 rounds begin after 10.
+    assert means["mean"].tolist() == pytest.approx([2.2 / 3 + 0.02, 1.6 / 2 + 0.02])
+    assert means["evaluations"].tolist() == [3, 2]
+    text = render.to_markdown(sheet)
+    assert (
+        "after the last round; CIFAR-10 the mean of the last 3 evaluations; CIFAR-100 the" in text
+    )
+    assert "mean of the evaluations in the last 20 rounds" in text
+
+
+def test_traffic_table_as_text(traffic):
+    compared, alone = build("accuracy_and_traffic", *traffic, PUBLISHED).blocks
+    heads = [f"{column.group} {column.title}".strip() for column in compared.columns]
+    assert heads == [
+        *("Method", "Accuracy published", "Accuracy reproduced", "Accuracy difference"),
+        *("Rounds published", "Rounds reproduced", "Sent (GB) published", "Sent (GB) by rule"),
+        *("Sent (GB) reproduced", "Message", "Seeds"),
+    ]
+    gb = f"{8 * 5 * 2 * 2000 / GIB:.5g}"
+    assert texts(compared)[0] == [
+        *("FEDAVG", "69.36", "87.0 ± 25.4", "+17.6", "2000", "30", "137.3", gb),
+        *(f"{2 * 40 * 30 / GIB:.5g}", "5", "2"),
+    ]
+    assert [column.title for column in alone.columns] == [
+        *("Method", "Accuracy", "Rounds", "Sent (GB)", "Message", "Seeds")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("params", "complaint"),
+    [
+        ({"averaged": {"x": {"rounds": 3}}}, "averaged is about x, which main does not show"),
+        ({"averaged": {"cifar10": {"steps": 3}}}, "averaged must have evaluations or rounds, at"),
+        ({"averaged": {"cifar10": {"rounds": 0}}}, "at least 1, got {'rounds': 0} for cifar10"),
+        ({"averaged": {"cifar10": {}}}, "averaged must have evaluations or rounds"),
+        ({"metric": "loss"}, "metric must be accuracy_client_mean or accuracy, got 'loss'"),
+        ({"split": "train"}, "split must be test or val, got 'train'"),
+    ],
+)
+def test_wrong_params_of_accuracy_and_traffic_are_refused(traffic, params, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        build("accuracy_and_traffic", *traffic, **params)
+
+
+def test_accuracy_on_a_split_that_was_not_evaluated_is_refused(traffic):
+    with pytest.raises(DataError, match="cifar10/fedavg was not evaluated on val examples during"):
+        build("accuracy_and_traffic", *traffic, split="val")
+
+
+# Specification section 8: numbers per message, GB as computed there, and whether the paper agrees.
+LENET, FEMNIST, RESNET = 878_538, 608_702, 275_572
+TRAFFIC = {
+    ("hsu_cifar10", "fedavg"): (LENET, 130.91, False),
+    ("hsu_cifar10", "biased-fedavg"): (LENET - 10, 130.91, True),
+    ("hsu_cifar10", "local-global"): (LENET - 2_432, 130.55, False),
+    ("hsu_cifar10", "fedmix-k2"): (2 * LENET + 2 * 10, 261.83, False),
+    ("hsu_cifar10", "fedmix-k4"): (4 * LENET + 4 * 10, 523.66, False),
+    ("hsu_cifar10", "fedmix-k10"): (10 * LENET + 10 * 10, 1309.14, False),
+    ("hierarchical_cifar100", "fedavg"): (RESNET, 615.95, False),
+    ("hierarchical_cifar100", "biased-fedavg"): (RESNET - 100, 123.15, True),
+    ("hierarchical_cifar100", "local-global"): (RESNET - 14_480, 116.72, True),
+    ("hierarchical_cifar100", "fedmix-k2"): (2 * RESNET + 200, 1232.35, False),
+    ("hierarchical_cifar100", "fedmix-k4"): (4 * RESNET + 400, 1971.76, True),
+    ("hierarchical_cifar100", "fedmix-k10"): (10 * RESNET + 1000, 1232.35, False),
+    ("official_femnist", "fedavg"): (FEMNIST, 272.11, True),
+    ("official_femnist", "biased-fedavg"): (FEMNIST - 62, 272.08, True),
+    ("official_femnist", "local-global"): (FEMNIST - 832, 271.74, True),
+    ("official_femnist", "fedmix-k2"): (2 * FEMNIST + 2 * 62 + 1026, 544.74, True),
+    ("official_femnist", "fedmix-k4"): (4 * FEMNIST + 4 * 62 + 2052, 1089.47, True),
+    ("official_femnist", "fedmix-k10"): (10 * FEMNIST + 10 * 62 + 5130, 2723.68, True),
+}
+
+
+@pytest.mark.parametrize("where", TRAFFIC)
+def test_the_rule_gives_the_traffic_of_table_1(where):
+    message, computed, agrees = TRAFFIC[where]
+    rounds = published.fractions(PUBLISHED, "table1", "rounds")[where]
+    gb = published.fractions(PUBLISHED, "table1", "gb")[where]
+    rule = comm_gib(message, 10, rounds)
+    assert rule == pytest.approx(computed, abs=0.0051)  # printed with two decimals
+    assert (abs(rule / gb - 1) < 1e-3) == agrees
+
+
+# Views
+
+
+COLUMNS = [
+    {"title": "Known", "key": "known"},
+    {"title": "New shard", "protocol": "new_shard", "split": "val", "metric": "accuracy"},
+    {"title": "New client", "group": "unseen"},
+]
+
+
+@pytest.fixture(scope="module")
+def viewed():
+    runs = [described("fedavg", "fedavg_adam"), described("fedmix-k4")]
+    about = shown(runs, published="appendix-f-{label}")
+    about["federations"][0]["dataset"] = "two_shard_mnist"
+
+    def make(run, seed):
+        views = {DEFAULT: CURVES + 0.04 * (seed - 1), NEW_SHARD: CURVES - 0.1}
+        if run["label"] == "fedmix-k4":
+            views[View("unseen", "default", "test")] = CURVES + 0.06
+        return result(views)
+
+    return about, collect(about, make)
+
+
+def test_views_stand_side_by_side_with_what_is_published_of_each(viewed):
+    numbers = build("views", *viewed, PUBLISHED, columns=COLUMNS).numbers
+    found = numbers.set_index(["label", "column"])
+    assert found["mean"].to_dict() == pytest.approx(
+        {
+            ("fedavg", "Known"): 0.87,
+            ("fedavg", "New shard"): 0.75,
+            ("fedavg", "New client"): np.nan,
+            ("fedmix-k4", "Known"): 0.87,
+            ("fedmix-k4", "New shard"): 0.75,
+            ("fedmix-k4", "New client"): 0.91,
+        },
+        nan_ok=True,
+    )
+    assert found.loc[("fedmix-k4", "Known"), "published"] == 0.977
+    assert found.loc[("fedmix-k4", "New shard"), "published"] == 0.9663
+    assert found.loc[("fedavg", "New shard"), "published"] == 0.969
+    assert np.isnan(found.loc[("fedmix-k4", "New client"), "published"])
+
+
+def test_views_as_text(viewed):
+    sheet = build("views", *viewed, PUBLISHED, columns=COLUMNS)
+    (block,) = sheet.blocks
+    heads = [f"{column.group} {column.title}".strip() for column in block.columns]
+    compared = ("published", "reproduced", "difference")
+    assert heads == [
+        *("Method", *(f"{title} {name}" for title in ("Known", "New shard") for name in compared)),
+        *("New client", "Seeds"),
+    ]
+    assert texts(block)[0] == [
+        *("FEDAVG", "97.00", "87.0 ± 25.4", "−10.0", "96.90", "75.0 ± 0.0", "−21.9", "–", "2")
+    ]
+    text = render.to_markdown(sheet)
+    assert (
+        "New shard: accuracy pooled over the examples of all clients, validation examples" in text
+    )
+    assert "of the clients that train, protocol new shard." in text
+    alone = build("views", {**viewed[0], "published": None}, viewed[1], columns=COLUMNS[:2])
+    assert [column.title for column in alone.blocks[0].columns] == [
+        *("Method", "Known", "New shard", "Seeds")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "complaint"),
+    [
+        ([], ConfigError, "must have different titles, got no columns"),
+        ([{"title": "A"}, {"title": "A"}], ConfigError, "must have different titles, got A, A"),
+        ([{"group": "seen"}], ConfigError, "a column has a title, maybe group, protocol, split"),
+        ([{"title": "A", "split": "dev"}], ConfigError, "split of the column 'A' must be train or"),
+        ([{"title": "A", "group": "all"}], ConfigError, "group of the column 'A' must be seen or"),
+        (
+            *([{"title": "A", "protocol": "moe"}], DataError),
+            "no run of main was evaluated as the column 'A' says: seen/moe/test/accuracy_client",
+        ),
+    ],
+)
+def test_views_that_do_not_exist_are_refused(viewed, columns, error, complaint):
+    with pytest.raises(error, match=complaint):
+        build("views", *viewed, columns=columns)
+
+
+# Everything
+
+
+@pytest.mark.slow
+def test_every_figure_has_a_title_a_footer_and_the_same_bytes_twice(
+    tmp_path, diverging, over_time, clustered, leaking
+):
+    made = {
+        "gradient_divergence": diverging,
+        "tables_over_time": over_time[:2],
+        "client_matrices": clustered,
+        "label_leakage": leaking,
+    }
+    for kind, (about, frames) in made.items():
+        for name in ("a", "b"):
+            figure = draw(kind, about, frames)
+            style.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
+        assert " ".join(figure.get_suptitle().split()) == "Personalised test accuracy"
+        assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
+        for suffix in ("pdf", "png"):
+            first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
+            assert first.read_bytes() == second.read_bytes(), kind
+
+
+@pytest.mark.parametrize("kind", ["accuracy_and_traffic", "cluster_recovery", "leakage", "views"])
+def test_every_table_can_be_rendered(kind, traffic, clustered, leaking, viewed):
+    made = {"accuracy_and_traffic": traffic, "cluster_recovery": clustered}
+    made |= {"leakage": leaking, "views": viewed}
+    params = {"columns": COLUMNS} if kind == "views" else {}
+    sheet = build(kind, *made[kind], PUBLISHED, **params)
+    assert sheet.label == "pfedmm-main" and set(sheet.numbers["scale"]) == {"demo"}
+    for block in sheet.blocks:
+        assert {len(row) for row in block.rows} == {len(block.columns)}
+        assert block.rows[0][0].text in render.to_markdown(sheet)
+    assert "\\toprule" in render.to_latex(sheet)
+    assert len(render.to_csv(sheet).splitlines()) == 1 + len(sheet.numbers)
+
+
+# Published numbers
+
+
+def test_every_number_of_table_1_can_be_looked_up():
+    cells = {
+        name: published.fractions(PUBLISHED, "table1", name)
+        for name in ("accuracy_client_mean", "rounds", "gb")
+    }
+    for found in cells.values():
+        assert found.keys() == TRAFFIC.keys()
+    assert len(PUBLISHED) == 3 * 18 + 5
+    assert cells["accuracy_client_mean"]["official_femnist", "fedmix-k10"] == 0.8721
+    assert cells["rounds"]["hierarchical_cifar100", "fedmix-k4"] == 24_000
+
+
+def test_published_data_sets_are_those_of_the_project():
+    assert set(PUBLISHED["dataset"]) <= set(data.NAMES)
