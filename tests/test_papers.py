@@ -282,4 +282,5 @@ def test_registries_and_folders_agree():
         "initialise",
         "layers",
         "maps",
+        "pictures",
     }
