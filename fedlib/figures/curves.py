@@ -32,9 +32,10 @@ class Shown(NamedTuple):
         """Its name on the y axis; only default protocol and test examples go without saying."""
         if (self.protocol, self.split) == (PRIMARY.protocol, PRIMARY.split):
             return f"{SPLITS[self.split]} accuracy, {METRICS[self.metric]} (%)"
-        default = self.protocol == PRIMARY.protocol
-        what = "Accuracy" if default else f"{ways.protocol_title(self.protocol)}: accuracy"
-        return f"{what} (%)\n{SPLITS[self.split].lower()} examples, {METRICS[self.metric]}"
+        accuracy = f"{SPLITS[self.split]} accuracy (%)"  # on two lines, to fit beside a panel
+        if self.protocol == PRIMARY.protocol:
+            return f"{accuracy}\n{METRICS[self.metric]}"
+        return f"{ways.protocol_title(self.protocol)}\n{accuracy}, {METRICS[self.metric]}"
 
 
 def check(shown: Shown, exhibit: dict, until: Mapping[str, float] | None) -> None:

@@ -25,7 +25,8 @@ CITATION = (
 
 TABLE_1 = ("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4", "fedmix-k10")
 PRUNED = ("fedmix-k4-eta0.99", "fedmix-k10-eta0.9")  # CIFAR-100
-BY_TRAFFIC = {"unit": "GB", "scale": "linear", "shaded": "fedmix"}
+BY_TRAFFIC = {"unit": "GB", "scale": "linear"}
+SHADED = {"shaded": "fedmix"}  # where only FedMix is varied, by numbers
 MEAN = {"metric": "accuracy_client_mean"}
 # Pooled over validation sets, so that every example of their union counts the same (section 3).
 NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
@@ -158,7 +159,7 @@ def _learning_curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> di
                 kind="accuracy_over_rounds",
                 title="Accuracy over rounds",
                 caption=f"The paper's Figure 4, below. {MEANING[split]}",
-                params={**MEAN, "split": split, "shaded": "fedmix"},
+                params={**MEAN, "split": split},
                 **lines,
             ),
         }
@@ -203,7 +204,7 @@ def _protocol_curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> di
                 kind="accuracy_over_bytes",
                 title=title,
                 caption=f"The paper's {number}: known clients. {MEANING['val']}",
-                params={**MEAN, "split": "val", **BY_TRAFFIC},
+                params={**MEAN, "split": "val", **BY_TRAFFIC, **SHADED},
                 **what,
             ),
             f"{name}_new_shard": Figure(
@@ -211,35 +212,35 @@ def _protocol_curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> di
                 title=f"{title}, new shard",
                 caption=f"The paper's Figure 11{later}: a shard without labels, all validation "
                 "examples of all clients.",
-                params={**NEW_SHARD, "split": "val", **BY_TRAFFIC},
+                params={**NEW_SHARD, "split": "val", **BY_TRAFFIC, **SHADED},
                 **what,
             ),
         }
     for split, suffix in (("val", ""), ("test", "_test")):
         mine = [s for s in settings if s.split == split]
-        for role, how, title, number in (
-            ("new_shard", NEW_SHARD, "New shard without labels", "Figure 12"),
-            ("finetuned", FINETUNED, "After local fine-tuning", "Figure 13"),
+        for role, how, title, number, meaning in (
+            ("new_shard", NEW_SHARD, "New shard", "Figure 12", "shards without labels."),
+            ("finetuned", FINETUNED, "Fine-tuned", "Figure 13", "after a round of local training."),
         ):
             federations = _named(mine, role)
             what = {
                 "labels": _labels((*LENET_LINES, *PRUNED), runs, federations),
                 "federations": federations,
             }
-            about = f"The paper's {number}. On the clients' {_sets(split)} together."
+            about = f"The paper's {number}: {meaning} {_on(split)}"
             figures |= {
                 f"{role}_over_traffic{suffix}": Figure(
                     kind="accuracy_over_bytes",
-                    title=f"{title}, over communication",
+                    title=f"{title} over communication",
                     caption=about,
                     params={**how, "split": split, **BY_TRAFFIC, **_until(mine)},
                     **what,
                 ),
                 f"{role}_over_rounds{suffix}": Figure(
                     kind="accuracy_over_rounds",
-                    title=f"{title}, over rounds",
+                    title=f"{title} over rounds",
                     caption=about,
-                    params={**how, "split": split, "shaded": "fedmix"},
+                    params={**how, "split": split},
                     **what,
                 ),
             }
@@ -343,5 +344,5 @@ def _window(settings: tuple[Setting, ...]) -> int:
     return max(5, min(50, rounds // 10))
 
 
-def _sets(split: str) -> str:
-    return {"val": "validation sets", "test": "test sets"}[split]
+def _on(split: str) -> str:
+    return {"val": "On validation sets.", "test": "On test sets."}[split]
