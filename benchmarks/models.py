@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from benchmarks.items import Item
 from fedlib.models import emnist_cnn, mlp, mobilenet_v2
+from fedlib.models.layers import MaxPool2d
 
 DROPOUT = 0.2  # torchvision's, in MobileNet-v2
 
@@ -37,8 +38,8 @@ def fast(item: Item) -> nn.Module:
 
 
 def channels_last(module: nn.Module) -> bool:
-    """Whether our engine lays images out with their channels last: where they are normalised."""
-    return any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules())
+    """Whether our engine lays images out with their channels last: where they are convolved."""
+    return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
 
 
 def _plain_cnn(item: Item) -> nn.Module:
@@ -57,7 +58,7 @@ def _plain_cnn(item: Item) -> nn.Module:
 
 
 def _lenet5(item: Item, relu_first: bool) -> nn.Module:
-    pooled = [nn.ReLU(), nn.MaxPool2d(2)] if relu_first else [nn.MaxPool2d(2), nn.ReLU()]
+    pooled = [nn.ReLU(), nn.MaxPool2d(2)] if relu_first else [MaxPool2d(2), nn.ReLU()]
     body = nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2),  # [B, 6, 28, 28]
         *pooled,

@@ -54,9 +54,10 @@ def client_batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -
 
 
 def _arranged(work: Work, rows: Tensor) -> Tensor:
-    """Inputs of pool rows; channels last where batch normalisation makes that the faster layout."""
+    """Inputs of pool rows; channels last in memory where that makes convolutions faster."""
     x = work.data.inputs(rows)
-    if x.dim() == 4 and work.task.statistics:
+    on_cpu = x.device.type == "cpu"  # a GPU gains where there is batch normalisation
+    if x.dim() == 4 and work.task.convolves and (on_cpu or work.task.statistics):
         return x.contiguous(memory_format=torch.channels_last)
     return x
 

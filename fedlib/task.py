@@ -113,11 +113,16 @@ class Task:
         """Whether a training batch needs two examples, for batch normalisation to average over."""
         return bool(self.statistics)
 
+    @cached_property
+    def convolves(self) -> bool:
+        """Whether the model has convolutions."""
+        return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._training.modules())
+
     @property
     def is_light(self) -> bool:
         """Whether a step costs less than launching it: no convolutions, few parameters."""
-        convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in self._training.modules())
-        return not convolves and sum(p.numel() for p in self._training.parameters()) <= 100_000
+        size = sum(weights.numel() for weights in self._training.parameters())
+        return not self.convolves and size <= 100_000
 
     def is_statistic(self, name: str) -> bool:
         """Whether an entry of the parameters is a running statistic."""

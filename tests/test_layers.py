@@ -15,6 +15,7 @@ from fedlib.models.layers import (
     CropFlip,
     Depthwise,
     Dropout,
+    MaxPool2d,
     Pointwise,
     ReLU6,
     gaussian,
@@ -321,3 +322,24 @@ def test_relu6_is_torchs_also_where_it_bends():
     factors = torch.arange(1.0, 7.0, dtype=torch.float64)
     grads = [torch.autograd.grad((y * factors).sum(), x)[0] for y in (ours, theirs)]
     assert torch.equal(*grads)
+
+
+# Pooling
+
+
+def test_pooling_is_torch_s_in_the_layout_that_a_cpu_is_fast_in():
+    x = torch.randn(4, 3, 9, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights = torch.randn(4, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    ours, theirs = MaxPool2d(2)(x), nn.MaxPool2d(2)(x)
+    assert torch.equal(ours, theirs)
+    assert ours.is_contiguous(memory_format=torch.channels_last)
+    # The same example of each window is the largest, and gets all of the gradient.
+    gradients = [torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, theirs)]
+    assert torch.equal(*gradients)
+
+
+def test_pooling_of_stacked_clients_is_that_of_each():
+    x = torch.randn(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    with context.stacked_experts(True):
+        stacked = torch.func.vmap(MaxPool2d(2))(x)
+    assert torch.equal(stacked, torch.stack([MaxPool2d(2)(own) for own in x]))

@@ -7,6 +7,8 @@ is the same function on a quarter of the elements.
 
 from torch import Tensor, nn
 
+from fedlib.models.layers import MaxPool2d
+
 
 class EmnistCNN(nn.Module):
     """Two convolutions and a hidden layer | Linear."""
@@ -15,10 +17,10 @@ class EmnistCNN(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(1, 32, kernel_size=5),  # [B, 32, 24, 24]
-            nn.MaxPool2d(2),
+            MaxPool2d(2),
             nn.ReLU(),
             nn.Conv2d(32, 64, kernel_size=5),  # [B, 64, 8, 8]
-            nn.MaxPool2d(2),
+            MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),  # [B, 1024]
             nn.Linear(1024, 2048),

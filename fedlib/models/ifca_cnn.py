@@ -9,7 +9,7 @@ Deviation: the first ReLU follows the pooling, which is the same function. The s
 from torch import nn
 
 from fedlib.models.initialise import initialise
-from fedlib.models.layers import Dropout
+from fedlib.models.layers import Dropout, MaxPool2d
 from fedlib.models.maps import KERNEL, LocalResponse, Network, convolution, side_after
 from fedlib.models.pictures import augmented
 
@@ -57,7 +57,7 @@ def build(
         nn.Conv2d(conv1, conv2, KERNEL),  # [B, conv2, 10, 10]
         nn.ReLU(),
         LocalResponse(**window),
-        nn.MaxPool2d(2),
+        MaxPool2d(2),
         nn.Flatten(),  # [B, conv2 * 5 * 5] for images of 32 x 32 pixels
         nn.Linear(conv2 * side_after(side, 2, padding=0) ** 2, hidden1),
         nn.ReLU(),

@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 from fedlib.errors import ConfigError
 from fedlib.models.ifca_cnn import TENSORFLOW_WINDOW
-from fedlib.models.layers import CropFlip
+from fedlib.models.layers import CropFlip, MaxPool2d
 from fedlib.models.maps import KERNEL, LocalResponse, Network
 from fedlib.models.pictures import Centre, Contrast, Standardise
 
@@ -48,7 +48,7 @@ def build(
     """
     if side < CROP:
         raise ConfigError(f"side must be at least {CROP}, got {side}")
-    pool = nn.MaxPool2d(3, 2, ceil_mode=True)  # TensorFlow's SAME: begins at the corner, 12, 6
+    pool = MaxPool2d(3, 2, ceil_mode=True)  # TensorFlow's SAME: begins at the corner, 12, 6
     body = [
         CropFlip(pad=(side - CROP) // 2),  # the middle of these is never padding
         Centre(CROP),

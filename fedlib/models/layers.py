@@ -1,10 +1,10 @@
 """Layers that torch has too, but not as the engine needs them.
 
 `Dropout` and `CropFlip` are random as functions of the batch's key: the same masks and pictures in
-every executor. `Pointwise`, `Depthwise`, `Normalised` and `ReLU6` are torch's functions, computed
-in less time on a CPU: they save little for large images, and half of the time where maps are a few
-pixels wide. Where clients are stacked, convolutions are torch's own, which can be batched over
-clients.
+every executor. `MaxPool2d`, `Pointwise`, `Depthwise`, `Normalised` and `ReLU6` are torch's
+functions, computed in less time on a CPU: the last four save little for large images, and half of
+the time where maps are a few pixels wide. Where clients are stacked, all are torch's own, which can
+be batched over clients.
 """
 
 import math
@@ -111,6 +111,19 @@ def _mix(x: Tensor) -> Tensor:
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
     x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
     return x ^ (x >> 16)
+
+
+class MaxPool2d(nn.MaxPool2d):
+    """`torch.nn.MaxPool2d` with the channels last in memory, where a CPU takes a tenth of the time.
+
+    What follows keeps that layout, which suits convolutions too.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, H', W']"""
+        if x.device.type == "cpu" and not context.experts_are_stacked():
+            x = x.contiguous(memory_format=torch.channels_last)
+        return super().forward(x)
 
 
 class Pointwise(nn.Module):

@@ -12,6 +12,7 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import Tensor, nn
 
+from fedlib.models.layers import MaxPool2d
 from fedlib.models.maps import KERNEL, side_after
 
 
@@ -31,12 +32,12 @@ class LeNet5(nn.Module):
         left = side_after(side, 2, padding)
         lower = nn.Sequential(
             nn.Conv2d(in_channels, channels, KERNEL, padding=padding),  # [B, channels, 28, 28]
-            nn.MaxPool2d(2),
+            MaxPool2d(2),
             nn.ReLU(),
         )
         upper = nn.Sequential(
             nn.Conv2d(channels, 2 * channels, KERNEL, padding=padding),  # [B, 2 * channels, 10, 10]
-            nn.MaxPool2d(2),
+            MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),  # [B, 2 * channels * 5 * 5] for images of 32 x 32 pixels
             nn.Linear(2 * channels * left**2, hidden),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fedlib import context
 from fedlib.errors import ConfigError
-from fedlib.models.layers import Dropout, uniform_bits
+from fedlib.models.layers import Dropout, MaxPool2d, uniform_bits
 
 KERNEL = 5  # of every convolution in the networks of Adaptive Expert Models
 
@@ -66,7 +66,7 @@ def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) ->
     """A convolution of 5 x 5, pooled by 2 x 2, then the layers `between`, then ReLU."""
     return [
         nn.Conv2d(inputs, outputs, KERNEL, padding=padding),
-        nn.MaxPool2d(2),
+        MaxPool2d(2),
         *between,
         nn.ReLU(),
     ]
