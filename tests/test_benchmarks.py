@@ -141,8 +141,9 @@ def test_the_engine_is_given_the_items_examples_and_settings():
 def test_every_peer_says_what_it_needs():
     for peer in PEERS:
         text = environments.requirements(peer).read_text()
-        [line] = [line for line in text.splitlines() if not line.startswith("#")]
+        line, *others = [line for line in text.splitlines() if not line.startswith("#")]
         assert re.fullmatch(rf"{peer}(\[\w+\])?==[\d.]+", line)
+        assert all(re.fullmatch(r"[\w-]+==[\d.]+", other) for other in others)
 
 
 def test_everybody_takes_part_where_it_can():

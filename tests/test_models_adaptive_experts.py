@@ -277,7 +277,8 @@ def test_clients_in_one_batched_call_get_what_each_gets_alone(name):
         batch = batch_of(x, key, train=True)
         return torch.func.grad(lambda p: task.log_probs(p, batch)[:, 0].mean())(params)
 
-    together = vmap(gradient)(tree.stack(clients), x, KEYS[:3])
+    with context.stacked_experts(True):  # as in the batched executor
+        together = vmap(gradient)(tree.stack(clients), x, KEYS[:3])
     for c, params in enumerate(clients):
         alone = gradient(params, x[c], KEYS[c])
         for entry, value in alone.items():

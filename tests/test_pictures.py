@@ -207,7 +207,8 @@ def test_clients_of_ifcas_own_network_in_one_batched_call_get_what_each_gets_alo
         return grad(lambda p: task.log_probs(p, batch)[:, 0].mean())(params)
 
     stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
-    together = vmap(gradient)(stacked, x, KEYS[:3])
+    with context.stacked_experts(True):  # as in the batched executor
+        together = vmap(gradient)(stacked, x, KEYS[:3])
     for c, params in enumerate(clients):
         for name, value in gradient(params, x[c], KEYS[c]).items():
             torch.testing.assert_close(together[name][c], value)
