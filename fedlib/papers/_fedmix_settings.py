@@ -100,6 +100,7 @@ class Setting:
       shared_gates: whether FedMix federates its gates (section 7.1).
       server_lr: of Adam at the server.
       table_rounds: after which q(z|y), or what gates make of each label, is recorded.
+      vae_epochs: for which they are trained at most; they stop by themselves (appendix F).
       steps: of a client in a round, instead of epochs.
       vae: arguments of the clients' autoencoders, where there are any.
       seeds: in place of the paper's.
@@ -123,6 +124,7 @@ class Setting:
     server_lr: float = SERVER_LR
     table_rounds: tuple[int, ...] = ()
     vae: dict = field(default_factory=dict)
+    vae_epochs: int = 200
     steps: int | None = None
     seeds: tuple[int, ...] = ()
     gb: float | None = None
@@ -183,5 +185,7 @@ class Setting:
             return tables
         served = {"server_lr": self.server_lr, "horizon": rounds, "curves": list(self.followed)}
         if method in ("fedmix", "fedmix_vae"):
-            return served | tables | ({"gates": "shared"} if self.shared_gates else {})
+            served |= tables | ({"gates": "shared"} if self.shared_gates else {})
+        if method == "fedmix_vae":
+            served["vae_epochs"] = self.vae_epochs
         return served
