@@ -652,3 +652,15 @@ def test_the_official_cifar100_gives_the_clients_of_the_specification():
     assert built.train.sizes.tolist() == [100] * 500 and built.test.sizes.tolist() == [20] * 500
     fine = counts(built, [built.train.of(c) for c in range(500)])
     assert 19 < (fine > 0).sum(1).mean() < 25
+
+
+def test_some_clients_of_a_skewed_federation_may_be_unseen():
+    everybody, some = (
+        data.load("hsu_digits").build(Path(""), seed=SEED, unseen_fraction=fraction)
+        for fraction in (0, 0.2)
+    )
+    assert (len(everybody.ids("unseen")), len(some.ids("unseen"))) == (0, 4)  # of 20
+    for split in ("train", "val", "test"):
+        assert np.array_equal(everybody.split(split).rows, some.split(split).rows)
+    with pytest.raises(ConfigError, match="unseen_fraction"):
+        data.load("hsu_digits").build(Path(""), seed=SEED, unseen_fraction=1.2)
