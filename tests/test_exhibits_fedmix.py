@@ -659,13 +659,13 @@ COLUMNS = [
 
 @pytest.fixture(scope="module")
 def viewed():
-    runs = [described("fedavg", "fedavg_adam"), described("fedmix-k4")]
+    runs = [described("fedavg", "fedavg_adam"), described("fedmix-vae")]
     about = shown(runs, published="appendix-f-{label}")
     about["federations"][0]["dataset"] = "two_shard_mnist"
 
     def make(run, seed):
         views = {DEFAULT: CURVES + 0.04 * (seed - 1), NEW_SHARD: CURVES - 0.1}
-        if run["label"] == "fedmix-k4":
+        if run["label"] == "fedmix-vae":
             views[View("unseen", "default", "test")] = CURVES + 0.06
         return result(views)
 
@@ -680,16 +680,16 @@ def test_views_stand_side_by_side_with_what_is_published_of_each(viewed):
             ("fedavg", "Known"): 0.87,
             ("fedavg", "New shard"): 0.75,
             ("fedavg", "New client"): np.nan,
-            ("fedmix-k4", "Known"): 0.87,
-            ("fedmix-k4", "New shard"): 0.75,
-            ("fedmix-k4", "New client"): 0.91,
+            ("fedmix-vae", "Known"): 0.87,
+            ("fedmix-vae", "New shard"): 0.75,
+            ("fedmix-vae", "New client"): 0.91,
         },
         nan_ok=True,
     )
-    assert found.loc[("fedmix-k4", "Known"), "published"] == 0.977
-    assert found.loc[("fedmix-k4", "New shard"), "published"] == 0.9663
+    assert found.loc[("fedmix-vae", "Known"), "published"] == 0.977
+    assert found.loc[("fedmix-vae", "New shard"), "published"] == 0.9663
     assert found.loc[("fedavg", "New shard"), "published"] == 0.969
-    assert np.isnan(found.loc[("fedmix-k4", "New client"), "published"])
+    assert np.isnan(found.loc[("fedmix-vae", "New client"), "published"])
 
 
 def test_views_as_text(viewed):

@@ -254,6 +254,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "gate": Network(3e-3, 4, 4, 16, 0.2, 1e-4),
         "num_clients": 10,
         "cohort": 5,
+        "evaluate_every": 2,
         "epochs": 3,
         "batch_size": 10,
         "num_experts": 3,
