@@ -149,8 +149,9 @@ class Checkpoints:
         return entry if entry.get("stamp") == self.stamp else None
 
     def clear(self) -> None:
-        """Remove the checkpoint of a run that is finished."""
-        for file in (self.index, *self.folder.glob("state-*.pt")):
+        """Remove the checkpoint of a run that is finished, and what a killed one was writing."""
+        left = [*self.folder.glob(".state-*.pt"), *self.folder.glob(f".{self.index.stem}-*.json")]
+        for file in (self.index, *self.folder.glob("state-*.pt"), *left):
             file.unlink(missing_ok=True)
         lock = self.folder / "lock"
         if lock.exists():

@@ -66,6 +66,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 cohort=5,
                 labels=ROTATION_LINES,
                 roles=("rotations",),
+                seeds=(0,),
                 **digits,
             ),
             _setting(
@@ -78,6 +79,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 cohort=5,
                 labels=ROTATION_LINES,
                 roles=("rotations",),
+                seeds=(0,),
                 **digits,
             ),
             _setting(
