@@ -6,6 +6,8 @@ Deviation: clients whose difference in a tensor is zero have no direction and ar
 the others' weights sum to 1; the paper does not say [R].
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,14 @@ def gradient_divergence(differences: Tree, weights: Tensor) -> Tensor:
       weights: [C], at least 0; p are those of the clients that moved, divided by their sum.
     """
     return sum(_of_tensor(d.reshape(len(d), -1), weights) for d in tree.leaves(differences))
+
+
+def recorded(history: Tensor, round: int, found: Callable[[], Tensor]) -> Tensor:
+    """`history` [horizon, E] with what is `found` in a round [E], if it is one of the first."""
+    if round >= len(history):
+        return history
+    row = torch.full((1,), round, device=history.device)  # a fill: nobody waits for it
+    return tree.put(history, row, found()[None])
 
 
 def _of_tensor(d: Tensor, weights: Tensor) -> Tensor:

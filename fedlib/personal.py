@@ -16,6 +16,7 @@ from fedlib import tree
 from fedlib.cohort import Cohort
 from fedlib.device import upload
 from fedlib.errors import DataError
+from fedlib.feeding import take_rows
 from fedlib.local import Schedule, Solver
 from fedlib.task import Batch, Params
 from fedlib.tree import Tree
@@ -111,7 +112,7 @@ def fit(
         """Go on; mean loss on the split that decides -> [C still training]"""
         nonlocal params, memory
         part = some_of(cohort, going)
-        own = rows(per_client, upload(going, part.ids.device))
+        own = take_rows(per_client, upload(going, part.ids.device))
         params, memory = part.fit(
             objective,
             params,
@@ -169,14 +170,6 @@ def refuse_nothing_to_stop_on(cohort: Cohort, split: str) -> None:
             f"client {lacking.min()} has no {split} examples, on which training is stopped; use a "
             f"partition that gives every client some, or stop_split {_other(split)!r}"
         )
-
-
-def rows(per_client: Tree, index: Tensor) -> Tree:
-    """Rows `index` of what differs between clients; what is shared stays a view."""
-    return tree.map(
-        lambda x: x[:1].expand(len(index), *x.shape[1:]) if tree.is_broadcast(x) else x[index],
-        per_client,
-    )
 
 
 def _mean_of(losses: Callable) -> Callable:

@@ -1,7 +1,7 @@
 """A task: one model architecture and its loss, as pure functions of parameters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -82,6 +82,10 @@ class Task:
         unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
         if unknown:
             raise ValueError(f"pretrained parameters {unknown} are not in the model")
+
+    def extended(self, kind: type["Task"], **more: object) -> "Task":
+        """This task as one of `kind`, a subclass with the further fields `more`."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
 
     def init(self, seed: int) -> Params:
         """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from fedlib import exhibit as exhibits
 from fedlib import protocols as ways
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.figures import ranked, style
 from fedlib.metrics import PRIMARY
 
@@ -50,7 +50,7 @@ def draw(
     figure, grid = style.panels(exhibit)
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
         here = exhibits.pick(shown, federation=federation["name"])
-        runs = in_order(exhibit, federation["name"], kinds)
+        runs = ranked.in_order(exhibit, federation["name"], kinds)
         counts = [
             _counts(exhibits.pick(here, label=run["label"]), run, experts, choice) for run in runs
         ]
@@ -64,22 +64,6 @@ def draw(
     what = f"Choice of the {ways.GROUPS[group]} after the last round; every seed has its own order."
     style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
     return figure
-
-
-def in_order(exhibit: dict, federation: str, kinds: ways.Variants) -> list[dict]:
-    """The runs on a federation, one per variant.
-
-    Raises:
-      ConfigError: if it has not exactly one run of each.
-    """
-    runs = exhibits.runs_of(exhibit, federation)
-    found = [kinds.of[federation, run["label"]] for run in runs]
-    if sorted(found) != list(range(len(kinds.titles))):
-        raise ConfigError(
-            f"{federation} must have one run of each variant ({', '.join(kinds.titles)}), got "
-            f"{', '.join(run['label'] for run in runs)}"
-        )
-    return [runs[found.index(number)] for number in range(len(kinds.titles))]
 
 
 def _counts(clients: pd.DataFrame, run: dict, experts: str, choice: str) -> np.ndarray:

@@ -12,7 +12,6 @@ from fedlib import exhibit as exhibits
 from fedlib import protocols as ways
 from fedlib.errors import DataError
 from fedlib.figures import ranked, style
-from fedlib.figures.cluster_usage import in_order
 from fedlib.metrics import PRIMARY
 
 
@@ -55,7 +54,7 @@ def draw(
         here = exhibits.pick(shown, federation=federation["name"])
         values = [
             _weights(exhibits.pick(here, label=run["label"]), run, weights, experts)
-            for run in in_order(exhibit, federation["name"], kinds)
+            for run in ranked.in_order(exhibit, federation["name"], kinds)
         ]
         most = max(found.shape[1] for found in values) - 1
         ranked.draw_bars(axes, [_padded(found, most) for found in values], color)

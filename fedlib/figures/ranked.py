@@ -7,6 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
+from fedlib import exhibit as exhibits
+from fedlib import protocols as ways
+from fedlib.errors import ConfigError
 from fedlib.figures import style
 
 FILLS = (  # of the variants: full, and then ever paler
@@ -14,6 +17,22 @@ FILLS = (  # of the variants: full, and then ever paler
     {"alpha": 0.35},
     {"alpha": 0.15},
 )
+
+
+def in_order(exhibit: dict, federation: str, kinds: ways.Variants) -> list[dict]:
+    """The runs on a federation, one per variant.
+
+    Raises:
+      ConfigError: if it has not exactly one run of each.
+    """
+    runs = exhibits.runs_of(exhibit, federation)
+    found = [kinds.of[federation, run["label"]] for run in runs]
+    if sorted(found) != list(range(len(kinds.titles))):
+        raise ConfigError(
+            f"{federation} must have one run of each variant ({', '.join(kinds.titles)}), got "
+            f"{', '.join(run['label'] for run in runs)}"
+        )
+    return [runs[found.index(number)] for number in range(len(kinds.titles))]
 
 
 def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:

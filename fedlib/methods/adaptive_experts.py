@@ -18,7 +18,7 @@ experts in use count, where the official one has as many outputs as experts in u
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -298,8 +298,7 @@ class AdaptiveExperts(IFCA):
     @cached_property
     def together(self) -> ExpertsTask:
         """Experts and gate, as they are trained in one."""
-        of_clusters = {field.name: getattr(self.task, field.name) for field in fields(Task)}
-        return ExpertsTask(**of_clusters, others=(self.expert, self.gate))
+        return self.task.extended(ExpertsTask, others=(self.expert, self.gate))
 
     def draw_gates(self, cohort: Cohort) -> Params:
         """A new gate for every client -> [C, ...]"""

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
 from fedlib import tree
 from fedlib.cohort import Cohort
-from fedlib.divergence import gradient_divergence
+from fedlib.divergence import gradient_divergence, recorded
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
 from fedlib.server import ServerAdam
@@ -115,15 +114,12 @@ class FedAvgAdam(Curves):
         return state._replace(
             params={**params, **tree.mix(statistics, p)},
             adam=adam,
-            divergence=self.recorded(state.divergence, differences, p, cohort.round),
+            divergence=recorded(
+                state.divergence,
+                cohort.round,
+                lambda: gradient_divergence(differences, p)[None],
+            ),
         )
-
-    def recorded(self, divergence: Tensor, differences: Tree, p: Tensor, round: int) -> Tensor:
-        """`divergence` with that of this round, if it is one of the first `horizon`."""
-        if round >= self.horizon:
-            return divergence
-        row = torch.full((1,), round, device=divergence.device)  # a fill: nobody waits for it
-        return tree.put(divergence, row, gradient_divergence(differences, p).reshape(1, 1))
 
     # -- evaluation -------------------------------------------------------------------
 

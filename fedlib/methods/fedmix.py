@@ -29,6 +29,7 @@ from torch import Tensor
 
 from fedlib import gating, tree, variational
 from fedlib.cohort import Cohort
+from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
@@ -304,7 +305,9 @@ class FedMix(Curves):
         if self.gates == "shared":
             towards = tree.mix(tree.sub(cohort.held(gate), uploaded["gate"]), p)
             gate, adam["gate"] = self.server.step(gate, towards, state.adam["gate"])
-        divergence = self.recorded(state.divergence, differences, weights, cohort.round)
+        divergence = recorded(
+            state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
+        )
         return state._replace(experts=experts, phi=phi, gate=gate, adam=adam, divergence=divergence)
 
     def prior_of(self, cohort: Cohort) -> Tensor:
@@ -314,13 +317,6 @@ class FedMix(Curves):
             return shares / self.num_rows
         seen = cohort.seen()
         return tree.mean(seen.shares(self.condition, self.num_rows), seen.num_examples)
-
-    def recorded(self, divergence: Tensor, differences: Tree, weights: Tensor, round: int):
-        """`divergence` with that of this round, if it is one of the first `horizon`."""
-        if round >= self.horizon:
-            return divergence
-        row = torch.full((1,), round, device=divergence.device)  # a fill: nobody waits for it
-        return tree.put(divergence, row, variational.divergence(differences, weights)[None])
 
     def tabulated(self, tables: Tensor, phi: Tensor, round: int) -> Tensor:
         """`tables` with q(e|c) after `round` rounds, if it is one of `table_rounds`."""

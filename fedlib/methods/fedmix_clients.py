@@ -18,7 +18,7 @@ clients, not of those of one round only. Running statistics of batch normalisati
 paper's models do not have, are averaged without Adam.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -29,7 +29,7 @@ from torch.func import vmap
 from fedlib import gating, tree, variational
 from fedlib.cohort import Cohort
 from fedlib.device import upload
-from fedlib.divergence import gradient_divergence
+from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
@@ -123,7 +123,7 @@ class FedMixClients(Curves):
     @cached_property
     def sorting(self) -> SortingTask:
         """Experts, gate and pi, as they are trained."""
-        return SortingTask(**{field.name: getattr(self.task, field.name) for field in fields(Task)})
+        return self.task.extended(SortingTask)
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts drawn from seeds seed, seed + 1, ...; everything else uniform."""
@@ -207,26 +207,13 @@ class FedMixClients(Curves):
         """Adam on the mean differences of each expert; one that nobody is for stays."""
         p = cohort.num_examples / cohort.num_examples.sum()
         weights = variational.reweighted(pi, p)  # [C, E]
-        # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
-        differences = tree.sub(cohort.held(state.experts), experts)
-        mean = variational.combined(differences, weights)
-        old, statistics = tree.partition(state.experts, self.task.is_statistic)
-        mean, drift = tree.partition(mean, self.task.is_statistic)
-        stepped, adam = self.server.step(old, mean, state.adam, weights.sum(0) > 0)
-        moved = self.task.trainable(differences)
-        return state._replace(
-            experts={**stepped, **tree.sub(statistics, drift)},
-            adam=adam,
-            divergence=self.recorded(state.divergence, moved, weights, cohort.round),
+        experts, adam, differences = variational.expert_step(
+            self.server, self.task, state.experts, experts, weights, state.adam
         )
-
-    def recorded(self, divergence: Tensor, differences: Tree, weights: Tensor, round: int):
-        """`divergence` with that of this round, if it is one of the first `horizon`."""
-        if round >= self.horizon:
-            return divergence
-        row = torch.full((1,), round, device=divergence.device)  # a fill: nobody waits for it
-        by_expert = vmap(gradient_divergence, in_dims=(1, 1))(differences, weights)
-        return tree.put(divergence, row, by_expert[None])
+        divergence = recorded(
+            state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
+        )
+        return state._replace(experts=experts, adam=adam, divergence=divergence)
 
     # -- evaluation -------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ never does. When only some clients take part, the server's averages of private m
 clients get, count the absent ones with the last average and not with their own.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -99,8 +99,7 @@ class PFedMoEBaseline(Method):
     @cached_property
     def gated(self) -> GatedTask:
         """Experts and gate, as they are trained."""
-        experts = {field.name: getattr(self.task, field.name) for field in fields(Task)}
-        return GatedTask(**experts, gate=self.gate)
+        return self.task.extended(GatedTask, gate=self.gate)
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts drawn from seeds seed, seed + 1, ..., the gate from seed + E; all the same."""

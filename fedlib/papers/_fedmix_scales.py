@@ -55,7 +55,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=ALL_CURVES,
                 **digits,
             ),
-            *_leaks("digits", "hsu_digits", "Digits", {}, 20, digits),
+            _leak("digits", "hsu_digits", "Digits", 20, digits),
             _setting(
                 "angled-digits",
                 "angled_digits",
@@ -145,7 +145,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("accuracy", "divergence", "tables", "views"),
                 **cifar,
             ),
-            *_leaks("cifar10", "hsu_cifar10", "CIFAR-10", {}, 100, cifar),
+            _leak("cifar10", "hsu_cifar10", "CIFAR-10", 100, cifar),
             _setting(
                 "permuted-cifar10",
                 "permuted_cifar10",
@@ -225,7 +225,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 gb=300,
                 **cifar,
             ),
-            *_leaks("cifar10", "hsu_cifar10", "CIFAR-10", {}, 100, cifar),
+            _leak("cifar10", "hsu_cifar10", "CIFAR-10", 100, cifar),
             _setting(
                 "cifar100",
                 "hierarchical_cifar100",
@@ -346,22 +346,20 @@ def _setting(name: str, dataset: str, title: str, params: dict, *, partition: st
     return Setting(data, **how)
 
 
-def _leaks(name: str, dataset: str, title: str, params: dict, num_clients: int, how: dict):
+def _leak(name: str, dataset: str, title: str, num_clients: int, how: dict) -> Setting:
     """One round of everybody, from which the server reads labels (section 7.5)."""
-    return (
-        _setting(
-            f"{name}-leak",
-            dataset,
-            f"{title}, all clients",
-            params,
-            partition="hsu1.0",
-            num_clients=num_clients,
-            cohort=num_clients,
-            labels=("leak-step", "leak-epoch"),
-            seeds=(0,),
-            roles=("leakage",),
-            **how | {"rounds": 1},
-        ),
+    return _setting(
+        f"{name}-leak",
+        dataset,
+        f"{title}, all clients",
+        {},
+        partition="hsu1.0",
+        num_clients=num_clients,
+        cohort=num_clients,
+        labels=("leak-step", "leak-epoch"),
+        seeds=(0,),
+        roles=("leakage",),
+        **how | {"rounds": 1},
     )
 
 
