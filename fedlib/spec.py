@@ -12,14 +12,17 @@ SCALES = ("demo", "reduced", "full")
 
 @dataclass(frozen=True)
 class Data:
-    """One federation: a data set as a paper cuts it into clients.
+    """One federation: a data set, times a partition.
 
     Attributes:
       name: path-safe identifier, unique in the paper ("emnist").
-      dataset: module of `fedlib.data` that builds it ("emnist").
-      params: keyword arguments of that module's `build(raw, **params)`; JSON-able.
+      dataset: module of `fedlib.data.sources` that reads it ("emnist").
+      partition: how it is dealt to clients: {"kind": module of `fedlib.data.partitions`, ...} with
+        the fields of that module's class; JSON-able.
+      seed: of every draw that the federation needs.
       title: how tables and figures call it ("EMNIST").
-      partition: short name of the partition for the tidy table ("dirichlet0.4").
+      partition_label: short name of the partition for the tidy table ("dirichlet0.4").
+      params: keyword arguments of the data set's `read`, such as {"source": "leaf"}; JSON-able.
       family: title shared by federations that differ in one parameter alone ("EMNIST" of
         "EMNIST, alpha = 10"), which sweeps draw in one panel; "" for the title.
       notes: what differs from the paper at this scale; shown under every table.
@@ -27,15 +30,18 @@ class Data:
 
     name: str
     dataset: str
-    params: dict
+    partition: dict
+    seed: int
     title: str
-    partition: str
+    partition_label: str
+    params: dict = field(default_factory=dict)
     family: str = ""
     notes: tuple[str, ...] = ()
 
     def spec(self) -> dict:
         """What determines the shards."""
-        return {"dataset": self.dataset, "params": self.params}
+        names = ("dataset", "params", "partition", "seed")
+        return {name: getattr(self, name) for name in names}
 
     def describe(self) -> dict:
         """What a table or figure needs to know of the federation."""

@@ -163,14 +163,14 @@ class Setting:
             if alpha == ALPHA:
                 continue
             short = f"{alpha:g}".replace("e+0", "e")  # 1e6
-            partition = {**self.data.params["partition"], "alpha": alpha}
+            partition = {**self.data.partition, "alpha": alpha}
             data = replace(
                 self.data,
                 name=f"{self.data.name}-alpha{short}",
-                params={**self.data.params, "partition": partition},
+                partition=partition,
                 title=f"{self.data.title}, α={short}",
                 family=self.data.title,
-                partition=f"{partition['kind']}{short}",
+                partition_label=f"{partition['kind']}{short}",
             )
             yield replace(
                 self,

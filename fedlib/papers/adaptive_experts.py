@@ -44,7 +44,7 @@ VARIANTS = {
     ],
 }
 TABLE_2 = "table2-p{p:.1f}-{label}"
-BY_P = {"parameter": "p", "of": "federation", "symbol": "p"}
+BY_P = {"parameter": "partition.p", "of": "federation", "symbol": "p"}
 NETWORKS = [
     {"title": "Global", "key": "global"},
     {"title": "Local", "key": "local"},
@@ -82,7 +82,7 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
             title="Personalised accuracy by majority fraction",
             caption=f"The paper's Table 2. {TRIALS}",
             federations=primary,
-            params={"protocols": PROTOCOLS, "parameter": "p"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p"},
             published=TABLE_2,
         ),
         "methods_first_clients": Table(
@@ -91,7 +91,7 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
             caption=f"As the table of personalised accuracy, but of the {SUBSET} clients alone "
             "that the official code evaluates (X5).",
             federations=primary,
-            params={"protocols": PROTOCOLS, "parameter": "p", "first_clients": SUBSET},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p", "first_clients": SUBSET},
             published=TABLE_2,
         ),
         "hyperparameters": Table(
@@ -111,7 +111,7 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
             caption=f"{TRIALS} No ReLU on logits, weight decay as in Table 1, and every decision "
             "on held-out training data.",
             federations=clean,
-            params={"protocols": PROTOCOLS, "parameter": "p"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p"},
         ),
         "other_data": Table(
             **grid,
@@ -127,7 +127,7 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
             "(MoE), mixtures that train the gate alone, and the best single expert (IFCA). The "
             "paper is silent on it, and its configurations differ (X10).",
             federations=_names((s for s in settings if s.both_mixtures), "table2"),
-            params={"protocols": MIXTURES, "parameter": "p"},
+            params={"protocols": MIXTURES, "parameter": "partition.p"},
         ),
         "clients": Table(
             kind="protocol_grid",
@@ -147,7 +147,7 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
             "get the clusters' models and train experts and gates of their own. The official code "
             "has this option and its configurations do not use it (X16).",
             federations=opted_out,
-            params={"protocols": PROTOCOLS, "parameter": "p", "group": "unseen"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p", "group": "unseen"},
         ),
         "headlines": Table(
             kind="headlines",
@@ -167,7 +167,7 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
                 *dict.fromkeys(x.replace("_", "-") for s in settings for x in s.schedules),
             ),
             federations=_names((s for s in settings if s.schedules), "table2"),
-            params={"protocols": PROTOCOLS, "parameter": "p"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p"},
         ),
         "cost": Table(
             kind="cost",

@@ -1,0 +1,86 @@
+"""Clients that are natural clients of the data set, with the parts that it gives them.
+
+Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data and Shakespeare of the official code;
+  pFedMM's specification, sections 3.9 and 3.10.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_choice, check_fraction
+from fedlib.data.draws import divide, draw_some, last_are_unseen, some_are_unseen
+from fedlib.data.examples import TEST, TRAIN, VAL, Dealt, Examples
+from fedlib.errors import ConfigError
+
+ORDERS = ("given", "random")
+UNSEEN = ("drawn", "last")
+
+
+@dataclass(frozen=True)
+class Natural:
+    """One client per natural client: a role of a play, a client of a made-up federation.
+
+    Attributes:
+      order: of the clients: "given" by the data set, or "random".
+      fraction: of the clients that is used, in (0, 1]; the first ones of their order.
+      val_fraction: of a client's training examples, where the data set has no validation part.
+      unseen_fraction: of the clients.
+      unseen: who is, "drawn" by a draw of its own, or the "last" ones of their order.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+
+    order: str = "given"
+    fraction: float = 1.0
+    val_fraction: float = 0.0
+    unseen_fraction: float = 0.0
+    unseen: str = "drawn"
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_choice("order", self.order, ORDERS)
+        check_choice("unseen", self.unseen, UNSEEN)
+        check_fraction("fraction", self.fraction, one=True)
+        check_fraction("val_fraction", self.val_fraction, zero=True)
+        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients; their examples are stored client by client, in the order of the clients.
+
+        Raises:
+          ConfigError: if a validation part is asked for and the data set has one already.
+        """
+        train, val, test = (examples.of_owner(part) for part in (TRAIN, VAL, TEST))
+        if not any(map(len, val)):
+            halves = [divide(rows, 1 - self.val_fraction, seed) for rows in train]
+            train, val = map(list, zip(*halves, strict=True))
+        elif self.val_fraction:
+            raise ConfigError(f"val_fraction must be 0, got {self.val_fraction}: there is a part")
+        chosen = self._chosen(examples.num_owners, seed)
+        group = self._groups(len(chosen), seed)
+        parts = ([rows[c] for c in chosen] for rows in (train, val, test))
+        return _packed(Dealt(examples, *parts, group).without_the_untestable())
+
+    def _chosen(self, num_owners: int, seed: int) -> list[int]:
+        if self.order == "random":
+            return draw_some(list(range(num_owners)), self.fraction, seed)
+        return list(range(int(num_owners * self.fraction)))
+
+    def _groups(self, num_clients: int, seed: int) -> np.ndarray:
+        if self.unseen == "last":
+            return last_are_unseen(num_clients, self.unseen_fraction)
+        return some_are_unseen(num_clients, self.unseen_fraction, seed)
+
+
+def _packed(dealt: Dealt) -> Dealt:
+    """The same clients, whose examples are in a row."""
+    own = [np.sort(np.concatenate(parts)) for parts in zip(*dealt[1:4], strict=True)]
+    order = np.concatenate(own)
+    if np.array_equal(order, np.arange(len(dealt.examples.y))):
+        return dealt
+    place = np.empty(len(dealt.examples.y), np.int64)
+    place[order] = np.arange(len(order))
+    train, val, test = ([place[rows] for rows in part] for part in dealt[1:4])
+    return dealt._replace(examples=dealt.examples.take(order), train=train, val=val, test=test)
