@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, cifar10_batch, needs, official, put
+from data_fixtures import NOWHERE, REAL_RAW, federation, make_up_cifar10, needs
 
-from fedlib.data import cifar10, digits, rotated_cifar10, rotated_digits
-from fedlib.data.rotated import Rotated
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.partitions.rotated import Rotated
+from fedlib.data.sources import digits
 from fedlib.errors import ConfigError
 
 SEED = 7
@@ -16,12 +17,14 @@ SEED = 7
 @pytest.fixture
 def raw(tmp_path, monkeypatch) -> Path:
     """CIFAR-10 with 40 images in each batch."""
-    batches = [cifar10_batch(40, first=40 * i) for i in range(6)]
-    files = [official(f.path, b) for f, b in zip(cifar10.BATCHES, batches, strict=True)]
-    for file, content in zip(files, batches, strict=True):
-        put(tmp_path, file, content)
-    monkeypatch.setattr(cifar10, "BATCHES", tuple(files))
+    make_up_cifar10(monkeypatch, tmp_path, 40)
     return tmp_path
+
+
+def parts_of(num: int, num_train: int) -> Examples:
+    """Numbered images, the training part first."""
+    part = np.repeat(np.array([TRAIN, TEST], np.uint8), [num_train, num - num_train])
+    return Examples(np.arange(num)[:, None, None, None], np.zeros(num, int), 10, part=part)
 
 
 # Section 4.2, the invariants
@@ -32,7 +35,7 @@ def raw(tmp_path, monkeypatch) -> Path:
 )
 def test_every_angle_deals_the_whole_data_set_to_its_clients(rotations, train, test):
     # 50,000 training images to 200 / 2 or 200 / 4 clients, and 10,000 test images.
-    owners = Rotated(200, rotations).owners(60_000, 50_000, SEED)
+    owners = Rotated(200, rotations).owners(parts_of(60_000, 50_000), SEED)
     assert [len(rows) for rows in owners.train] == [train] * 200
     assert [len(rows) for rows in owners.test] == [test] * 200
     block = 200 // len(rotations)
@@ -45,14 +48,14 @@ def test_every_angle_deals_the_whole_data_set_to_its_clients(rotations, train, t
 
 
 def test_the_angles_are_dealt_in_orders_of_their_own():
-    train = Rotated(4, (0, 180)).owners(120, 100, SEED).train
+    train = Rotated(4, (0, 180)).owners(parts_of(120, 100), SEED).train
     assert not np.array_equal(train[0], train[2] - 120)
     # Every client has examples from all over the data set, not a block of it.
     assert all(rows.max() - rows.min() > 50 for rows in train)
 
 
 def test_a_deal_is_a_function_of_its_seed():
-    one, again, other = (Rotated(4).owners(120, 100, seed) for seed in (SEED, SEED, SEED + 1))
+    one, again, other = (Rotated(4).owners(parts_of(120, 100), seed) for seed in (SEED, SEED, SEED + 1))
     for part in range(2):
         assert all(map(np.array_equal, one[part], again[part]))
         assert not any(map(np.array_equal, one[part], other[part]))
@@ -60,9 +63,9 @@ def test_a_deal_is_a_function_of_its_seed():
 
 def test_images_are_turned_anticlockwise():
     x = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
-    pool, y = Rotated(4, (0, 90, 180, 270)).pool(x, np.array([5, 6]))
-    assert y.tolist() == [5, 6] * 4
-    none, quarter, half, three = pool.reshape(4, *x.shape)
+    pool = Rotated(4, (0, 90, 180, 270)).pool(Examples(x, np.array([5, 6]), 10))
+    assert pool.y.tolist() == [5, 6] * 4
+    none, quarter, half, three = pool.x.reshape(4, *x.shape)
     assert np.array_equal(none, x)
     assert np.array_equal(half, x[:, :, ::-1, ::-1])  # both flips
     for i in range(4):
@@ -98,7 +101,7 @@ def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, mes
 )
 def test_too_few_examples_are_an_error(partition, message):
     with pytest.raises(ConfigError, match=message):
-        partition.owners(120, 100, SEED)
+        partition.owners(parts_of(120, 100), SEED)
 
 
 # Data sets

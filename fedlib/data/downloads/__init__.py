@@ -60,7 +60,7 @@ def files(name: str, source: str | None = None) -> dict[str, RawFile | RawFolder
     made = table(name)
     if source is None and not made.sources:
         return dict(made.files)
-    source = source or made.default
+    source = made.default if source is None else source
     if source not in list(made.sources):
         known = ", ".join(made.sources) or "none"
         raise ConfigError(f"{name} has no source {source!r}; choose one of {known}")
