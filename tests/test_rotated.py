@@ -55,7 +55,9 @@ def test_the_angles_are_dealt_in_orders_of_their_own():
 
 
 def test_a_deal_is_a_function_of_its_seed():
-    one, again, other = (Rotated(4).owners(parts_of(120, 100), seed) for seed in (SEED, SEED, SEED + 1))
+    one, again, other = (
+        Rotated(4).owners(parts_of(120, 100), seed) for seed in (SEED, SEED, SEED + 1)
+    )
     for part in range(2):
         assert all(map(np.array_equal, one[part], again[part]))
         assert not any(map(np.array_equal, one[part], other[part]))
@@ -88,7 +90,7 @@ def test_images_are_turned_anticlockwise():
 )
 def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        rotated_cifar10.build(Path("/no/such/folder"), **{"seed": 1, **change})
+        federation("cifar10", "rotated", NOWHERE, **{"num_clients": 200, **change})
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_too_few_examples_are_an_error(partition, message):
 
 
 def test_the_second_half_of_the_clients_sees_images_upside_down(raw):
-    built = rotated_cifar10.build(raw, seed=1, num_clients=4)
+    built = federation("cifar10", "rotated", raw, num_clients=4, params={"scaling": "measured"})
     assert built.train.sizes.tolist() == [100] * 4 and built.test.sizes.tolist() == [20] * 4
     assert built.x.shape == (480, 3, 32, 32)
     for client in range(4):
@@ -125,19 +127,20 @@ def test_the_second_half_of_the_clients_sees_images_upside_down(raw):
 
 def test_fewer_images_may_be_dealt_and_only_these_are_stored(raw):
     sizes = {"train_examples": 10, "test_examples": 3}
-    built = rotated_cifar10.build(raw, seed=1, num_clients=4, val_fraction=0.2, **sizes)
+    built = federation("cifar10", "rotated", raw, num_clients=4, val_fraction=0.2, **sizes)
     assert built.train.sizes.tolist() == [8] * 4 and built.val.sizes.tolist() == [2] * 4
     assert built.test.sizes.tolist() == [3] * 4
     assert len(built.x) == 4 * 13
 
 
 def test_digits_are_turned_too():
-    built = rotated_digits.build(Path(""), seed=SEED)
+    built = federation("digits", "rotated", seed=SEED, num_clients=10)
     # 1,797 images, of which every fourth of a class is a test image.
-    num_test = sum(count // 4 for count in np.bincount(digits.read()[1]))
+    x, y = digits.read(NOWHERE)[:2]
+    num_test = sum(count // 4 for count in np.bincount(y))
     assert built.train.sizes.tolist() == [(1797 - num_test) // 5] * 10
     assert built.test.sizes.tolist() == [num_test // 5] * 10
-    known = {image.tobytes() for image in digits.read()[0]}
+    known = {image.tobytes() for image in x}
     upright = [image.tobytes() in known for image in built.x[built.train.of(0)]]
     turned = [image.tobytes() in known for image in built.x[built.train.of(9)]]
     back = [image[:, ::-1, ::-1].tobytes() in known for image in built.x[built.train.of(9)]]
@@ -146,9 +149,9 @@ def test_digits_are_turned_too():
 
 
 @pytest.mark.slow
-@needs(*cifar10.sources())
+@needs("cifar10")
 def test_the_official_cifar10_is_in_each_half_once():
-    built = rotated_cifar10.build(REAL_RAW, seed=SEED)
+    built = federation("cifar10", "rotated", REAL_RAW, seed=SEED, num_clients=200)
     assert built.train.sizes.tolist() == [500] * 200 and built.test.sizes.tolist() == [100] * 200
     upright = np.sort([_digest(x) for x in built.x[built.train.rows[:50_000]]])
     turned = np.sort([_digest(x[:, ::-1, ::-1]) for x in built.x[built.train.rows[50_000:]]])
