@@ -110,16 +110,16 @@ def test_the_profiles_differ_in_what_section_9_says():
         relu = differences(published["model_params"], clean["model_params"])
         assert relu == {"logit_relu": False}  # X4
         data = differences(
-            paper.federation(federation).params, paper.federation(f"{federation}-clean").params
+            paper.federation(federation).partition,
+            paper.federation(f"{federation}-clean").partition,
         )
         assert data == {"val_fraction": 0.2}
 
 
 def test_the_reduced_scale_keeps_what_orderings_are_about():
     paper = declare("reduced")
-    params = [data.params for data in paper.data]
-    assert [p["p"] for p in params] == [0.2, 0.6, 1.0]
-    assert {data.dataset for data in paper.data} == {"majority_cifar10"}
+    assert [data.partition["p"] for data in paper.data] == [0.2, 0.6, 1.0]
+    assert {data.dataset for data in paper.data} == {"cifar10"}
     assert {(run.label, run.params["num_experts"]) for run in paper.runs} == {
         ("eps", 3),
         ("none", 3),

@@ -11,6 +11,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib import byhand, config, plan, provenance
 from fedlib.config import normalised
+from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.plan import PATHS, STAGES, Cell, Plan
 from fedlib.spec import Figure, Table
@@ -156,10 +157,12 @@ def test_an_exhibit_has_its_runs_row_by_row(toy):
     assert spec["federations"][0] == {
         "name": "digits",
         "dataset": "digits",
-        "params": {"seed": 0},
+        "params": {},
+        "partition": {"kind": "iid", "num_clients": 4, "train_fraction": 0.8},
+        "seed": 0,
         "title": "Digits",
         "family": "Digits",
-        "partition": "iid",
+        "partition_label": "iid",
         "notes": ["digits is small"],
     }
     head = {key: spec[key] for key in ("paper", "name", "kind", "seeds", "scale", "published")}
@@ -232,6 +235,31 @@ def test_the_code_of_a_run_is_its_script_method_and_model(toy):
         "scripts/figure.py",
         "fedlib.figures.accuracy_over_rounds",
     )
+
+
+def test_the_code_of_a_federation_is_its_script_source_and_partition(toy):
+    assert toy().roots("partition", paper="toy", federation="mnist") == (
+        "scripts/partition.py",
+        "fedlib.data.sources.mnist",
+        "fedlib.data.partitions.iid",
+    )
+    code = provenance.closure(*toy().roots("partition", paper="toy", federation="mnist"))
+    assert not {"fedlib.data.sources.digits", "fedlib.data.partitions.hsu"} & {*code}
+
+
+def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path, monkeypatch):
+    made = toy()
+    roots = made.roots("download", dataset="mnist")
+    assert not [m for m in provenance.closure(*roots) if m.startswith("fedlib.data.sources.")]
+    assert made.code("download", dataset="mnist") == made.code("download", dataset="digits")
+    before = made.spec("download", dataset="mnist"), made.spec("download", dataset="digits")
+    files = downloads.table("mnist").files
+    moved = replace(files["train_images"], urls=("https://elsewhere/train.gz",))
+    monkeypatch.setitem(files, "train_images", moved)
+    after = made.spec("download", dataset="mnist"), made.spec("download", dataset="digits")
+    assert after[0] != before[0] and after[1] == before[1]
+    job = {"paper": "toy", "federation": "mnist"}
+    assert "elsewhere" not in made.spec("partition", **job)
 
 
 def test_every_job_has_a_specification_and_code(toy):
@@ -366,7 +394,9 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     given = other.data("toy", "mnist")
     assert given.params == {**declared.params, "source": "qmnist"}
     assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
-    assert json.loads(other.spec("download", dataset="mnist"))["sources"] == ["qmnist"]
+    told = json.loads(other.spec("download", dataset="mnist"))
+    assert told["sources"] == ["qmnist"]
+    assert told["files"] != json.loads(plain.spec("download", dataset="mnist"))["files"]
     assert Plan({"sources": ["mnist:mnist"]}).data("toy", "mnist") == declared
     with pytest.raises(ConfigError, match="sources: unknown 'digits'; .*: mnist"):
         Plan({"sources": ["digits:other"]})
@@ -419,6 +449,10 @@ MAIN = toy_paper().tables["main"]
         (
             {"federations": ("digits", "minst")},
             r"papers.toy.data\[minst\].dataset: unknown 'minst'; known: .*mnist",
+        ),
+        (
+            {"data": tuple(replace(d, partition={"kind": "idd"}) for d in toy_paper().data)},
+            r"papers.toy.data\[digits\].partition.kind: unknown 'idd'; known: .*iid",
         ),
         (
             {"tables": {"main": replace(MAIN, kind="acuracy")}},

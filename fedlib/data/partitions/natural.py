@@ -25,7 +25,8 @@ class Natural:
     Attributes:
       order: of the clients: "given" by the data set, or "random".
       fraction: of the clients that is used, in (0, 1]; the first ones of their order.
-      val_fraction: of a client's training examples, where the data set has no validation part.
+      val_fraction: of a client's training examples, drawn at random, the others being in random
+        order too; None leaves the parts as the data set gives them.
       unseen_fraction: of the clients.
       unseen: who is, "drawn" by a draw of its own, or the "last" ones of their order.
     """
@@ -34,7 +35,7 @@ class Natural:
 
     order: str = "given"
     fraction: float = 1.0
-    val_fraction: float = 0.0
+    val_fraction: float | None = None
     unseen_fraction: float = 0.0
     unseen: str = "drawn"
 
@@ -43,7 +44,8 @@ class Natural:
         check_choice("order", self.order, ORDERS)
         check_choice("unseen", self.unseen, UNSEEN)
         check_fraction("fraction", self.fraction, one=True)
-        check_fraction("val_fraction", self.val_fraction, zero=True)
+        if self.val_fraction is not None:
+            check_fraction("val_fraction", self.val_fraction, zero=True)
         check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
@@ -53,11 +55,11 @@ class Natural:
           ConfigError: if a validation part is asked for and the data set has one already.
         """
         train, val, test = (examples.of_owner(part) for part in (TRAIN, VAL, TEST))
-        if not any(map(len, val)):
+        if self.val_fraction is not None:
+            if any(map(len, val)):
+                raise ConfigError("val_fraction must be absent: the data set has a validation part")
             halves = [divide(rows, 1 - self.val_fraction, seed) for rows in train]
             train, val = map(list, zip(*halves, strict=True))
-        elif self.val_fraction:
-            raise ConfigError(f"val_fraction must be 0, got {self.val_fraction}: there is a part")
         chosen = self._chosen(examples.num_owners, seed)
         group = self._groups(len(chosen), seed)
         parts = ([rows[c] for c in chosen] for rows in (train, val, test))

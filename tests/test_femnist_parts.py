@@ -7,11 +7,18 @@ import tarfile
 import h5py
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, needs, official
+from data_fixtures import REAL_RAW, federation, needs, official
 
-from fedlib.data import femnist, official_femnist
+from fedlib.data import downloads
 from fedlib.data.download import fetch
 from fedlib.errors import ConfigError, DataError
+
+FILES = downloads.table("femnist").files
+
+
+def with_parts(raw, seed=1, source="tff", **fields):
+    read = {"source": source, "scaling": "unit"}
+    return federation("femnist", "writer_parts", raw, seed=seed, params=read, **fields)
 
 
 def tff_file(raw, file, writers: dict[str, list[int]]) -> None:
@@ -30,9 +37,9 @@ def tff_file(raw, file, writers: dict[str, list[int]]) -> None:
 def tff(tmp_path):
     """Three writers; a fourth has no test images."""
     writers = {"f0000_14": [1, 2, 3, 4], "f0001_41": [5, 6], "f0002_01": [7, 8, 9], "z": [10]}
-    tff_file(tmp_path, official_femnist.TRAIN, writers)
+    tff_file(tmp_path, FILES["tff_train"], writers)
     tests = {"f0000_14": [101], "f0001_41": [102, 103], "f0002_01": [104]}
-    tff_file(tmp_path, official_femnist.TEST, tests)
+    tff_file(tmp_path, FILES["tff_test"], tests)
     return tmp_path
 
 
@@ -43,7 +50,7 @@ def numbers_of(built, split) -> set[tuple[int, ...]]:
 
 
 def test_a_writer_keeps_the_training_and_test_images_of_tff(tff):
-    built = official_femnist.build(tff, seed=1)
+    built = with_parts(tff)
     assert numbers_of(built, "train") == {(1, 2, 3, 4), (5, 6), (7, 8, 9)}
     assert numbers_of(built, "test") == {(101,), (102, 103), (104,)}
     for client in range(3):  # both of one writer
@@ -56,18 +63,18 @@ def test_a_writer_keeps_the_training_and_test_images_of_tff(tff):
 
 
 def test_fewer_writers_are_the_first_of_the_same_order(tff):
-    everybody, two = (official_femnist.build(tff, seed=1, num_clients=n) for n in (None, 2))
+    everybody, two = (with_parts(tff, num_clients=n) for n in (None, 2))
     assert (everybody.num_clients, two.num_clients) == (3, 2)
     for client in range(2):
         for split in ("train", "test"):
             ours, theirs = (b.x[b.split(split).of(client)] for b in (two, everybody))
             assert np.array_equal(ours, theirs)
-    orders = {tuple(official_femnist.build(tff, seed=s).train.sizes) for s in range(50)}
+    orders = {tuple(with_parts(tff, seed=s).train.sizes) for s in range(50)}
     assert len(orders) == 6  # 3!, all of them
 
 
 def test_validation_images_are_taken_from_a_writers_training_images(tff):
-    whole, held = (official_femnist.build(tff, seed=1, val_fraction=f) for f in (0.0, 0.5))
+    whole, held = (with_parts(tff, val_fraction=f) for f in (0.0, 0.5))
     assert sorted(held.val.sizes) == [1, 2, 2]  # halves of 2, 3 and 4, rounded up
     for client in range(3):
         both = np.concatenate([held.train.of(client), held.val.of(client)])
@@ -88,61 +95,62 @@ def test_leafs_writers_keep_their_parts_too(tmp_path):
         path = tmp_path / "femnist/data" / part / "0.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"users": list(writers), "user_data": found}))
-    built = official_femnist.build(tmp_path, seed=1, source="leaf")
+    built = with_parts(tmp_path, source="leaf")
     assert numbers_of(built, "train") == {(1, 2, 3), (4, 5)}
     assert numbers_of(built, "test") == {(7, 8), (6,)}
 
 
 def test_each_source_has_its_files_and_none_stands_in_for_the_other(tff):
-    assert official_femnist.sources() == (official_femnist.TRAIN, official_femnist.TEST)
-    assert official_femnist.sources(source="leaf") == (femnist.LEAF_TRAIN, femnist.LEAF_TEST)
-    assert {file.archive for file in official_femnist.sources()} == {official_femnist.ARCHIVE}
-    with pytest.raises(ConfigError, match="no FEMNIST source 'nist'; choose one of tff, leaf"):
-        official_femnist.build(tff, seed=1, source="nist")
+    names = [list(downloads.files("femnist", source)) for source in ("tff", "leaf")]
+    assert names == [["tff_train", "tff_test"], ["leaf_train", "leaf_test"]]
+    with pytest.raises(ConfigError, match="which femnist from source nist does not have"):
+        with_parts(tff, source="nist")
     with pytest.raises(DataError, match="femnist/data/train has no"):
-        official_femnist.build(tff, seed=1, source="leaf")
-    (tff / official_femnist.TEST.path).unlink()
+        with_parts(tff, source="leaf")
+    (tff / FILES["tff_test"].path).unlink()
     with pytest.raises(DataError, match="fed_emnist_test.h5 does not exist; run the download"):
-        official_femnist.build(tff, seed=1)
+        with_parts(tff)
 
 
 def test_more_writers_than_there_are_is_an_error(tff):
     with pytest.raises(DataError, match="num_clients is 4, but only 3 writers are there"):
-        official_femnist.build(tff, seed=1, num_clients=4)
+        with_parts(tff, num_clients=4)
 
 
 def test_files_without_a_common_writer_are_refused(tff):
-    tff_file(tff, official_femnist.TEST, {"z2": [1]})
+    tff_file(tff, FILES["tff_test"], {"z2": [1]})
     with pytest.raises(DataError, match="have no writer in common"):
-        official_femnist.build(tff, seed=1)
+        with_parts(tff)
 
 
 def test_what_is_not_a_file_of_tff_is_named(tff):
-    path = tff / official_femnist.TEST.path
+    path = tff / FILES["tff_test"].path
     with h5py.File(path, "r+") as file:
         file["examples/f0001_41/pixels"][0, 0, 0] = 0.5
     with pytest.raises(DataError, match=r"are not the files of TFF.*multiples of 1/255"):
-        official_femnist.build(tff, seed=1)
+        with_parts(tff)
     with h5py.File(path, "r+") as file:
         del file["examples/f0001_41/label"]
     with pytest.raises(DataError, match=r"are not the files of TFF's Federated EMNIST"):
-        official_femnist.build(tff, seed=1)
+        with_parts(tff)
     path.write_bytes(b"text")
     with pytest.raises(DataError, match=r"fed_emnist_test.h5 are not the files of TFF"):
-        official_femnist.build(tff, seed=1)
+        with_parts(tff)
 
 
 def test_the_files_are_unpacked_from_the_archive(tff, tmp_path):
-    archive = tmp_path / "mirror/femnist" / official_femnist.ARCHIVE.name
+    archive = tmp_path / "mirror/femnist" / FILES["tff_train"].archive.name
     archive.parent.mkdir(parents=True)
     with tarfile.open(archive, "w:bz2") as packed:
-        for file in official_femnist.sources():
+        for file in downloads.files("femnist", "tff").values():
             packed.add(tff / file.path, file.member)
-    made_up = official(official_femnist.ARCHIVE.path, archive.read_bytes())
-    files = [dataclasses.replace(f, archive=made_up) for f in official_femnist.sources()]
+    made_up = official(FILES["tff_train"].archive.path, archive.read_bytes())
+    files = [
+        dataclasses.replace(f, archive=made_up) for f in downloads.files("femnist", "tff").values()
+    ]
     other = tmp_path / "other"
     fetch(files, other, mirror=str(archive.parents[1]), report=lambda line: None)
-    one, again = (official_femnist.build(raw, seed=1) for raw in (tff, other))
+    one, again = (with_parts(raw) for raw in (tff, other))
     assert one.digests == again.digests
 
 
@@ -150,20 +158,20 @@ def test_the_files_are_unpacked_from_the_archive(tff, tmp_path):
 
 
 @pytest.mark.slow
-@needs(*official_femnist.sources())
+@needs("femnist", "tff")
 def test_the_official_femnist_has_the_counts_of_the_specification():
-    built = official_femnist.build(REAL_RAW, seed=7)
+    built = with_parts(REAL_RAW, seed=7)
     assert built.num_clients == 3400
     assert (len(built.train.rows), len(built.test.rows)) == (671_585, 77_483)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not list((REAL_RAW / femnist.LEAF_TRAIN.path).glob("*.json")),
-    reason=f"no {femnist.LEAF_TRAIN.path} below {REAL_RAW}",
+    not list((REAL_RAW / FILES["leaf_train"].path).glob("*.json")),
+    reason=f"no LEAF files below {REAL_RAW}",
 )
 def test_leafs_own_files_give_clients_with_both_parts():
-    built = official_femnist.build(REAL_RAW, seed=7, source="leaf", num_clients=50)
+    built = with_parts(REAL_RAW, seed=7, source="leaf", num_clients=50)
     assert built.num_clients == 50
     assert (built.train.sizes > 0).all() and (built.test.sizes > 0).all()
     assert np.median(built.x) == 255  # most of an image is paper
