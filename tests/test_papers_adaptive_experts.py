@@ -57,8 +57,8 @@ def test_the_full_scale_has_every_exhibit_of_the_paper():
         for name in ("effect_of_clusters", "cluster_usage", "effect_of_clusters_other")
     )
     assert paper.figures["methods"].federations == sweep  # Figures 3 and 4
-    assert [paper.federation(name).params["p"] for name in sweep] == [0.2, 0.4, 0.6, 0.8, 1.0]
-    assert [paper.federation(name).params["p"] for name in usage] == [0.2, 0.6, 1.0]  # Figure 5
+    assert [paper.federation(name).partition["p"] for name in sweep] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert [paper.federation(name).partition["p"] for name in usage] == [0.2, 0.6, 1.0]  # Figure 5
     # Claims of the text: J = 2 on two rotations, J = 9 on FEMNIST, both with smaller and larger J.
     for federation, best in [("rotated-cifar10-2", 2), ("femnist", 9)]:
         assert federation in others
@@ -78,7 +78,7 @@ def test_the_number_of_clients_is_calibrated_on_runs_that_differ_in_it_alone():
     assert table.labels == ("none",)
     assert table.federations == ("cifar10-p0.2", "cifar10-p0.2-k20")
     ours, other = (paper.federation(name) for name in table.federations)
-    assert differences(ours.params, other.params) == {"num_clients": 20}
+    assert differences(ours.partition, other.partition) == {"num_clients": 20}
     run, twin = (paper.run(name, "none").spec(0) for name in table.federations)
     assert differences(run, twin).keys() == {"participation", "params"}
     assert differences(run["params"], twin["params"]) == {"both_mixtures": False}
@@ -89,7 +89,7 @@ def test_clients_that_opt_out_change_nothing_else():
     [name] = paper.tables["opt_out"].federations
     assert paper.tables["opt_out"].params["group"] == "unseen"
     base = paper.federation(name.removesuffix("-optout"))
-    assert differences(base.params, paper.federation(name).params) == {"unseen_fraction": 0.5}
+    assert differences(base.partition, paper.federation(name).partition) == {"unseen_fraction": 0.5}
     for label in ("eps", "none"):
         assert paper.run(name, label).spec(0) == paper.run(base.name, label).spec(0)
 
