@@ -10,7 +10,8 @@ Source: Marfoq et al., "Federated Multi-Task Learning under a Mixture of Distrib
 Official code: omarfoq/FedEM, client.py (MixtureClient), aggregator.py.
 Deviation: the experts of a client see the same batches in one pass; the official code shuffles
 anew for each expert, one pass after the other. Expert by expert the updates are the same function
-of the batches.
+of the batches. Experts are drawn independently of each other and of other seeds' experts unless
+`expert_seeds` is "official".
 """
 
 from dataclasses import dataclass

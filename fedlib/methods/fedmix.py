@@ -33,7 +33,7 @@ from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
-from fedlib.mixture import check_expert_seeds, draw_experts, expert_losses, uniform_weights
+from fedlib.mixture import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
 from fedlib.server import ServerAdam
 from fedlib.task import Batch, Params
 from fedlib.tree import Tree
@@ -42,6 +42,7 @@ CHOICES = {
     "condition": ("label", "side"),
     "prior": ("uniform", "empirical"),
     "gates": ("private", "shared"),
+    "expert_seeds": EXPERT_SEEDS,
 }
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
@@ -121,7 +122,6 @@ class FedMix(Curves):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
         object.__setattr__(self, "table_rounds", tuple(self.table_rounds))
-        check_expert_seeds(self.expert_seeds)
         _ = self.server, self.bias  # they check themselves
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:

@@ -26,7 +26,7 @@ from fedlib import exploration, personal, tree
 from fedlib.cohort import Cohort
 from fedlib.local import Solver
 from fedlib.methods.base import Method
-from fedlib.mixture import check_expert_seeds, draw_experts, each_expert
+from fedlib.mixture import EXPERT_SEEDS, draw_experts, each_expert
 from fedlib.models.initialise import convolution_weights
 from fedlib.task import Batch, Params
 
@@ -94,13 +94,13 @@ class IFCA(Method):
         choices = {
             "exploration": exploration.EXPLORATIONS,
             "cluster_init": CLUSTER_INITS,
+            "expert_seeds": EXPERT_SEEDS,
             "stop": STOPS,
             "stop_split": personal.STOP_SPLITS,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        check_expert_seeds(self.expert_seeds)
         self._check_exploration()
         if self.lr_decay and self.local.schedule.kind != "constant":
             kind = self.local.schedule.kind
