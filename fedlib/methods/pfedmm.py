@@ -9,8 +9,8 @@ Edge Computing Networks", Algorithm 1.
 Official code: Archipes/pFedMM, learners/learners_moe.py, client.py, utils/utils.py.
 Deviation: `prior`, `concentration` and `private_norms` are switches of ours; their defaults are the
 official code. Body and first head are one model, that of the seed, and further heads are drawn
-independently of other seeds' heads, unless `expert_seeds` is "official". Private batch normalisation
-is FedBN's: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
+independently of other seeds' heads, unless `expert_seeds` is "official". Private batch
+normalisation is FedBN's: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
 Normalization", ICLR 2021.
 """
 
