@@ -489,6 +489,22 @@ def test_building_twice_gives_the_same_bytes(federation, saved, tmp_path):
     ]
 
 
+def replicate(number, seed=0):
+    return build({**MADE_OF, "seed": seed, "replicate": number}, "")
+
+
+def test_every_replicate_is_cut_by_a_seed_of_its_own():
+    shared = build({**MADE_OF, "seed": 0}, "")
+    cuts = [shared, *(replicate(number) for number in range(3))]
+    assert len({cut.digests["x"] for cut in cuts}) == 4
+    assert replicate(1).digests == replicate(1).digests
+    assert replicate(1).spec["replicate"] == 1
+
+
+def test_replicates_of_neighbouring_declared_seeds_are_apart():
+    assert replicate(1, seed=0).digests["x"] != replicate(0, seed=1).digests["x"]
+
+
 def test_a_truncated_shard_file_is_refused(saved):
     saved[0].write_bytes(saved[0].read_bytes()[:-500])
     with pytest.raises(DataError, match=f"{saved[0]} is truncated or corrupted .* delete it"):

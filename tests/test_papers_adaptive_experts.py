@@ -5,6 +5,7 @@ import pytest
 
 from fedlib import papers
 from fedlib.cohort import sample
+from fedlib.data.build import build
 from fedlib.spec import SCALES
 
 every_scale = pytest.mark.parametrize("scale", SCALES)
@@ -35,6 +36,21 @@ def clients(paper, run):
 def test_cohorts_are_those_of_the_configurations(federation, expected):
     paper = declare("full")
     assert clients(paper, paper.run(federation, "none")) == expected
+
+
+@every_scale
+def test_trials_redraw_the_partition_but_of_writers_that_the_official_data_have_drawn(scale):
+    shared = {data.name for data in declare(scale).data if not data.per_seed}
+    assert shared == ({"femnist"} if scale == "full" else set())
+
+
+def test_two_trials_of_the_demo_have_other_clients_of_the_same_kind():
+    for declared in declare("demo").data:
+        one, other = (build(declared.spec(seed), "data/raw") for seed in (0, 1))
+        again = build(declared.spec(0), "data/raw")
+        assert one.digests == again.digests
+        assert one.digests["train/rows"] != other.digests["train/rows"]
+        assert one.train.sizes.tolist() == other.train.sizes.tolist()
 
 
 @every_scale

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from pathlib import Path
 
+from fedlib import streams
 from fedlib.data import partitions, sources
 from fedlib.data.checks import check_choice, check_seed
 from fedlib.data.examples import FEATURES
@@ -19,8 +20,8 @@ def build(spec: dict, raw: str | Path) -> Federation:
 
     Args:
       spec: {"dataset": name, "params": keyword arguments of that data set's `read`, "partition":
-        {"kind": name, parameters}, "seed": of every draw}, as `fedlib.spec.Data.spec` gives it;
-        the federation carries it along.
+        {"kind": name, parameters}, "seed": of every draw}, as `fedlib.spec.Data.spec` gives it, and
+        with "replicate" the training seed for which it is cut; the federation carries it along.
       raw: the folder data/raw.
 
     Raises:
@@ -28,7 +29,7 @@ def build(spec: dict, raw: str | Path) -> Federation:
       DataError: if a raw file is missing or not the official one.
     """
     partition = check(spec)
-    read, seed = sources.load(spec["dataset"]).read, spec["seed"]
+    read, seed = sources.load(spec["dataset"]).read, _seed(spec)
     drawn = {"seed": seed} if "seed" in inspect.signature(read).parameters else {}
     examples = read(Path(raw), **spec["params"], **drawn)
     return dataclasses.replace(partition.deal(examples, seed).federation(), spec=spec)
@@ -64,12 +65,23 @@ def roots(spec: dict) -> tuple[str, str]:
     Raises:
       ConfigError: if it is not a data spec, or names a data set or partition that does not exist.
     """
-    if set(spec) != {*KEYS}:
-        raise ConfigError(f"a data spec has the keys {', '.join(KEYS)}, got {sorted(spec)}")
+    if set(spec) - {"replicate"} != {*KEYS}:
+        raise ConfigError(
+            f"a data spec has the keys {', '.join(KEYS)}, and may have replicate, got "
+            f"{sorted(spec)}"
+        )
     dataset = spec["dataset"]
     check_choice("data set", dataset, sources.NAMES)
     kind = partitions.kind_of(spec["partition"])
     return f"fedlib.data.sources.{dataset}", f"fedlib.data.partitions.{kind}"
+
+
+def _seed(spec: dict) -> int:
+    """The seed of all draws: as declared, for a replicate one that is drawn for it."""
+    if "replicate" not in spec:
+        return spec["seed"]
+    stream = streams.generator(spec["seed"], "replicate", spec["replicate"])
+    return int(stream.integers(2**31))
 
 
 def _check_params(dataset: str, params: dict) -> None:
