@@ -191,13 +191,10 @@ def test_heterogeneity_varies_nothing_but_the_concentration(scale, alphas):
     families = {}
     for name in sweep.federations:
         described = paper.federation(name).describe()
-        partition = dict(described["params"]["partition"])
-        families.setdefault(described["family"], []).append(partition.pop("alpha"))
-        base = paper.federation(name.split("-alpha")[0]).describe()["params"]
-        assert {**described["params"], "partition": partition} == {
-            **base,
-            "partition": {k: v for k, v in base["partition"].items() if k != "alpha"},
-        }
+        families.setdefault(described["family"], []).append(described["partition"]["alpha"])
+        base = paper.federation(name.split("-alpha")[0]).spec()
+        partition = {**base["partition"], "alpha": described["partition"]["alpha"]}
+        assert paper.federation(name).spec() == {**base, "partition": partition}
     assert all(sorted(set(found)) == sorted(found) for found in families.values())
     assert {len(found) for found in families.values()} == {alphas}
 

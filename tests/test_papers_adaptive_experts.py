@@ -17,9 +17,9 @@ def declare(scale):
 
 def clients(paper, run):
     """Clients that train, and those of a round."""
-    params = paper.federation(run.federation).params
-    number = params.get("num_clients", 10)  # the demo's data sets have ten if not told
-    seen = np.arange(number - int(number * params.get("unseen_fraction", 0)))
+    partition = paper.federation(run.federation).partition
+    number = partition["num_clients"]
+    seen = np.arange(number - int(number * partition.get("unseen_fraction", 0)))
     return len(seen), len(sample(seen, run.participation["rate"], seed=0, round=0))
 
 

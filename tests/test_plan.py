@@ -107,7 +107,7 @@ def test_no_two_outputs_share_a_path(toy):
 
 
 def test_pretrained_weights_are_downloaded_like_a_data_set(toy):
-    [weights] = [n for n in provenance.registered("data") if n.endswith("_weights")]
+    [weights] = downloads.weights()
     made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights)])
     assert weights in made.datasets()
     assert made.weights("toy", "digits", "fedavg") == []
