@@ -208,6 +208,11 @@ EVERY_PARTITION = {
     "majority": {"num_clients": 3, "p": 0.0, "train_examples": 8, "test_examples": 4},
     "natural": {},
     "pachinko": {"num_clients": 2, "alpha": 1.0, "beta": 1.0, "train_fraction": 0.8},
+    "path_dir": {
+        **{"num_clients": 10, "classes_per_client": 2},
+        **{"alpha": 10.0, "train_fraction": 0.8},
+    },
+    "path_line": {"num_clients": 10, "classes_per_client": 2, "train_fraction": 0.8},
     "pathological": {"num_clients": 3, "train_fraction": 0.8},
     "permuted": {"num_clients": 4, "num_clusters": 2},
     "rotated": {"num_clients": 4},

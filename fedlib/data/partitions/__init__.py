@@ -21,6 +21,8 @@ PARTITIONS = {
     "majority": "Majority",
     "natural": "Natural",
     "pachinko": "Pachinko",
+    "path_dir": "PathDir",
+    "path_line": "PathLine",
     "pathological": "Pathological",
     "permuted": "Permuted",
     "rotated": "Rotated",
