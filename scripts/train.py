@@ -64,9 +64,9 @@ def main() -> None:
         executor = simulation.executor
         checkpoints.notes["executor"] = executor.setting
         lock = args.checkpoints / "lock"
-        what, stop = str(args.history.parent), Stop()
+        what, succeed = str(args.history.parent), args.code is not None
         # A job of the workflow may succeed one that a workflow left behind when it was killed.
-        with stop, locks.exclusive(lock, what, succeed=args.code is not None, report=tell):
+        with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
             print(_headline(args, spec, simulation, device), flush=True)
             record = provenance.environment() | {
@@ -124,8 +124,9 @@ class Stop:
         """Whether a signal has arrived."""
         return bool(self.signal)
 
-    def __enter__(self):
-        """Nothing to prepare."""
+    def __enter__(self) -> "Stop":
+        """Itself."""
+        return self
 
     def __exit__(self, kind, *_):
         """A process that was stopped exits with 128 and the number of the signal."""

@@ -51,12 +51,15 @@ def _run(step: list[str], lock) -> None:
         environment[locks.DESCRIPTOR] = str(lock.fileno())
         passed = (lock.fileno(),)
     # Ctrl-C reaches the command too, and it is the command that says when all is saved.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    interrupts = []
+    before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
     process = subprocess.Popen(step, env=environment, pass_fds=passed)
     signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
     status = process.wait()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, before)
+    if interrupts:
+        sys.exit(command.INTERRUPTED)
     if status:
         sys.exit(status if status > 0 else 128 - status)
 
