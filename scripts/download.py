@@ -7,12 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, provenance
+from fedlib import command, provenance, seals
 from fedlib.data import downloads, sources
 from fedlib.data.checks import check_choice
 from fedlib.data.download import fetch, receipt
 from fedlib.errors import StaleCodeError
-from fedlib.files import canonical_json, write_text
 
 
 def main() -> None:
@@ -40,7 +39,7 @@ def main() -> None:
         )
     fetch(files, args.raw, mirror=args.mirror, report=partial(print, flush=True))
     content = receipt(args.dataset, files, args.raw)
-    write_text(args.receipt or args.raw / f"{args.dataset}.json", canonical_json(content) + "\n")
+    seals.write_json(args.receipt or args.raw / f"{args.dataset}.json", content)
     print(f"{args.dataset}: {len(content['files'])} raw files in place")
     provenance.assert_covered("scripts/download.py")
 
