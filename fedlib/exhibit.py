@@ -164,7 +164,8 @@ def setting(parameter: str, owner: dict) -> float | str:
       ConfigError: if they do not have it.
     """
     is_run = "label" in owner
-    stated = owner["params"] if is_run else owner
+    cut = ("partition", "params", "seed")
+    stated = owner["params"] if is_run else {name: owner[name] for name in cut}
     try:
         value = functools.reduce(lambda inner, key: inner[key], parameter.split("."), stated)
     except (KeyError, TypeError):  # no such key, or the path goes on below a number

@@ -200,7 +200,7 @@ def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
     assert np.isnan(printed.value(other, "eps", "moe", "accuracy"))
     assert np.isnan(printed.value(here, "eps-j3", "moe", "accuracy"))
     wrong = protocols.Printed(PUBLISHED, "table2-q{q}-{label}")
-    with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has p: 'q'"):
+    with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has kind, p: 'q'"):
         wrong.value(here, "eps", "moe", "accuracy")
 
 

@@ -40,9 +40,9 @@ def build(
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
       protocols: in the order of columns, see `fedlib.protocols`.
-      parameter: of the federations, a dotted path into their params, whose values are the heads of
-        rows; there is a block per family then. Without it the titles of the federations are.
-      symbol: how the paper calls the parameter; its own name if not given.
+      parameter: of the federations, a dotted path into their declarations, whose values are the
+        heads of rows; there is a block per family then. Without it the federations' titles are.
+      symbol: how the paper calls the parameter; the last part of the path if not given.
       metric, group, first_clients: see `fedlib.protocols.accuracies`.
 
     Raises:
@@ -53,7 +53,7 @@ def build(
     values = ways.accuracies(exhibit, metrics, clients, shown, **choice)
     numbers = _numbers(exhibit, values, shown, ways.Printed(published, exhibit["published"]))
     numbers = numbers.assign(metric=metric, group=group)
-    head = "Data" if parameter is None else symbol or parameter
+    head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
     heads = {
         federation["name"]: federation["title"]
         if parameter is None
