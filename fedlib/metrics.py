@@ -38,6 +38,7 @@ TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round o
 TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS)
+INTERVAL_SEEDS = 3  # fewest seeds of which an interval is given
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -431,8 +432,8 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
     Returns:
       One row per group: `by`, then mean, std (ddof 1), ci95 (half-width of the 95 % interval of
-      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std
-      and ci95 are NaN: one number says nothing about its spread.
+      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std is
+      NaN, and with fewer than `INTERVAL_SEEDS` ci95 is: see `half_width`.
     """
     groups = frame.groupby(by, sort=False, observed=True)["value"]
     table = groups.agg(mean="mean", std="std", low="min", high="max", seeds="count").reset_index()
@@ -440,7 +441,11 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def half_width(std: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n); NaN for n = 1."""
+    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n).
+
+    NaN for n < `INTERVAL_SEEDS`: with two seeds it would be nine times their standard deviation,
+    an interval of the quantile rather than of the data.
+    """
     seeds = np.asarray(seeds, np.float64)
-    quantile = stdtrit(np.where(seeds > 1, seeds - 1, np.nan), 0.975)
+    quantile = stdtrit(np.where(seeds >= INTERVAL_SEEDS, seeds - 1, np.nan), 0.975)
     return quantile * np.asarray(std) / np.sqrt(seeds)

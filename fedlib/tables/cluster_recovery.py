@@ -43,8 +43,8 @@ def build(
         blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
         notes=[
             exhibits.scale_text(exhibit),
-            f"{exhibits.seeds_text(exhibit)}; ± half-width of the 95 % interval of the mean "
-            f"(Student's t). {exhibits.rounds_text(exhibit)}",
+            f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+            f"{exhibits.rounds_text(exhibit)}",
             "A client's expert is the one of its highest weight after the last round. Purity: "
             "share of clients whose true cluster is the commonest of their expert's clients; 1 "
             "also where two experts serve one cluster. Experts used: in how many seeds how many "
