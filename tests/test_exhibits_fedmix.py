@@ -433,6 +433,24 @@ def test_recovery_has_a_row_of_numbers_per_seed(clustered):
     assert set(numbers["clusters"]) == {3} and set(numbers["clients"]) == {6}
 
 
+def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(clustered):
+    exhibit, (tidy, clients) = clustered
+    runs = [
+        {**run, "params": {"num_experts": 3}} for run in exhibit["runs"] if run["label"] == "k3"
+    ]
+    # Expert 0 has clients of cluster 1 alone, expert 1 of 0, 0 and 2, expert 2 one of 2.
+    chosen = dict(enumerate([0, 1, 0, 1, 2, 1]))
+    clients = clients.assign(choice=clients["client"].map(chosen))
+    how = {"weights": None, "choice": "choice"}
+    sheet = build("cluster_recovery", {**exhibit, "runs": runs}, (tidy, clients), **how)
+    assert sheet.numbers["purity"].tolist() == pytest.approx([5 / 6] * 2)
+    assert sheet.numbers["experts_used"].tolist() == sheet.numbers["experts"].tolist() == [3, 3]
+    assert "Highest weight" not in [column.title for column in sheet.blocks[0].columns]
+    assert "the one that fits it best" in " ".join(sheet.notes)
+    with pytest.raises(ConfigError, match="needs weights or a choice, got pi and choice"):
+        build("cluster_recovery", *clustered, choice="choice")
+
+
 def test_recovery_shows_the_distribution_over_seeds(clustered):
     sheet = build("cluster_recovery", *clustered)
     first = texts(sheet.blocks[0])[0]
