@@ -91,16 +91,18 @@ class _Numbers:
         self._clients = clients[clients["paper"] == exhibit["paper"]]
         self._runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
 
-    def of(self, cell: dict) -> pd.Series | None:
-        """The number of each seed of the run, by seed; None if there is no such run.
+    def has(self, cell: dict) -> bool:
+        """Whether the run is there."""
+        return (cell["federation"], cell["label"]) in self._runs
+
+    def of(self, cell: dict) -> pd.Series:
+        """The number of each seed of a run that is there, by seed.
 
         Raises:
           DataError: if the run lacks the number.
         """
         about = DEFAULTS | {k: v for k, v in cell.items() if k != "published"}
-        run = self._runs.get((cell["federation"], cell["label"]))
-        if run is None:
-            return None
+        run = self._runs[cell["federation"], cell["label"]]
         where = {name: about[name] for name in ("federation", "label")}
         if about["metric"] in measures.MEASURES:
             mine = exhibits.pick(self._metrics, **where), exhibits.pick(self._clients, **where)
@@ -149,13 +151,14 @@ def _row(
     criterion: dict, source: _Numbers, published: pd.DataFrame | None
 ) -> tuple[dict, list[Cell]]:
     """The numbers and the cells of one criterion."""
-    found = [[source.of(cell) for cell in _cells(term)] for term in criterion["terms"]]
-    run = all(series is not None for term in found for series in term)
+    terms = [_cells(term) for term in criterion["terms"]]
+    run = all(source.has(cell) for term in terms for cell in term)
     theirs = [_printed(term, published) for term in criterion["terms"]]
     reached = margin = None
     ours: list[float] = []
     seeds = 0
     if run:
+        found = [[source.of(cell) for cell in term] for term in terms]
         ours = [_difference([series.mean() for series in term]) for term in found]
         seeds = min(len(series) for term in found for series in term)
         reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
