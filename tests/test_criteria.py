@@ -270,3 +270,13 @@ def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
             assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion["title"]
             checked += 1
     assert checked > 5
+
+
+def test_a_cost_is_that_of_the_whole_run():
+    where = {"paper": "pfedmm", "federation": "emnist", "at": "last", "metric": "bytes"}
+    where |= {"group": "all", "protocol": "", "split": "", "seed": 1, "round": 30}
+    sent = {"fedavg": 100.0, "pfedmm": 60.0}
+    tidy = pd.DataFrame({**where, "label": label, "value": value} for label, value in sent.items())
+    cells = [{"federation": "emnist", "label": label, "metric": "bytes"} for label in sent]
+    sheet = build([about("descending", unit="number") | {"terms": cells}], tidy=tidy)
+    assert [c.text for c in sheet.blocks[0].rows[0]][3:5] == ["100, 60", "yes"]

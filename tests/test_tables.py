@@ -98,7 +98,7 @@ def test_two_seeds_say_that_they_show_their_range():
 def test_a_table_says_what_its_seeds_differ_in():
     exhibit = main_exhibit()
     for data, drawn in ((False, "they share the partition into clients and"), (True, "")):
-        federations = [{**f, "redrawn": data} for f in exhibit["federations"]]
+        federations = [{**f, "per_seed": data} for f in exhibit["federations"]]
         text = render.to_markdown(build({**exhibit, "federations": federations}, main_metrics()))
         assert drawn in text
         assert ("Seeds differ in partition, initial parameters and order" in text) == data

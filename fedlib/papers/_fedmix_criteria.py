@@ -114,7 +114,6 @@ def _mechanisms(name: str) -> list[dict]:
         return cell(name, label, **MEAN | about)
 
     pruned = f"fedmix-k4-eta{ETAS[2]:g}"
-    sent = {"metric": "bytes", "group": "all", "protocol": "", "split": ""}
     return [
         criterion(
             "Updates diverge less in FedMix K=4 than in FedAvg",
@@ -147,7 +146,7 @@ def _mechanisms(name: str) -> list[dict]:
             f"Pruning (η={ETAS[2]:g}) saves traffic",
             "Figure 11b",
             "descending",
-            [known(label, **sent) for label in ("fedmix-k4", pruned)],
+            [known(label, metric="bytes") for label in ("fedmix-k4", pruned)],
             unit="number",
             note="Bytes of the run",
         ),

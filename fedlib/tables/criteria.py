@@ -14,7 +14,8 @@ from fedlib import exhibit as exhibits
 from fedlib import measures, predicates
 from fedlib import published as printed
 from fedlib.errors import ConfigError, DataError
-from fedlib.metrics import PRIMARY
+from fedlib.metrics import PRIMARY, TRAFFIC
+from fedlib.results import TOTALS
 from fedlib.tables import notes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
 
@@ -26,6 +27,7 @@ PUBLISHED = ("exhibit", "dataset", "label", "metric")
 FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by", "or_equal"}
 FIELDS |= {"at_least", "at_most", "tolerance"}
 UNITS = ("percent", "number")
+COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
 
 
 def build(
@@ -107,6 +109,8 @@ class _Numbers:
         if about["metric"] in measures.MEASURES:
             mine = exhibits.pick(self._metrics, **where), exhibits.pick(self._clients, **where)
             return measures.MEASURES[about["metric"]](run, *mine)
+        if about["metric"] in COSTS:
+            about |= TRAFFIC._asdict()
         found = exhibits.pick(self._metrics, **about)
         if found.empty:
             raise DataError(

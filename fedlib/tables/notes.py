@@ -52,7 +52,7 @@ def seeds_differ(exhibit: dict) -> list[str]:
     """What the seeds of an exhibit draw anew, and what they share: a sentence, or none for one."""
     if len(exhibit["seeds"]) == 1:
         return []
-    redrawn = [data.get("redrawn", False) for data in exhibit["federations"]]
+    redrawn = [data.get("per_seed", False) for data in exhibit["federations"]]
     cohorts = any(run.get("participation", EVERYBODY)["rate"] < 1 for run in exhibit["runs"])
     differ = [
         *(["partition"] if any(redrawn) else []),
