@@ -66,22 +66,26 @@ def build(
         title=exhibit["title"],
         caption=exhibit["caption"],
         blocks=[Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
-        notes=[
-            exhibits.scale_text(exhibit),
-            f"{_tally(numbers)}. Values are means over the seeds of a run, in the order in which "
-            "the criterion names them: percent, differences in points with a sign, or plain "
-            "numbers. A verdict is about these means: no test of significance.",
-            f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
-            "Published: the same numbers as the paper prints them, where it does.",
-            *(
-                f"{criterion['title']}: {criterion['note'].rstrip('.')}."
-                for criterion in criteria
-                if criterion.get("note")
-            ),
-            *notes.particulars(exhibit),
-        ],
+        notes=_notes(exhibit, criteria, numbers),
         numbers=notes.with_scale(exhibit, numbers),
     )
+
+
+def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[str]:
+    about: dict[str, list[str]] = {}  # a criterion's note, titles of those that have it
+    for criterion in criteria:
+        if criterion.get("note"):
+            about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
+    return [
+        exhibits.scale_text(exhibit),
+        f"{_tally(numbers)}. Values are means over the seeds of a run, in the order in which the "
+        "criterion names them: percent, differences in points with a sign, or plain numbers. A "
+        "verdict is about these means: no test of significance.",
+        f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
+        "Published: the same numbers as the paper prints them, where it does.",
+        *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
+        *notes.particulars(exhibit),
+    ]
 
 
 class _Numbers:
