@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from fedlib import papers
+from fedlib import papers, shown
 from fedlib.command import run_roots
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.errors import ConfigError
@@ -304,8 +304,10 @@ class Plan:
                 return {"dataset": dataset, "sources": self._sources(dataset)}
             case "partition", {"paper": paper, "federation": federation}:
                 return self.data(paper, federation).spec()
-            case "train" | "evaluate" | "events", {"seed": seed, **names}:
+            case "train" | "events", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names)
+            case "evaluate", {"seed": seed, **names}:
+                return {**self._run_spec(int(seed), **names), "views": self._views(**names)}
             case "metrics", {"paper": paper}:
                 return self._metrics_spec(self._paper(paper))
             case "table" | "figure", {"paper": paper}:
@@ -320,6 +322,15 @@ class Plan:
         if key not in self._run_specs:
             self._run_specs[key] = self.run(**names).spec(seed)
         return {**self._run_specs[key], "seed": seed}
+
+    def _views(self, paper: str, federation: str, label: str) -> list[shown.Pattern]:
+        """What a final evaluation scores: what is shown of the run, or everything."""
+        if self.config["evaluate"] == "all":
+            return [shown.EVERYTHING]
+        declared = self._paper(paper)
+        exhibits = [*declared.tables.values(), *declared.figures.values()]
+        about = [x for x in exhibits if federation in x.federations and label in x.labels]
+        return sorted(set().union(*(shown.views(x, federation, label) for x in about)))
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""

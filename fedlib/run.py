@@ -161,9 +161,10 @@ def evaluate_state(
     measures: dict[str, Measure] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
-    """Scores of a trained state under every protocol of its method.
+    """Scores of a trained state under the protocols, and on the splits, that are asked for.
 
     Args:
+      spec: the run's specification, and "views", which are asked for; see `fedlib.evaluate.final`.
       measures: what else is measured on the state, by its name among the diagnostics.
       report: gets a line of progress now and then.
 
@@ -171,7 +172,7 @@ def evaluate_state(
       DataError: if the state is damaged, or was not trained from `spec`.
     """
     history = RunResult.load(history_file)
-    if history.spec != spec:
+    if history.spec != {name: value for name, value in spec.items() if name != "views"}:
         raise DataError(
             f"{history_file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"
@@ -180,7 +181,11 @@ def evaluate_state(
     state = restore(simulation.init(), tensors)
     rounds = simulation.protocol.rounds
     result = evaluate.final(
-        simulation.method, state, lambda group: simulation.everyone(group, rounds), report
+        simulation.method,
+        state,
+        lambda group: simulation.everyone(group, rounds),
+        report,
+        spec["views"],
     )
     numbers = {name: measure(simulation, state) for name, measure in (measures or {}).items()}
     measured = {name: np.array([number]) for name, number in numbers.items()}

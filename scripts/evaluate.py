@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Evaluate one trained run: its final state under every protocol of its method -> raw counts."""
+"""Evaluate one trained run: its final state under the protocols that are asked for -> counts."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from fedlib.command import run, run_argument, run_parser, run_roots
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(__doc__.splitlines()[0])
+    parser = run_parser(__doc__.splitlines()[0], "evaluate")
     parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
     parser.add_argument("--out", type=Path, required=True, help="output: scores, .h5")
@@ -22,7 +22,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
-    spec = run_argument(args.spec)
+    spec = run_argument(args.spec, "views")
     from fedlib import gpu, provenance
 
     roots = run_roots("evaluate", spec)

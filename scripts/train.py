@@ -19,7 +19,7 @@ from fedlib.command import run, run_argument, run_parser, run_roots
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(__doc__.splitlines()[0])
+    parser = run_parser(__doc__.splitlines()[0], "train")
     parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
     parser.add_argument(

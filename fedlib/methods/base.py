@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from fedlib.cohort import Cohort
+from fedlib.federation import Federation
 from fedlib.task import Batch, Task
 from fedlib.tree import Tree
 
@@ -55,6 +57,10 @@ class Method:
         Called with all clients of `group` ("seen", "unseen") before its protocols are scored.
         """
         return state
+
+    def finalists(self, federation: Federation, group: str) -> np.ndarray:
+        """The clients of a group that are prepared for the final protocols; all of them -> [C]"""
+        return federation.ids(group)
 
     def settle(self, state: Any, cohort: Cohort) -> Any:
         """What the final protocols of these clients have in common: they get it for their state.
