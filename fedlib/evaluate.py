@@ -21,6 +21,7 @@ from fedlib.task import Batch, mean_from, nll
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
 PROGRESS_SECONDS = 10.0  # between two lines
 EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
+EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
 SETTLE = "settle"  # what final protocols have in common, among the protocols
 
 
@@ -82,7 +83,7 @@ def final(
 
     Clients are prepared and scored in parts where a method would need much memory for all of them.
     What is not asked for is neither prepared nor scored, and is absent from the result. Diagnostics
-    have the `examples` on which clients trained for it.
+    say on how many examples clients trained for each protocol, such as "examples_moe" [1].
 
     Args:
       report: gets a line of progress now and then.
@@ -205,16 +206,17 @@ class Found:
             ids, parts = zip(*found, strict=True)
             together = ClientScores(*map(np.concatenate, zip(*parts, strict=True)))
             scores[view] = over_time(np.concatenate(ids), [together])
+        trained = {f"{EXAMPLES_OF}{x}": np.array([n]) for x, n in self.examples.items() if n}
         nothing = np.zeros(1, np.int64)
         return RunResult(
             round=np.array([round]),
             scores=scores,
             bytes_down=nothing,
             bytes_up=nothing,
-            examples=nothing + self.examples.total(),
+            examples=nothing,
             client_rounds=nothing,
             train_loss=np.empty(0),
-            diagnostics=diagnostics | self.measured,
+            diagnostics=diagnostics | self.measured | trained,
         )
 
 

@@ -21,7 +21,7 @@ from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import Task, set_precision
 
-Measure = Callable[[Simulation, Any], float]  # of a trained state
+Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 
 
 def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> Task:
@@ -158,14 +158,14 @@ def evaluate_state(
     *,
     state_file: Path,
     history_file: Path,
-    measures: dict[str, Measure] | None = None,
+    measure: Measure = lambda simulation, state, evaluation: {},
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Scores of a trained state under the protocols, and on the splits, that are asked for.
 
     Args:
       spec: the run's specification, and "views", which are asked for; see `fedlib.evaluate.final`.
-      measures: what else is measured on the state, by its name among the diagnostics.
+      measure: what else is measured on the state, by its name among the diagnostics.
       report: gets a line of progress now and then.
 
     Raises:
@@ -187,7 +187,7 @@ def evaluate_state(
         report,
         spec["views"],
     )
-    numbers = {name: measure(simulation, state) for name, measure in (measures or {}).items()}
+    numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)

@@ -30,7 +30,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
-        from fedlib.cost import flops_per_example
+        from fedlib.cost import measured
         from fedlib.federation import Federation
         from fedlib.run import build_simulation, evaluate_state
 
@@ -53,7 +53,7 @@ def main() -> None:
             record,
             state_file=args.state,
             history_file=args.history,
-            measures={"flops_per_example": flops_per_example},
+            measure=measured,
             report=lambda line: print(line, flush=True),
         )
         result.save(args.out)

@@ -602,7 +602,7 @@ def test_a_declared_run_trains_and_is_evaluated_five_ways(executor):
     run = build_simulation(DECLARED, images(), executor=executor)
     state, result = run.run(report=lambda line: None)
     final = evaluate.final(run.method, state, lambda group: run.everyone(group, 3))
-    protocols = ["default", "ensemble", "finetuned", "local", "moe"]
+    protocols = ["default", "ensemble", "finetuned", "ifca", "local", "moe"]
     assert sorted({view.protocol for view in final.scores}) == protocols
     for scores in final.scores.values():
         assert scores.loss.shape == (1, 4) and np.isfinite(scores.loss).all()

@@ -7,7 +7,8 @@
 One training is evaluated five ways: "ifca" is IFCA's prediction, "local" the client's own expert,
 "finetuned" IFCA's model after training on the client's shard, "ensemble" all experts with equal
 weights, "moe" the mixture; all five for the clients that train on their own, which may be some of
-them ("default" is IFCA's prediction for all). What a client trains here is neither sent nor kept in the state.
+them ("default" is IFCA's prediction for all). What a client trains here is neither sent nor kept in
+the state.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
 FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 1 and equations 4 and 5.
@@ -241,6 +242,10 @@ class AdaptiveExperts(IFCA):
             keep=tuple({"best", self.member}),
         )
         return Settled(state, own)
+
+    def briefly(self) -> "AdaptiveExperts":
+        """Clients that train for one epoch."""
+        return replace(self, local_epochs=1, gate_epochs=1)
 
     def chosen(self, settled: Settled, cohort: Cohort) -> Params:
         """The model that each client would predict with, as in "default"."""

@@ -70,6 +70,13 @@ class Method:
         """
         return state
 
+    def briefly(self) -> "Method | None":
+        """For methods whose clients go on for long after the last round: one where they stop soon.
+
+        By it is measured what an example costs them there; None if that is not worth knowing.
+        """
+        return None
+
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
         """What else to record of the clients of a final evaluation, prepared for `protocol`.
 

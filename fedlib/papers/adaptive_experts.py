@@ -162,12 +162,13 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
         ),
         "cost": Table(
             kind="cost",
-            title="What the federated training costs",
-            caption="Training examples, arithmetic and traffic of the federated training. A client "
-            "is sent every cluster's model and sends one back; the personal stage communicates "
-            "nothing and is not counted.",
+            title="What training costs",
+            caption="Training examples, arithmetic and traffic of the federated training, in which "
+            "a client is sent every cluster's model and sends one back; and what clients train on "
+            "their own afterwards, which communicates nothing.",
             labels=BOTH,
             federations=tuple(setting.data.name for setting in settings),
+            params={"personal": True},
         ),
     }
 
