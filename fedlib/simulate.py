@@ -169,7 +169,8 @@ class Simulation:
         state, record, start = self._begin(checkpoints, report)
         progress = Progress(self.protocol.rounds, start, report)
         for done in range(start + 1, self.protocol.rounds + 1):
-            state = self._round(state, record, done)
+            if not self.method.stopped(state):
+                state = self._round(state, record, done)
             if self.protocol.evaluates(done):
                 state = self._evaluate(state, record, done)
             progress.tell(done, record)
@@ -200,6 +201,9 @@ class Simulation:
         return state
 
     def _evaluate(self, state: Any, record: "Record", done: int) -> Any:
+        if self.method.stopped(state) and record.unchanged():
+            record.repeat_evaluation(done)
+            return state
         state, found = evaluate.during_training(
             self.method, state, lambda group: self.everyone(group, done)
         )
@@ -246,6 +250,14 @@ class Record:
             getattr(self, name).append(total)
         for view, scores in found.items():
             self.scores.setdefault(view, []).append(scores)
+
+    def unchanged(self) -> bool:
+        """Whether nobody has trained since the last evaluation."""
+        return self.examples[-1:] == [self.totals["examples"]]
+
+    def repeat_evaluation(self, done: int) -> None:
+        """The scores of the last evaluation again, after `done` rounds."""
+        self.add_evaluation(done, {view: found[-1] for view, found in self.scores.items()})
 
     def result(self, simulation: Simulation) -> RunResult:
         """Everything as arrays; see `RunResult`."""

@@ -43,6 +43,14 @@ class Method:
         """State after one communication round with `cohort`."""
         raise NotImplementedError
 
+    def stopped(self, state: Any) -> bool:
+        """Whether training is over before the last round: rounds change nothing any more.
+
+        They are then left out, and all evaluations but the first repeat what that has found, so the
+        state must determine the clients' predictions.
+        """
+        return False
+
     def personalise(self, state: Any, cohort: Cohort) -> Tree:
         """What each client of `cohort` predicts with, leaves [C, ...]."""
         raise NotImplementedError
