@@ -6,8 +6,8 @@ view, and a list "protocols" is one for each, by name or {"name": ...}. What is 
 the primary view: seen clients, protocol "default", split "test". If a mapping also names a
 "federation" or "label", it is about that run alone. Some kinds show more than their params say.
 
-What training evaluates on the way is there in any case. A kind that reads anything else must be
-known here; `tests/test_shown.py` compares.
+What training evaluates on the way is there in any case, and so is the default protocol on what is
+held out. A kind that shows more than these and its params must be in `KINDS`.
 """
 
 from collections.abc import Iterator, Mapping
