@@ -1,12 +1,16 @@
 """What final evaluations score: what tables and figures show, and nothing else."""
 
 import json
+import zlib
 from dataclasses import replace
+from functools import partial
 
+import made_up
+import pandas as pd
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import papers, shown
+from fedlib import papers, shown, tables
 from fedlib.errors import ConfigError
 from fedlib.plan import Plan
 from fedlib.spec import SCALES, Figure, Table
@@ -105,3 +109,60 @@ def test_local_global_on_femnist_scores_nothing_but_its_own_prediction():
     plan = Plan({"scale": "full", "papers": ["fedmix"]})
     cell = {"paper": "fedmix", "federation": "femnist", "label": "local-global", "seed": 0}
     assert json.loads(plan.spec("evaluate", **cell))["views"] == []
+
+
+# -- kinds that read more than they say ----------------------------------------------------------
+
+VIEWS = [(g, p, s) for g in ("seen", "unseen") for p in ("default", "moe", "local", "carry")
+         for s in ("test", "val", "train")]  # fmt: skip
+
+
+def tidy(exhibit: dict, views) -> pd.DataFrame:
+    """Accuracies of made-up runs, other ones for every view, at the last round."""
+    rows = [
+        {**run, "group": g, "protocol": p, "split": s, "metric": metric, "at": "last", "round": 30}
+        for run in made_up.metrics_spec(exhibit)["runs"]
+        for g, p, s in views
+        for metric in ("accuracy", "bottom10", "accuracy_client_mean")
+    ]
+    frame = pd.DataFrame(rows).explode("seeds").rename(columns={"seeds": "seed"})
+    text = frame[["federation", "label", "group", "protocol", "split", "metric"]].agg("".join, 1)
+    value = [zlib.crc32(f"{name}{seed}".encode()) % 1000 / 1000
+             for name, seed in zip(text, frame["seed"], strict=True)]  # fmt: skip
+    return frame.assign(paper=exhibit["paper"], value=value, seed=frame["seed"].astype(int))
+
+
+def matches(view, pattern) -> bool:
+    return all(asked in ("*", name) for asked, name in zip(pattern, view, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("protocols", {"protocols": {"default": "As left", "carry": "Renewed"}}),
+        ("protocols", {"protocols": {"default": "As left", "carry": "Renewed"}, "group": "unseen"}),
+        ("protocol_grid", {"protocols": [{"name": "moe"}, {"name": "local"}], "parameter": None}),
+        ("unseen", {}),
+        ("views", {"columns": [{"title": "A", "split": "train"},
+                               {"title": "B", "group": "unseen", "protocol": "carry"}]}),
+    ],
+)  # fmt: skip
+def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, params):
+    exhibit = made_up.exhibit(["fedavg"], ["emnist"], kind=kind, name=kind)
+    declared = Table(kind, "A", "A.", ("fedavg",), ("emnist",), params=params)
+    asked = {SEEN, ("unseen", *SEEN[1:]), *shown.views(declared, "emnist", "fedavg")}
+    matched = [view for view in VIEWS if any(map(partial(matches, view), asked))]
+    assert len(matched) < len(VIEWS)
+    clients = pd.DataFrame(
+        [
+            {"paper": exhibit["paper"], "federation": "emnist", "label": "fedavg", "seed": seed,
+             "at": "last", "protocol": "default", "split": "test", "group": group, "client": client,
+             "count": 5, "accuracy": 0.5}
+            for seed in exhibit["seeds"] for client, group in enumerate(("seen", "unseen"))
+        ]
+    )  # fmt: skip
+    whole, part = (
+        tables.load(kind)(exhibit, tidy(exhibit, views), clients, None, **params).numbers
+        for views in (VIEWS, matched)
+    )
+    pd.testing.assert_frame_equal(whole, part)
