@@ -552,7 +552,8 @@ def test_gates_are_recorded_by_client_and_expert(monkeypatch, choices):
         expected = np.zeros(4)
         expected[[*used, 3]] = weights.mean(0).detach().numpy()
         np.testing.assert_allclose(found[client], expected, rtol=1e-9)  # float64, in two parts
-    assert set(final.diagnostics) == {"choice", "picks", "gate_weights"}
+    trained = {f"examples_{name}" for name in ("settle", "finetuned", "moe")}
+    assert set(final.diagnostics) == {"choice", "picks", "gate_weights"} | trained
 
 
 # -- declarations ----------------------------------------------------------------------------
