@@ -257,6 +257,8 @@ SENT = {
     ("cifar10", "fedem"): 3 * 2_236_682,
     ("cifar10", "pfedmm"): 2_223_872 + 3 * 12_810,
     ("cifar100", "pfedmm"): 2_223_872 + 3 * 128_100,
+    ("emnist", "pfedmoe"): 2_278_334,
+    ("cifar10", "pfedmoe"): 2_236_682,
 }
 
 
