@@ -169,7 +169,8 @@ def test_methods_without_a_published_number_say_so_on_fedem_s_data():
 def test_only_shakespeare_weighs_the_characters_in_the_training_loss():
     paper = declare("pfedmm", "full")
     for run in paper.runs:
-        assert (run.class_weights is not None) == (run.federation == "shakespeare")
+        dataset = paper.federation(run.federation).dataset
+        assert (run.class_weights is not None) == (dataset == "shakespeare")
     spec = paper.run("shakespeare", "fedavg").spec(0)
     task = build_task(spec)
     weights = dict(zip(string.printable, task.class_weights.tolist(), strict=True))

@@ -11,6 +11,7 @@ Scales:
   full     the papers' settings, with three seeds instead of one
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedlib.papers import _frame
@@ -60,13 +61,13 @@ class Declared:
     settings: tuple[Setting, ...]
     runs: tuple[Run, ...]
 
-    def on(self, *exhibits: str) -> dict:
+    def on(self, *exhibits: str, labels: Iterable[str] = METHODS) -> dict:
         """Federations and methods of `Setting.exhibit`, as `Table` takes them."""
-        return self._named(METHODS, [s.data.name for s in self.settings if s.exhibit in exhibits])
+        return self._named(labels, [s.data.name for s in self.settings if s.exhibit in exhibits])
 
-    def everywhere(self) -> dict:
+    def everywhere(self, labels: Iterable[str] = METHODS) -> dict:
         """The same of all federations, but for those that only vary one."""
-        return self.on("main", "fedem-readme")
+        return self.on("main", "fedem-readme", labels=labels)
 
     def unseen(self) -> dict:
         """The same of federations with clients who take no part in training."""
@@ -158,7 +159,7 @@ def _tables(what: Declared) -> dict[str, Table]:
                 "group": "seen",
                 "protocols": {"default": "one solver", "fresh": "new solvers"},
             },
-            **what.everywhere() | {"labels": ("fedavg-plus",)},
+            **what.everywhere(["fedavg-plus"]),
         ),
         "fedem_settings": Table(
             kind="accuracy",
@@ -305,7 +306,7 @@ def _figures(what: Declared) -> dict[str, Figure]:
             kind="mixture_weights",
             title="Mixture weights",
             caption="How much of each expert a client's mixture uses, last round.",
-            **what.everywhere() | {"labels": MIXTURES},
+            **what.everywhere(MIXTURES),
         ),
         "accuracy_over_bytes": Figure(
             kind="accuracy_over_bytes",
