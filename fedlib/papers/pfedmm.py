@@ -182,10 +182,10 @@ def _tables(what: Declared) -> dict[str, Table]:
             kind="unseen",
             title="Clients that took no part in training",
             caption=f"The same runs with {UNSEEN_FRACTION:.0%} of the clients set apart, on whom "
-            "the other tables train. Accuracy of unseen clients after adapting as their method allows: "
-            "mixtures fit their weights in one E-step on the client's training examples (default) "
-            "or carry them from evaluation to evaluation (carry); FedAvg+ fine-tunes. The paper "
-            "claims up to 5.8 points over the baselines; its numbers are not public.",
+            "the other tables train. Accuracy of unseen clients after adapting as their method "
+            "allows: mixtures fit their weights in one E-step on the client's training examples "
+            "(default) or carry them from evaluation to evaluation (carry); FedAvg+ fine-tunes. "
+            "The paper claims up to 5.8 points over the baselines; its numbers are not public.",
             **what.unseen(),
         ),
         "unseen_lead": Table(
