@@ -238,6 +238,16 @@ def test_a_claim_about_unseen_clients_takes_no_method_without_a_way_for_them():
     assert numbers["mean"].round(8).tolist() == [0.1, 0.0, 0.1]
 
 
+@pytest.mark.parametrize("labels", [["pfedmm"], ["fedavg", "fedem"]])
+def test_where_nobody_is_ahead_of_anybody_only_the_claim_is_left(labels):
+    exhibit = made_up.exhibit(labels, ["emnist"], published="main", seeds=(1, 2))
+    tidy = frame({("emnist", label, "accuracy", "best"): [0.5, 0.5] for label in labels})
+    claim = LEAD["claim"] | {"metric": "gain", "over": "best"}
+    sheet = build(exhibit, tidy, kind="lead", of="pfedmm", claim=claim)
+    assert [cell.text for cell in sheet.blocks[-1].rows[0]] == ["Abstract", "–", "+8.8", "–"]
+    assert sheet.numbers["mean"].isna().all() and len(sheet.numbers) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -194,6 +194,7 @@ def _tables(what: Declared) -> dict[str, Table]:
             caption="Accuracy of pFedMM's unseen clients, with weights of one E-step, minus that "
             "of the others'. The abstract claims up to 5.8 points; it names neither data set nor "
             "baseline.",
+            published="abstract-claim",
             params={
                 "of": "pfedmm",
                 "group": "unseen",

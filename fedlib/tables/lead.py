@@ -4,6 +4,8 @@ A lead is the difference of two runs on one federation, seed by seed, in accurac
 examples. A paper claims the largest of them, over all others or over the best one.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -34,7 +36,7 @@ def build(
 ) -> Sheet:
     """The table; its numbers have one row per federation and other run, and one for the claim.
 
-    A run is left out where it has no default protocol for the group.
+    A run is left out where it, or the method that is ahead, has no default protocol for the group.
 
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
@@ -47,11 +49,10 @@ def build(
     Raises:
       ConfigError: for another `group`, `at` or `over`.
     """
-    for name, value, known in (("group", group, GROUPS), ("at", at, WHEN)):
+    choices = ("group", group, GROUPS), ("at", at, WHEN), ("over", claim["over"], OVER)
+    for name, value, known in choices:
         if value not in known:
             raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-    if claim["over"] not in OVER:
-        raise ConfigError(f"over must be one of {', '.join(OVER)}, got {claim['over']!r}")
     where = {"group": group, "at": at, "metric": "accuracy"}
     mine = exhibits.pick(exhibits.select(exhibit, metrics), **PRIMARY._asdict() | where)
     numbers = _numbers(exhibit, _leads(mine, of), published, of)
@@ -60,10 +61,7 @@ def build(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
         caption=exhibit["caption"],
-        blocks=[
-            *(_block(federation, numbers) for federation in exhibit["federations"]),
-            _claim_block(exhibit, numbers),
-        ],
+        blocks=[*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
         notes=[
             exhibits.scale_text(exhibit),
             f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
@@ -82,9 +80,8 @@ def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
     ahead = exhibits.pick(metrics, label=of).set_index(key)["value"]
     others = metrics[metrics["label"] != of].set_index(key)
     paired = others.assign(value=ahead.reindex(others.index) - others["value"])
-    return over_seeds(paired.reset_index(), ["federation", "label"]).set_index(
-        ["federation", "label"]
-    )
+    run = ["federation", "label"]
+    return over_seeds(paired.dropna(subset="value").reset_index(), run).set_index(run)
 
 
 def _numbers(
@@ -125,16 +122,17 @@ def _claimed(
     return pd.DataFrame([row | {"claim": claim["title"]}], columns=numbers.columns)
 
 
-def _block(federation: dict, numbers: pd.DataFrame) -> Block:
-    rows = exhibits.pick(numbers, federation=federation["name"], claim="").to_dict("records")
-    columns = [Column("Ahead of"), Column("published"), Column("here")]
-    return Block(
-        federation["title"], columns, [[Cell(row["title"]), *_values(row)] for row in rows]
-    )
+def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
+    """One for each federation on which there is a lead."""
+    columns = [Column(title) for title in ("Ahead of", "published", "here")]
+    for federation in exhibit["federations"]:
+        mine = exhibits.pick(numbers, federation=federation["name"]).to_dict("records")
+        if mine:
+            rows = [[Cell(row["title"]), *_values(row)] for row in mine]
+            yield Block(federation["title"], columns, rows)
 
 
-def _claim_block(exhibit: dict, numbers: pd.DataFrame) -> Block:
-    row = numbers.iloc[-1]
+def _claim_block(exhibit: dict, row: pd.Series) -> Block:
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
     found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else ABSENT
     columns = [Column(title) for title in ("Claim", "Largest here", "published", "here")]
