@@ -78,6 +78,11 @@ def raw_receipt(wildcards):
     return path("receipt", dataset=dataset)
 
 
+def partition_file(file):
+    """Input function: shards or manifest of what a run trains on."""
+    return asked_often(lambda wildcards: path(file, **wildcards))
+
+
 @asked_often
 def weights_receipt(wildcards):
     """Receipt of a run's pretrained weights, if it starts from any."""
