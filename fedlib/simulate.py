@@ -146,7 +146,7 @@ class Simulation:
         device = self.data.device
         return gossip.GossipCohort, {
             "mixing": mixing.to(device),
-            "seen": torch.from_numpy(seen).to(device),
+            "members": torch.from_numpy(seen).to(device),
         }
 
     def run(
