@@ -99,6 +99,11 @@ class Cohort:
         """The same clients in round `number`, so that they shuffle differently."""
         return replace(self, round=number)
 
+    def some(self, positions: np.ndarray) -> "Cohort":
+        """The clients at these positions of the cohort, with the same journal."""
+        ids = self.host_ids[positions]
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
     def seen(self) -> "Cohort":
         """All clients that may take part in training, in place of these."""
         ids = self.data.federation.ids("seen")

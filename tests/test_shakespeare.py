@@ -16,7 +16,7 @@ WORKS = downloads.table("shakespeare").files["text"]
 
 def by_role(raw, seed=12345, train_fraction=0.8, val_fraction=0.0, val_split="fixed", **fields):
     read = {"train_fraction": train_fraction, "val_fraction": val_fraction, "val_split": val_split}
-    fields = {"order": "random", "unseen": "last", **fields}
+    fields = {"order": "random", **fields}
     return federation("shakespeare", "natural", raw, seed=seed, params=read, **fields)
 
 

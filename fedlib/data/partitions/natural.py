@@ -10,12 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from fedlib.data.checks import check_choice, check_fraction
-from fedlib.data.draws import divide, draw_some, last_are_unseen, some_are_unseen
+from fedlib.data.draws import divide, draw_some, last_are_unseen
 from fedlib.data.examples import TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.errors import ConfigError
 
 ORDERS = ("given", "random")
-UNSEEN = ("drawn", "last")
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,7 @@ class Natural:
       fraction: of the clients that is used, in (0, 1]; the first ones of their order.
       val_fraction: of a client's training examples, drawn at random, the others being in random
         order too; None leaves the parts as the data set gives them.
-      unseen_fraction: of the clients.
-      unseen: who is, "drawn" by a draw of its own, or the "last" ones of their order.
+      unseen_fraction: of the clients, the last ones of their order.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("owner", "part")
@@ -37,12 +35,10 @@ class Natural:
     fraction: float = 1.0
     val_fraction: float | None = None
     unseen_fraction: float = 0.0
-    unseen: str = "drawn"
 
     def __post_init__(self):
         """Raises ConfigError for a parameter that makes no sense."""
         check_choice("order", self.order, ORDERS)
-        check_choice("unseen", self.unseen, UNSEEN)
         check_fraction("fraction", self.fraction, one=True)
         if self.val_fraction is not None:
             check_fraction("val_fraction", self.val_fraction, zero=True)
@@ -61,7 +57,7 @@ class Natural:
             halves = [divide(rows, 1 - self.val_fraction, seed) for rows in train]
             train, val = map(list, zip(*halves, strict=True))
         chosen = self._chosen(examples.num_owners, seed)
-        group = self._groups(len(chosen), seed)
+        group = last_are_unseen(len(chosen), self.unseen_fraction)
         parts = ([rows[c] for c in chosen] for rows in (train, val, test))
         return _packed(Dealt(examples, *parts, group).without_the_untestable())
 
@@ -69,11 +65,6 @@ class Natural:
         if self.order == "random":
             return draw_some(list(range(num_owners)), self.fraction, seed)
         return list(range(int(num_owners * self.fraction)))
-
-    def _groups(self, num_clients: int, seed: int) -> np.ndarray:
-        if self.unseen == "last":
-            return last_are_unseen(num_clients, self.unseen_fraction)
-        return some_are_unseen(num_clients, self.unseen_fraction, seed)
 
 
 def _packed(dealt: Dealt) -> Dealt:

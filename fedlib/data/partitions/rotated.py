@@ -1,5 +1,7 @@
 """Clients whose images are all turned by the same angle; angles are the true clusters.
 
+`Federation.cluster` keeps who has which.
+
 Every angle has its own copy of the whole data set, dealt to its clients, so each image occurs once
 per angle. Clients come in blocks: those of the first angle first.
 
@@ -63,9 +65,11 @@ class Rotated(Official):
                 check_count(name, getattr(self, name))
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
-        """The clients."""
+        """The clients, and the number of each one's angle as its true cluster."""
         parts = examples.by_part()
-        return self.dealt(self.pool(parts), self.owners(parts, seed), seed)
+        number = np.arange(len(self.rotations))
+        cluster = np.repeat(number, self.num_clients // len(number))
+        return self.dealt(self.pool(parts), self.owners(parts, seed), seed, cluster=cluster)
 
     def pool(self, parts: Examples) -> Examples:
         """All images [M, F, H, H], once per angle -> angles * M examples"""
