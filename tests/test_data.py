@@ -427,6 +427,30 @@ def test_the_last_fifth_of_the_synthetic_clients_is_unseen():
     assert built.ids("unseen").tolist() == list(range(24, 30))
 
 
+def test_natural_clients_come_as_given_or_in_random_order():
+    given = made_up(SYNTHETIC)
+    assert given.client_id.tolist() == list(range(5))
+    some = made_up(SYNTHETIC, fraction=0.4)  # the first two
+    for client in range(2):
+        ours, theirs = (built.x[built.train.of(client)] for built in (some, given))
+        assert np.array_equal(ours, theirs)
+    assert some.num_clients == 2 and len(some.x) == len(some.train.rows) + len(some.test.rows)
+    sizes = made_up(SYNTHETIC, order="random").train.sizes
+    assert sorted(sizes) == sorted(given.train.sizes) and any(sizes != given.train.sizes)
+
+
+def test_a_natural_client_keeps_its_parts_unless_a_validation_part_is_drawn():
+    as_given, drawn, held = (
+        made_up(SYNTHETIC, val_fraction=fraction) for fraction in (None, 0.0, 0.25)
+    )
+    for client in range(5):
+        rows = as_given.train.of(client)
+        assert np.array_equal(rows, np.sort(rows)) and len(drawn.val.of(client)) == 0
+        assert np.array_equal(np.sort(drawn.train.of(client)), rows)
+        both = np.concatenate([held.train.of(client), held.val.of(client)])
+        assert np.array_equal(np.sort(both), rows) and len(held.val.of(client))
+
+
 def test_synthetic_labels_are_those_of_their_component_without_noise(monkeypatch):
     monkeypatch.setattr(synthetic, "NOISE", 0.0)
     built = made_up({**SYNTHETIC, "num_components": 1}, seed=7)

@@ -11,6 +11,8 @@ from data_fixtures import REAL_RAW, federation, needs, official
 
 from fedlib.data import downloads
 from fedlib.data.download import fetch
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.partitions.writer_parts import WriterParts
 from fedlib.errors import ConfigError, DataError
 
 FILES = downloads.table("femnist").files
@@ -115,6 +117,14 @@ def test_each_source_has_its_files_and_none_stands_in_for_the_other(tff):
 def test_more_writers_than_there_are_is_an_error(tff):
     with pytest.raises(DataError, match="num_clients is 4, but only 3 writers are there"):
         with_parts(tff, num_clients=4)
+
+
+def test_writers_of_one_part_alone_are_no_clients():
+    part = np.array([TRAIN, TRAIN, TEST], np.uint8)
+    owner = np.array([0, 0, 1])
+    examples = Examples(np.zeros((3, 1)), np.zeros(3, int), 1, part=part, owner=owner, num_owners=2)
+    with pytest.raises(DataError, match="no writer has both training and test examples"):
+        WriterParts().deal(examples, 1)
 
 
 def test_files_without_a_common_writer_are_refused(tff):

@@ -53,7 +53,9 @@ class WriterParts(Official):
         """
         train, test = parts.of_owner(TRAIN), parts.of_owner(TEST)
         writers = [w for w in range(parts.num_owners) if len(train[w]) and len(test[w])]
-        if len(writers) < (self.num_clients or 1):
+        if not writers:
+            raise DataError("no writer has both training and test examples")
+        if self.num_clients is not None and len(writers) < self.num_clients:
             raise DataError(
                 f"num_clients is {self.num_clients}, but only {len(writers)} writers are there"
             )
