@@ -2,7 +2,7 @@
 
 `python scripts/calibrate.py` measures the runs of a configuration and writes what it found to a
 small JSON file in the user's cache folder. Training and evaluation with `executor: auto` look
-their run up there, and otherwise follow `fedlib.executors.rule`.
+their run up there, and otherwise follow `fedlib.choice.rule`.
 
 What is guaranteed. Executors agree but for rounding, so which one runs decides a result's last
 bits. Hence `auto` never measures anything itself: it is a function of the run, the machine and the
@@ -27,8 +27,9 @@ import torch
 
 from fedlib import tree
 from fedlib.batches import client_plan
+from fedlib.choice import choose, rule
 from fedlib.device import DeviceData
-from fedlib.executors import Executor, choose, rule
+from fedlib.executors import Executor
 from fedlib.files import canonical_json, read_json, write_text
 from fedlib.methods.base import Method
 from fedlib.simulate import Protocol, Simulation
