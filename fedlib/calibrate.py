@@ -33,6 +33,7 @@ from fedlib.executors import Executor
 from fedlib.files import canonical_json, read_json, write_text
 from fedlib.methods.base import Method
 from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
 
 MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
 SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
@@ -106,7 +107,7 @@ def facts(method: Method, data: DeviceData, protocol: Protocol) -> dict:
     The number of threads is not among them: it must not change a result.
     """
     solver = method.local
-    state = method.init(1, 0)
+    state = method.init(_num_kinds(method), 0)
     clients, sizes = _cohort(data, protocol)
     steps = [len(client_plan(int(n), solver, 0).steps) for n in sizes]
     return {
@@ -120,6 +121,15 @@ def facts(method: Method, data: DeviceData, protocol: Protocol) -> dict:
         "device": device_name(data.device),
         "torch": torch.__version__,
     }
+
+
+def _num_kinds(method: Method) -> int:
+    """Architectures of which every client has one: so many clients have all of them in turn."""
+    return max((len(x) for x in vars(method).values() if _are_tasks(x)), default=1)
+
+
+def _are_tasks(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(x, Task) for x in value)
 
 
 def device_name(device: torch.device) -> str:

@@ -338,7 +338,7 @@ class Cohort:
 
     def _each(self, per_client: Tree) -> float:
         """Numbers in what ONE client has; the mean where clients differ in it."""
-        if tree.has_rows(per_client):
+        if tree.rows_in(per_client):
             return sum(tree.numel(tree.take(per_client, c)) for c in range(self.size)) / self.size
         return tree.numel(tree.take(per_client, 0))
 

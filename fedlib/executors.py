@@ -291,10 +291,8 @@ class Batched:
         Blocks of each kind in turn, where there are several.
         """
         if kinds is not None:
-            costs, members = (
-                np.asarray(costs),
-                [np.flatnonzero(kinds == k) for k in np.unique(kinds)],
-            )
+            costs = np.asarray(costs)
+            members = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
             return [own[block] for own in members for block in self._blocks(costs[own])]
         count = 1 if self.chunk is None else -(-len(costs) // self.chunk)
         if count == 1:
@@ -319,7 +317,7 @@ class Batched:
 
 def _all_shared(per_client: tuple) -> bool:
     """Whether every client would compute with the same arguments."""
-    return not tree.has_rows(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
+    return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
 
 
 def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,

@@ -175,6 +175,7 @@ def put_block(values: Tree, block: np.ndarray, active: Tensor | None, done: Tree
 
     def put(x: Tree, new: Tree) -> Tree:
         if type(x) is Rows:
+            new = tree.map(lambda old, stacked: stacked.to(old.device), x[block[0]], new)
             for position, client in enumerate(block.tolist()):
                 tree.map(Tensor.copy_, x[client], tree.take(new, position))
             return x

@@ -180,11 +180,6 @@ def joined(tree: Tree, client: int) -> Tree:
     return map_clients(lambda x: x[client] if type(x) is Rows else x, tree)
 
 
-def has_rows(tree: Tree) -> bool:
-    """Whether there are `Rows` anywhere in `tree`."""
-    return bool(_rows_in(tree))
-
-
 def kinds(tree: Tree) -> np.ndarray | None:
     """Number of each client's kind, in order of appearance -> [C]; None if all are alike.
 
@@ -192,7 +187,7 @@ def kinds(tree: Tree) -> np.ndarray | None:
     where these are not tensors: they can be stacked.
     """
     numbers: dict[Hashable, int] = {}
-    clients = zip(*_rows_in(tree), strict=True)
+    clients = zip(*rows_in(tree), strict=True)
     found = [numbers.setdefault(_kind(own), len(numbers)) for own in clients]
     return np.array(found) if len(numbers) > 1 else None
 
@@ -205,7 +200,8 @@ def by_kind(fn: Callable[[int], Tree], numbers: np.ndarray | None, size: int) ->
     return Rows(made[number] for number in numbers)
 
 
-def _rows_in(tree: Tree) -> list[Rows]:
+def rows_in(tree: Tree) -> list[Rows]:
+    """All `Rows` in `tree`."""
     found = []
     map_clients(lambda x: found.append(x) if type(x) is Rows else None, tree)
     return found
