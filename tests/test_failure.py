@@ -105,5 +105,5 @@ def test_one_client_alone_repeats_what_it_did_in_company():
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, DivergedError])
 @pytest.mark.parametrize("executor", [Loop, Batched, Graphs])
 def test_errors_that_tell_everything_themselves_have_no_note(error, executor):
-    lines, _ = told(executor(), loss=failing(1, error), error=error)
+    lines, _ = told(executor(), loss=failing(4, error), error=error)
     assert lines[-1].endswith(f"{error.__name__}: of this test")
