@@ -16,13 +16,17 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.files import atomic, canonical_json, read_json, write_text
+from fedlib.files import atomic, canonical_json
 
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen")
 OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
+
+# What HDF5, NumPy and JSON raise for a file that is not as it was written.
+DAMAGE = (AttributeError, KeyError, OSError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -147,11 +151,8 @@ class Federation:
         """What the workflow and the reader need to know of the shards, without opening them."""
         return {
             "format": FORMAT,
-            "spec": self.spec,
-            "num_classes": self.num_classes,
+            **self._settings(),
             "num_examples": len(self.x),
-            "mean": list(self.mean),
-            "std": list(self.std),
             "client_id": self.client_id.tolist(),
             "group": [GROUPS[g] for g in self.group],
             "sizes": {name: self.split(name).sizes.tolist() for name in SPLITS},
@@ -171,7 +172,7 @@ class Federation:
                 std=self.std,
                 spec=canonical_json(self.spec),
             )
-        write_text(manifest, json.dumps(self.manifest(), indent=1, sort_keys=True) + "\n")
+        seals.write_json(manifest, self.manifest())
 
     @classmethod
     def load(cls, shards: str | Path, manifest: str | Path | None = None) -> "Federation":
@@ -186,8 +187,7 @@ class Federation:
             with h5py.File(shards, "r") as file:
                 if int(file.attrs["format"]) != FORMAT:
                     raise DataError(
-                        f"{shards} has format {file.attrs['format']}, this version reads {FORMAT}; "
-                        + advice
+                        f"it has format {file.attrs['format']}, this version reads {FORMAT}"
                     )
                 splits = {
                     name: Split(_read(file[f"{name}/rows"]), _read(file[f"{name}/offsets"]))
@@ -207,18 +207,32 @@ class Federation:
                 )
         except FileNotFoundError:
             raise DataError(f"{shards} does not exist; run the partition stage first") from None
-        except (OSError, KeyError) as error:
+        except DataError as error:
+            raise DataError(f"{shards}: {error}; {advice}") from None
+        except DAMAGE as error:
             raise DataError(f"{shards} is truncated or corrupted ({error}); {advice}") from error
         if manifest is not None:
-            federation._verify(read_json(manifest)["digests"], shards, advice)
+            federation._verify(seals.read_json(manifest, advice), shards, advice)
         return federation
 
-    def _verify(self, expected: dict[str, str], shards: str | Path, advice: str) -> None:
-        wrong = [name for name, value in expected.items() if self.digests.get(name) != value]
+    def _verify(self, manifest: dict, shards: str | Path, advice: str) -> None:
+        expected, mine = manifest["digests"], self.digests
+        wrong = [n for n in sorted(expected | mine) if expected.get(n) != mine.get(n)]
+        settings = self._settings()
+        wrong += [name for name, value in settings.items() if manifest[name] != value]
         if wrong:
             raise DataError(
                 f"{shards} does not match its manifest: {', '.join(wrong)} differ; {advice}"
             )
+
+    def _settings(self) -> dict:
+        """What a shard file holds besides arrays."""
+        return {
+            "spec": self.spec,
+            "num_classes": self.num_classes,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {"x": self.x, "y": self.y, "group": self.group, "client_id": self.client_id}

@@ -21,12 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
 from scipy.special import stdtrit
 
+from fedlib import frames
 from fedlib.errors import DataError
-from fedlib.files import atomic
 from fedlib.results import TOTALS, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
@@ -414,13 +412,8 @@ def _read_run(folder: Path, method: str, seed: int) -> tuple[pd.DataFrame, pd.Da
 def write(frame: pd.DataFrame, *paths: str | Path) -> None:
     """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format."""
     for path in paths:
-        with atomic(path) as temporary:
-            if Path(path).suffix == ".csv":
-                options = pa.csv.WriteOptions(quoting_style="needed")
-                table = pa.Table.from_pandas(frame, preserve_index=False)
-                pa.csv.write_csv(table, temporary, options)
-            else:
-                frame.to_parquet(temporary, index=False)
+        save = frames.write_csv if Path(path).suffix == ".csv" else frames.write_parquet
+        save(frame, path)
 
 
 # Over seeds

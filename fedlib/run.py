@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib import evaluate, local, methods, models
+from fedlib import evaluate, local, methods, models, seals
 from fedlib.calibrate import chosen
 from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
-from fedlib.files import digest, read_json
+from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
@@ -200,7 +200,7 @@ def verified_file(receipt: Path) -> Path:
     Raises:
       DataError: if the receipt does not name exactly one file, or the file changed since.
     """
-    files = read_json(receipt)["files"]
+    files = seals.read_json(receipt)["files"]
     if len(files) != 1:
         raise DataError(f"{receipt} names {len(files)} files, expected the one weight file")
     file = receipt.parent / files[0]["path"]

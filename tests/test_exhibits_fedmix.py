@@ -383,9 +383,30 @@ def test_clients_stand_by_cluster_beside_the_true_one_in_the_best_seed(clustered
     # Run k4: seed 1 has one expert and purity 2 / 6; in seed 2 expert 0 serves clusters 1, 1, 2
     # and expert 1 clusters 0, 0, 2.
     assert four.get_title() == "K4, seed 2\npurity 0.67, 2 experts used"
+    assert true.get_title() == "True cluster"
     assert "seed of highest purity" in footer(figure)
     lines = [line.get_ydata()[0] for line in true.get_lines()]
     assert lines == [1.5, 3.5]
+
+
+def test_true_clusters_that_differ_between_seeds_are_said_to_be_of_one():
+    # With a partition of its own for every seed: run k3 is best in seed 2, run k4 in seed 1.
+    about = shown([described(label, "fedmix_clients") for label in CHOICES])
+    best = {"k3": 2, "k4": 1}
+    true = {1: np.array([0, 0, 0, 1, 1, 1]), 2: np.array([0, 0, 1, 1, 2, 2])}
+
+    def make(run, seed):
+        number = int(run["label"][1:])
+        chosen = true[seed] if best[run["label"]] == seed else np.zeros(6, int)
+        pi = {"pi": np.eye(number)[chosen], "cluster": true[seed]}
+        return result({DEFAULT: np.full((4, 6), 0.5)}, diagnostics=pi)
+
+    figure = draw("client_matrices", about, collect(about, make))
+    first, *runs = figure.axes[:3]
+    assert first.get_title() == "True cluster, seed 2"
+    assert [axes.get_title().split("\n")[0] for axes in runs] == ["K3, seed 2", "K4, seed 1"]
+    lines = [[line.get_ydata()[0] for line in axes.get_lines()] for axes in runs]
+    assert lines == [[1.5, 3.5], [2.5]]
 
 
 def test_matrices_are_grey_from_white_at_0_to_black_at_1(clustered):

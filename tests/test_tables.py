@@ -153,6 +153,25 @@ def test_a_missing_run_is_named():
         build(main_exhibit(), tidy[(tidy["label"] != "pfedmm") | (tidy["seed"] == 1)])
 
 
+def test_clients_are_counted_seed_by_seed_where_seeds_differ_in_who_is_unseen():
+    # Of four clients, seed 1 has two unseen ones, seed 2 others, of which one has no examples.
+    exhibit = made_up.exhibit(["fedem"], ["emnist"])
+    where = ("accuracy", "last")
+    seen = frame({("emnist", "fedem", *where): [0.5, 0.6]})
+    unseen = frame({("emnist", "fedem", *where): [0.7, 0.7]}, "unseen", "default")
+    groups = [*["seen", "seen", "unseen", "unseen"], *["unseen", "unseen", "seen", "seen"]]
+    clients = pd.DataFrame(
+        {
+            **{"paper": "pfedmm", "federation": "emnist", "split": "test", "label": "fedem"},
+            **{"seed": [1] * 4 + [2] * 4, "client": [0, 1, 2, 3] * 2, "group": groups},
+            "count": [5, 5, 5, 5, 5, 0, 5, 5],
+        }
+    )
+    sheet = build(exhibit, pd.concat([seen, unseen]), clients, kind="unseen")
+    told = "Clients with test examples: EMNIST 2 seen, 1 to 2 unseen."
+    assert told in render.to_markdown(sheet)
+
+
 def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
     exhibit = made_up.exhibit(["local", "fedem"], ["emnist"])
     where = ("accuracy", "last")

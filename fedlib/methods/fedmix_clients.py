@@ -33,7 +33,7 @@ from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
-from fedlib.mixture import expert_losses, uniform_weights
+from fedlib.mixture import check_expert_seeds, draw_experts, expert_losses, uniform_weights
 from fedlib.server import ServerAdam
 from fedlib.task import Batch, Params, Task
 from fedlib.tree import Tree
@@ -81,6 +81,7 @@ class FedMixClients(Curves):
     Attributes:
       local: solver of experts and gate, run once per round; the paper's is plain SGD.
       num_experts: E; the paper's K. 1 is FedAvg with Adam at the server.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
       server_lr: of Adam at the server.
       beta: temperature of pi, weight of its entropy; the paper's is 1.
       damping: share of what a mini-batch says in the new pi, in (0, 1]; 1 forgets the old one.
@@ -91,6 +92,7 @@ class FedMixClients(Curves):
 
     local: Solver
     num_experts: int
+    expert_seeds: str = "independent"
     server_lr: float = 1e-3
     beta: float = 1.0
     damping: float = 0.25
@@ -106,6 +108,7 @@ class FedMixClients(Curves):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
+        check_expert_seeds(self.expert_seeds)
         for name, least in {"num_experts": 1, "gate_epochs": 1, "horizon": 0}.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -126,8 +129,8 @@ class FedMixClients(Curves):
         return self.task.extended(SortingTask)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts drawn from seeds seed, seed + 1, ...; everything else uniform."""
-        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        """Experts as `expert_seeds` says; everything else uniform."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         gates, pi = self.undecided(num_clients, like)
         weights = self.task.trainable(experts)

@@ -114,7 +114,12 @@ def _clients_note(exhibit: dict, clients: pd.DataFrame) -> str:
     parts = []
     for federation in exhibit["federations"]:
         mine = exhibits.pick(clients, federation=federation["name"], split="test")
-        counts = mine[mine["count"] > 0].groupby("group")["client"].nunique()
-        seen, unseen = (int(counts.get(group, 0)) for group in ("seen", "unseen"))
+        seen, unseen = (_clients(mine[mine["group"] == group]) for group in ("seen", "unseen"))
         parts.append(f"{federation['title']} {seen} seen, {unseen} unseen")
     return f"Clients with test examples: {'; '.join(parts)}."
+
+
+def _clients(rows: pd.DataFrame) -> str:
+    """How many clients have examples, from the fewest to the most where seeds differ in that."""
+    by_seed = rows[rows["count"] > 0].groupby("seed")["client"].nunique()
+    return " to ".join(map(str, sorted({by_seed.min(), by_seed.max()}))) if len(by_seed) else "0"
