@@ -150,10 +150,10 @@ def _own(x: Tree, active: Tensor) -> Tree:
 
 
 def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
-    """Clients at the positions `block`, who are of one kind, stacked on the device: [K, ...]
+    """Clients at the positions `block`, who are of one kind, stacked: [K, ...]
 
     Args:
-      values: `Rows` are stacked, everything else is as in `take_rows`.
+      values: `Rows` are stacked where they are, everything else is as in `take_rows`.
       block: known on the host, so that nobody waits for the device.
       active: the same on the device; None where these are all clients, whose stacks stay as they
         are, without a copy.

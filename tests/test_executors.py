@@ -22,6 +22,7 @@ from fedlib.device import DeviceData
 from fedlib.executors import Batched, Loop
 from fedlib.graphs import Graphs
 from fedlib.local import SGD, Adam, Schedule
+from fedlib.provenance import closure
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import Task, set_precision
@@ -181,6 +182,13 @@ def test_an_unknown_executor_names_the_choices(wanted):
     message = f"executor must be auto, loop, batched or graphs, got '{wanted}'"
     with pytest.raises(ValueError, match=message):
         choose(wanted, tiny_task())
+
+
+def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
+    # `choice` knows all executors, and none of them knows it: no circle, and no lazy import.
+    assert "fedlib.graphs" not in closure("fedlib.methods.fedavg")
+    assert "fedlib.choice" not in closure("fedlib.graphs", "fedlib.cohort", "fedlib.local")
+    assert {"fedlib.graphs", "fedlib.executors"} <= set(closure("fedlib.choice"))
 
 
 # -- solver memory on the host ------------------------------------------------------------
