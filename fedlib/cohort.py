@@ -119,6 +119,11 @@ class Cohort:
         """
         return tree.in_turn(values, self.host_ids.tolist())
 
+    def some(self, positions: np.ndarray) -> "Cohort":
+        """The clients at these positions of the cohort, with the same journal."""
+        ids = self.host_ids[positions]
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
     def seen(self) -> "Cohort":
         """All clients that may take part in training, in place of these."""
         ids = self.data.federation.ids("seen")

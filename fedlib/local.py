@@ -73,14 +73,17 @@ class Memory(NamedTuple):
         rows = clients.tolist()
         return Memory(Rows(self.buffers[c] for c in rows), self.epochs[rows])
 
-    def forget(self) -> "Memory":
-        """The same counts with empty buffers, as after making a new optimiser."""
+    def afresh(self) -> "Memory":
+        """That of new solvers at the current rate of training, the same one for everybody.
+
+        Buffers are empty, and the count is that of the client who has trained most: those who were
+        absent, or never took part, have counts of earlier rates.
+        """
         rows = self.buffers
-        return self._replace(
-            buffers=tree.by_kind(
-                lambda client: tree.map(torch.zeros_like, rows[client]), tree.kinds(rows), len(rows)
-            )
+        empty = tree.by_kind(
+            lambda client: tree.map(torch.zeros_like, rows[client]), tree.kinds(rows), len(rows)
         )
+        return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
 
     def renewed(self, clients: list[int], buffers: Rows | None, epochs: int) -> "Memory":
         """This memory after `clients` did `epochs` more, with new `buffers` unless None."""

@@ -30,12 +30,14 @@ from fedlib.results import TOTALS, RunResult, Scores, View
 PRIMARY = View("seen", "default", "test")
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
+EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
 PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
 DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
 TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS)
+INTERVAL_SEEDS = 3  # fewest seeds of which an interval is given
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -130,9 +132,10 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
     Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
-    if it measured them. At "round" only is what is said of experts: how often each was chosen
-    ("picks_0", ...), how unlike its clients' updates were ("divergence_0", ...), and the cells of
-    tables of rows by experts ("table_0_0", ...) at the rounds at which they were recorded.
+    if it measured them, and the examples and FLOPs of what clients trained for it. At "round" only
+    is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
+    updates were ("divergence_0", ...), and the cells of tables of rows by experts ("table_0_0",
+    ...) at the rounds at which they were recorded.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -150,6 +153,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
             blocks.append(_block(curve, "last", slice(-1, None)))
         if FLOPS in evaluation.diagnostics:
             curve = _flops_curve(history, evaluation)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        if personal := _personal_cost(evaluation):
+            curve = _Curve(TRAFFIC, evaluation.round, personal)
             blocks.append(_block(curve, "last", slice(-1, None)))
     of_experts = _expert_curves(_diagnostics(history, evaluation), int(history.round[-1]))
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
@@ -236,6 +242,19 @@ def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
     per_example = evaluation.diagnostics[FLOPS]
     total = per_example * history.examples[-1]
     return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
+
+
+def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
+    """Examples on which clients trained for the evaluation, and FLOPs of that; {} if none did."""
+    found = evaluation.diagnostics
+    names = [n.removeprefix(EXAMPLES_OF) for n in found if n.startswith(EXAMPLES_OF)]
+    if not names:
+        return {}
+    cost = {"personal_examples": sum(found[EXAMPLES_OF + name] for name in names)}
+    if all(FLOPS_OF + name in found for name in names):
+        flops = sum(found[EXAMPLES_OF + name] * found[FLOPS_OF + name] for name in names)
+        cost["personal_flops"] = flops
+    return cost
 
 
 def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_Curve]:
@@ -342,7 +361,7 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         covers = array.ndim in (1, 2) and len(array) > last
         if name == "pi" and not (covers and array.ndim == 2):
             raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
-        if name in NOT_OF_CLIENTS or not covers:
+        if name in NOT_OF_CLIENTS or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
             continue
         values = np.full((len(clients), *array.shape[1:]), np.nan)
         values[shown] = array[clients["client"].to_numpy()[shown]]
@@ -424,8 +443,8 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
     Returns:
       One row per group: `by`, then mean, std (ddof 1), ci95 (half-width of the 95 % interval of
-      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std
-      and ci95 are NaN: one number says nothing about its spread.
+      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std is
+      NaN, and with fewer than `INTERVAL_SEEDS` ci95 is: see `half_width`.
     """
     groups = frame.groupby(by, sort=False, observed=True)["value"]
     table = groups.agg(mean="mean", std="std", low="min", high="max", seeds="count").reset_index()
@@ -433,7 +452,11 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def half_width(std: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n); NaN for n = 1."""
+    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n).
+
+    NaN for n < `INTERVAL_SEEDS`: with two seeds it would be nine times their standard deviation,
+    an interval of the quantile rather than of the data.
+    """
     seeds = np.asarray(seeds, np.float64)
-    quantile = stdtrit(np.where(seeds > 1, seeds - 1, np.nan), 0.975)
+    quantile = stdtrit(np.where(seeds >= INTERVAL_SEEDS, seeds - 1, np.nan), 0.975)
     return quantile * np.asarray(std) / np.sqrt(seeds)

@@ -454,13 +454,31 @@ def test_recovery_has_a_row_of_numbers_per_seed(clustered):
     assert set(numbers["clusters"]) == {3} and set(numbers["clients"]) == {6}
 
 
+def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(clustered):
+    exhibit, (tidy, clients) = clustered
+    runs = [
+        {**run, "params": {"num_experts": 3}} for run in exhibit["runs"] if run["label"] == "k3"
+    ]
+    # Expert 0 has clients of cluster 1 alone, expert 1 of 0, 0 and 2, expert 2 one of 2.
+    chosen = dict(enumerate([0, 1, 0, 1, 2, 1]))
+    clients = clients.assign(choice=clients["client"].map(chosen))
+    how = {"weights": None, "choice": "choice"}
+    sheet = build("cluster_recovery", {**exhibit, "runs": runs}, (tidy, clients), **how)
+    assert sheet.numbers["purity"].tolist() == pytest.approx([5 / 6] * 2)
+    assert sheet.numbers["experts_used"].tolist() == sheet.numbers["experts"].tolist() == [3, 3]
+    assert "Highest weight" not in [column.title for column in sheet.blocks[0].columns]
+    assert "the one that fits it best" in " ".join(sheet.notes)
+    with pytest.raises(ConfigError, match="needs weights or a choice, got pi and choice"):
+        build("cluster_recovery", *clustered, choice="choice")
+
+
 def test_recovery_shows_the_distribution_over_seeds(clustered):
     sheet = build("cluster_recovery", *clustered)
     first = texts(sheet.blocks[0])[0]
     # Purity 2/3 and 1: mean 5/6, deviation (1/3) / sqrt(2), half-width 12.706 (1/3) / 2.
     assert first == [
-        *("K3", "3", "0.83 ± 2.12", "0.67", "0.83", "1.00", "2 (1×), 3 (1×)", "1 of 2"),
-        *("0.94 ± 0.00", "2"),
+        *("K3", "3", "0.83 (0.67 to 1.00)", "0.67", "0.83", "1.00", "2 (1×), 3 (1×)", "1 of 2"),
+        *("0.94 (0.94 to 0.94)", "2"),
     ]
     one = build("cluster_recovery", {**clustered[0], "seeds": [2]}, clustered[1])
     assert texts(one.blocks[0])[0][2] == "1.00"
@@ -531,7 +549,16 @@ def test_leakage_table_has_distance_and_correlation(leaking):
     assert first["correlation"] == pytest.approx(np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1])
     correlation = np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1]
     assert texts(sheet.blocks[0]) == [
-        *(["ONE-STEP", "4", "0.125 ± 0.000", "0.200 ± 0.000", f"{correlation:.3f} ± 0.000", "2"],)
+        *(
+            [
+                "ONE-STEP",
+                "4",
+                "0.125 (0.125 to 0.125)",
+                "0.200 (0.200 to 0.200)",
+                f"{correlation:.3f} ({correlation:.3f} to {correlation:.3f})",
+                "2",
+            ],
+        )
     ]
 
 
@@ -605,7 +632,7 @@ def test_traffic_table_as_text(traffic):
     ]
     gb = f"{8 * 5 * 2 * 2000 / GIB:.5g}"
     assert texts(compared)[0] == [
-        *("FEDAVG", "69.36", "87.0 ± 25.4", "+17.6", "2000", "30", "137.3", gb),
+        *("FEDAVG", "69.36", "87.0 (85.0 to 89.0)", "+17.6", "2000", "30", "137.3", gb),
         *(f"{2 * 40 * 30 / GIB:.5g}", "5", "2"),
     ]
     assert [column.title for column in alone.columns] == [
@@ -723,7 +750,17 @@ def test_views_as_text(viewed):
         *("New client", "Seeds"),
     ]
     assert texts(block)[0] == [
-        *("FEDAVG", "97.00", "87.0 ± 25.4", "−10.0", "96.90", "75.0 ± 0.0", "−21.9", "–", "2")
+        *(
+            "FEDAVG",
+            "97.00",
+            "87.0 (85.0 to 89.0)",
+            "−10.0",
+            "96.90",
+            "75.0 (75.0 to 75.0)",
+            "−21.9",
+            "–",
+            "2",
+        )
     ]
     text = render.to_markdown(sheet)
     assert (

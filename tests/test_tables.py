@@ -41,7 +41,7 @@ def main_metrics(seeds=2) -> pd.DataFrame:
     values = {}
     for label, base in (("fedavg", 0.70), ("pfedmm", 0.80)):
         for metric, drop in (("accuracy", 0.0), ("bottom10", 0.2)):
-            spread = [0.0, 0.02][:seeds]
+            spread = [0.0, 0.02, 0.04][:seeds]
             values["emnist", label, metric, "last"] = [base - drop + s for s in spread]
             values["emnist", label, metric, "best"] = [base - drop + 0.04 + s for s in spread]
     return frame(values)
@@ -63,8 +63,7 @@ def test_main_table_has_published_last_best_and_their_difference():
     assert row["published"] == pytest.approx(0.842)
     assert row["mean"] == pytest.approx(0.81)
     assert row["std"] == pytest.approx(0.02 / np.sqrt(2))
-    # t(0.975, 1) = 12.7062; half-width = t * std / sqrt(2) = 12.7062 * 0.01
-    assert row["ci95"] == pytest.approx(0.127062, rel=1e-5)
+    assert (row["low"], row["high"]) == pytest.approx((0.80, 0.82)) and np.isnan(row["ci95"])
     assert row["seeds"] == 2
     assert row["best_mean"] == pytest.approx(0.85)
     assert row["best_round_mean"] == pytest.approx((21 + 22) / 2)
@@ -77,11 +76,38 @@ def test_main_table_as_text():
     lines = [line.split("|") for line in text.splitlines() if line.startswith("| pFedMM")]
     cells = [cell.strip() for cell in lines[0][1:-1]]
     assert cells == [
-        *("pFedMM", "**84.2**", "**81.0 ± 12.7**", "**85.0 ± 12.7**", "+0.8"),
-        *("**76.6**", "**61.0 ± 12.7**", "**65.0 ± 12.7**", "−11.6", "2"),
+        *("pFedMM", "**84.2**", "**81.0 (80.0 to 82.0)**", "**85.0 (84.0 to 86.0)**", "+0.8"),
+        *("**76.6**", "**61.0 (60.0 to 62.0)**", "**65.0 (64.0 to 66.0)**", "−11.6", "2"),
     ]
     assert "| FedAvg   |" in text and "**71.0" not in text
     assert "### Personalised test accuracy" in text and "**EMNIST**" in text
+
+
+def test_three_seeds_have_an_interval_and_say_so():
+    text = render.to_markdown(build(main_exhibit(seeds=[1, 2, 3]), main_metrics(seeds=3)))
+    # Seeds 0.80, 0.82, 0.84: t(0.975, 2) = 4.30265 times 0.02 / sqrt(3) is 0.0497.
+    assert "**82.0 ± 5.0**" in text
+    assert "95 % interval (Student's t)" in text and "smallest to largest" not in text
+
+
+def test_two_seeds_say_that_they_show_their_range():
+    text = render.to_markdown(build(main_exhibit(), main_metrics()))
+    assert "the mean (smallest to largest seed)" in text and "Student" not in text
+
+
+def test_a_table_says_what_its_seeds_differ_in():
+    exhibit = main_exhibit()
+    for data, drawn in ((False, "they share the partition into clients and"), (True, "")):
+        federations = [{**f, "per_seed": data} for f in exhibit["federations"]]
+        text = render.to_markdown(build({**exhibit, "federations": federations}, main_metrics()))
+        assert drawn in text
+        assert ("Seeds differ in partition, initial parameters and order" in text) == data
+    runs = [{**run, "participation": {"rate": 0.5}} for run in exhibit["runs"]]
+    text = render.to_markdown(build({**exhibit, "runs": runs}, main_metrics()))
+    assert "Seeds differ in initial parameters, cohorts and order of the batches" in text
+    assert "they share the partition into clients." in text
+    alone = render.to_markdown(build(main_exhibit(seeds=[1]), main_metrics(seeds=1)))
+    assert "Seeds differ" not in alone
 
 
 def test_one_seed_has_no_interval_and_says_so():
@@ -200,6 +226,86 @@ def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
     assert "EMNIST 1 seen, 1 unseen" in text
 
 
+LEAD = {"of": "pfedmm", "claim": {"title": "Abstract", "exhibit": "abstract-claim"}}
+
+
+def lead(group="seen", at="best", values=None, **claim):
+    """The table of pFedMM ahead of FedAvg and FedEM, on EMNIST and CIFAR-10."""
+    values = values or {
+        ("emnist", "fedavg"): [0.70, 0.72],
+        ("emnist", "fedem"): [0.74, 0.78],
+        ("emnist", "pfedmm"): [0.80, 0.90],
+        ("cifar10", "fedavg"): [0.50, 0.50],
+        ("cifar10", "fedem"): [0.60, 0.70],
+        ("cifar10", "pfedmm"): [0.66, 0.70],
+    }
+    values = {(*key, "accuracy", at): by_seed for key, by_seed in values.items()}
+    exhibit = made_up.exhibit(
+        ["fedavg", "fedem", "pfedmm"], ["emnist", "cifar10"], published="main", seeds=(1, 2)
+    )
+    params = {**LEAD, "claim": LEAD["claim"] | claim, "group": group, "at": at}
+    return build(exhibit, frame(values, group), kind="lead", **params)
+
+
+def test_a_lead_is_taken_seed_by_seed_and_stands_beside_that_of_the_published_table():
+    numbers = lead(metric="gain", over="best").numbers
+    rows = numbers.set_index(["federation", "label"])
+    row = rows.loc["emnist", "fedavg"]
+    assert row["mean"] == pytest.approx((0.10 + 0.18) / 2)
+    assert row["std"] == pytest.approx(0.08 / np.sqrt(2))
+    assert row["published"] == pytest.approx(0.842 - 0.812)
+    assert "pfedmm" not in set(numbers["label"])
+
+
+def test_a_claim_stands_beside_the_largest_lead_of_its_kind():
+    # Leads on EMNIST are 14 and 9 points, on CIFAR-10 18 and 3.
+    best = lead(metric="gain", over="best")
+    row = best.numbers.iloc[-1]
+    assert (row["claim"], row["federation"], row["label"]) == ("Abstract", "emnist", "fedem")
+    assert (row["published"], row["mean"]) == (pytest.approx(0.088), pytest.approx(0.09))
+    texts = [cell.text for cell in best.blocks[-1].rows[0]]
+    assert texts == ["Abstract", "over FedEM on EMNIST", "+8.8", "+9.0"]
+    row = lead(metric="unseen_gain_max", over="any").numbers.iloc[-1]
+    assert (row["federation"], row["label"]) == ("cifar10", "fedavg")
+    assert (row["published"], row["mean"]) == (pytest.approx(0.058), pytest.approx(0.18))
+
+
+def test_a_claim_about_unseen_clients_takes_no_method_without_a_way_for_them():
+    values = {("emnist", "fedem"): [0.5, 0.5], ("emnist", "pfedmm"): [0.6, 0.6]}
+    values |= {("cifar10", label): [0.6, 0.6] for label in ("fedem", "pfedmm")}
+    exhibit = made_up.exhibit(["fedavg", "fedem", "pfedmm"], ["emnist", "cifar10"], seeds=(1, 2))
+    tidy = frame({(*key, "accuracy", "last"): found for key, found in values.items()}, "unseen")
+    seen = {(name, "fedavg", "accuracy", "last"): [0.1, 0.1] for name in ("emnist", "cifar10")}
+    claim = LEAD["claim"] | {"metric": "unseen_gain_max", "over": "any"}
+    options = {"of": "pfedmm", "claim": claim, "group": "unseen", "at": "last"}
+    numbers = build(exhibit, pd.concat([tidy, frame(seen)]), kind="lead", **options).numbers
+    assert numbers["label"].tolist() == ["fedem", "fedem", "fedem"]  # the last is the claim
+    assert numbers["mean"].round(8).tolist() == [0.1, 0.0, 0.1]
+
+
+@pytest.mark.parametrize("labels", [["pfedmm"], ["fedavg", "fedem"]])
+def test_where_nobody_is_ahead_of_anybody_only_the_claim_is_left(labels):
+    exhibit = made_up.exhibit(labels, ["emnist"], published="main", seeds=(1, 2))
+    tidy = frame({("emnist", label, "accuracy", "best"): [0.5, 0.5] for label in labels})
+    claim = LEAD["claim"] | {"metric": "gain", "over": "best"}
+    sheet = build(exhibit, tidy, kind="lead", of="pfedmm", claim=claim)
+    assert [cell.text for cell in sheet.blocks[-1].rows[0]] == ["Abstract", "–", "+8.8", "–"]
+    assert sheet.numbers["mean"].isna().all() and len(sheet.numbers) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"group": "all"}, "group must be one of seen, unseen, got 'all'"),
+        ({"at": "round"}, "at must be one of last, best, got 'round'"),
+        ({"over": "most"}, "over must be one of best, any, got 'most'"),
+    ],
+)
+def test_a_lead_of_something_else_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        lead(**{"metric": "gain", "over": "best"} | changes)
+
+
 def sweep_exhibit(labels=("pfedmm-m2", "pfedmm-m3", "fedem-m3")) -> dict:
     return made_up.exhibit(labels, ["emnist"])
 
@@ -223,8 +329,8 @@ def test_sweep_table_has_a_row_per_value_and_a_dash_where_nothing_ran():
     block = sheet.blocks[0]
     assert [column.title for column in block.columns] == ["M", "pFedMM", "FedEM"]
     assert [[cell.text for cell in row] for row in block.rows] == [
-        ["2", "50.0 ± 0.0", "–"],
-        ["3", "60.0 ± 0.0", "70.0 ± 0.0"],
+        ["2", "50.0 (50.0 to 50.0)", "–"],
+        ["3", "60.0 (60.0 to 60.0)", "70.0 (70.0 to 70.0)"],
     ]
     assert block.rows[1][1].bold and not block.rows[0][1].bold
     assert set(sheet.numbers["setting"]) == {2, 3}
@@ -277,8 +383,8 @@ def test_sweep_over_federations_has_a_row_per_method_and_a_column_per_value():
     block = result.blocks[0]
     assert block.columns == [Column("Method"), Column("0.1", "α"), Column("1e6", "α")]
     assert [[cell.text for cell in row] for row in block.rows] == [
-        ["FedAvg", "70.0 ± 0.0", "–"],
-        ["pFedMM", "60.0 ± 0.0", "50.0 ± 0.0"],
+        ["FedAvg", "70.0 (70.0 to 70.0)", "–"],
+        ["pFedMM", "60.0 (60.0 to 60.0)", "50.0 (50.0 to 50.0)"],
     ]
     assert [row[1].bold for row in block.rows] == [True, False]
     numbers = result.numbers
@@ -372,8 +478,16 @@ def test_protocols_table_has_each_protocol_and_its_difference_to_the_default():
     ]
     # The half-width is 12.7062 * 0.01, as in the main table.
     assert [[cell.text for cell in row] for row in block.rows] == [
-        ["FedAvg", "61.0 ± 12.7", "–", "–", "51.0 ± 12.7", "–", "–"],
-        ["FedEM", "71.0 ± 12.7", "73.0 ± 12.7", "+2.0", "61.0 ± 12.7", "57.0 ± 12.7", "−4.0"],
+        ["FedAvg", "61.0 (60.0 to 62.0)", "–", "–", "51.0 (50.0 to 52.0)", "–", "–"],
+        [
+            "FedEM",
+            "71.0 (70.0 to 72.0)",
+            "73.0 (72.0 to 74.0)",
+            "+2.0",
+            "61.0 (60.0 to 62.0)",
+            "57.0 (56.0 to 58.0)",
+            "−4.0",
+        ],
     ]
     numbers = result.numbers
     assert list(numbers["protocol"]) == ["default", "one_step"] * 4

@@ -28,7 +28,6 @@ from torch.func import vmap
 
 from fedlib import gating, tree, variational
 from fedlib.cohort import Cohort
-from fedlib.device import upload
 from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
@@ -262,13 +261,6 @@ class FedMixClients(Curves):
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""
         return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
-
-    def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
-        """The true cluster of each client [C], if the federation has any."""
-        cluster = cohort.data.federation.cluster
-        if cluster is None:
-            return {}
-        return {"cluster": upload(cluster[cohort.host_ids], cohort.ids.device).to(self.task.dtype)}
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Mixture weights [num_clients, E]; the divergence [horizon, E], if it was recorded."""

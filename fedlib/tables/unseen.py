@@ -17,7 +17,7 @@ from fedlib.tables.render import (
     Column,
     Sheet,
     best_cells,
-    percent,
+    percents,
     points,
 )
 
@@ -88,10 +88,7 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
         *(Column("All", "Unseen"), Column("Bottom-10%", "Unseen"), Column("Gap")),
     ]
     unseen, bottom = (_column(mine, name) for name in ("unseen", "unseen_bottom10"))
-    seen = [
-        Cell(percent(mean, ci))
-        for mean, ci in zip(mine["seen_mean"], mine["seen_ci95"], strict=True)
-    ]
+    seen = list(map(Cell, percents(mine, "seen_")))
     gap = [Cell(NOT_APPLICABLE if np.isnan(value) else points(value)) for value in mine["gap"]]
     keys = [
         list(map(Cell, mine["title"])),
@@ -104,8 +101,8 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
 def _column(numbers: pd.DataFrame, name: str) -> list[Cell]:
     means = numbers[f"{name}_mean"].tolist()
     texts = [
-        NOT_APPLICABLE if np.isnan(mean) else percent(mean, ci)
-        for mean, ci in zip(means, numbers[f"{name}_ci95"], strict=True)
+        NOT_APPLICABLE if np.isnan(mean) else text
+        for mean, text in zip(means, percents(numbers, f"{name}_"), strict=True)
     ]
     return best_cells(means, texts)
 
