@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import toy_paper, toy_run
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from test_local import torch_run
 from test_simulate import STAMP, assert_same_bits, silently
@@ -15,11 +16,13 @@ import fedlib.device
 import fedlib.executors
 from fedlib import calibrate, checkpoint, cost, evaluate, methods, tree
 from fedlib.checkpoint import Checkpoints
+from fedlib.command import run_roots
 from fedlib.device import DeviceData, placed
 from fedlib.errors import ConfigError
 from fedlib.executors import Batched, Loop
 from fedlib.graphs import Graphs
 from fedlib.local import SGD, Adam, Memory
+from fedlib.plan import Plan
 from fedlib.run import build_method
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import JointTask, Task
@@ -470,3 +473,20 @@ def test_a_module_of_a_list_that_makes_no_sense_is_named():
     wrong = DECLARED | {"modules": {"large": [DECLARED["modules"]["large"][0], {"model": "mlp"}]}}
     with pytest.raises(ConfigError, match=r"module large\[1\]: it has a model and params"):
         build_method(wrong, tiny_task())
+
+
+def test_the_code_of_a_job_holds_every_architecture_of_a_list():
+    assert run_roots("train", DECLARED) == (
+        "scripts/train.py",
+        "fedlib.methods.zoo",
+        "fedlib.models.mlp",
+        "fedlib.models.linear",
+    )
+
+
+def test_a_declared_architecture_that_does_not_exist_is_named(declare):
+    listed = {"large": [DECLARED["modules"]["large"][0], {"model": "vgg", "params": {}}]}
+    run = toy_run(modules=listed)
+    declare(toy=toy_paper(federations=("digits",), runs=[run]))
+    with pytest.raises(ConfigError, match=r"modules\[large\[1\]\]\.model.*vgg"):
+        Plan({})
