@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedlib import papers, shown
-from fedlib.command import run_roots
+from fedlib.command import architectures, run_roots
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
@@ -539,7 +539,7 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
         check_choice(f"{at}.federation", run.federation, federations)
         check_choice(f"{at}.method", run.method, methods)
         check_choice(f"{at}.model", run.model, models)
-        for name, module in run.modules.items():
+        for name, module in architectures(run.modules).items():
             check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)
