@@ -7,7 +7,7 @@ operations. A training step is three forward passes, less the input gradient of 
 which nobody needs.
 
 Not counted: elementwise work (activations, dropout, batch normalisation), the optimiser, what the
-server does, and evaluation, FedAvg+'s fine-tuning included.
+server does, be it on data of its own, and evaluation, FedAvg+'s fine-tuning included.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,11 @@ from fedlib import context
 from fedlib.batches import client_plan
 from fedlib.errors import DataError
 from fedlib.executors import Loop
-from fedlib.federation import GROUPS
+from fedlib.federation import CLIENTS, GROUPS
+from fedlib.feeding import Work
 from fedlib.simulate import Simulation
 
-CLIENTS = 2  # at most, in the measured cohort; a graph wants more than one
+MEASURED = 2  # clients at most, in the measured cohort; a graph wants more than one
 MAX_ROUNDS = 1000  # attempts at a round with local steps: those of L2SGD are drawn
 
 
@@ -80,10 +81,12 @@ class Counting(Loop):
         """See `Executor.each`."""
         return self._counted(super().each, *args)
 
-    def _counted(self, fn: Callable, *args) -> Any:
+    def _counted(self, fn: Callable, work: Work, *args) -> Any:
+        if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
+            return fn(work, *args)
         # Spelled-out recurrence instead of torch's fused LSTM, which has no formula here.
         with Operations() as counter, context.stacked_experts(True):
-            result = fn(*args)
+            result = fn(work, *args)
         self.flops += counter.flops
         return result
 
@@ -160,13 +163,14 @@ def _few_clients(simulation: Simulation) -> Simulation:
     federation = simulation.federation
     seen = federation.ids("seen")
     smallest = seen[np.argsort(federation.train.sizes[seen], kind="stable")]
-    chosen = list(islice((c for c in smallest if _can_train(simulation, c)), CLIENTS))
+    chosen = list(islice((c for c in smallest if _can_train(simulation, c)), MEASURED))
     if not chosen:
         raise DataError(
             f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
             "cost of training cannot be measured; use another batch_size or partition"
         )
-    group = np.full_like(federation.group, GROUPS.index("unseen"))
+    group = federation.group.copy()
+    group[seen] = GROUPS.index("unseen")
     group[chosen] = GROUPS.index("seen")
     data = copy(simulation.data)  # what is on the device is shared
     data.federation = replace(federation, group=group)

@@ -57,7 +57,7 @@ def during_training(
     """The state after the evaluation, and what it found on every split but the training one."""
     found = {}
     for group in GROUPS:
-        cohort = cohort_of(group)
+        cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
         state = method.observe(state, cohort, group)
@@ -84,7 +84,7 @@ def final(
     scores, measured = {}, {}
     progress = Progress(report)
     for group in GROUPS:
-        cohort = cohort_of(group)
+        cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
         found: dict[View, list[ClientScores]] = {}
@@ -119,7 +119,7 @@ def prepared(method: Method, state: Any, cohort: Cohort, group: str) -> Iterator
     """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn."""
     for protocol, prepare in method.protocols[group].items():
         yield protocol, getattr(method, prepare)(state, cohort)
-    if method.final_protocols[group]:
+    if method.final_protocols.get(group):
         settled = method.settle(state, cohort)
         for protocol, prepare in method.final_protocols[group].items():
             yield protocol, getattr(method, prepare)(settled, cohort)

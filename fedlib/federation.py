@@ -20,7 +20,8 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json, read_json, write_text
 
 SPLITS = ("train", "val", "test")
-GROUPS = ("seen", "unseen")
+GROUPS = ("seen", "unseen", "server", "probe")
+CLIENTS = GROUPS[:2]  # the other two own what the server has, and are no clients to a reader
 OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
@@ -63,7 +64,9 @@ class Federation:
       y: [M] int64 labels; [M, T] for sequences, uint8 where a long text needs the memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.
-      group: [C] uint8, an index into `GROUPS`: whether the client takes part in training.
+      group: [C] uint8, an index into `GROUPS`: a client that takes part in training, or does not;
+        the server, which owns what it may train, validate and test on; or a probe, which owns what
+        the server measures models with.
       client_id: [C] int64, the client's number before empty clients were dropped.
       mean, std: per channel; a uint8 input becomes (x / 255 - mean) / std on the device. Empty
         for inputs that are used as they are.
@@ -109,15 +112,21 @@ class Federation:
             )
         _check_numbers("side", self.side, len(self.x), "inputs")
         _check_numbers("cluster", self.cluster, clients, "clients")
+        if clients and int(self.group.max()) >= len(GROUPS):
+            raise DataError(f"group must be below {len(GROUPS)}, got {int(self.group.max())}")
         self._check_ownership()
 
     @property
     def num_clients(self) -> int:
-        """C, seen and unseen clients together."""
+        """C, the owners of all groups together: a row of every per-client state is one of them.
+
+        How many clients there are is said by `ids`. Server and probe have rows of their own, so
+        that what is trained on them needs no numbers besides those of the clients.
+        """
         return len(self.group)
 
     def ids(self, group: str) -> np.ndarray:
-        """Positions of the clients of `group` ("seen" or "unseen") -> [C_group] int64"""
+        """Positions of the owners of `group`, one of `GROUPS` -> [C_group] int64"""
         return np.flatnonzero(self.group == GROUPS.index(group))
 
     def split(self, name: str) -> Split:

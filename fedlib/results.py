@@ -22,7 +22,7 @@ TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since r
 class View(NamedTuple):
     """What was evaluated: which clients, prepared how, on which of their examples."""
 
-    group: str  # "seen" or "unseen"
+    group: str  # "seen", "unseen" or "server"
     protocol: str  # "default" is the method's own; others are named by the method
     split: str  # "train", "val" or "test"
 
@@ -59,6 +59,7 @@ class RunResult:
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
         `flops_per_example` [1] of an evaluation, see `fedlib.cost`.
       spec: the run's specification, seed included.
+      server_examples: [T] int64, likewise, in steps on the server's data; None without a server.
       provenance: versions, device, executor, digests; wall-clock seconds are in here too, because
         everything else in the file is the same for the same inputs.
     """
@@ -73,12 +74,15 @@ class RunResult:
     diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
     spec: dict = field(default_factory=dict)
     provenance: dict = field(default_factory=dict)
+    server_examples: np.ndarray | None = None
 
     def save(self, path: str | Path) -> None:
         """Write to an HDF5 file, atomically."""
         with atomic(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
             for name in ("round", *TOTALS, "train_loss"):
                 _store(file, name, getattr(self, name))
+            if self.server_examples is not None:
+                _store(file, "server_examples", self.server_examples)
             for view, scores in self.scores.items():
                 for name, array in vars(scores).items():
                     _store(file, f"scores/{'/'.join(view)}/{name}", array)
@@ -120,11 +124,16 @@ class RunResult:
                     diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
                     spec=json.loads(file.attrs["spec"]),
                     provenance=json.loads(file.attrs["provenance"]),
+                    server_examples=_optional(file, "server_examples"),
                 )
         except FileNotFoundError:
             raise DataError(f"{path} does not exist; run the stage that writes it first") from None
         except (OSError, KeyError, TypeError) as error:
             raise DataError(f"{path} is truncated or corrupted ({error}); {advice}") from error
+
+
+def _optional(file: h5py.File, name: str) -> np.ndarray | None:
+    return file[name][:] if name in file else None
 
 
 def _store(file: h5py.File, name: str, array: np.ndarray) -> None:
