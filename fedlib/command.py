@@ -115,7 +115,14 @@ def run_parser(description: str) -> argparse.ArgumentParser:
     parser = spec_parser(description, "train")
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
-    parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RECEIPT",
+        help="receipts of the pretrained weights of the model and its modules, .json",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
     parser.add_argument(

@@ -21,7 +21,7 @@ from fedlib.command import run_roots
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
-from fedlib.provenance import code_digest, registered
+from fedlib.provenance import code_digest, registered, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
 
 # Every file and folder of the workflow. {raw} and {folder} are the plan's, the rest are wildcards.
@@ -161,7 +161,7 @@ class Plan:
     def datasets(self) -> list[str]:
         """Data sets to download, pretrained weights included, sorted."""
         used = {data.dataset for data in self._data.values()}
-        return sorted(used | {run.weights for run in self._runs.values() if run.weights})
+        return sorted(used.union(*(run_weights(vars(run)) for run in self._runs.values())))
 
     def jobs(self) -> Iterator[tuple[str, dict]]:
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
@@ -211,12 +211,12 @@ class Plan:
         return [self.path("manifest", paper=p, federation=f) for p, f in self._data]
 
     def weights(self, paper: str, federation: str, label: str) -> list[str]:
-        """Receipt of the pretrained weights that a run starts from; empty if it starts from none.
+        """Receipts of the pretrained weights that a run's model and modules start from, if any.
 
         Weights are downloaded as data sets are, by a module of `fedlib.data`.
         """
-        weights = self.run(paper, federation, label).weights
-        return [self.path("receipt", dataset=weights)] if weights else []
+        names = run_weights(vars(self.run(paper, federation, label)))
+        return [self.path("receipt", dataset=name) for name in names]
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -457,6 +457,8 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
         check_choice(f"{at}.model", run.model, models)
         for name, module in run.modules.items():
             check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
+            if module.get("weights") is not None:
+                check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)
     for stage in ("table", "figure"):
@@ -567,7 +569,9 @@ def _narrowed(exhibits: Mapping[str, Table], pairs: set[tuple[str, str]]) -> dic
 
 def _weights_of(paper: Paper) -> list[str]:
     """What the models of each federation start from."""
-    start = {run.federation: run.weights or "random weights" for run in paper.runs}
+    start: dict[str, str] = {}
+    for run in paper.runs:
+        start[run.federation] = " and ".join(run_weights(vars(run))) or "random weights"
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 

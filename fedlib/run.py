@@ -1,9 +1,10 @@
 """From a run's declaration to something that runs: builds method, model and solver from JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,31 +18,30 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 from fedlib.files import digest, read_json
 from fedlib.methods.base import Method
+from fedlib.provenance import run_weights
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task, set_precision
+from fedlib.task import Params, Task, set_precision
 
 Measure = Callable[[Simulation, Any], float]  # of a trained state
+Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
 
 
-def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> Task:
+def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) -> Task:
     """The model of a run specification (`fedlib.spec.Run.spec`), on `device`.
 
     Args:
-      weights: the receipt of the pretrained weights that the run asks for.
+      weights: the files of the pretrained weights that the run asks for, see `weight_files`.
 
     Raises:
-      ConfigError: for a model or argument that does not exist, or weights that are not given.
+      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
     """
-    if (spec["weights"] is None) != (weights is None):
-        raise ConfigError(f"the run asks for weights {spec['weights']!r}, --weights is {weights}")
     try:
         model = models.load(spec["model"])
-        pretrained = model.pretrained(verified_file(weights)) if weights else {}
         return Task(
             lambda: model.build(**spec["model_params"]),
             device=torch.device(device),
-            pretrained=pretrained,
+            pretrained=_pretrained(model, spec["weights"], weights),
             class_weights=_class_weights(spec),
             precision=spec["precision"],
         )
@@ -49,24 +49,60 @@ def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> 
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
 
 
-def build_modules(spec: dict, task: Task) -> dict[str, Task]:
+def build_modules(spec: dict, task: Task, weights: Weights | None = None) -> dict[str, Task]:
     """The further architectures of a run specification, where `task` is and in its precision.
 
     Raises:
-      ConfigError: for a model or argument that does not exist.
+      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
     """
     modules = {}
     for name, module in spec["modules"].items():
         try:
-            if module.keys() != {"model", "params"}:
-                raise ValueError(f"it has a model and params, got {sorted(module)}")
-            build = partial(models.load(module["model"]).build, **module["params"])
+            if not {"model", "params"} <= module.keys() <= {"model", "params", "weights"}:
+                raise ValueError(f"it has a model, params, maybe weights, got {sorted(module)}")
+            model = models.load(module["model"])
             modules[name] = Task(
-                build, dtype=task.dtype, device=task.device, precision=task.precision
+                partial(model.build, **module["params"]),
+                dtype=task.dtype,
+                device=task.device,
+                pretrained=_pretrained(model, module.get("weights"), weights),
+                precision=task.precision,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"module {name}: {_text(error)}") from error
     return modules
+
+
+def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
+    """The files of the pretrained weights that a run names, by name; their checksums are checked.
+
+    Args:
+      receipts: what downloading them left behind, in any order.
+
+    Raises:
+      ConfigError: unless these are the receipts of what the run asks for.
+      DataError: for a receipt without its file.
+    """
+    files = {read_json(receipt)["dataset"]: receipt for receipt in receipts}
+    asked = run_weights(spec)
+    if {*asked} != {*files} or len(files) != len(receipts):
+        given = ", ".join(map(str, receipts)) or "none"
+        raise ConfigError(
+            f"the run asks for weights {', '.join(map(repr, asked)) or 'of nothing'}, --weights "
+            f"is {given}"
+        )
+    return {name: verified_file(receipt) for name, receipt in files.items()}
+
+
+def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
+    """Parameters of `model` from the file of the weights `name`; {} for None."""
+    if name is None:
+        return {}
+    if not hasattr(model, "pretrained"):
+        raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
+    if name not in (weights or {}):
+        raise ValueError(f"the file of the weights {name!r} is not given")
+    return model.pretrained(weights[name])
 
 
 def _class_weights(spec: dict) -> torch.Tensor | None:
@@ -79,13 +115,13 @@ def _class_weights(spec: dict) -> torch.Tensor | None:
     return torch.tensor(weights, dtype=torch.float64)
 
 
-def build_method(spec: dict, task: Task) -> Method:
-    """The method of a run specification.
+def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Method:
+    """The method of a run specification; `weights` are as for `build_task`.
 
     Raises:
       ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
     """
-    modules = build_modules(spec, task)
+    modules = build_modules(spec, task, weights)
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
@@ -105,9 +141,12 @@ def build_simulation(
     *,
     device: str = "cpu",
     executor: str = "auto",
-    weights: Path | None = None,
+    weights: Sequence[Path] = (),
 ) -> Simulation:
     """Everything a run specification describes, ready to run on `federation`.
+
+    Args:
+      weights: receipts of the pretrained weights that the run's model and modules ask for.
 
     Raises:
       ConfigError: for anything in `spec`, or an executor, that does not exist or makes no sense.
@@ -115,9 +154,10 @@ def build_simulation(
     """
     if len(federation.ids("seen")) == 0:
         raise DataError("the federation has no seen clients: nobody to train")
-    task = build_task(spec, device, weights)
+    files = weight_files(spec, weights)
+    task = build_task(spec, device, files)
     set_precision(task)
-    method = build_method(spec, task)
+    method = build_method(spec, task, files)
     try:
         protocol = Protocol(
             rounds=spec["rounds"],
