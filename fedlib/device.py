@@ -10,13 +10,15 @@ from fedlib import tree
 from fedlib.federation import SPLITS, Federation
 from fedlib.tree import Tree
 
+TOKENS = (torch.int32, torch.int64)  # types of inputs that are numbers of words, not quantities
+
 
 class DeviceData:
     """A federation on the device: the pool once, and the rows of every client and split.
 
     Attributes:
       federation: the same, in host memory.
-      dtype, device: of the inputs that batches carry.
+      dtype, device: of the inputs that batches carry, unless they are tokens.
     """
 
     def __init__(self, federation: Federation, dtype: torch.dtype, device: torch.device):
@@ -34,7 +36,12 @@ class DeviceData:
             self._scale, self._shift = (v.to(device, dtype).reshape(shape) for v in as_tensor)
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """Inputs of pool rows, scaled: any shape [...] of rows -> [..., *input shape]"""
+        """Inputs of pool rows: any shape [...] of rows -> [..., *input shape]
+
+        Pixels are scaled and bytes become numbers of `dtype`; tokens stay the integers they are.
+        """
+        if self.x.dtype in TOKENS:
+            return self.x[rows]
         x = self.x[rows].to(self.dtype)
         return x if self._scale is None else x * self._scale + self._shift
 

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -24,6 +25,13 @@ GROUPS = ("seen", "unseen", "server", "probe")
 CLIENTS = GROUPS[:2]  # the other two own what the server has, and are no clients to a reader
 OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
+
+
+class Tokens(NamedTuple):
+    """What the integers of a text are."""
+
+    vocabulary: int  # they are 0 ... vocabulary - 1
+    pad: int  # which of them fills up short texts
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,8 @@ class Federation:
     """Examples, and who owns them.
 
     Attributes:
-      x: [M, ...] inputs; uint8 for images (channels first), float32 otherwise.
+      x: [M, ...] inputs; uint8 for images (channels first), int32 or int64 for tokens [M, T],
+        float32 otherwise.
       y: [M] int64 labels; [M, T] for sequences, uint8 where a long text needs the memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.
@@ -75,6 +84,7 @@ class Federation:
         image was turned by; None where there is none.
       cluster: [C] int64 true cluster of each client, such as the number of its permutation of the
         labels; None where there are none.
+      tokens: of texts: the size of the vocabulary and the padding token; None for other inputs.
     """
 
     x: np.ndarray
@@ -90,6 +100,7 @@ class Federation:
     spec: dict = field(default_factory=dict)
     side: np.ndarray | None = None
     cluster: np.ndarray | None = None
+    tokens: Tokens | None = None
 
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
@@ -114,6 +125,8 @@ class Federation:
         _check_numbers("cluster", self.cluster, clients, "clients")
         if clients and int(self.group.max()) >= len(GROUPS):
             raise DataError(f"group must be below {len(GROUPS)}, got {int(self.group.max())}")
+        if self.tokens is not None:
+            _check_tokens(self.x, *self.tokens)
         self._check_ownership()
 
     @property
@@ -166,6 +179,7 @@ class Federation:
             "sizes": {name: self.split(name).sizes.tolist() for name in SPLITS},
             "class_histogram": [" ".join(map(str, row)) for row in self.class_histogram.tolist()],
             "digests": self.digests,
+            **({} if self.tokens is None else {"tokens": self.tokens._asdict()}),
         }
 
     def save(self, shards: str | Path, manifest: str | Path) -> None:
@@ -180,6 +194,8 @@ class Federation:
                 std=self.std,
                 spec=canonical_json(self.spec),
             )
+            if self.tokens is not None:
+                file.attrs["tokens"] = self.tokens
         write_text(manifest, json.dumps(self.manifest(), indent=1, sort_keys=True) + "\n")
 
     @classmethod
@@ -211,6 +227,7 @@ class Federation:
                     mean=tuple(map(float, file.attrs["mean"])),
                     std=tuple(map(float, file.attrs["std"])),
                     spec=json.loads(file.attrs["spec"]),
+                    tokens=_tokens(file.attrs.get("tokens")),
                     **splits,
                     **{name: _read(file[name]) for name in OPTIONAL if name in file},
                 )
@@ -287,6 +304,19 @@ def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) 
         )
     if length and numbers.min() < 0:
         raise DataError(f"{name} must not be negative, got {int(numbers.min())}")
+
+
+def _check_tokens(x: np.ndarray, vocabulary: int, pad: int) -> None:
+    """Raises DataError unless all of `x`, and the padding, are tokens of the vocabulary."""
+    if x.dtype not in (np.int32, np.int64):
+        raise DataError(f"tokens must be int32 or int64, got {x.dtype}")
+    least, most = (int(found) for found in (x.min(initial=pad), x.max(initial=pad)))
+    if not 0 <= least <= most < vocabulary:
+        raise DataError(f"tokens must be in [0, {vocabulary}), got {least} to {most}")
+
+
+def _tokens(stored: np.ndarray | None) -> Tokens | None:
+    return None if stored is None else Tokens(*map(int, stored))
 
 
 def _array_digest(array: np.ndarray) -> str:

@@ -158,6 +158,9 @@ def build_simulation(
     task = build_task(spec, device, files)
     set_precision(task)
     method = build_method(spec, task, files)
+    for each in vars(method).values():
+        if isinstance(each, Task):
+            _check_tokens(each, federation)
     try:
         protocol = Protocol(
             rounds=spec["rounds"],
@@ -169,6 +172,19 @@ def build_simulation(
         return Simulation(method, data, protocol, chosen(executor, method, data, protocol))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
+
+
+def _check_tokens(task: Task, federation: Federation) -> None:
+    """Raises ConfigError unless a model that reads texts can read the federation's."""
+    if task.tokens is None:
+        return
+    (vocabulary, pad), texts = task.tokens, federation.tokens
+    if texts is None or texts.vocabulary > vocabulary or texts.pad != pad:
+        found = f"{texts.vocabulary} tokens, padding {texts.pad}" if texts else "no tokens"
+        raise ConfigError(
+            f"the model reads texts of up to {vocabulary} tokens, padding {pad}; the federation's "
+            f"inputs have {found}; set the model's vocabulary and pad"
+        )
 
 
 def train(

@@ -18,7 +18,7 @@ BatchNorm = nn.modules.batchnorm._BatchNorm  # of any number of dimensions
 class Batch(NamedTuple):
     """Examples of ONE client; methods never see the client dimension here."""
 
-    x: Tensor  # [B, ...] inputs, scaled
+    x: Tensor  # [B, ...] inputs, scaled; integers if they are tokens
     y: Tensor  # [B] labels, or [B, T] of sequences; of any integer type
     index: Tensor  # [B] position of each example in its client's shard, in [0, N)
     mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
@@ -65,8 +65,8 @@ class Task:
         """Builds the module once in training and once in evaluation mode; its values are unused.
 
         Raises:
-          ValueError: for pretrained parameters that the model has not, or a precision that does not
-            exist or cannot be had.
+          ValueError: for pretrained parameters that the model has not or has in another shape, or a
+            precision that does not exist or cannot be had.
         """
         self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
@@ -82,6 +82,10 @@ class Task:
         unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
         if unknown:
             raise ValueError(f"pretrained parameters {unknown} are not in the model")
+        shapes = {name: value.shape for name, value in self._named()}
+        other = sorted(name for name, v in self.pretrained.items() if v.shape != shapes[name])
+        if other:
+            raise ValueError(f"pretrained parameters {other} have another shape in the model")
 
     def extended(self, kind: type["Task"], **more: object) -> "Task":
         """This task as one of `kind`, a subclass with the further fields `more`."""
@@ -111,6 +115,11 @@ class Task:
             if isinstance(layer, BatchNorm)
             for name, _ in _floats(layer)
         )
+
+    @property
+    def tokens(self) -> tuple[int, int] | None:
+        """Vocabulary and padding token of the texts that the model reads; None if it says none."""
+        return getattr(self._training, "tokens", None)
 
     @property
     def needs_pairs(self) -> bool:

@@ -36,6 +36,7 @@ NAMES = (
     "rotated_digits",
     "shakespeare",
     "synthetic",
+    "synthetic_text",
     "two_shard_digits",
     "two_shard_mnist",
 )
