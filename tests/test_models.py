@@ -684,3 +684,32 @@ def test_pretrained_weights_of_another_model_are_refused(weight_file):
     weights = mobilenet_v2.pretrained(weight_file)
     with pytest.raises(ValueError, match="pretrained parameters .*body.0.0.0.weight.* not in the"):
         task_of("emnist_cnn", {"num_classes": 62}, pretrained=weights)
+
+
+# -- what a task keeps of its modules -----------------------------------------------------------
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, and batch statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
+        self.head = nn.Linear(4, 4, bias=False)
+        self.head.weight = self.body[0].weight
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_a_task_keeps_no_values_of_its_modules_and_ties_what_was_tied():
+    task = Task(Tied, dtype=torch.float64)
+    for module in (task._training, task._evaluating):
+        assert all(x.is_meta for x in [*module.parameters(), *module.buffers()])
+        assert module.head.weight is module.body[0].weight
+    params, batch = task.init(0), batch_of((4,))
+    batch = batch._replace(x=batch.x.double())
+    w = params["body.0.weight"]
+    assert "head.weight" not in params
+    expected = batch.x @ w.T / math.sqrt(1 + 1e-5) @ w.T  # statistics of mean 0 and variance 1
+    torch.testing.assert_close(task.logits(params, batch), expected)

@@ -14,6 +14,7 @@ from fedlib.checkpoint import Checkpoints
 from fedlib.chosen import Chosen
 from fedlib.cohort import sample
 from fedlib.cost import flops_per_example
+from fedlib.data import synthetic_text
 from fedlib.device import DeviceData
 from fedlib.errors import DataError, DivergedError
 from fedlib.executors import Loop
@@ -21,13 +22,17 @@ from fedlib.federation import GROUPS, SPLITS, Federation, Split
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
+from fedlib.models import transformer
 from fedlib.results import RunResult, View
 from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Params
+from fedlib.task import Params, Task
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
 SERVER, PROBE = len(SIZES), len(SIZES) + 1  # their positions in the federation
 OWNED = (12, 6, 8)  # the server's training, validation and test examples
+TEXTS = {"num_clients": 2, "train_examples": 6, "test_examples": 0, "server_train": 8}
+TEXTS |= {"server_val": 4, "server_test": 4, "probe": 3}
+TEXTS |= {"vocabulary": 30, "own_words": 4, "length": 6, "shortest": 2}
 NETWORK = {"norm": True, "dropout": 0.3}
 
 
@@ -228,6 +233,22 @@ def test_both_executors_train_the_same_server():
         # Float64; batch normalisation amplifies what is left of summing in another order.
         torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
     assert scores[0].correct == scores[1].correct and scores[0].count.tolist() == [OWNED[2]]
+
+
+def test_both_executors_train_the_same_server_on_texts():
+    data, states = synthetic_text.build("", **TEXTS), []
+
+    def build():
+        return transformer.build(5, "bert-lite", vocabulary=30, max_length=6, dropout=0.2)
+
+    task = Task(build, dtype=torch.float64)
+    method = TunedAverage(task=task, local=sgd(), server=sgd(batch_size=6))
+    for executor in EXECUTORS:
+        state = method.init(data.num_clients, 0)
+        states.append(method.round(state, cohort_of(task, data, executor=executor)))
+    for x, y in zip(*map(tree.leaves, states), strict=True):
+        # Float64; sums of some thousand terms in another order.
+        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
 
 
 def test_the_server_trains_as_a_loop_over_its_batches_does():
