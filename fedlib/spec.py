@@ -60,7 +60,7 @@ class Run:
         arguments of the dataclass of that name in `fedlib.local`.
       params: the method's hyper-parameters (its dataclass fields).
       participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
-        "renormalised"}.
+        "renormalised"}, and whatever else of `fedlib.simulate.Protocol` is not as there.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       weights: pretrained weights of `model`, a module of `fedlib.data`; None for random ones.
       class_weights: [L] factors of the training loss by label, see `fedlib.task.Task`, or None.

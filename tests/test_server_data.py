@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import made_up
 import numpy as np
 import pytest
 import torch
@@ -25,6 +26,7 @@ from fedlib.methods.fedavg import FedAvg
 from fedlib.models import transformer
 from fedlib.results import RunResult, View
 from fedlib.simulate import Protocol, Simulation
+from fedlib.tables import views
 from fedlib.task import Params, Task
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
@@ -353,6 +355,20 @@ def test_metrics_have_the_server_in_rows_of_its_own_and_never_as_a_client():
     assert {*clients["client"]} == {*range(len(SIZES))}
     assert {"server_examples"} <= {*rows["metric"]}
     assert metrics.primary(history) == metrics.PRIMARY
+
+
+def test_a_table_can_ask_for_the_server():
+    shown = made_up.exhibit(["fedavg"], names=("emnist",), seeds=(1,))
+    run = simulation(FedAvg(task=tiny_task(), local=sgd()))
+    names = {"paper": "pfedmm", "federation": "emnist", "label": "fedavg", "seed": 1}
+    names |= {"dataset": "emnist", "partition": "iid", "method": "fedavg"}
+    _, history = silently(run)
+    rows = metrics.run_rows(history).assign(**names)
+    column = {"title": "Global", "group": "server", "metric": "accuracy"}
+    sheet = views.build(shown, rows, None, None, columns=[column])
+    scores = history.scores[metrics.SERVER]
+    assert sheet.numbers["mean"].tolist() == [scores.correct[-1, 0] / OWNED[2]]
+    assert any("test examples of the server" in note for note in sheet.notes)
 
 
 def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
