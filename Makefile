@@ -10,7 +10,7 @@ PAPER     ?= pfedmm
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
-# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `lock`, for uv.
+# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS="--replace"; of `lock`, for uv.
 ARGS      ?=
 # Tests at a time; TESTS narrows what is run, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
@@ -24,33 +24,18 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
 
-# Jobs call `python`: it must be the one of .venv.
-RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
-
-# A tagged run has its own folder, results/demo-quick. Only a real run is followed by a report.
-tag     := $(patsubst tag=%,-%,$(filter tag=%,$(CONFIG)))
-preview := $(filter -n% --dry-run --dryrun,$(ARGS))
-ifneq ($(filter --config -C,$(ARGS)),)
-  $(error give configuration values as CONFIG="$(patsubst --config,,$(ARGS))", not in ARGS)
-endif
 ifeq ($(filter $(TORCH),lock own),)
   $(error TORCH must be lock or own, got $(TORCH))
 endif
-ifeq ($(filter $(SCALE),demo reduced full),)
-  $(error SCALE must be demo, reduced or full, got $(SCALE))
-endif
 
-# $(call snakemake,SCALE,OPTIONS); --config comes last, because it takes all the words after it.
-snakemake = $(RUN) snakemake $(2) --config scale=$(1) $(CONFIG)
-
-# Shards first and in a call of their own: where they come out with the same content as before,
-# the second call sees that and trains nothing again.
-define workflow
-	$(call snakemake,$(1),partitions $(ARGS))
-	$(call snakemake,$(1),$(ARGS))
-	$(if $(preview),,$(call snakemake,$(1),--report results/$(1)$(tag)/report.html))
-	$(if $(preview),,$(BIN)/python scripts/show_results.py $(1)$(tag))
-endef
+# Values go to scripts/workflow.py as they were given, through the environment: neither make nor a
+# shell expands them on the way, and nothing happens before they have been checked there.
+override CONFIG := $(value CONFIG)
+override ARGS   := $(value ARGS)
+override SCALE  := $(value SCALE)
+override PAPER  := $(value PAPER)
+export CONFIG ARGS SCALE PAPER
+workflow = $(BIN)/python scripts/workflow.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -65,31 +50,31 @@ help:  ## list the targets
 install: $(STAMP)  ## build .venv; every other target does this first
 
 demo: $(STAMP)  ## every table and figure in minutes, on data that needs no download
-	$(call workflow,demo)
+	@$(workflow) demo
 
 reduced: $(STAMP)  ## the papers' data sets and partitions, with fewer rounds and seeds
-	$(call workflow,reduced)
+	@$(workflow) reduced
 
 reproduce: $(STAMP)  ## the papers' own settings
-	$(call workflow,full)
+	@$(workflow) reproduce
 
 plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothing
-	$(BIN)/python scripts/plan.py --config scale=$(SCALE) $(CONFIG)
+	@$(workflow) plan
 
 calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE
-	$(BIN)/python scripts/calibrate.py --config scale=$(SCALE) $(CONFIG)
+	@$(workflow) calibrate
 
 report: $(STAMP)  ## write results/SCALE/report.html again from what is there
-	$(call snakemake,$(SCALE),--report results/$(SCALE)$(tag)/report.html)
+	@$(workflow) report
 
 keep: $(STAMP)  ## copy tables and figures of PAPER at SCALE to docs/results, with how they were made
-	$(BIN)/python scripts/keep_results.py $(PAPER) --config scale=$(SCALE) $(CONFIG)
+	@$(workflow) keep
 
 test: $(STAMP)  ## all tests
-	$(RUN) OMP_NUM_THREADS=1 python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
 
 test-fast: $(STAMP)  ## the tests that take seconds
-	$(RUN) OMP_NUM_THREADS=1 python -m pytest -m "not slow" $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(TESTS)
 
 lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/ruff check .
@@ -114,11 +99,10 @@ lock:  ## for maintainers: remake requirements.lock from requirements.in (needs 
 	  requirements.in -o requirements.lock
 
 unlock: $(STAMP)  ## after a crash: let Snakemake work in this folder again
-	$(BIN)/snakemake --unlock
+	@$(workflow) unlock
 
-clean:  ## delete results/SCALE and figures/SCALE; never data/raw
-	rm -rf results/$(SCALE)$(tag) figures/$(SCALE)$(tag)
-	@echo 'data/raw is untouched. Delete it by hand if you want to download again.'
+clean: $(STAMP)  ## delete results/SCALE and figures/SCALE; never data/raw
+	@$(workflow) clean
 
 # The lock without PyTorch and what only PyTorch needs.
 OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/} keep'

@@ -47,12 +47,17 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
     if stage not in STAGES:
         raise ConfigError(f"no stage {stage!r}; there are {', '.join(STAGES)}")
     parts = name.split("/") if name else []
-    wildcards = dict(zip(STAGES[stage], parts, strict=False))
+    names = STAGES[stage]
+    if stage == "partition" and len(parts) == len(names) + 1:
+        names = (*names, "seed")
+    wildcards = dict(zip(names, parts, strict=False))
     if "seed" in wildcards:
         wildcards["seed"] = wildcards["seed"].removeprefix("seed")
-    if len(parts) != len(STAGES[stage]) or not wildcards.get("seed", "0").isdecimal():
-        pattern = "/".join(f"seed{w.upper()}" if w == "seed" else w.upper() for w in STAGES[stage])
+    if len(parts) != len(names) or not wildcards.get("seed", "0").isdecimal():
+        pattern = "/".join(f"seed{w.upper()}" if w == "seed" else w.upper() for w in names)
         raise ConfigError(f"a {stage} job is named {pattern or 'by nothing'}, got {name!r}")
+    if stage == "partition" and "seed" in wildcards:
+        wildcards["replicate"] = f"/seed{wildcards.pop('seed')}"
     return stage, wildcards
 
 

@@ -2,10 +2,9 @@
 
 A checkpoint is two files. `state-<round>.pt` holds tensors; `checkpoint.json`, written after it,
 names it with its checksum and says what run it belongs to. Whatever is not named there, or belongs
-to another run, is ignored.
+to another run, is ignored. Both say after how many rounds it was written, and must agree.
 """
 
-import json
 import os
 import time
 from dataclasses import dataclass, field
@@ -16,8 +15,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
+from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.files import atomic, digest, read_json, write_text
+from fedlib.files import atomic, digest
+
+ROUND = "checkpoint/round"  # an entry beside those of the state
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
@@ -99,6 +101,10 @@ class Checkpoints:
         """The file that names the valid checkpoint."""
         return self.folder / "checkpoint.json"
 
+    @property
+    def _remedy(self) -> str:
+        return f"delete {self.folder} to start this run afresh"
+
     def due(self, round: int) -> bool:
         """Whether to save after `round` rounds."""
         if self.every:
@@ -109,10 +115,9 @@ class Checkpoints:
         """Make this the checkpoint; a crash at any moment leaves the one before."""
         started = time.monotonic()
         file = self.folder / f"state-{round}.pt"
-        sha256 = save_tensors(file, tensors)
+        sha256 = save_tensors(file, tensors | {ROUND: torch.tensor(round)})
         entry = {"file": file.name, "round": round, "sha256": sha256, "stamp": self.stamp}
-        entry["notes"] = self.notes
-        write_text(self.index, json.dumps(entry, indent=1, sort_keys=True))
+        seals.write_json(self.index, entry | {"notes": self.notes})
         for old in self.folder.glob("state-*.pt"):
             if old != file:
                 old.unlink(missing_ok=True)
@@ -129,9 +134,16 @@ class Checkpoints:
         if entry is None:
             return None
         try:
-            return entry["round"], load_tensors(self.folder / entry["file"], entry["sha256"])
+            tensors = load_tensors(self.folder / entry["file"], entry["sha256"])
         except DataError as error:
-            raise DataError(f"{error} (delete {self.folder} to start this run afresh)") from None
+            raise DataError(f"{error} ({self._remedy})") from None
+        written = int(tensors.pop(ROUND))
+        if written != entry["round"]:
+            raise DataError(
+                f"{self.index} says round {entry['round']}, {entry['file']} was written after "
+                f"round {written}; {self._remedy}"
+            )
+        return written, tensors
 
     def noted(self) -> dict:
         """The notes of the run's checkpoint; none if there is none of this run.
@@ -145,7 +157,7 @@ class Checkpoints:
         """What `checkpoint.json` says, if it belongs to this run."""
         if not self.index.exists():
             return None
-        entry = read_json(self.index)
+        entry = seals.read_json(self.index, self._remedy)
         return entry if entry.get("stamp") == self.stamp else None
 
     def clear(self) -> None:

@@ -44,3 +44,18 @@ def num_used(choice: np.ndarray) -> int:
 def saturation(pi: np.ndarray) -> float:
     """Mean over the clients of their highest weight: 1/E if all are undecided, 1 if none is."""
     return float(np.max(pi, axis=1).mean())
+
+
+def num_right(choice: np.ndarray, cluster: np.ndarray) -> int:
+    """Number of true clusters whose clients all have one expert, which nobody else has.
+
+    Args:
+      choice: [C] the expert of each client.
+      cluster: [C] its true cluster.
+    """
+    choice, cluster = np.asarray(choice), np.asarray(cluster)
+    right = 0
+    for number in np.unique(cluster):
+        inside = set(choice[cluster == number])
+        right += len(inside) == 1 and not inside & set(choice[cluster != number])
+    return right

@@ -46,11 +46,12 @@ def run(main: Callable[[], None]) -> int:
         return _fail("interrupted", INTERRUPTED)
     except MENDABLE as error:
         return _fail(str(error))
-    except (OSError, RuntimeError) as error:  # HDF5 and PyTorch wrap the system's error
-        if not _is_disk_full(error):
+    except Exception as error:
+        reason = _disk_full(error)
+        if reason is None:
             raise
         return _fail(
-            f"the disk is full ({error}); free some space and run again: "
+            f"the disk is full ({reason}); free some space and run again: "
             "finished files are whole, unfinished ones were removed"
         )
     return 0
@@ -148,9 +149,19 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _is_disk_full(error: Exception) -> bool:
-    full = (errno.ENOSPC, errno.EDQUOT)
-    return getattr(error, "errno", None) in full or "No space left on device" in str(error)
+def _disk_full(error: BaseException | None) -> str | None:
+    """What the system said of a full disk, or None if that is not the trouble.
+
+    PyTorch, HDF5 and matplotlib raise errors of their own then, with the system's in the text or
+    in the context.
+    """
+    while error is not None:
+        for number in (errno.ENOSPC, errno.EDQUOT):
+            if getattr(error, "errno", None) == number or os.strerror(number) in str(error):
+                file = getattr(error, "filename", None)
+                return os.strerror(number) + (f": {file}" if file else "")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _fail(message: str, code: int = 1) -> int:

@@ -36,6 +36,8 @@ DEFAULTS = {
 }
 LISTS = ("papers", "seeds", "federations", "labels", "sources")
 SWITCHES = ("tensorboard",)
+MAX_SEED = 2**32 - 1  # what every generator takes
+ADDRESSES = ("http://", "https://", "file://")
 SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -77,13 +79,15 @@ def check(config: Mapping) -> None:
         check_choice(key, config[key], choices)
     for key in LISTS:
         _check_list(key, config[key])
-    if any(seed < 0 for seed in config["seeds"] or ()):
-        raise ConfigError(f"seeds must not be negative, got {config['seeds']!r}")
+    if any(not 0 <= seed <= MAX_SEED for seed in config["seeds"] or ()):
+        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {config['seeds']!r}")
     rounds, tag = config["rounds"], config["tag"]
     if rounds is not None and (type(rounds) is not int or rounds < 1):
         raise ConfigError(f"rounds must be null or a whole number from 1, got {rounds!r}")
-    if not re.fullmatch(r"[a-z0-9]*", tag):
-        raise ConfigError(f"tag must consist of lower-case letters and digits, got {tag!r}")
+    if not re.fullmatch(r"[a-z0-9]{0,40}", tag):
+        raise ConfigError(
+            f"tag must consist of at most 40 lower-case letters and digits, got {tag!r}"
+        )
     if config["precision"] is not None:
         check_choice("precision", config["precision"], PRECISIONS)
         if not tag:
@@ -99,9 +103,11 @@ def check(config: Mapping) -> None:
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
-    for key in ("raw", "mirror"):
-        if not isinstance(config[key], str) and (key == "raw" or config[key] is not None):
-            raise ConfigError(f"{key} must be a path, got {config[key]!r}")
+    if config["mirror"] is not None:
+        _check_path("mirror", config["mirror"])
+    _check_path("raw", config["raw"])
+    if Path(config["raw"]).exists() and not Path(config["raw"]).is_dir():
+        raise ConfigError(f"raw must be a folder, got {config['raw']!r}, which is a file")
 
 
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:
@@ -122,7 +128,7 @@ def _normalised(key: str, value: object) -> object:
     if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
         value = None
     if key in LISTS:
-        if isinstance(value, str):
+        if isinstance(value, str) and _is_closed(value):
             value = re.findall(r"[^\s,\[\]'\"]+", value)
         elif isinstance(value, int):
             value = [value]
@@ -135,6 +141,13 @@ def _normalised(key: str, value: object) -> object:
     elif key == "tag":
         value = "" if value is None else str(value)
     return value
+
+
+def _is_closed(text: str) -> bool:
+    """Whether a list is given with both of its brackets, or with none."""
+    brackets = re.sub(r"[^\[\]]", "", text)
+    whole = text.strip()
+    return not brackets or (brackets == "[]" and whole[0] == "[" and whole[-1] == "]")
 
 
 def _whole(value: object) -> object:
@@ -153,11 +166,24 @@ def _check_list(key: str, value: object) -> None:
     check_unique(key, value)
 
 
+def _check_path(key: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{key} must be a path, got {value!r}")
+    if "://" in value and (key == "raw" or not value.startswith(ADDRESSES)):
+        kinds = "a folder" if key == "raw" else f"a folder or an address ({', '.join(ADDRESSES)})"
+        raise ConfigError(f"{key} must be {kinds}, got {value!r}")
+    # Snakemake takes braces for wildcards; nobody means a name with line ends.
+    if re.search(r"[{}\x00-\x1f\x7f]", value):
+        raise ConfigError(f"{key} must be a path without braces and line ends, got {value!r}")
+
+
 def _read_file(path: Path) -> dict:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not text in UTF-8") from None
     if path.suffix == ".json":
         try:
             config = json.loads(text)

@@ -111,7 +111,7 @@ def final(
         examples=nothing,
         client_rounds=nothing,
         train_loss=np.empty(0),
-        diagnostics=as_arrays(method.diagnostics(state)) | measured,
+        diagnostics=as_arrays(method.diagnostics(state)) | measured | true_clusters(cohort_of),
     )
 
 
@@ -145,6 +145,12 @@ class Progress:
         if now - self.told >= PROGRESS_SECONDS:
             self.told = now
             self.report(line)
+
+
+def true_clusters(cohort_of: CohortOf) -> dict[str, np.ndarray]:
+    """The true cluster of each client [num_clients], if the federation has any."""
+    cluster = cohort_of("seen").data.federation.cluster
+    return {} if cluster is None else {"cluster": cluster}
 
 
 def held_out(federation: Federation, group: str) -> list[str]:

@@ -17,14 +17,18 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
+from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.files import atomic, canonical_json, read_json, write_text
+from fedlib.files import atomic, canonical_json
 
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen", "server", "probe")
 CLIENTS = GROUPS[:2]  # the other two own what the server has, and are no clients to a reader
 OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
+
+# What HDF5, NumPy and JSON raise for a file that is not as it was written.
+DAMAGE = (AttributeError, KeyError, OSError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 class Tokens(NamedTuple):
@@ -169,17 +173,14 @@ class Federation:
         """What the workflow and the reader need to know of the shards, without opening them."""
         return {
             "format": FORMAT,
-            "spec": self.spec,
-            "num_classes": self.num_classes,
+            **self._settings(),
             "num_examples": len(self.x),
-            "mean": list(self.mean),
-            "std": list(self.std),
             "client_id": self.client_id.tolist(),
             "group": [GROUPS[g] for g in self.group],
             "sizes": {name: self.split(name).sizes.tolist() for name in SPLITS},
             "class_histogram": [" ".join(map(str, row)) for row in self.class_histogram.tolist()],
             "digests": self.digests,
-            **({} if self.tokens is None else {"tokens": self.tokens._asdict()}),
+            **({"tokens": self.tokens._asdict()} if self.tokens else {}),
         }
 
     def save(self, shards: str | Path, manifest: str | Path) -> None:
@@ -196,7 +197,7 @@ class Federation:
             )
             if self.tokens is not None:
                 file.attrs["tokens"] = self.tokens
-        write_text(manifest, json.dumps(self.manifest(), indent=1, sort_keys=True) + "\n")
+        seals.write_json(manifest, self.manifest())
 
     @classmethod
     def load(cls, shards: str | Path, manifest: str | Path | None = None) -> "Federation":
@@ -211,8 +212,7 @@ class Federation:
             with h5py.File(shards, "r") as file:
                 if int(file.attrs["format"]) != FORMAT:
                     raise DataError(
-                        f"{shards} has format {file.attrs['format']}, this version reads {FORMAT}; "
-                        + advice
+                        f"it has format {file.attrs['format']}, this version reads {FORMAT}"
                     )
                 splits = {
                     name: Split(_read(file[f"{name}/rows"]), _read(file[f"{name}/offsets"]))
@@ -233,18 +233,32 @@ class Federation:
                 )
         except FileNotFoundError:
             raise DataError(f"{shards} does not exist; run the partition stage first") from None
-        except (OSError, KeyError) as error:
+        except DataError as error:
+            raise DataError(f"{shards}: {error}; {advice}") from None
+        except DAMAGE as error:
             raise DataError(f"{shards} is truncated or corrupted ({error}); {advice}") from error
         if manifest is not None:
-            federation._verify(read_json(manifest)["digests"], shards, advice)
+            federation._verify(seals.read_json(manifest, advice), shards, advice)
         return federation
 
-    def _verify(self, expected: dict[str, str], shards: str | Path, advice: str) -> None:
-        wrong = [name for name, value in expected.items() if self.digests.get(name) != value]
+    def _verify(self, manifest: dict, shards: str | Path, advice: str) -> None:
+        expected, mine = manifest["digests"], self.digests
+        wrong = [n for n in sorted(expected | mine) if expected.get(n) != mine.get(n)]
+        settings = self._settings() | {"tokens": self.tokens and self.tokens._asdict()}
+        wrong += [name for name, value in settings.items() if manifest.get(name) != value]
         if wrong:
             raise DataError(
                 f"{shards} does not match its manifest: {', '.join(wrong)} differ; {advice}"
             )
+
+    def _settings(self) -> dict:
+        """What a shard file holds besides arrays."""
+        return {
+            "spec": self.spec,
+            "num_classes": self.num_classes,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {"x": self.x, "y": self.y, "group": self.group, "client_id": self.client_id}

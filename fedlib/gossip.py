@@ -7,7 +7,7 @@ local training, copies are mixed, theta_i <- sum_j W_ij theta_j.
 Source: Marfoq et al., NeurIPS 2021 (D-EM, D-SGD); fastest-mixing weights from Boyd, Diaconis and
 Xiao, "Fastest Mixing Markov Chain on a Graph", SIAM Review 2004; Metropolis weights from Xiao,
 Boyd and Lall, "A Scheme for Robust Distributed Sensor Fusion", 2005.
-Deviation: graphs are connected (drawn again with the next seed until they are) and clients keep a
+Deviation: graphs are connected (drawn again from a random stream until they are) and clients keep a
 weight of their own; the official code forbids self-loops and fails on an isolated client.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import simplex, tree
+from fedlib import simplex, streams, tree
 from fedlib.cohort import Cohort
 from fedlib.tree import Tree
 
@@ -28,13 +28,13 @@ MAX_GRAPHS = 1000  # attempts at a connected graph
 
 
 def connected_graph(num_clients: int, edge_probability: float, seed: int) -> nx.Graph:
-    """The first connected Erdos-Renyi graph of the seeds `seed`, `seed` + 1, ...
+    """The first connected Erdos-Renyi graph of `seed` itself, then of the stream (seed, "graph").
 
     Raises:
-      ValueError: if there is none within `MAX_GRAPHS` seeds: the edge probability is too low.
+      ValueError: if there is none within `MAX_GRAPHS` draws: the edge probability is too low.
     """
-    for attempt in range(MAX_GRAPHS):
-        graph = nx.gnp_random_graph(num_clients, edge_probability, seed=seed + attempt)
+    for number in (seed, *streams.keys(MAX_GRAPHS - 1, seed, "graph").tolist()):
+        graph = nx.gnp_random_graph(num_clients, edge_probability, seed=number)
         if nx.is_connected(graph):
             return graph
     raise ValueError(

@@ -22,13 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
 from scipy.special import stdtrit
 
+from fedlib import frames
 from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, SPLITS
-from fedlib.files import atomic
 from fedlib.results import TOTALS, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
@@ -43,6 +41,7 @@ TABLE = "table"  # and how the cells of such a table are called as metrics
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, SELECTED)
+INTERVAL_SEEDS = 3  # fewest seeds of which an interval is given
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -449,13 +448,8 @@ def _read_run(folder: Path, method: str, seed: int) -> tuple[pd.DataFrame, pd.Da
 def write(frame: pd.DataFrame, *paths: str | Path) -> None:
     """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format."""
     for path in paths:
-        with atomic(path) as temporary:
-            if Path(path).suffix == ".csv":
-                options = pa.csv.WriteOptions(quoting_style="needed")
-                table = pa.Table.from_pandas(frame, preserve_index=False)
-                pa.csv.write_csv(table, temporary, options)
-            else:
-                frame.to_parquet(temporary, index=False)
+        save = frames.write_csv if Path(path).suffix == ".csv" else frames.write_parquet
+        save(frame, path)
 
 
 # Over seeds
@@ -466,8 +460,8 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
     Returns:
       One row per group: `by`, then mean, std (ddof 1), ci95 (half-width of the 95 % interval of
-      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std
-      and ci95 are NaN: one number says nothing about its spread.
+      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std is
+      NaN, and with fewer than `INTERVAL_SEEDS` ci95 is: see `half_width`.
     """
     groups = frame.groupby(by, sort=False, observed=True)["value"]
     table = groups.agg(mean="mean", std="std", low="min", high="max", seeds="count").reset_index()
@@ -475,7 +469,11 @@ def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def half_width(std: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n); NaN for n = 1."""
+    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n).
+
+    NaN for n < `INTERVAL_SEEDS`: with two seeds it would be nine times their standard deviation,
+    an interval of the quantile rather than of the data.
+    """
     seeds = np.asarray(seeds, np.float64)
-    quantile = stdtrit(np.where(seeds > 1, seeds - 1, np.nan), 0.975)
+    quantile = stdtrit(np.where(seeds >= INTERVAL_SEEDS, seeds - 1, np.nan), 0.975)
     return quantile * np.asarray(std) / np.sqrt(seeds)

@@ -1,4 +1,4 @@
-"""The mixture-of-experts arithmetic shared by FedEM, pFedMM and the gated methods."""
+"""What mixtures share: the draw of their experts, and the arithmetic of weights and losses."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,44 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from fedlib import context, tree
-from fedlib.task import element_nll, mean_from
+from fedlib import context, streams, tree
+from fedlib.task import Params, Task, element_nll, mean_from
 from fedlib.tree import Tree
+
+EXPERT_SEEDS = ("independent", "official")
+
+
+def draw_experts(task: Task, num_experts: int, seed: int, rule: str) -> Params:
+    """Fresh parameters of all experts of a run -> leaves [E, ...]; `rule` as of `expert_seed`."""
+    return tree.stack([task.init(expert_seed(seed, e, rule)) for e in range(num_experts)])
+
+
+def expert_seed(seed: int, expert: int, rule: str) -> int:
+    """Seed of the parameters of expert number `expert` in the run of `seed`.
+
+    Expert 0 is the single model that other methods draw from `seed`, so a mixture of one expert
+    begins where they do.
+
+    Args:
+      seed: of the run.
+      expert: its number; a module that is drawn after the experts, such as a gate, has number E.
+      rule: one of `EXPERT_SEEDS`. "independent": every expert but the first has a random stream of
+        its own. "official": `seed` + `expert`, as in the code of FedEM and pFedMM; runs of
+        neighbouring seeds then share all experts but one, and are no independent replicates.
+
+    Raises:
+      ValueError: for another rule.
+    """
+    check_expert_seeds(rule)
+    if rule == "official":
+        return seed + expert
+    return int(streams.keys(1, seed, "expert", expert)[0]) if expert else seed
+
+
+def check_expert_seeds(rule: str) -> None:
+    """Raises ValueError for a rule that `expert_seed` does not know."""
+    if rule not in EXPERT_SEEDS:
+        raise ValueError(f"expert_seeds must be one of {EXPERT_SEEDS}, got {rule!r}")
 
 
 def each_expert(fn: Callable, experts: Tree) -> Tensor:

@@ -25,6 +25,7 @@ from fedlib.provenance import code_digest, registered, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
 
 # Every file and folder of the workflow. {raw} and {folder} are the plan's, the rest are wildcards.
+_CUT = "{paper}/{federation}{replicate}"
 _SEED = "{paper}/{federation}/{label}/seed{seed}"
 _RUN = "results/{folder}/runs/" + _SEED
 _TABLE = "results/{folder}/tables/{paper}/{table}"
@@ -33,8 +34,8 @@ _LOGS = "results/{folder}/logs"
 _BENCHMARKS = "results/{folder}/benchmarks"
 PATHS = {
     "receipt": "{raw}/{dataset}.json",
-    "shards": "results/{folder}/shards/{paper}/{federation}.h5",
-    "manifest": "results/{folder}/shards/{paper}/{federation}.json",
+    "shards": "results/{folder}/shards/" + _CUT + ".h5",
+    "manifest": "results/{folder}/shards/" + _CUT + ".json",
     "runs": "results/{folder}/runs/{paper}",
     "state": _RUN + "/state.pt",
     "history": _RUN + "/history.h5",
@@ -55,7 +56,7 @@ PATHS = {
     "report": "results/{folder}/REPORT.md",
     "published": "fedlib/papers/published/{paper}.csv",
     "download_log": _LOGS + "/download/{dataset}.log",
-    "partition_log": _LOGS + "/partition/{paper}/{federation}.log",
+    "partition_log": _LOGS + "/partition/" + _CUT + ".log",
     "train_log": _LOGS + "/train/" + _SEED + ".log",
     "evaluate_log": _LOGS + "/evaluate/" + _SEED + ".log",
     "events_log": _LOGS + "/events/" + _SEED + ".log",
@@ -63,7 +64,7 @@ PATHS = {
     "table_log": _LOGS + "/table/{paper}/{table}.log",
     "figure_log": _LOGS + "/figure/{paper}/{figure}.log",
     "report_log": _LOGS + "/report.log",
-    "partition_benchmark": _BENCHMARKS + "/partition/{paper}/{federation}.jsonl",
+    "partition_benchmark": _BENCHMARKS + "/partition/" + _CUT + ".jsonl",
     "train_benchmark": _BENCHMARKS + "/train/" + _SEED + ".jsonl",
     "evaluate_benchmark": _BENCHMARKS + "/evaluate/" + _SEED + ".jsonl",
     "events_benchmark": _BENCHMARKS + "/events/" + _SEED + ".jsonl",
@@ -74,6 +75,7 @@ PATHS = {
 }
 
 # Wildcards of each stage, in the order in which `scripts/plan.py spec` and file names give them.
+# A partition has one more where seeds do not share it (`Data.per_seed`): "replicate", "/seed3".
 STAGES = {
     "download": ("dataset",),
     "partition": ("paper", "federation"),
@@ -89,6 +91,7 @@ WILDCARDS = {
     "paper": r"[a-z0-9_]+",
     "dataset": r"[a-z0-9_]+",
     "federation": r"[a-z0-9_.-]+",
+    "replicate": r"(?:/seed\d+)?",
     "label": r"[a-z0-9_.-]+",
     "table": r"[a-z0-9_-]+",
     "figure": r"[a-z0-9_-]+",
@@ -166,8 +169,7 @@ class Plan:
     def jobs(self) -> Iterator[tuple[str, dict]]:
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
         yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
-        for paper, federation in self._data:
-            yield "partition", {"paper": paper, "federation": federation}
+        yield from (("partition", wildcards) for wildcards in self.partitions())
         optional = ("events",) if self.config["tensorboard"] else ()
         for stage in ("train", "evaluate", *optional):
             yield from ((stage, cell._asdict()) for cell in self.cells())
@@ -176,6 +178,34 @@ class Plan:
             yield from (("table", {"paper": paper, "table": name}) for name in declared.tables)
             yield from (("figure", {"paper": paper, "figure": name}) for name in declared.figures)
         yield "report", {}
+
+    def partitions(self) -> list[dict]:
+        """Wildcards of every partition: one of a federation, or one of each of its seeds."""
+        found: dict[tuple, dict] = {names: {} for names in self._data}
+        for paper, federation, _, seed in self.cells():
+            found[paper, federation][self.replicate(paper, federation, seed)] = True
+        return [
+            {"paper": paper, "federation": federation} | ({"replicate": one} if one else {})
+            for (paper, federation), replicates in found.items()
+            for one in replicates
+        ]
+
+    def replicate(
+        self, paper: str, federation: str, seed: object = None, replicate: str = "", **_: object
+    ) -> str:
+        """The wildcard `replicate` of the partition that a job makes or reads, from its others.
+
+        Raises:
+          ConfigError: if it takes a seed to tell, or one is named although all share a partition.
+        """
+        name = f"{paper}/{federation}"
+        if not self.data(paper, federation).per_seed:
+            if replicate:
+                raise ConfigError(f"no partition {name}{replicate}; all seeds share {name}")
+            return ""
+        if not replicate and seed is None:
+            raise ConfigError(f"every seed has a partition {name} of its own; name {name}/seedSEED")
+        return replicate or f"/seed{seed}"
 
     def run(self, paper: str, federation: str, label: str) -> Run:
         """A run as it will be trained, its rounds capped if the configuration says so."""
@@ -196,6 +226,8 @@ class Plan:
     def path(self, file: str, **wildcards: object) -> str:
         """Path of a file of `PATHS`; wildcards that are not given stay, as "{label}"."""
         given = {"raw": self.config["raw"], "folder": self.folder, **wildcards}
+        if "{replicate}" in PATHS[file] and "replicate" not in given and "federation" in given:
+            given["replicate"] = self.replicate(**wildcards)
         return re.sub(r"\{(\w+)\}", lambda m: str(given.get(m[1], m[0])), PATHS[file])
 
     def paths(self, file: str, jobs: Iterable[Mapping]) -> list[str]:
@@ -208,7 +240,7 @@ class Plan:
 
     def manifests(self) -> list[str]:
         """What cutting every data set into shards leaves behind."""
-        return [self.path("manifest", paper=p, federation=f) for p, f in self._data]
+        return self.paths("manifest", self.partitions())
 
     def weights(self, paper: str, federation: str, label: str) -> list[str]:
         """Receipts of the pretrained weights that a run's model and modules start from, if any.
@@ -303,7 +335,8 @@ class Plan:
             case "download", {"dataset": dataset}:
                 return {"dataset": dataset, "sources": self._sources(dataset)}
             case "partition", {"paper": paper, "federation": federation}:
-                return self.data(paper, federation).spec()
+                seed = self.replicate(**wildcards).removeprefix("/seed")
+                return self.data(paper, federation).spec(int(seed) if seed else None)
             case "train" | "evaluate" | "events", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names)
             case "metrics", {"paper": paper}:
@@ -449,6 +482,8 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
     datasets = [name for name in registered("data") if name not in weights]
     for data in paper.data:
         check_choice(f"{where}.data[{data.name}].dataset", data.dataset, datasets)
+        if data.per_seed and "seed" not in data.params:
+            raise ConfigError(f"{where}.data[{data.name}]: per_seed needs the parameter seed")
     methods, models = registered("methods"), registered("models")
     for run in paper.runs:
         at = f"{where}.runs[{run.federation}/{run.label}]"

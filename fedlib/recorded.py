@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from fedlib import clusters
 from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError, DataError
 from fedlib.metrics import PRIMARY
@@ -46,6 +47,28 @@ def column(clients: pd.DataFrame, name: str) -> np.ndarray:
     if name not in clients or clients.empty or clients[name].isna().any():
         raise DataError(f"{_run(clients)} has no {name} of every client; {ADVICE}")
     return clients[name].to_numpy().astype(np.int64)
+
+
+def settled(
+    clients: pd.DataFrame, run: dict, weights: str | None, choice: str | None
+) -> tuple[np.ndarray, int, float]:
+    """What each of one run's clients settled on: its expert [C], of how many, how decidedly.
+
+    Args:
+      clients: of the run, see `clients_of`.
+      run: as declared.
+      weights: columns ("pi_0", ...) of which the expert is the highest; None with a `choice`.
+      choice: column with the expert; then the run states its "num_experts", and there is no mean
+        highest weight but NaN.
+
+    Raises:
+      ConfigError: if the run does not state its experts.
+      DataError: see `matrix` and `column`.
+    """
+    if choice is not None:
+        return column(clients, choice), int(exhibits.setting("num_experts", run)), np.nan
+    pi = matrix(clients, weights)
+    return clusters.assigned(pi), pi.shape[1], clusters.saturation(pi)
 
 
 def seed_of(exhibit: dict, seed: int | None) -> int:

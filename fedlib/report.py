@@ -9,14 +9,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import pandas as pd
 from tabulate import tabulate
 
 from fedlib.errors import DataError
 from fedlib.exhibit import METRIC_TITLES, PAPER_SCALE, federation_text, scale_text
+from fedlib.results import opened
 from fedlib.tables.render import ABSENT, markdown, points
 
+TITLE = "# Reproduction report: "
 MACHINE = ("device", "gpu", "cpu", "platform", "executor", "python", "torch", "numpy", "commit")
 NEVER_COMPARED = f"No table here has a published number for its data sets ({ABSENT})."
 
@@ -35,7 +36,7 @@ def build(spec: dict, results: Path, figures: Path, out: Path) -> str:
     Raises:
       DataError: naming the table or figure that is missing.
     """
-    parts = [f"# Reproduction report: {markdown(spec['folder'])}", _front(spec)]
+    parts = [TITLE + markdown(spec["folder"]), _front(spec)]
     parts += ["## Published and reproduced", _comparison(spec, results)]
     for paper in spec["papers"]:
         parts += [f"## {markdown(paper['title'])}", _about(spec, paper)]
@@ -157,13 +158,8 @@ def _machines(spec: dict, runs: Path) -> str:
 
 def _provenance(history: Path) -> dict:
     """The provenance in a history file, without reading its arrays."""
-    try:
-        with h5py.File(history, "r") as file:
-            return json.loads(file.attrs["provenance"])
-    except (OSError, KeyError) as error:
-        raise DataError(
-            f"{history} is truncated or corrupted ({error}); delete it and run again"
-        ) from error
+    with opened(history) as file:
+        return json.loads(file.attrs["provenance"])
 
 
 def _read(path: Path) -> str:

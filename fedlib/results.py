@@ -4,7 +4,9 @@ Counts, not averages: every metric (pooled, per client, bottom decile, ...) can 
 them later, without training again. This module is free of PyTorch.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -12,10 +14,11 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
+from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
-FORMAT = 2
+FORMAT = 3
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 
@@ -77,66 +80,67 @@ class RunResult:
     server_examples: np.ndarray | None = None
 
     def save(self, path: str | Path) -> None:
-        """Write to an HDF5 file, atomically."""
-        with atomic(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
-            for name in ("round", *TOTALS, "train_loss"):
-                _store(file, name, getattr(self, name))
-            if self.server_examples is not None:
-                _store(file, "server_examples", self.server_examples)
-            for view, scores in self.scores.items():
-                for name, array in vars(scores).items():
-                    _store(file, f"scores/{'/'.join(view)}/{name}", array)
-            for name, array in self.diagnostics.items():
-                _store(file, f"diagnostics/{name}", array)
-            file.attrs.update(
-                format=FORMAT,
-                spec=canonical_json(self.spec),
-                provenance=canonical_json(self.provenance),
-            )
+        """Write to an HDF5 file, atomically and sealed (`fedlib.seals`)."""
+        with atomic(path) as temporary:
+            room = {"libver": "latest", "userblock_size": seals.USERBLOCK}
+            with h5py.File(temporary, "w", **room) as file:
+                self._write(file)
+            seals.close_hdf5(temporary)
 
     @classmethod
     def load(cls, path: str | Path) -> "RunResult":
         """Read a file written by `save`.
 
         Raises:
-          DataError: if it is missing, truncated, corrupted (checksums do not match) or of another
-            format.
+          DataError: if it is missing, truncated, corrupted or of another format.
         """
-        advice = "delete it and run again"
-        try:
-            with h5py.File(path, "r") as file:
-                if int(file.attrs["format"]) != FORMAT:
-                    raise DataError(
-                        f"{path} has format {file.attrs['format']}, this version reads {FORMAT}; "
-                        + advice
-                    )
-                scores = {}
-                for group, protocols in file["scores"].items():
-                    for protocol, splits in protocols.items():
-                        for split, arrays in splits.items():
-                            fields = {name: array[:] for name, array in arrays.items()}
-                            scores[View(group, protocol, split)] = Scores(**fields)
-                return cls(
-                    round=file["round"][:],
-                    scores=scores,
-                    **{name: file[name][:] for name in TOTALS},
-                    train_loss=file["train_loss"][:],
-                    diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
-                    spec=json.loads(file.attrs["spec"]),
-                    provenance=json.loads(file.attrs["provenance"]),
-                    server_examples=_optional(file, "server_examples"),
-                )
-        except FileNotFoundError:
-            raise DataError(f"{path} does not exist; run the stage that writes it first") from None
-        except (OSError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is truncated or corrupted ({error}); {advice}") from error
+        with opened(path) as file:
+            scores = {}
+            for group, protocols in file["scores"].items():
+                for protocol, splits in protocols.items():
+                    for split, arrays in splits.items():
+                        fields = {name: array[:] for name, array in arrays.items()}
+                        scores[View(group, protocol, split)] = Scores(**fields)
+            return cls(
+                round=file["round"][:],
+                scores=scores,
+                **{name: file[name][:] for name in TOTALS},
+                train_loss=file["train_loss"][:],
+                diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
+                spec=json.loads(file.attrs["spec"]),
+                provenance=json.loads(file.attrs["provenance"]),
+                server_examples=file["server_examples"][:] if "server_examples" in file else None,
+            )
+
+    def _write(self, file: h5py.File) -> None:
+        for name in ("round", *TOTALS, "train_loss"):
+            file[name] = getattr(self, name)
+        if self.server_examples is not None:
+            file["server_examples"] = self.server_examples
+        for view, scores in self.scores.items():
+            for name, array in vars(scores).items():
+                file[f"scores/{'/'.join(view)}/{name}"] = array
+        for name, array in self.diagnostics.items():
+            file[f"diagnostics/{name}"] = array
+        file.attrs.update(
+            format=FORMAT,
+            spec=canonical_json(self.spec),
+            provenance=canonical_json(self.provenance),
+        )
 
 
-def _optional(file: h5py.File, name: str) -> np.ndarray | None:
-    return file[name][:] if name in file else None
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[h5py.File]:
+    """A file that `RunResult.save` wrote, checked before anything in it is read.
 
-
-def _store(file: h5py.File, name: str, array: np.ndarray) -> None:
-    """One data set with a checksum; HDF5 wants chunks for that, which empty arrays cannot have."""
-    array = np.asarray(array)
-    file.create_dataset(name, data=array, fletcher32=bool(array.size))
+    Raises:
+      DataError: if it is missing, truncated, corrupted or of another format.
+    """
+    seals.checked(path)
+    with h5py.File(path, "r") as file:
+        if int(file.attrs["format"]) != FORMAT:
+            raise DataError(
+                f"{path} has format {file.attrs['format']}, this version reads {FORMAT}; "
+                "delete it and run again"
+            )
+        yield file

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib import evaluate, local, methods, models
+from fedlib import evaluate, local, methods, models, seals
 from fedlib.calibrate import chosen
 from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
-from fedlib.files import digest, read_json
+from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.provenance import run_weights
 from fedlib.results import RunResult
@@ -83,7 +83,7 @@ def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
       ConfigError: unless these are the receipts of what the run asks for.
       DataError: for a receipt without its file.
     """
-    files = {read_json(receipt)["dataset"]: receipt for receipt in receipts}
+    files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
     asked = run_weights(spec)
     if {*asked} != {*files} or len(files) != len(receipts):
         given = ", ".join(map(str, receipts)) or "none"
@@ -250,7 +250,7 @@ def verified_file(receipt: Path) -> Path:
     Raises:
       DataError: if the receipt does not name exactly one file, or the file changed since.
     """
-    files = read_json(receipt)["files"]
+    files = seals.read_json(receipt)["files"]
     if len(files) != 1:
         raise DataError(f"{receipt} names {len(files)} files, expected the one weight file")
     file = receipt.parent / files[0]["path"]

@@ -23,6 +23,9 @@ class Data:
       family: title shared by federations that differ in one parameter alone ("EMNIST" of
         "EMNIST, alpha = 10"), which sweeps draw in one panel; "" for the title.
       notes: what differs from the paper at this scale; shown under every table.
+      per_seed: whether every training seed has a partition of its own, as where a paper's trials
+        repeat the whole experiment. The data set is then cut with a seed that is drawn from its
+        parameter `seed` and the training seed. False: all seeds share the declared partition.
     """
 
     name: str
@@ -32,10 +35,12 @@ class Data:
     partition: str
     family: str = ""
     notes: tuple[str, ...] = ()
+    per_seed: bool = False
 
-    def spec(self) -> dict:
-        """What determines the shards."""
-        return {"dataset": self.dataset, "params": self.params}
+    def spec(self, seed: int | None = None) -> dict:
+        """What determines the shards; `seed` is the training seed, where `per_seed`."""
+        declared = {"dataset": self.dataset, "params": self.params}
+        return declared | ({"replicate": seed} if self.per_seed else {})
 
     def describe(self) -> dict:
         """What a table or figure needs to know of the federation."""

@@ -14,11 +14,20 @@ CHECKOUT = Path(workflow.basedir)
 sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.config import DEFAULTS, check, normalised
-from fedlib.errors import ConfigError
-from fedlib.files import release_stale_locks
+from fedlib.errors import BusyError, ConfigError
+from fedlib.locks import hold_folder
 from fedlib.plan import WILDCARDS, Plan
 
-release_stale_locks(".snakemake")
+# What only looks at the folder may do so while another Snakemake works in it.
+READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
+--detailed-summary --dag --rulegraph --filegraph""".split()
+words = [word.partition("=")[0] for word in sys.argv]
+reads = workflow.output_settings.dryrun or any(word in READERS for word in words)
+if workflow.is_main_process and not reads:
+    try:
+        hold_folder()
+    except BusyError as error:
+        raise WorkflowError(str(error)) from None
 
 # The graph of jobs is large, and all of it is kept: to look through it for garbage again and again
 # is a tenth of the time that planning takes.
@@ -76,6 +85,11 @@ def raw_receipt(wildcards):
     """Receipt of the data set of a federation."""
     dataset = PLAN.data(wildcards.paper, wildcards.federation).dataset
     return path("receipt", dataset=dataset)
+
+
+def partition_file(file):
+    """Input function: shards or manifest of what a run trains on."""
+    return asked_often(lambda wildcards: path(file, **wildcards))
 
 
 @asked_often

@@ -4,8 +4,8 @@
 rule evaluate:
     """Score the final state of a run on all clients, unseen ones included."""
     input:
-        shards=ancient(path("shards")),
-        manifest=path("manifest"),
+        shards=ancient(partition_file("shards")),
+        manifest=partition_file("manifest"),
         weights=weights_receipt,
         state=path("state"),
         history=path("history"),

@@ -4,8 +4,8 @@
 rule train:
     """Train one method on one federation with one seed; a killed run goes on where it stopped."""
     input:
-        shards=ancient(path("shards")),
-        manifest=path("manifest"),
+        shards=ancient(partition_file("shards")),
+        manifest=partition_file("manifest"),
         weights=weights_receipt,
     output:
         state=path("state"),

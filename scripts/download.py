@@ -7,9 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, data, provenance
+from fedlib import command, data, provenance, seals
 from fedlib.data.download import fetch, receipt
-from fedlib.files import canonical_json, write_text
 
 
 def main() -> None:
@@ -32,7 +31,7 @@ def main() -> None:
     files = tuple(dict.fromkeys(file for kwargs in params for file in module.sources(**kwargs)))
     fetch(files, args.raw, mirror=args.mirror, report=partial(print, flush=True))
     content = receipt(args.dataset, files, args.raw)
-    write_text(args.receipt or args.raw / f"{args.dataset}.json", canonical_json(content) + "\n")
+    seals.write_json(args.receipt or args.raw / f"{args.dataset}.json", content)
     print(f"{args.dataset}: {len(content['files'])} raw files in place")
     provenance.assert_covered(*roots)
 

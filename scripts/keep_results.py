@@ -2,7 +2,8 @@
 
   python scripts/keep_results.py pfedmm --config scale=reduced labels=[fedavg,fedem]
 
-The configuration is that of the run. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
+The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
+--replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
 them all with machines and versions, are replaced; README.md and other files stay as they are.
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import command, config, files, report
-from fedlib.errors import DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.plan import Plan
 from fedlib.provenance import ROOT
 
@@ -31,6 +32,9 @@ def main() -> None:
     parser.add_argument("--configfile", nargs="+", default=[], help="of the run, over config.yaml")
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="over both")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/results", help="docs/results")
+    parser.add_argument(
+        "--replace", action="store_true", help="also what is kept of another scale or tag"
+    )
     args = parser.parse_args()
 
     words = [*args.config, f"papers={args.paper}"]
@@ -40,16 +44,29 @@ def main() -> None:
     if missing:
         raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
     folder = args.out / args.paper
+    page = folder / "REPORT.md"
+    if not args.replace:
+        _check_kept(page, plan.folder)
     folder.mkdir(parents=True, exist_ok=True)
     for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
-    page = folder / "REPORT.md"
     spec = json.loads(plan.spec("report"))
     # Figures are beside the page, in the folder that has the paper's name.
     files.write_text(page, report.build(spec, Path(plan.path("results")), args.out, page))
     print(f"{len(sources)} files and REPORT.md are in {folder}")
+
+
+def _check_kept(page: Path, folder: str) -> None:
+    """Raises ConfigError if `page` is of another folder than `folder`, such as the demo's."""
+    title = page.read_text(encoding="utf-8").partition("\n")[0] if page.exists() else ""
+    kept = title.removeprefix(report.TITLE)
+    if title and kept != folder:
+        raise ConfigError(
+            f"{page} keeps the results of {kept}, and these are of {folder}: name the "
+            "run (SCALE=reduced), or give --replace (ARGS=--replace) to keep these instead"
+        )
 
 
 if __name__ == "__main__":

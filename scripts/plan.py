@@ -6,7 +6,8 @@
 
 STAGE is download, partition, train, evaluate, events, metrics, table, figure or report. NAME tells
 the jobs of a stage apart: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0
-(train, evaluate, events), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report).
+(train, evaluate, events), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report). Where
+every seed has a partition of its own: adaptive_experts/digits-p0.2/seed0 (partition).
 """
 
 import argparse

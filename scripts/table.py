@@ -7,9 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import pandas as pd
-
-from fedlib import command, provenance, published, tables
+from fedlib import command, frames, provenance, published, tables
 from fedlib.tables import render
 
 
@@ -33,8 +31,8 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     sheet = tables.load(spec["kind"])(
         spec,
-        pd.read_parquet(args.metrics),
-        pd.read_parquet(args.clients),
+        frames.read_parquet(args.metrics),
+        frames.read_parquet(args.clients),
         published.read(args.published) if args.published else None,
         **spec["params"],
     )

@@ -39,7 +39,7 @@ def main() -> None:
     args = arguments()
     spec = run_argument(args.spec)
     # After parsing, so that --help needs neither PyTorch nor a second of patience.
-    from fedlib import files, gpu, provenance
+    from fedlib import files, gpu, locks, provenance
 
     roots = run_roots("train", spec)
     provenance.check_code(args.code, *roots)
@@ -66,10 +66,9 @@ def main() -> None:
         executor = simulation.executor
         checkpoints.notes["executor"] = executor.setting
         lock = args.checkpoints / "lock"
-        # Snakemake runs no job twice at a time: if it finds this one running, its own predecessor
-        # was killed and left it behind. It is asked to save its state, and continued from there.
-        orphaned = args.code is not None
-        with files.exclusive(lock, str(args.history.parent), succeed=orphaned):
+        what, succeed = str(args.history.parent), args.code is not None
+        # A job of the workflow may succeed one that a workflow left behind when it was killed.
+        with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
             print(_headline(args, spec, simulation, device), flush=True)
             record = provenance.environment() | {
@@ -89,8 +88,8 @@ def main() -> None:
                 state_file=args.state,
                 history_file=args.history,
                 checkpoints=checkpoints,
-                report=lambda line: print(line, flush=True),
-                stop=_stop_on_sigterm(),
+                report=tell,
+                stop=stop,
             )
             print(f"done in {time.monotonic() - started:.1f} s: {args.history}", flush=True)
     if args.code:
@@ -106,11 +105,42 @@ def _headline(args: argparse.Namespace, spec: dict, simulation, device: str) -> 
     )
 
 
-def _stop_on_sigterm():
-    """A function that says whether SIGTERM has arrived."""
-    arrived = []
-    signal.signal(signal.SIGTERM, lambda *_: arrived.append(True))
-    return lambda: bool(arrived)
+def tell(line: str) -> None:
+    """A line of progress."""
+    print(line, flush=True)
+
+
+class Stop:
+    """Says whether this process has been asked to stop: by SIGTERM, or by Ctrl-C.
+
+    It is asked after every round. A second Ctrl-C ends the process at once.
+    """
+
+    def __init__(self):
+        """Listen from now on."""
+        self.signal = 0
+        signal.signal(signal.SIGTERM, self._arrived)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is in the background
+            signal.signal(signal.SIGINT, self._arrived)
+
+    def __call__(self) -> bool:
+        """Whether a signal has arrived."""
+        return bool(self.signal)
+
+    def __enter__(self) -> "Stop":
+        """Itself."""
+        return self
+
+    def __exit__(self, kind, *_):
+        """A process that was stopped exits with 128 and the number of the signal."""
+        if kind is SystemExit and self.signal:
+            raise SystemExit(128 + self.signal) from None
+
+    def _arrived(self, number: int, _) -> None:
+        self.signal = number
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.write(1, b"stopping after this round; press Ctrl-C once more to stop at once\n")
 
 
 if __name__ == "__main__":

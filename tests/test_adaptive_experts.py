@@ -164,7 +164,7 @@ def moe(gate, experts, x, outputs):
 def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, choices):
     # The last client is unseen: its choice makes no expert a member.
     federation, num = toy_federation(SIZES), 3
-    method = make(num, member=member, gate_only=gate_only)
+    method = make(num, member=member, gate_only=gate_only, expert_seeds="official")
     state, cohort = trained(method, federation, executor)
     state = state._replace(choice=torch.tensor(choices))
     finals = all_finals(method, state, cohort)

@@ -130,7 +130,8 @@ def test_fedem(executor):
                     if last:
                         scheduler.step()
         shared = [hand.average([nets[c][e] for c in hand.seen]) for e in range(experts)]
-    method, state = train("fedem", task, federation, executor, num_experts=experts)
+    params = {"num_experts": experts, "expert_seeds": "official"}
+    method, state = train("fedem", task, federation, executor, **params)
     for e in range(experts):
         assert_params(tree.take(state.experts, e), shared[e])
     for c in hand.seen:

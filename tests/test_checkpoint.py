@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedlib import checkpoint
+from fedlib import checkpoint, seals
 from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.errors import DataError
 from fedlib.files import digest
@@ -136,7 +136,7 @@ def test_the_checkpoint_of_another_run_is_ignored(tmp_path, other):
     assert Checkpoints(tmp_path, other).load() is None
 
 
-@pytest.mark.parametrize("moment", ["save_tensors", "write_text"])
+@pytest.mark.parametrize("moment", ["save_tensors", "seals.write_json"])
 def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch, moment):
     # Before the state is written, or between the state and the index that names it.
     checkpoints = Checkpoints(tmp_path, STAMP)
@@ -145,7 +145,7 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint, moment, crash)
+    monkeypatch.setattr(f"fedlib.checkpoint.{moment}", crash)
     with pytest.raises(KeyboardInterrupt):
         checkpoints.save(4, flatten(state(4.0)))
     monkeypatch.undo()
@@ -177,7 +177,31 @@ def test_a_damaged_index_is_named(tmp_path):
     checkpoints = Checkpoints(tmp_path, STAMP)
     checkpoints.save(3, flatten(state()))
     checkpoints.index.write_text(checkpoints.index.read_text()[:20])
-    with pytest.raises(DataError, match="checkpoint.json is not valid JSON"):
+    with pytest.raises(
+        DataError, match=rf"checkpoint.json is truncated.*delete {tmp_path} to start"
+    ):
+        checkpoints.load()
+
+
+@pytest.mark.parametrize("number", [0, 1, 9])
+def test_a_round_that_was_edited_is_refused(tmp_path, number):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    text = checkpoints.index.read_text()
+    checkpoints.index.write_text(text.replace('"round": 3', f'"round": {number}'))
+    with pytest.raises(
+        DataError, match=rf"checkpoint.json is truncated or corrupted.*delete {tmp_path} to"
+    ):
+        checkpoints.load()
+
+
+def test_the_state_s_own_round_counts(tmp_path):
+    # As after an edit by somebody who knows how the index is sealed.
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    entry = seals.read_json(checkpoints.index)
+    seals.write_json(checkpoints.index, entry | {"round": 1})
+    with pytest.raises(DataError, match="says round 1, state-3.pt was written after round 3; del"):
         checkpoints.load()
 
 
@@ -211,13 +235,13 @@ def test_checkpoints_that_are_slow_to_write_are_written_less_often(tmp_path, mon
     now = [100.0]
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
     checkpoints = Checkpoints(tmp_path, STAMP, seconds=20)
-    write = checkpoint.write_text
+    write = checkpoint.seals.write_json
 
     def slow_write(*args):
         now[0] += 5
         write(*args)
 
-    monkeypatch.setattr(checkpoint, "write_text", slow_write)
+    monkeypatch.setattr(checkpoint.seals, "write_json", slow_write)
     checkpoints.save(1, flatten(state()))
     now[0] += 99
     assert not checkpoints.due(2)

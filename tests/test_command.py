@@ -42,6 +42,23 @@ def test_a_full_disk_is_called_that(error, capsys):
     assert capsys.readouterr().err.startswith("error: the disk is full (")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail at inline_container.cc:671] . unexpected pos 64"),  # PyTorch
+        AttributeError("'Stream' object has no attribute 'pos'"),  # matplotlib
+    ],
+)
+def test_a_full_disk_is_found_behind_the_error_of_a_library(error, capsys):
+    error.__context__ = OSError(errno.ENOSPC, "No space left on device", "state.pt")
+    assert command.run(raising(error)) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("error: the disk is full (No space left on device: state.pt); ")
+    error.__context__ = KeyError("x")
+    with pytest.raises(type(error)):
+        command.run(raising(error))
+
+
 def test_an_interrupt_exits_as_shells_expect(capsys):
     assert command.run(raising(KeyboardInterrupt())) == 128 + 2
     assert capsys.readouterr().err == "error: interrupted\n"

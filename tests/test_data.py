@@ -356,6 +356,28 @@ def test_building_twice_gives_the_same_bytes(federation, saved, tmp_path):
     ]
 
 
+def replicate(number, seed=0):
+    params = {**SYNTHETIC, "val_fraction": 0.2, "seed": seed}
+    return data.build({"dataset": "synthetic", "params": params, "replicate": number}, "")
+
+
+def test_every_replicate_is_cut_by_a_seed_of_its_own():
+    shared = data.build({"dataset": "synthetic", "params": {**SYNTHETIC, "seed": 0}}, "")
+    cuts = [shared, *(replicate(number) for number in range(3))]
+    assert len({cut.digests["x"] for cut in cuts}) == 4
+    assert replicate(1).digests == replicate(1).digests
+    assert replicate(1).spec["replicate"] == 1
+
+
+def test_replicates_of_neighbouring_declared_seeds_are_apart():
+    assert replicate(1, seed=0).digests["x"] != replicate(0, seed=1).digests["x"]
+
+
+def test_what_is_cut_without_a_seed_has_no_replicates():
+    with pytest.raises(ConfigError, match="synthetic has no seed, so it has no replicates"):
+        data.build({"dataset": "synthetic", "params": SYNTHETIC, "replicate": 0}, "")
+
+
 def test_a_truncated_shard_file_is_refused(saved):
     saved[0].write_bytes(saved[0].read_bytes()[:-500])
     with pytest.raises(DataError, match=f"{saved[0]} is truncated or corrupted .* delete it"):

@@ -3,7 +3,6 @@
 import errno
 import gzip
 import io
-import json
 import subprocess
 import sys
 import tarfile
@@ -13,11 +12,12 @@ from pathlib import Path
 import pytest
 from data_fixtures import official, put, serving
 
+from fedlib import seals
 from fedlib.data import download
 from fedlib.data.download import fetch, receipt, unpack
 from fedlib.data.raw import RawFile, RawFolder
 from fedlib.errors import BusyError, ConfigError, DataError
-from fedlib.files import exclusive
+from fedlib.locks import exclusive
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTENT = bytes(range(256)) * 400  # 102,400 bytes
@@ -408,7 +408,7 @@ def run_script(*arguments: object) -> subprocess.CompletedProcess:
 def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
     done = run_script("digits", "--raw", tmp_path, "--receipt", tmp_path / "digits.json")
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads((tmp_path / "digits.json").read_text()) == {"dataset": "digits", "files": []}
+    assert seals.read_json(tmp_path / "digits.json") == {"dataset": "digits", "files": []}
 
 
 @pytest.mark.parametrize(

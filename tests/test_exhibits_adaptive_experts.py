@@ -45,7 +45,7 @@ def collected(tmp_path_factory):
     """Exhibit, metrics and clients: over p, and over the number of clusters."""
 
     def collect(fractions, labels):
-        exhibit = made_up.explorers(made_up.majority(*fractions), labels)
+        exhibit = made_up.explorers(made_up.majority(*fractions), labels, seeds=(1, 2, 3))
         folder = tmp_path_factory.mktemp("runs")
         made_up.save_explorers(exhibit, folder)
         return exhibit, *metrics.collect(made_up.metrics_spec(exhibit), folder)
@@ -220,9 +220,10 @@ def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(
     by_seed = exhibits.pick(tidy, metric="accuracy_client_mean", at="last", **where)["value"]
     assert (row["published"], row["published_std"], row["published_trials"]) == (0.6097, 0.0207, 6)
     assert row["mean"] == pytest.approx(by_seed.mean())
-    assert row["std"] == pytest.approx(abs(by_seed.iloc[0] - by_seed.iloc[1]) / np.sqrt(2))
+    squares = sum((one - row["mean"]) ** 2 for one in by_seed)
+    assert row["std"] == pytest.approx(np.sqrt(squares / (3 - 1)))
     assert row["difference"] == pytest.approx(by_seed.mean() - 0.6097)
-    assert (row["title"], row["seeds"]) == ("IFCA (No exploration)", 2)
+    assert (row["title"], row["seeds"]) == ("IFCA (No exploration)", 3)
     assert len(numbers) == 2 * 2 * 5
 
 
@@ -240,7 +241,7 @@ def test_the_grid_keeps_the_order_of_the_protocols_and_has_bold_for_the_best_of_
     numbers = sheet.numbers.set_index(["federation", "label"])["mean"]
     for row, (_, means) in zip(block.rows, numbers.groupby(level=[0, 1], sort=False), strict=True):
         assert [cell.bold for cell in row[3:17:3]] == (means == means.max()).tolist()
-    assert [cell.text for cell in block.rows[0][-2:]] == ["7", "2"]
+    assert [cell.text for cell in block.rows[0][-2:]] == ["7", "3"]
 
 
 def test_the_grid_without_published_numbers_has_a_column_per_protocol(collected):
@@ -259,7 +260,7 @@ def test_the_grid_says_what_it_measures_and_what_it_is_no_test_of(collected):
     runs[0]["params"] = {**runs[0]["params"], "stop_split": "test"}
     text = render.to_markdown(grid(collected, runs=runs, seeds=[1]))
     assert "selection on the test set" in text
-    assert "one trial, so no deviation can be given" in text
+    assert "one run each, so no deviation can be given" in text
     few = build(collected, "protocol_grid", protocols=WAYS, first_clients=10)
     assert "of clients 0 to 9 only" in render.to_markdown(few)
     assert [row[0].text for row in few.blocks[0].rows][::2] == [
@@ -378,11 +379,28 @@ def test_headlines_are_recomputed_from_the_paper_s_table_and_from_our_runs(colle
     assert "less variance: the text says variance between clients." in sheet.notes
 
 
-def test_the_deviation_of_one_trial_is_no_number(collected):
-    sheet = headlines(collected, seeds=[1])
+@pytest.mark.parametrize("seeds", [[1], [1, 2]])
+def test_the_deviation_of_fewer_than_three_trials_is_no_number(collected, seeds):
+    sheet = headlines(collected, seeds=seeds)
     assert np.isnan(value(sheet.numbers, "reproduced", claim="less variance"))
     assert sheet.blocks[0].rows[1][-1].text == "–"
-    assert any("One trial has no deviation" in note for note in sheet.notes)
+    assert any("Fewer than 3 trials have none to speak of" in note for note in sheet.notes)
+
+
+def test_the_grid_shows_mean_and_range_of_two_trials(collected):
+    sheet = grid(collected, seeds=[1, 2])
+    _, tidy, _ = collected["p"]
+    where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "at": "last"}
+    one, two = (
+        100
+        * float(
+            exhibits.pick(tidy, metric="accuracy_client_mean", seed=s, **where)["value"].iloc[0]
+        )
+        for s in (1, 2)
+    )
+    low, high = sorted((one, two))
+    assert sheet.blocks[0].rows[0][3].text == f"{(one + two) / 2:.2f} ({low:.2f} to {high:.2f})"
+    assert "the mean (smallest to largest seed)" in render.to_markdown(sheet)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +440,7 @@ def test_every_figure_has_titles_labels_and_a_footer_and_stable_bytes(collected,
         assert first.read_bytes() == second.read_bytes()
     assert all(axes.get_title() and axes.get_xlabel() and axes.get_ylabel() for axes in figure.axes)
     assert len(figure.axes) == (4 if kind == "exploration" else 2)
-    assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
+    assert "Scale demo: embedded data, 20 clients, 30 rounds. 3 seeds (1, 2, 3)." in footer(figure)
 
 
 def test_protocols_look_like_the_methods_that_they_are():
@@ -500,13 +518,13 @@ def test_cluster_usage_is_the_mean_of_what_each_seed_has_sorted(collected):
     for axes, federation in zip(figure.axes, ("cifar10-p0.2", "cifar10-p1.0"), strict=True):
         for drawn, label in zip(heights(axes), ("eps", "none"), strict=True):
             expected = np.zeros(6)
-            for seed in (1, 2):
+            for seed in (1, 2, 3):
                 where = {"federation": federation, "label": label, "seed": seed, "at": "last"}
                 chosen = exhibits.pick(clients, protocol="default", **where)["choice"]
                 counts = [sum(chosen == cluster) for cluster in range(6)]
-                expected += np.array(sorted(counts, reverse=True)) / 2
+                expected += np.array(sorted(counts, reverse=True)) / 3
             assert drawn == pytest.approx(expected)
-            assert sum(drawn) == 24  # all clients
+            assert sum(drawn) == pytest.approx(24)  # all clients
 
 
 def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):
@@ -566,7 +584,7 @@ def test_cdf_of_protocols_has_a_colour_per_protocol_and_dashes_per_run(collected
     lines = figure.axes[0].get_lines()
     assert [line.get_linestyle() for line in lines] == ["-"] * 5 + ["--"] * 5
     assert len({line.get_color() for line in lines}) == 5
-    assert all(len(line.get_xdata()) == 1 + 2 * 24 for line in lines)  # clients of two seeds
+    assert all(len(line.get_xdata()) == 1 + 3 * 24 for line in lines)  # clients of three seeds
     assert texts(figure) == [*TITLES, "with exploration", "without"]
     with pytest.raises(ConfigError, match="cannot be told apart beside protocols"):
         draw(collected, "client_accuracy_cdf", protocols=WAYS, unseen=True)

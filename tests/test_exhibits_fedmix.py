@@ -383,9 +383,30 @@ def test_clients_stand_by_cluster_beside_the_true_one_in_the_best_seed(clustered
     # Run k4: seed 1 has one expert and purity 2 / 6; in seed 2 expert 0 serves clusters 1, 1, 2
     # and expert 1 clusters 0, 0, 2.
     assert four.get_title() == "K4, seed 2\npurity 0.67, 2 experts used"
+    assert true.get_title() == "True cluster"
     assert "seed of highest purity" in footer(figure)
     lines = [line.get_ydata()[0] for line in true.get_lines()]
     assert lines == [1.5, 3.5]
+
+
+def test_true_clusters_that_differ_between_seeds_are_said_to_be_of_one():
+    # With a partition of its own for every seed: run k3 is best in seed 2, run k4 in seed 1.
+    about = shown([described(label, "fedmix_clients") for label in CHOICES])
+    best = {"k3": 2, "k4": 1}
+    true = {1: np.array([0, 0, 0, 1, 1, 1]), 2: np.array([0, 0, 1, 1, 2, 2])}
+
+    def make(run, seed):
+        number = int(run["label"][1:])
+        chosen = true[seed] if best[run["label"]] == seed else np.zeros(6, int)
+        pi = {"pi": np.eye(number)[chosen], "cluster": true[seed]}
+        return result({DEFAULT: np.full((4, 6), 0.5)}, diagnostics=pi)
+
+    figure = draw("client_matrices", about, collect(about, make))
+    first, *runs = figure.axes[:3]
+    assert first.get_title() == "True cluster, seed 2"
+    assert [axes.get_title().split("\n")[0] for axes in runs] == ["K3, seed 2", "K4, seed 1"]
+    lines = [[line.get_ydata()[0] for line in axes.get_lines()] for axes in runs]
+    assert lines == [[1.5, 3.5], [2.5]]
 
 
 def test_matrices_are_grey_from_white_at_0_to_black_at_1(clustered):
@@ -433,13 +454,31 @@ def test_recovery_has_a_row_of_numbers_per_seed(clustered):
     assert set(numbers["clusters"]) == {3} and set(numbers["clients"]) == {6}
 
 
+def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(clustered):
+    exhibit, (tidy, clients) = clustered
+    runs = [
+        {**run, "params": {"num_experts": 3}} for run in exhibit["runs"] if run["label"] == "k3"
+    ]
+    # Expert 0 has clients of cluster 1 alone, expert 1 of 0, 0 and 2, expert 2 one of 2.
+    chosen = dict(enumerate([0, 1, 0, 1, 2, 1]))
+    clients = clients.assign(choice=clients["client"].map(chosen))
+    how = {"weights": None, "choice": "choice"}
+    sheet = build("cluster_recovery", {**exhibit, "runs": runs}, (tidy, clients), **how)
+    assert sheet.numbers["purity"].tolist() == pytest.approx([5 / 6] * 2)
+    assert sheet.numbers["experts_used"].tolist() == sheet.numbers["experts"].tolist() == [3, 3]
+    assert "Highest weight" not in [column.title for column in sheet.blocks[0].columns]
+    assert "the one that fits it best" in " ".join(sheet.notes)
+    with pytest.raises(ConfigError, match="needs weights or a choice, got pi and choice"):
+        build("cluster_recovery", *clustered, choice="choice")
+
+
 def test_recovery_shows_the_distribution_over_seeds(clustered):
     sheet = build("cluster_recovery", *clustered)
     first = texts(sheet.blocks[0])[0]
     # Purity 2/3 and 1: mean 5/6, deviation (1/3) / sqrt(2), half-width 12.706 (1/3) / 2.
     assert first == [
-        *("K3", "3", "0.83 ± 2.12", "0.67", "0.83", "1.00", "2 (1×), 3 (1×)", "1 of 2"),
-        *("0.94 ± 0.00", "2"),
+        *("K3", "3", "0.83 (0.67 to 1.00)", "0.67", "0.83", "1.00", "2 (1×), 3 (1×)", "1 of 2"),
+        *("0.94 (0.94 to 0.94)", "2"),
     ]
     one = build("cluster_recovery", {**clustered[0], "seeds": [2]}, clustered[1])
     assert texts(one.blocks[0])[0][2] == "1.00"
@@ -510,7 +549,16 @@ def test_leakage_table_has_distance_and_correlation(leaking):
     assert first["correlation"] == pytest.approx(np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1])
     correlation = np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1]
     assert texts(sheet.blocks[0]) == [
-        *(["ONE-STEP", "4", "0.125 ± 0.000", "0.200 ± 0.000", f"{correlation:.3f} ± 0.000", "2"],)
+        *(
+            [
+                "ONE-STEP",
+                "4",
+                "0.125 (0.125 to 0.125)",
+                "0.200 (0.200 to 0.200)",
+                f"{correlation:.3f} ({correlation:.3f} to {correlation:.3f})",
+                "2",
+            ],
+        )
     ]
 
 
@@ -584,7 +632,7 @@ def test_traffic_table_as_text(traffic):
     ]
     gb = f"{8 * 5 * 2 * 2000 / GIB:.5g}"
     assert texts(compared)[0] == [
-        *("FEDAVG", "69.36", "87.0 ± 25.4", "+17.6", "2000", "30", "137.3", gb),
+        *("FEDAVG", "69.36", "87.0 (85.0 to 89.0)", "+17.6", "2000", "30", "137.3", gb),
         *(f"{2 * 40 * 30 / GIB:.5g}", "5", "2"),
     ]
     assert [column.title for column in alone.columns] == [
@@ -702,7 +750,17 @@ def test_views_as_text(viewed):
         *("New client", "Seeds"),
     ]
     assert texts(block)[0] == [
-        *("FEDAVG", "97.00", "87.0 ± 25.4", "−10.0", "96.90", "75.0 ± 0.0", "−21.9", "–", "2")
+        *(
+            "FEDAVG",
+            "97.00",
+            "87.0 (85.0 to 89.0)",
+            "−10.0",
+            "96.90",
+            "75.0 (75.0 to 75.0)",
+            "−21.9",
+            "–",
+            "2",
+        )
     ]
     text = render.to_markdown(sheet)
     assert (

@@ -141,6 +141,7 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
         federation,
         executor,
         num_experts=EXPERTS,
+        expert_seeds="official",
         server_lr=0.05,
         **settings,
     )

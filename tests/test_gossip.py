@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import EXECUTORS, sgd, tiny_task, toy_federation
 
-from fedlib import methods, tree
+from fedlib import methods, streams, tree
 from fedlib.device import DeviceData
 from fedlib.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
 from fedlib.simulate import Protocol, Simulation
@@ -73,7 +73,7 @@ def test_a_graph_with_an_isolated_client_is_drawn_again():
     assert sorted(graph.edges) == sorted(
         next(
             g
-            for s in range(1235, 1300)
+            for s in streams.keys(60, 1234, "graph").tolist()
             if nx.is_connected(g := nx.gnp_random_graph(5, 0.5, seed=s))
         ).edges
     )

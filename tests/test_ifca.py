@@ -191,7 +191,7 @@ def test_rounds_are_those_of_torch_optim(executor):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
     local = replace(SOLVER, keeps="round")  # schedule and momenta begin anew in every round
     params = {"exploration": "eps", "epsilon": 0.4, "stop_every": 2, "horizon": 2}
-    method = make(3, task, local, **params)
+    method = make(3, task, local, expert_seeds="official", **params)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
     state = run(method, federation, executor=executor)
     for j in range(3):

@@ -3,7 +3,10 @@
 import ast
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import workflow
@@ -28,7 +31,8 @@ def names(plan: Plan, *stages: str, **wildcards: object) -> set[str]:
 
 
 def name(rule: str, wildcards: dict) -> str:
-    return f"{rule} {'/'.join(str(wildcards[key]) for key in STAGES[rule])}"
+    job = "/".join(str(wildcards[key]) for key in STAGES[rule])
+    return f"{rule} {job}{wildcards.get('replicate', '')}"
 
 
 EXHIBITS = ("table", "figure", "report")
@@ -261,6 +265,76 @@ def test_a_published_number_repeats_what_shows_it(folder):
     }
     assert shown
     assert would_run(folder) == shown | names(PLAN, "report")
+
+
+# --- A partition for every seed -------------------------------------------------------------------
+
+OWN = "data=tuple(_replace(d, per_seed=True) for d in paper.data)"
+SEED_0 = names(PLAN, *RUNS, seed=0)
+
+
+def of_seed(seed: int, file: str) -> str:
+    """Shards or manifest of what the runs of a seed train on."""
+    return PLAN.path(file, paper=PAPER, federation="digits", replicate=f"/seed{seed}")
+
+
+@pytest.fixture(scope="module")
+def recut(tmp_path_factory):
+    """A finished smoke run with a partition for every seed. Clone it to change it."""
+    made = workflow.copy_checkout(tmp_path_factory.mktemp("recut"))
+    redeclare(made, OWN)
+    done = workflow.snakemake(made, *workflow.smoke())
+    assert done.returncode == 0, done.stdout
+    return made
+
+
+def test_redrawing_the_partition_repeats_all_that_is_made_of_it(folder):
+    redeclare(folder, OWN)
+    cut = {f"partition {PAPER}/digits/seed{seed}" for seed in (0, 1)}
+    assert would_run(folder) == cut | ALL_RUNS
+
+
+def test_every_seed_trains_on_its_own_partition(recut):
+    from fedlib import files
+    from fedlib.results import RunResult
+
+    assert would_run(recut) == set()
+    manifests = [recut / of_seed(seed, "manifest") for seed in (0, 1)]
+    told = [json.loads(manifest.read_text()) for manifest in manifests]
+    assert [manifest["spec"]["replicate"] for manifest in told] == [0, 1]
+    assert told[0]["digests"] != told[1]["digests"]
+    for cell in PLAN.cells():
+        history = RunResult.load(recut / PLAN.path("history", **cell._asdict()))
+        assert history.provenance["manifest_sha256"] == files.digest(manifests[cell.seed])
+    assert not (recut / PLAN.path("manifest", paper=PAPER, federation="digits")).exists()
+
+
+def test_another_seed_is_cut_and_trained_and_the_others_are_kept(recut):
+    more = Plan(PLAN.config | {"seeds": [0, 1, 2]})
+    expected = names(more, *RUNS, seed=2) | names(more, *AFTER_RUNS)
+    found = would_run(recut, "--config", "seeds=[0,1,2]")
+    assert found == expected | {f"partition {PAPER}/digits/seed2"}
+
+
+def test_a_partition_of_other_content_repeats_the_runs_of_its_seed(recut, tmp_path):
+    folder = workflow.clone(recut, tmp_path)
+    manifest = folder / of_seed(0, "manifest")
+    content = json.loads(manifest.read_text())
+    content["digests"]["y"] = "0" * 64
+    manifest.write_text(json.dumps(content))
+    assert would_run(folder) == SEED_0 | names(PLAN, *AFTER_RUNS)
+
+
+def test_the_commands_by_hand_are_those_of_the_rules_where_seeds_have_partitions(recut):
+    arguments = [sys.executable, "scripts/plan.py", "commands", "--configfile", workflow.SMOKE]
+    told = subprocess.run(arguments, cwd=recut, capture_output=True, text=True, check=True).stdout
+    by_hand = {line for line in told.splitlines() if line.startswith("python ")}
+    code, output = workflow.dry_run(recut, workflow.smoke("--forceall", "--printshellcmds"))
+    assert code == 0, output
+    lines = re.findall(r"^Shell command: (python .*)", output, re.MULTILINE)
+    lines = [re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line) for line in lines]
+    assert {re.sub(" +", " ", line.strip()) for line in lines} == by_hand
+    assert sum(of_seed(1, "shards") in line for line in by_hand) == 5  # cut, 2 runs, 2 evaluations
 
 
 # --- Configuration --------------------------------------------------------------------------------

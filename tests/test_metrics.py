@@ -215,6 +215,13 @@ def test_the_interval_over_seeds_is_students():
     assert table.loc["b", "seeds"] == 1 and math.isnan(table.loc["b", "ci95"])
 
 
+def test_two_seeds_have_a_range_and_no_interval():
+    frame = pd.DataFrame({"label": ["a", "a"], "value": [0.2, 0.1]})
+    (row,) = metrics.over_seeds(frame, ["label"]).to_dict("records")
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((0.15, 0.1, 0.2))
+    assert math.isnan(row["ci95"]) and row["std"] == pytest.approx(0.1 / math.sqrt(2))
+
+
 def test_collecting_names_the_run_that_is_wrong(tmp_path):
     exhibit = made_up.exhibit(["fedavg"], ["emnist"], seeds=[1])
     spec = made_up.metrics_spec(exhibit)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedlib import papers
+from fedlib import data, papers
 from fedlib.cohort import sample
 from fedlib.spec import SCALES
 
@@ -35,6 +35,21 @@ def clients(paper, run):
 def test_cohorts_are_those_of_the_configurations(federation, expected):
     paper = declare("full")
     assert clients(paper, paper.run(federation, "none")) == expected
+
+
+@every_scale
+def test_trials_redraw_the_partition_but_of_writers_that_the_official_data_have_drawn(scale):
+    shared = {data.name for data in declare(scale).data if not data.per_seed}
+    assert shared == ({"femnist"} if scale == "full" else set())
+
+
+def test_two_trials_of_the_demo_have_other_clients_of_the_same_kind():
+    for declared in declare("demo").data:
+        one, other = (data.build(declared.spec(seed), "data/raw") for seed in (0, 1))
+        again = data.build(declared.spec(0), "data/raw")
+        assert one.digests == again.digests
+        assert one.digests["train/rows"] != other.digests["train/rows"]
+        assert one.train.sizes.tolist() == other.train.sizes.tolist()
 
 
 @every_scale

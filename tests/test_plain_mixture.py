@@ -17,6 +17,8 @@ from fedlib.federation import Split
 
 EXPERTS = 2
 
+OFFICIAL = {"num_experts": EXPERTS, "expert_seeds": "official"}
+
 
 class Mixture(nn.Module):
     """Whole networks and a gate that is fed with the mean of what their heads are fed with."""
@@ -65,7 +67,7 @@ def by_hand(federation, task):
 def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     mixture = by_hand(federation, task)
-    method, state = train("plain_mixture", task, federation, executor, num_experts=EXPERTS)
+    method, state = train("plain_mixture", task, federation, executor, **OFFICIAL)
     for e, net in enumerate(mixture.nets):
         assert_params(tree.take(state.model["experts"], e), net.state_dict())
     assert_params(state.model["gate"], {"A": mixture.A.data, "b": mixture.b.data})
@@ -80,7 +82,7 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
 @executors
 def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
-    params = {"num_experts": EXPERTS, "table_rounds": [0, 1, ROUNDS, 9], "table_split": "train"}
+    params = OFFICIAL | {"table_rounds": [0, 1, ROUNDS, 9], "table_split": "train"}
     method, state = train("plain_mixture", task, federation, executor, **params)
     found = method.diagnostics(state)
     # Round 9 never came; a gate of zeros is uniform.

@@ -140,6 +140,122 @@ def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy,
         toy(runs=[toy_run(modules=modules)])
 
 
+# --- Partitions -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recut(toy):
+    """Function that plans the toy paper with a partition of its own for every seed of digits."""
+
+    def make(config=(), **changes):
+        digits, mnist = toy_paper().data
+        return toy(config, data=(replace(digits, per_seed=True), mnist), **changes)
+
+    return make
+
+
+def test_seeds_share_a_partition_where_the_declaration_says_nothing(toy):
+    made = toy()
+    assert [job for stage, job in made.jobs() if stage == "partition"] == [
+        {"paper": "toy", "federation": federation} for federation in ("digits", "mnist")
+    ]
+    assert made.manifests() == [f"results/demo/shards/toy/{f}.json" for f in ("digits", "mnist")]
+    job = {"paper": "toy", "federation": "digits"}
+    assert made.spec("partition", **job) == '{"dataset":"digits","params":{"seed":0}}'
+    for seed in (3, 4):
+        cell = Cell("toy", "digits", "fedem", seed)._asdict()
+        assert made.path("shards", **cell) == "results/demo/shards/toy/digits.h5"
+
+
+def test_every_seed_has_a_partition_of_its_own_where_the_declaration_says_so(recut):
+    made = recut()
+    assert made.partitions() == [
+        {"paper": "toy", "federation": "digits", "replicate": "/seed3"},
+        {"paper": "toy", "federation": "digits", "replicate": "/seed4"},
+        {"paper": "toy", "federation": "mnist"},
+    ]
+    assert made.manifests() == [
+        f"results/demo/shards/toy/{name}.json" for name in ("digits/seed3", "digits/seed4", "mnist")
+    ]
+    for seed in (3, 4):
+        cell = Cell("toy", "digits", "fedem", seed)._asdict()
+        assert made.path("shards", **cell) == f"results/demo/shards/toy/digits/seed{seed}.h5"
+        assert json.loads(made.spec("partition", **cell)) == {
+            "dataset": "digits",
+            "params": {"seed": 0},
+            "replicate": seed,
+        }
+
+
+def test_a_partition_of_its_own_changes_no_job_but_partitions_and_exhibits(toy, recut):
+    def told(made, *stages):
+        return {
+            (stage, *job.values()): made.spec(stage, **job)
+            for stage, job in made.jobs()
+            if stage in stages
+        }
+
+    same = ("download", "train", "evaluate", "metrics", "report")
+    assert told(recut(), *same) == told(toy(), *same)
+    shared, own = (told(made, "partition") for made in (toy(), recut()))
+    assert own["partition", "toy", "mnist"] == shared["partition", "toy", "mnist"]
+    table = json.loads(recut().spec("table", paper="toy", table="main"))
+    assert [federation["per_seed"] for federation in table["federations"]] == [True, False]
+
+
+def test_the_files_of_all_replicates_are_apart(recut):
+    jobs = recut().partitions()
+    files = ("shards", "manifest", "partition_log", "partition_benchmark")
+    paths = [recut().path(file, **job) for file in files for job in jobs]
+    assert len(set(paths)) == len(files) * 3
+
+
+def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
+    runs = [toy_run(), toy_run(label="fedem", seeds=(4, 11, 9))]
+    found = [job["replicate"] for job in recut(runs=runs, federations=("digits",)).partitions()]
+    assert found == ["/seed3", "/seed4", "/seed11", "/seed9"]
+    asked = recut({"seeds": [7]}, runs=runs, federations=("digits",)).partitions()
+    assert [job["replicate"] for job in asked] == ["/seed7"]
+
+
+def test_a_partition_of_one_seed_is_named_by_it(recut):
+    stage, wildcards = byhand.job("partition", "toy/digits/seed4")
+    assert recut().path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
+    command = byhand.command(recut(), stage, **wildcards)
+    assert '"replicate":4' in command
+    assert command.endswith("--manifest results/demo/shards/toy/digits/seed4.json")
+    stage, wildcards = byhand.job("train", "toy/digits/fedem/seed4")
+    train = byhand.command(recut(), stage, **wildcards)
+    assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        (
+            "toy/digits",
+            "partition toy/digits of its own; name toy/digits/seedSEED",
+        ),
+        ("toy/mnist/seed3", "no partition toy/mnist/seed3; all seeds share toy/mnist"),
+        (
+            "toy/digits/3x",
+            "job is named PAPER/FEDERATION/seedSEED, got 'toy/digits/3x'",
+        ),
+    ],
+)
+def test_a_partition_that_is_not_there_is_refused(recut, name, message):
+    with pytest.raises(ConfigError, match=message):
+        stage, wildcards = byhand.job("partition", name)
+        recut().spec(stage, **wildcards)
+
+
+def test_data_that_are_cut_without_a_seed_have_no_replicates(toy):
+    digits, mnist = toy_paper().data
+    without = replace(digits, params={}, per_seed=True)
+    with pytest.raises(ConfigError, match=r"toy.data\[digits\]: per_seed needs the parameter seed"):
+        toy(data=(without, mnist))
+
+
 # --- Specifications and code ----------------------------------------------------------------------
 
 
@@ -188,6 +304,7 @@ def test_an_exhibit_has_its_runs_row_by_row(toy):
         "family": "Digits",
         "partition": "iid",
         "notes": ["digits is small"],
+        "per_seed": False,
     }
     head = {key: spec[key] for key in ("paper", "name", "kind", "seeds", "scale", "published")}
     assert head == {
@@ -349,14 +466,17 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
         ({"labels": ["fedm"]}, "labels: unknown 'fedm'; toy at scale demo: fedavg, fedem"),
         ({"federations": "emnist"}, "federations: unknown 'emnist'; toy .*: digits, mnist"),
         ({"seeds": ["one"]}, "seeds must be null or a list of whole numbers, got \\['one'\\]"),
-        ({"seeds": [-1]}, "seeds must not be negative, got \\[-1\\]"),
+        ({"seeds": [-1]}, "seeds must be in \\[0, 4294967295\\], got \\[-1\\]"),
         ({"seeds": [1, 1]}, "seeds: 1 is given 2 times"),
         ({"seeds": [True]}, "seeds must be null or a list of whole numbers"),
         ({"labels": {"a": 1}}, "labels must be null or a list of names"),
         ({"rounds": 5}, "rounds: 5 needs a tag, such as tag: quick"),
         ({"rounds": 0, "tag": "a"}, "rounds must be null or a whole number from 1, got 0"),
         ({"rounds": "few", "tag": "a"}, "rounds must be null or .*, got 'few'"),
-        ({"tag": "../up"}, "tag must consist of lower-case letters and digits, got '../up'"),
+        (
+            {"tag": "../up"},
+            "tag must consist of at most 40 lower-case letters and digits, got '../up'",
+        ),
         ({"tensorboard": "maybe"}, "tensorboard must be true or false, got 'maybe'"),
         ({"tensorboard": 1}, "tensorboard must be true or false, got 1"),
         ({"tensorboard": None}, "tensorboard must be true or false, got None"),

@@ -258,7 +258,7 @@ def mixed(nets, pi, x):
     ids=["everybody", "damped", "renormalised"],
 )
 def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
-    federation, method = toy_federation(SIZES), make(local=SOLVER)
+    federation, method = toy_federation(SIZES), make(local=SOLVER, expert_seeds="official")
     state = run(method, federation, cohorts, executor, aggregation)
     hand = PrivateByHand(federation, method.task, cohorts, aggregation)
     assert_params(state.experts["body"], hand.body)

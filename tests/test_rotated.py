@@ -58,6 +58,11 @@ def test_a_deal_is_a_function_of_its_seed():
         assert not any(map(np.array_equal, one[part], other[part]))
 
 
+def test_the_angle_is_the_true_cluster_of_a_client(raw):
+    federation = rotated_cifar10.build(raw, seed=SEED, num_clients=8, rotations=[0, 90, 180, 270])
+    assert federation.cluster.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
 def test_images_are_turned_anticlockwise():
     x = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
     pool, y = Rotated(4, (0, 90, 180, 270)).pool(x, np.array([5, 6]))

@@ -108,11 +108,13 @@ def test_a_task_trains_with_class_weights():
     torch.testing.assert_close(plain.loss(params, batch), nll(log_probs, batch.y).mean(), **CLOSE)
 
 
+OFFICIAL_PAIR = {"num_experts": 2, "expert_seeds": "official"}
+
 # -- scores -------------------------------------------------------------------------------
 
 
 @both_executors
-@pytest.mark.parametrize(("name", "params"), [("fedavg", {}), ("fedem", {"num_experts": 2})])
+@pytest.mark.parametrize(("name", "params"), [("fedavg", {}), ("fedem", OFFICIAL_PAIR)])
 def test_scores_count_labels_and_know_nothing_of_class_weights(name, params, executor):
     task, federation = lstm_task(class_weights=WEIGHTS), text_federation()
     method = methods.load(name)(task=task, local=sgd(), **params)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -78,13 +80,15 @@ def run_here(stage, arguments):
     path = ROOT / "scripts" / f"{stage}.py"
     module_spec = importlib.util.spec_from_file_location(f"{stage}_script", path)
     script = importlib.util.module_from_spec(module_spec)
-    handler, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", sys.path.copy())
         patch.setattr(sys, "argv", [str(path), *arguments])
         module_spec.loader.exec_module(script)
         code = command.run(script.main)
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in kept.items():
+        signal.signal(number, handler)
     torch.set_num_threads(threads)
     return code
 
@@ -191,6 +195,33 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     assert "resuming after round" in stdout
     assert_same_run(folder, trained)
     assert [file.name for file in (folder / "checkpoints").iterdir()] == ["lock"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_a_checkpoint_too_and_a_second_one_ends_the_run_at_once(tmp_path):
+    folder = shards(tmp_path) / "run"
+    interrupted = start("train", options(folder, **{"checkpoint-every": None}))
+    for line in interrupted.stdout:
+        if line.startswith("round "):
+            break
+    interrupted.send_signal(signal.SIGINT)
+    code, stdout, stderr = finish(interrupted)
+    assert (code, stderr) == (128 + signal.SIGINT, "")
+    assert "press Ctrl-C once more to stop at once" in stdout
+    assert "; the same command goes on from there" in stdout
+    assert files.read_json(folder / "checkpoints" / "checkpoint.json")["round"] >= 1
+
+    # While it waits for another one to end a round, only the second Ctrl-C can be heard.
+    endless = "import signal, sys\nsys.path[:0] = sys.argv[1:]\nfrom train import Stop\nStop()\n"
+    endless += "print('ready', flush=True)\nwhile True: signal.pause()"
+    line = [sys.executable, "-c", endless, str(ROOT / "scripts"), str(ROOT)]
+    with subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as twice:
+        assert twice.stdout.readline() == "ready\n"
+        twice.send_signal(signal.SIGINT)
+        assert "once more" in twice.stdout.readline()
+        twice.send_signal(signal.SIGINT)
+        assert twice.wait(10) == -signal.SIGINT
+        assert "KeyboardInterrupt" in twice.stderr.read()
 
 
 def test_a_history_holds_what_is_needed_to_trust_it(trained):
@@ -326,6 +357,50 @@ def test_a_damaged_history_is_one_line(copied, call):
     path = copied / "history.h5"
     path.write_bytes(path.read_bytes()[:-500])
     assert_one_line(call("evaluate", evaluation(copied)), "history.h5 is truncated or corrupted")
+
+
+@pytest.mark.parametrize("stage", ["train", "evaluate"])
+def test_a_damaged_manifest_is_one_line(copied, call, stage):
+    # One number of a client's size, which no digest of an array covers.
+    path = copied.parent / "toy.json"
+    path.write_text(path.read_text().replace("12", "13", 1))
+    arguments = {"train": options, "evaluate": evaluation}[stage](copied)
+    outcome = call(stage, arguments)
+    assert_one_line(outcome, "toy.json is truncated or corrupted")
+    assert "rebuilds it from the raw files" in outcome[2]
+
+
+def test_shards_whose_numbers_besides_the_arrays_changed_are_one_line(tmp_path, call):
+    with h5py.File(shards(tmp_path) / "toy.h5", "r+") as file:
+        file.attrs["num_classes"] = 4
+    outcome = call("train", options(tmp_path / "run"))
+    assert_one_line(outcome, "toy.h5 does not match its manifest: num_classes differ; delete it")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["toy.h5", "toy.json", "run/history.h5", "run/state.pt"])
+def test_no_damage_is_a_traceback_or_a_wrong_number(copied, call, name):
+    # Harmless damage is possible in the shards alone: HDF5 has bytes there that nobody reads.
+    assert call("evaluate", evaluation(copied))[0] == 0
+    right = RunResult.load(copied / "evaluation.h5")
+    path, draw = copied.parent / name, random.Random(0)
+    content = path.read_bytes()
+    damages = [content[: draw.randrange(len(content))] for _ in range(5)]
+    for _ in range(25):
+        flipped = bytearray(content)
+        flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        damages.append(bytes(flipped))
+    for damaged in damages:
+        path.write_bytes(damaged)
+        (copied / "evaluation.h5").unlink(missing_ok=True)
+        outcome = call("evaluate", evaluation(copied))
+        if outcome[0]:
+            assert_one_line(outcome, path.name)
+        else:
+            assert name == "toy.h5"
+            found = RunResult.load(copied / "evaluation.h5")
+            for view, scores in right.scores.items():
+                assert np.array_equal(found.scores[view].correct, scores.correct)
 
 
 @pytest.mark.parametrize("name", ["state.pt", "history.h5"])

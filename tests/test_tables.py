@@ -41,7 +41,7 @@ def main_metrics(seeds=2) -> pd.DataFrame:
     values = {}
     for label, base in (("fedavg", 0.70), ("pfedmm", 0.80)):
         for metric, drop in (("accuracy", 0.0), ("bottom10", 0.2)):
-            spread = [0.0, 0.02][:seeds]
+            spread = [0.0, 0.02, 0.04][:seeds]
             values["emnist", label, metric, "last"] = [base - drop + s for s in spread]
             values["emnist", label, metric, "best"] = [base - drop + 0.04 + s for s in spread]
     return frame(values)
@@ -63,8 +63,7 @@ def test_main_table_has_published_last_best_and_their_difference():
     assert row["published"] == pytest.approx(0.842)
     assert row["mean"] == pytest.approx(0.81)
     assert row["std"] == pytest.approx(0.02 / np.sqrt(2))
-    # t(0.975, 1) = 12.7062; half-width = t * std / sqrt(2) = 12.7062 * 0.01
-    assert row["ci95"] == pytest.approx(0.127062, rel=1e-5)
+    assert (row["low"], row["high"]) == pytest.approx((0.80, 0.82)) and np.isnan(row["ci95"])
     assert row["seeds"] == 2
     assert row["best_mean"] == pytest.approx(0.85)
     assert row["best_round_mean"] == pytest.approx((21 + 22) / 2)
@@ -77,11 +76,38 @@ def test_main_table_as_text():
     lines = [line.split("|") for line in text.splitlines() if line.startswith("| pFedMM")]
     cells = [cell.strip() for cell in lines[0][1:-1]]
     assert cells == [
-        *("pFedMM", "**84.2**", "**81.0 ± 12.7**", "**85.0 ± 12.7**", "+0.8"),
-        *("**76.6**", "**61.0 ± 12.7**", "**65.0 ± 12.7**", "−11.6", "2"),
+        *("pFedMM", "**84.2**", "**81.0 (80.0 to 82.0)**", "**85.0 (84.0 to 86.0)**", "+0.8"),
+        *("**76.6**", "**61.0 (60.0 to 62.0)**", "**65.0 (64.0 to 66.0)**", "−11.6", "2"),
     ]
     assert "| FedAvg   |" in text and "**71.0" not in text
     assert "### Personalised test accuracy" in text and "**EMNIST**" in text
+
+
+def test_three_seeds_have_an_interval_and_say_so():
+    text = render.to_markdown(build(main_exhibit(seeds=[1, 2, 3]), main_metrics(seeds=3)))
+    # Seeds 0.80, 0.82, 0.84: t(0.975, 2) = 4.30265 times 0.02 / sqrt(3) is 0.0497.
+    assert "**82.0 ± 5.0**" in text
+    assert "95 % interval (Student's t)" in text and "smallest to largest" not in text
+
+
+def test_two_seeds_say_that_they_show_their_range():
+    text = render.to_markdown(build(main_exhibit(), main_metrics()))
+    assert "the mean (smallest to largest seed)" in text and "Student" not in text
+
+
+def test_a_table_says_what_its_seeds_differ_in():
+    exhibit = main_exhibit()
+    for data, drawn in ((False, "they share the partition into clients and"), (True, "")):
+        federations = [{**f, "per_seed": data} for f in exhibit["federations"]]
+        text = render.to_markdown(build({**exhibit, "federations": federations}, main_metrics()))
+        assert drawn in text
+        assert ("Seeds differ in partition, initial parameters and order" in text) == data
+    runs = [{**run, "participation": {"rate": 0.5}} for run in exhibit["runs"]]
+    text = render.to_markdown(build({**exhibit, "runs": runs}, main_metrics()))
+    assert "Seeds differ in initial parameters, cohorts and order of the batches" in text
+    assert "they share the partition into clients." in text
+    alone = render.to_markdown(build(main_exhibit(seeds=[1]), main_metrics(seeds=1)))
+    assert "Seeds differ" not in alone
 
 
 def test_one_seed_has_no_interval_and_says_so():
@@ -153,6 +179,25 @@ def test_a_missing_run_is_named():
         build(main_exhibit(), tidy[(tidy["label"] != "pfedmm") | (tidy["seed"] == 1)])
 
 
+def test_clients_are_counted_seed_by_seed_where_seeds_differ_in_who_is_unseen():
+    # Of four clients, seed 1 has two unseen ones, seed 2 others, of which one has no examples.
+    exhibit = made_up.exhibit(["fedem"], ["emnist"])
+    where = ("accuracy", "last")
+    seen = frame({("emnist", "fedem", *where): [0.5, 0.6]})
+    unseen = frame({("emnist", "fedem", *where): [0.7, 0.7]}, "unseen", "default")
+    groups = [*["seen", "seen", "unseen", "unseen"], *["unseen", "unseen", "seen", "seen"]]
+    clients = pd.DataFrame(
+        {
+            **{"paper": "pfedmm", "federation": "emnist", "split": "test", "label": "fedem"},
+            **{"seed": [1] * 4 + [2] * 4, "client": [0, 1, 2, 3] * 2, "group": groups},
+            "count": [5, 5, 5, 5, 5, 0, 5, 5],
+        }
+    )
+    sheet = build(exhibit, pd.concat([seen, unseen]), clients, kind="unseen")
+    told = "Clients with test examples: EMNIST 2 seen, 1 to 2 unseen."
+    assert told in render.to_markdown(sheet)
+
+
 def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
     exhibit = made_up.exhibit(["local", "fedem"], ["emnist"])
     where = ("accuracy", "last")
@@ -204,8 +249,8 @@ def test_sweep_table_has_a_row_per_value_and_a_dash_where_nothing_ran():
     block = sheet.blocks[0]
     assert [column.title for column in block.columns] == ["M", "pFedMM", "FedEM"]
     assert [[cell.text for cell in row] for row in block.rows] == [
-        ["2", "50.0 ± 0.0", "–"],
-        ["3", "60.0 ± 0.0", "70.0 ± 0.0"],
+        ["2", "50.0 (50.0 to 50.0)", "–"],
+        ["3", "60.0 (60.0 to 60.0)", "70.0 (70.0 to 70.0)"],
     ]
     assert block.rows[1][1].bold and not block.rows[0][1].bold
     assert set(sheet.numbers["setting"]) == {2, 3}
@@ -258,8 +303,8 @@ def test_sweep_over_federations_has_a_row_per_method_and_a_column_per_value():
     block = result.blocks[0]
     assert block.columns == [Column("Method"), Column("0.1", "α"), Column("1e6", "α")]
     assert [[cell.text for cell in row] for row in block.rows] == [
-        ["FedAvg", "70.0 ± 0.0", "–"],
-        ["pFedMM", "60.0 ± 0.0", "50.0 ± 0.0"],
+        ["FedAvg", "70.0 (70.0 to 70.0)", "–"],
+        ["pFedMM", "60.0 (60.0 to 60.0)", "50.0 (50.0 to 50.0)"],
     ]
     assert [row[1].bold for row in block.rows] == [True, False]
     numbers = result.numbers
@@ -353,8 +398,16 @@ def test_protocols_table_has_each_protocol_and_its_difference_to_the_default():
     ]
     # The half-width is 12.7062 * 0.01, as in the main table.
     assert [[cell.text for cell in row] for row in block.rows] == [
-        ["FedAvg", "61.0 ± 12.7", "–", "–", "51.0 ± 12.7", "–", "–"],
-        ["FedEM", "71.0 ± 12.7", "73.0 ± 12.7", "+2.0", "61.0 ± 12.7", "57.0 ± 12.7", "−4.0"],
+        ["FedAvg", "61.0 (60.0 to 62.0)", "–", "–", "51.0 (50.0 to 52.0)", "–", "–"],
+        [
+            "FedEM",
+            "71.0 (70.0 to 72.0)",
+            "73.0 (72.0 to 74.0)",
+            "+2.0",
+            "61.0 (60.0 to 62.0)",
+            "57.0 (56.0 to 58.0)",
+            "−4.0",
+        ],
     ]
     numbers = result.numbers
     assert list(numbers["protocol"]) == ["default", "one_step"] * 4

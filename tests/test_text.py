@@ -10,7 +10,7 @@ import torch
 from support import tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
 
-from fedlib import data, files, methods, metrics
+from fedlib import data, files, methods, metrics, seals
 from fedlib.data import synthetic_text
 from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
@@ -62,6 +62,15 @@ def test_texts_come_back_from_disk_with_their_vocabulary(tmp_path):
     assert read.x.dtype == np.int32 and read.digests == made.digests
     told = json.loads((tmp_path / "a.json").read_text())["tokens"]
     assert told == {"vocabulary": 200, "pad": 0}
+    for lost in (None, [201, 0]):
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            del file.attrs["tokens"]
+            if lost:
+                file.attrs["tokens"] = lost
+        with pytest.raises(DataError, match="does not match its manifest: tokens differ"):
+            Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            file.attrs["tokens"] = [200, 0]
 
 
 def test_the_files_of_other_inputs_say_nothing_of_tokens(tmp_path):
@@ -192,7 +201,7 @@ def receipts(tmp_path):
         torch.save(official(layout), tmp_path / name / "model.bin")
         entry = {"path": f"{name}/model.bin", "sha256": files.digest(tmp_path / name / "model.bin")}
         made[name] = tmp_path / f"{name}.json"
-        made[name].write_text(json.dumps({"dataset": name, "files": [entry]}))
+        seals.write_json(made[name], {"dataset": name, "files": [entry]})
     return made
 
 

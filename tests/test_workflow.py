@@ -385,17 +385,16 @@ def long_run(finished, tmp_path_factory):
     return folder / history
 
 
-def start_and_kill(folder, victim: str) -> None:
-    """Start the run of 40 rounds; kill Snakemake or its job after the first checkpoint."""
+def start(folder, command: list[str], **changes: str) -> tuple[subprocess.Popen, int]:
+    """Start the run of 40 rounds; the process, and its training job after its first checkpoint."""
     train = folder / "rules/train.smk"  # rounds are short: without this there is no checkpoint yet
     train.write_text(
         train.read_text().replace("--checkpoints ", "--checkpoint-every 3 --checkpoints ")
     )
-    command = [sys.executable, "-m", "snakemake", "--nocolor", PLAN.path("history", **JOB)]
     process = subprocess.Popen(
-        [*command, *workflow.smoke("--config", LONG)],
+        [sys.executable, *command],
         cwd=folder,
-        env=workflow.environment(),
+        env=workflow.environment(**changes),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -403,7 +402,18 @@ def start_and_kill(folder, victim: str) -> None:
     checkpoints = folder / PLAN.path("checkpoints", **JOB)
     try:
         wait_for(lambda: (checkpoints / "checkpoint.json").exists())
-        job = int((checkpoints / "lock").read_text().split()[0])
+        return process, int((checkpoints / "lock").read_text().split()[0])
+    except BaseException:
+        process.kill()
+        raise
+
+
+def start_and_kill(folder, victim: str) -> None:
+    """Start the run of 40 rounds; kill Snakemake or its job after the first checkpoint."""
+    command = ["-m", "snakemake", "--nocolor", PLAN.path("history", **JOB)]
+    process, job = start(folder, [*command, *workflow.smoke("--config", LONG)])
+    checkpoints = folder / PLAN.path("checkpoints", **JOB)
+    try:
         if victim != "job":
             process.kill()
             process.wait()
@@ -436,6 +446,79 @@ def test_a_killed_run_goes_on_and_ends_bit_identical(folder, long_run, victim):
         assert "resuming after round" in log, log
     assert_same(folder / PLAN.path("history", **JOB), long_run)
     assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
+
+
+def order(folder, target: str, **values: str) -> subprocess.CompletedProcess:
+    """What `make TARGET` does."""
+    return subprocess.run(
+        [sys.executable, "scripts/workflow.py", target],
+        cwd=folder,
+        env=workflow.environment(**values),
+        capture_output=True,
+        text=True,
+    )
+
+
+@slow
+def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(folder, long_run):
+    values = {"CONFIG": f"{LONG} labels={LABEL}", "ARGS": f"--configfile {workflow.SMOKE}"}
+    first, job = start(folder, ["scripts/workflow.py", "demo"], **values)
+    try:
+        os.kill(job, signal.SIGSTOP)  # so that it is there until all have tried
+        message = f"{folder} is in use by pid {first.pid} on "
+        for target in ("demo", "clean", "unlock"):
+            other = order(folder, target, **values)
+            assert (other.returncode, other.stdout) == (1, "")
+            assert other.stderr.startswith(f"error: {message}"), other.stderr
+            assert f"(make demo CONFIG='{LONG}" in other.stderr and other.stderr.count("\n") == 1
+        for arguments in (["partitions"], [], ["--unlock"]):
+            done = workflow.snakemake(folder, *arguments, *workflow.smoke("--config", LONG))
+            assert done.returncode == 1
+            assert message in done.stdout and "Traceback" not in done.stdout, done.stdout
+        code, _ = workflow.dry_run(folder, workflow.smoke("--config", LONG))
+        assert code == 0  # looking is free
+        assert list((folder / ".snakemake/locks").iterdir())
+        os.kill(job, signal.SIGCONT)
+        assert first.wait(300) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(job, signal.SIGCONT)
+        first.terminate()
+        first.wait(60)
+    assert_same(folder / PLAN.path("history", **JOB), long_run)
+    assert (folder / PLAN.path("results") / "report.html").exists()
+
+
+@slow
+def test_ctrl_c_stops_a_workflow_that_goes_on_from_there_with_the_same_bits(folder, long_run):
+    command = ["-m", "snakemake", "--nocolor", PLAN.path("history", **JOB)]
+    process, _ = start(folder, [*command, *workflow.smoke("--config", LONG)])
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert process.wait(120) != 0
+    log = (folder / PLAN.path("train_log", **JOB)).read_text()
+    assert "the same command goes on from there" in log or "done in" in log, log
+    arguments = [PLAN.path("history", **JOB), *workflow.smoke("--config", LONG)]
+    done = workflow.snakemake(folder, *arguments)
+    assert done.returncode == 0, done.stdout
+    assert_same(folder / PLAN.path("history", **JOB), long_run)
+
+
+@slow
+def test_results_of_another_scale_are_not_replaced_by_accident(finished, tmp_path):
+    page = tmp_path / PAPER / "REPORT.md"
+    page.parent.mkdir()
+    page.write_text("# Reproduction report: reduced\n")
+    words = [PAPER, "--configfile", workflow.SMOKE, "--out", str(tmp_path)]
+    keep = [sys.executable, ROOT / "scripts/keep_results.py", *words]
+    done = subprocess.run(keep, cwd=finished, capture_output=True, text=True)
+    message = f"error: {page} keeps the results of reduced, and these are of demo-smoke: name the"
+    assert (done.returncode, done.stderr.startswith(message)) == (1, True), done.stderr
+    assert [path.name for path in page.parent.iterdir()] == ["REPORT.md"]
+    done = subprocess.run([*keep, "--replace"], cwd=finished, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert page.read_text().startswith("# Reproduction report: demo-smoke\n")
+    done = subprocess.run(keep, cwd=finished, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # --- GPUs -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
+from fedlib import streams
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation
 
@@ -60,8 +61,11 @@ def dataset_of(spec: dict) -> str:
     Raises:
       ConfigError: if it is not a data spec, or there is no such data set.
     """
-    if set(spec) != {"dataset", "params"}:
-        raise ConfigError(f"a data spec has the keys dataset and params, got {sorted(spec)}")
+    if set(spec) - {"replicate"} != {"dataset", "params"}:
+        raise ConfigError(
+            "a data spec has the keys dataset and params, and may have replicate, got "
+            f"{sorted(spec)}"
+        )
     if spec["dataset"] not in NAMES:
         raise ConfigError(f"no data set {spec['dataset']!r}; choose one of {', '.join(NAMES)}")
     return spec["dataset"]
@@ -71,19 +75,33 @@ def build(spec: dict, raw: str | Path) -> Federation:
     """The federation declared by `spec`, made from the raw files below the folder `raw`.
 
     Args:
-      spec: {"dataset": name, "params": keyword arguments of that module's `build`}; the federation
-        carries it along.
+      spec: {"dataset": name, "params": keyword arguments of that module's `build`}, and with
+        "replicate" the training seed for which it is cut; the federation carries it along.
       raw: the folder data/raw.
 
     Raises:
       ConfigError: for a data set or parameter that does not exist or makes no sense.
       DataError: if a raw file is missing or not the official one.
     """
-    module = load(dataset_of(spec))
+    module, params = load(dataset_of(spec)), _params(spec)
     signature = inspect.signature(module.build)
     try:
-        signature.bind(Path(raw), **spec["params"])
+        signature.bind(Path(raw), **params)
     except TypeError as error:
         known = ", ".join(list(signature.parameters)[1:])
         raise ConfigError(f"data set {spec['dataset']}: {error}; it takes {known}") from None
-    return dataclasses.replace(module.build(Path(raw), **spec["params"]), spec=spec)
+    return dataclasses.replace(module.build(Path(raw), **params), spec=spec)
+
+
+def _params(spec: dict) -> dict:
+    """Arguments of the data set: as declared, for a replicate with a seed drawn for it.
+
+    Raises:
+      ConfigError: for a replicate of what is cut without a seed.
+    """
+    if "replicate" not in spec:
+        return spec["params"]
+    if "seed" not in spec["params"]:
+        raise ConfigError(f"data set {spec['dataset']} has no seed, so it has no replicates")
+    stream = streams.generator(spec["params"]["seed"], "replicate", spec["replicate"])
+    return {**spec["params"], "seed": int(stream.integers(2**31))}

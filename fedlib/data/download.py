@@ -23,7 +23,8 @@ from urllib.request import url2pathname
 
 from fedlib.data.raw import CHUNK, RawFile, RawFolder, is_inside
 from fedlib.errors import ConfigError, DataError
-from fedlib.files import atomic, digest, exclusive
+from fedlib.files import atomic, digest
+from fedlib.locks import exclusive
 
 if TYPE_CHECKING:
     import requests

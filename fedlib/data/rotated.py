@@ -1,5 +1,7 @@
 """Clients whose images are all turned by the same angle; angles are the true clusters.
 
+`Federation.cluster` keeps who has which.
+
 Every angle has its own copy of the whole data set, dealt to its clients, so each image occurs once
 per angle. Clients come in blocks: those of the first angle first.
 
@@ -62,7 +64,11 @@ class Rotated:
         owners = self.owners(len(parts.y), parts.num_train, seed)
         x, y = self.pool(parts.x, parts.y)
         turned = parts._replace(x=x, y=y)
-        return official.federation(turned, owners, val_fraction=val_fraction, seed=seed)
+        number = np.arange(len(self.rotations))  # of the angle, and so of the true cluster
+        cluster = np.repeat(number, self.num_clients // len(number))
+        return official.federation(
+            turned, owners, val_fraction=val_fraction, seed=seed, cluster=cluster
+        )
 
     def pool(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """All images [N, F, H, H] and labels [N], once per angle -> [angles * N, ...] of both"""

@@ -81,7 +81,10 @@ def draw(
         true = row[0][1].cluster
         image = _draw(axes, np.eye(int(true.max()) + 1)[true], true, "Cluster")
         several = f"{federation['title']}\n" if len(rows) > 1 else ""
-        axes.set(title=f"{several}True cluster", ylabel="Client, sorted by cluster")
+        # Where every seed has a partition of its own, so it may be with the clusters.
+        same = all(np.array_equal(matrix.cluster, true) for _, matrix in row)
+        which = "" if same else f", seed {row[0][1].seed}"
+        axes.set(title=f"{several}True cluster{which}", ylabel="Client, sorted by cluster")
         for (run, matrix), axes in zip(row, free, strict=False):
             drawn.append(axes)
             image = _draw(axes, _ordered(matrix), matrix.cluster, "Expert")

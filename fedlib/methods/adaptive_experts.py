@@ -29,7 +29,7 @@ from fedlib import context, personal, streams, tree
 from fedlib.cohort import Cohort
 from fedlib.local import AdamW, Schedule
 from fedlib.methods.ifca import IFCA, State
-from fedlib.mixture import each_expert
+from fedlib.mixture import each_expert, expert_seed
 from fedlib.task import Batch, Params, Task, log_probs, nll
 
 MEMBERS = ("best", "last")
@@ -217,7 +217,8 @@ class AdaptiveExperts(IFCA):
     def settle(self, state: State, cohort: Cohort) -> Settled:
         """Every client trains its local expert."""
         cohort = replace(cohort, task=self.expert)
-        start = cohort.held(self.expert.init(cohort.seed + self.num_experts))
+        number = expert_seed(cohort.seed, self.num_experts, self.expert_seeds)
+        start = cohort.held(self.expert.init(number))
         own = personal.fit(
             cohort,
             self.expert.losses,

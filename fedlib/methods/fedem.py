@@ -10,7 +10,8 @@ Source: Marfoq et al., "Federated Multi-Task Learning under a Mixture of Distrib
 Official code: omarfoq/FedEM, client.py (MixtureClient), aggregator.py.
 Deviation: the experts of a client see the same batches in one pass; the official code shuffles
 anew for each expert, one pass after the other. Expert by expert the updates are the same function
-of the batches.
+of the batches. Experts are drawn independently of each other and of other seeds' experts unless
+`expert_seeds` is "official".
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from fedlib.cohort import Cohort
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
 from fedlib.mixture import (
+    check_expert_seeds,
+    draw_experts,
     each_expert,
     expert_losses,
     mixture_log_probs,
@@ -47,10 +50,12 @@ class FedEM(Method):
     Attributes:
       local: solver of the M-step.
       num_experts: E; the paper's M, "learners" in its code. 1 is FedAvg.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
     """
 
     local: Solver
     num_experts: int
+    expert_seeds: str = "independent"
 
     shared: ClassVar = ("experts",)
     protocols: ClassVar = {
@@ -60,13 +65,14 @@ class FedEM(Method):
     final_protocols: ClassVar = {"seen": {"one_step": "refresh"}, "unseen": {}}
 
     def __post_init__(self):
-        """Raises ValueError for a mixture of nothing."""
+        """Raises ValueError for a mixture of nothing, or an unknown rule to draw it by."""
+        check_expert_seeds(self.expert_seeds)
         if self.num_experts < 1:
             raise ValueError(f"num_experts must be at least 1, got {self.num_experts}")
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts drawn from seeds seed, seed + 1, ...; uniform weights."""
-        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        """Experts as `expert_seeds` says; uniform weights."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         memory = self.local.memory(self.task.trainable(experts), num_clients)
         like = next(iter(experts.values()))
         return State(experts, uniform_weights(num_clients, self.num_experts, like), memory)

@@ -33,7 +33,7 @@ from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
-from fedlib.mixture import expert_losses, uniform_weights
+from fedlib.mixture import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
 from fedlib.server import ServerAdam
 from fedlib.task import Batch, Params
 from fedlib.tree import Tree
@@ -42,6 +42,7 @@ CHOICES = {
     "condition": ("label", "side"),
     "prior": ("uniform", "empirical"),
     "gates": ("private", "shared"),
+    "expert_seeds": EXPERT_SEEDS,
 }
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
@@ -72,6 +73,7 @@ class FedMix(Curves):
     Attributes:
       local: solver of experts, table and gate, run once per round; plain SGD in the paper.
       num_experts: E; the paper's K. 1 is FedAvgAdam.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
       server_lr: of the server's Adam.
       condition: what q depends on: the "label" of an example, or its "side" information.
       num_sides: R, values of the side information; 0 for labels.
@@ -94,6 +96,7 @@ class FedMix(Curves):
 
     local: Solver
     num_experts: int
+    expert_seeds: str = "independent"
     server_lr: float = 1e-3
     condition: str = "label"
     num_sides: int = 0
@@ -162,8 +165,8 @@ class FedMix(Curves):
         return self.task.split(self.task.init(0))[1]
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts drawn from seeds seed, seed + 1, ...; the table and all gates uniform."""
-        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        """Experts as `expert_seeds` says; the table and all gates uniform."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         phi = like.new_zeros(self.num_rows, self.num_experts)
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)

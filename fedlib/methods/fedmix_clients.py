@@ -28,12 +28,11 @@ from torch.func import vmap
 
 from fedlib import gating, tree, variational
 from fedlib.cohort import Cohort
-from fedlib.device import upload
 from fedlib.divergence import recorded
 from fedlib.gating import Anybody, Gate, Known
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Curves
-from fedlib.mixture import expert_losses, uniform_weights
+from fedlib.mixture import check_expert_seeds, draw_experts, expert_losses, uniform_weights
 from fedlib.server import ServerAdam
 from fedlib.task import Batch, Params, Task
 from fedlib.tree import Tree
@@ -81,6 +80,7 @@ class FedMixClients(Curves):
     Attributes:
       local: solver of experts and gate, run once per round; the paper's is plain SGD.
       num_experts: E; the paper's K. 1 is FedAvg with Adam at the server.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
       server_lr: of Adam at the server.
       beta: temperature of pi, weight of its entropy; the paper's is 1.
       damping: share of what a mini-batch says in the new pi, in (0, 1]; 1 forgets the old one.
@@ -91,6 +91,7 @@ class FedMixClients(Curves):
 
     local: Solver
     num_experts: int
+    expert_seeds: str = "independent"
     server_lr: float = 1e-3
     beta: float = 1.0
     damping: float = 0.25
@@ -106,6 +107,7 @@ class FedMixClients(Curves):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
+        check_expert_seeds(self.expert_seeds)
         for name, least in {"num_experts": 1, "gate_epochs": 1, "horizon": 0}.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -126,8 +128,8 @@ class FedMixClients(Curves):
         return self.task.extended(SortingTask)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts drawn from seeds seed, seed + 1, ...; everything else uniform."""
-        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        """Experts as `expert_seeds` says; everything else uniform."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         gates, pi = self.undecided(num_clients, like)
         weights = self.task.trainable(experts)
@@ -259,13 +261,6 @@ class FedMixClients(Curves):
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""
         return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
-
-    def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
-        """The true cluster of each client [C], if the federation has any."""
-        cluster = cohort.data.federation.cluster
-        if cluster is None:
-            return {}
-        return {"cluster": upload(cluster[cohort.host_ids], cohort.ids.device).to(self.task.dtype)}
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Mixture weights [num_clients, E]; the divergence [horizon, E], if it was recorded."""

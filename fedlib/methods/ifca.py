@@ -26,7 +26,7 @@ from fedlib import exploration, personal, tree
 from fedlib.cohort import Cohort
 from fedlib.local import Solver
 from fedlib.methods.base import Method
-from fedlib.mixture import each_expert
+from fedlib.mixture import EXPERT_SEEDS, draw_experts, each_expert
 from fedlib.models.initialise import convolution_weights
 from fedlib.task import Batch, Params
 
@@ -60,7 +60,8 @@ class IFCA(Method):
       epsilon: of "eps" and "eps_decay_b"; 0 is IFCA.
       horizon: rounds of the run, for "eps_decay_b"; the choices of so many rounds are recorded.
       cluster_init: "conv_only", models that differ in convolution weights alone, as in the
-        official code; "full", models drawn from seeds seed, seed + 1, ...
+        official code; "full", models that differ in all weights.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
       stop: "never"; "all", no model is trained any more once every one of them has failed
         `patience` checks in a row (official code); "per_model", a model is no longer sent once it
         has (the paper's option). Clients then predict with each model as it was at its best check.
@@ -78,6 +79,7 @@ class IFCA(Method):
     epsilon: float = 0.0
     horizon: int = 0
     cluster_init: str = "conv_only"
+    expert_seeds: str = "independent"
     stop: str = "all"
     stop_every: int = 10
     patience: int = 10
@@ -92,6 +94,7 @@ class IFCA(Method):
         choices = {
             "exploration": exploration.EXPLORATIONS,
             "cluster_init": CLUSTER_INITS,
+            "expert_seeds": EXPERT_SEEDS,
             "stop": STOPS,
             "stop_split": personal.STOP_SPLITS,
         }
@@ -130,11 +133,11 @@ class IFCA(Method):
         return convolution_weights(self.task.build)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Models drawn from seeds seed, seed + 1, ...; everybody chose the first."""
-        drawn = [self.task.init(seed + e) for e in range(self.num_experts)]
+        """Models as `cluster_init` and `expert_seeds` say; everybody chose the first."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         if self.cluster_init == "conv_only":
-            drawn = [drawn[0] | {n: x[n] for n in x.keys() & self._redrawn} for x in drawn]
-        experts = tree.stack(drawn)
+            first = tree.repeat(tree.take(experts, 0), self.num_experts)
+            experts = first | {name: experts[name] for name in self._redrawn}
         like = next(iter(experts.values()))
         counts = like.new_zeros(self.num_experts, dtype=torch.int64)
         return State(

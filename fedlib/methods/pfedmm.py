@@ -8,8 +8,10 @@ Source: "Mixture of Experts for Personalized Federated Learning under Mixture Da
 Edge Computing Networks", Algorithm 1.
 Official code: Archipes/pFedMM, learners/learners_moe.py, client.py, utils/utils.py.
 Deviation: `prior`, `concentration` and `private_norms` are switches of ours; their defaults are the
-official code. Private batch normalisation is FedBN's: Li et al., "FedBN: Federated Learning on
-Non-IID Features via Local Batch Normalization", ICLR 2021.
+official code. Body and first head are one model, that of the seed, and further heads are drawn
+independently of other seeds' heads, unless `expert_seeds` is "official". Private batch
+normalisation is FedBN's: Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch
+Normalization", ICLR 2021.
 """
 
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from fedlib.cohort import Cohort
 from fedlib.device import upload
 from fedlib.local import Memory
 from fedlib.methods.fedem import FedEM
-from fedlib.mixture import each_expert, responsibilities, uniform_weights
+from fedlib.mixture import draw_experts, each_expert, expert_seed, responsibilities, uniform_weights
 from fedlib.task import Batch, Params, log_probs
 
 PRIORS = ("carried", "uniform")
@@ -46,7 +48,7 @@ class PFedMM(FedEM):
 
     Attributes:
       local: solver of the M-step; its learning rate is the heads'.
-      num_experts: E, the number of heads.
+      num_experts: E, the number of heads. 1 is FedAvg.
       relu_logits: apply a ReLU to the heads' outputs, as the official EMNIST expert does.
       body_lr_scale: factor of the body's learning rate; None is E, as in the official code (which
         adds up the E heads' learning rates).
@@ -75,10 +77,11 @@ class PFedMM(FedEM):
             raise ValueError(f"body_lr_scale must be at least 0, got {self.body_lr_scale}")
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Head e drawn from seed + e, the body from seed + E; uniform weights."""
-        heads = [self.task.split(self.task.init(seed + e))[1] for e in range(self.num_experts)]
-        body, _ = self.task.split(self.task.init(seed + self.num_experts))
-        model = {"body": body, "heads": tree.stack(heads)}
+        """Heads as `expert_seeds` says, the body of model 0, officially of model E; uniform pi."""
+        whole = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        body_of = self.num_experts if self.expert_seeds == "official" else 0
+        body, _ = self.task.split(self.task.init(expert_seed(seed, body_of, self.expert_seeds)))
+        model = {"body": body, "heads": self.task.split(whole)[1]}
         memory = self.local.memory(self.task.trainable(model), num_clients)
         like = next(iter(model["heads"].values()))
         pi = uniform_weights(num_clients, self.num_experts, like)

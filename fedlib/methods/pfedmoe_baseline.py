@@ -24,7 +24,14 @@ from fedlib import tree
 from fedlib.cohort import Cohort
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
-from fedlib.mixture import each_expert, expert_losses, mixture_log_probs
+from fedlib.mixture import (
+    check_expert_seeds,
+    draw_experts,
+    each_expert,
+    expert_losses,
+    expert_seed,
+    mixture_log_probs,
+)
 from fedlib.models.gate import Gate
 from fedlib.task import Batch, Params, Task
 
@@ -69,11 +76,13 @@ class PFedMoEBaseline(Method):
       local: solver of experts and gate.
       num_experts: E; the last expert is private. 1 is Local.
       gate_features: numbers in an input, which is what the gate sees.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
     """
 
     local: Solver
     num_experts: int
     gate_features: int
+    expert_seeds: str = "independent"
 
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
@@ -82,6 +91,7 @@ class PFedMoEBaseline(Method):
 
     def __post_init__(self):
         """Raises ValueError for a mixture of nothing, or a gate that sees nothing."""
+        check_expert_seeds(self.expert_seeds)
         for name in ("num_experts", "gate_features"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -102,9 +112,10 @@ class PFedMoEBaseline(Method):
         return self.task.extended(GatedTask, gate=self.gate)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts drawn from seeds seed, seed + 1, ..., the gate from seed + E; all the same."""
-        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
-        server = {"experts": experts, "gate": self.gate.init(seed + self.num_experts)}
+        """Experts and gate, the latter as number E, as `expert_seeds` says; all the same."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
+        gate = self.gate.init(expert_seed(seed, self.num_experts, self.expert_seeds))
+        server = {"experts": experts, "gate": gate}
         memory = self.local.memory(self.gated.trainable(server), num_clients)
         own = {"expert": tree.take(experts, -1), "gate": server["gate"]}
         return State(server, tree.repeat(own, num_clients), memory)

@@ -28,6 +28,7 @@ from fedlib.errors import DataError
 from fedlib.gating import Gate
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
+from fedlib.mixture import check_expert_seeds, draw_experts
 from fedlib.task import Batch, Params, nll
 
 Model = dict[str, Params | Gate]  # {"experts": leaves [E, ...], "gate": see fedlib.gating}
@@ -49,17 +50,20 @@ class PlainMixture(Method):
     Attributes:
       local: solver of experts and gate.
       num_experts: E. 1 is FedAvg.
+      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
       table_rounds: after which the gate is looked at, ascending; 0 is before the first.
       table_split: on whose examples: "train" or "val", of the clients in that round.
     """
 
     local: Solver
     num_experts: int
+    expert_seeds: str = "independent"
     table_rounds: tuple[int, ...] = ()
     table_split: str = "val"
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
+        check_expert_seeds(self.expert_seeds)
         rounds = tuple(self.table_rounds)  # JSON has lists
         object.__setattr__(self, "table_rounds", rounds)
         if self.num_experts < 1:
@@ -70,8 +74,8 @@ class PlainMixture(Method):
             raise ValueError(f"table_split must be one of {SPLITS}, got {self.table_split!r}")
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Experts drawn from seeds seed, seed + 1, ...; a gate that trusts all alike."""
-        experts = tree.stack([self.task.init(seed + e) for e in range(self.num_experts)])
+        """Experts as `expert_seeds` says; a gate that trusts all alike."""
+        experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         like = next(iter(experts.values()))
         gate = gating.uniform(gating.features_of(self.task), self.num_experts, like)
         model = {"experts": experts, "gate": gate}

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from fedlib.papers import _adaptive_experts_settings as scales
 from fedlib.papers import _frame
+from fedlib.papers._adaptive_experts_criteria import criteria
 from fedlib.papers._adaptive_experts_settings import SUBSET, Setting
 from fedlib.spec import Figure, Paper, Run, Table
 
@@ -69,10 +70,11 @@ def declare(scale: str) -> Paper:
 def _exhibits(
     settings: tuple[Setting, ...], runs: tuple[Run, ...]
 ) -> tuple[dict[str, Table], dict[str, Figure]]:
-    return _tables(settings), _figures(settings, runs)
+    tables = _tables(settings, runs) | {"criteria": criteria(settings, runs)}
+    return tables, _figures(settings, runs)
 
 
-def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
+def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     primary, clean, others = (_names(settings, role) for role in ("table2", "clean", "other"))
     clients, opted_out = (_names(settings, role) for role in ("clients", "opt_out"))
     grid = {"kind": "protocol_grid", "labels": BOTH}
@@ -119,6 +121,15 @@ def _tables(settings: tuple[Setting, ...]) -> dict[str, Table]:
             caption=f"{TRIALS} The paper shows figures of these data sets and no numbers.",
             federations=others,
             params={"protocols": PROTOCOLS, "parameter": None},
+        ),
+        "cluster_recovery": Table(
+            kind="cluster_recovery",
+            title="Clusters recovered from rotated images",
+            caption="Purity of the clusters that clients form by the model that fits them best. "
+            "The paper's text has IFCA without exploration find the two true clusters with two "
+            "models, and exploration need more.",
+            params={"weights": None, "choice": "choice"},
+            **_recovered(settings, runs),
         ),
         "gate_only": Table(
             **grid,
@@ -283,6 +294,13 @@ def _swept(settings: tuple[Setting, ...], runs: tuple[Run, ...], role: str) -> d
             "variants": VARIANTS,
         },
     }
+
+
+def _recovered(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict:
+    """All runs on data with true clusters."""
+    federations = tuple(s.data.name for s in settings if "rotations" in s.data.params)
+    labels = dict.fromkeys(run.label for run in runs if run.federation in federations)
+    return {"labels": tuple(labels), "federations": federations}
 
 
 def _hyperparameters() -> list[dict]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from fedlib.papers import _fedmix_scales as scales
 from fedlib.papers import _frame
+from fedlib.papers._fedmix_criteria import criteria
 from fedlib.papers._fedmix_settings import ETAS, LENET_LINES, MANY_EXPERTS, Setting
 from fedlib.spec import Figure, Paper, Run, Table
 
@@ -69,7 +70,7 @@ def _exhibits(
         **_diagnostics(settings, runs),
         **_leaks(settings),
     }
-    return _tables(settings, runs), figures
+    return _tables(settings, runs) | {"criteria": criteria(settings, runs)}, figures
 
 
 def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from fedlib.papers import _frame
 from fedlib.papers import _pfedmm_scales as scales
+from fedlib.papers._pfedmm_criteria import criteria
 from fedlib.papers._pfedmm_settings import (
     ABLATIONS,
     METHODS,
@@ -110,7 +111,7 @@ def _exhibits(
     settings: tuple[Setting, ...], runs: tuple[Run, ...]
 ) -> tuple[dict[str, Table], dict[str, Figure]]:
     what = Declared(settings, runs)
-    return _tables(what), _figures(what)
+    return _tables(what) | {"criteria": criteria(settings, runs)}, _figures(what)
 
 
 def _tables(what: Declared) -> dict[str, Table]:

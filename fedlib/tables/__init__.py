@@ -12,6 +12,7 @@ KINDS = {
     "accuracy": "fedlib.tables.accuracy:build",
     "accuracy_and_traffic": "fedlib.tables.accuracy_and_traffic:build",
     "cluster_recovery": "fedlib.tables.cluster_recovery:build",
+    "criteria": "fedlib.tables.criteria:build",
     "cost": "fedlib.tables.cost:build",
     "headlines": "fedlib.tables.headlines:build",
     "hyperparameters": "fedlib.tables.hyperparameters:build",

@@ -12,7 +12,7 @@ from fedlib import published as printed
 from fedlib.exhibit import METRIC_TITLES
 from fedlib.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
 from fedlib.tables.summary import STATISTICS, identity
 
 
@@ -96,11 +96,8 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
         columns += [Column(name, group) for name in ("published", "last", "best", "difference")]
         cells += [
             best_cells(part["published"].tolist(), list(map(percent, part["published"]))),
-            best_cells(part["mean"].tolist(), list(map(percent, part["mean"], part["ci95"]))),
-            best_cells(
-                part["best_mean"].tolist(),
-                list(map(percent, part["best_mean"], part["best_ci95"])),
-            ),
+            best_cells(part["mean"].tolist(), percents(part)),
+            best_cells(part["best_mean"].tolist(), percents(part, "best_")),
             [Cell(points(value)) for value in part["difference"]],
         ]
     columns.append(Column("Seeds"))

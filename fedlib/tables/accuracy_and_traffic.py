@@ -12,7 +12,17 @@ from fedlib import published as printed
 from fedlib.errors import ConfigError, DataError
 from fedlib.metrics import PRIMARY, TRAFFIC, over_seeds
 from fedlib.tables import notes
-from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    best_cells,
+    percent,
+    percents,
+    points,
+)
 from fedlib.tables.summary import STATISTICS, identity
 
 GIGABYTE = 2.0**30
@@ -185,7 +195,7 @@ def _printed(paper: dict[str, dict], metric: str, where: tuple[str, str]) -> dic
 def _block(federation: dict, numbers: pd.DataFrame) -> Block:
     """A row per run; without a published number its own alone."""
     mine = exhibits.pick(numbers, federation=federation["name"])
-    accuracy = best_cells(mine["mean"].tolist(), list(map(percent, mine["mean"], mine["ci95"])))
+    accuracy = best_cells(mine["mean"].tolist(), percents(mine))
     sent = [Cell(_quantity(value)) for value in mine["gb"]]
     rounds = [Cell(f"{value:.0f}") for value in mine["rounds"]]
     message = [Cell(f"{value:,.0f}".replace(",", " ")) for value in mine["message"]]

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedlib import clusters, recorded
 from fedlib import exhibit as exhibits
+from fedlib.errors import ConfigError
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet
 from fedlib.tables.summary import identity, mean_text
@@ -21,7 +22,8 @@ def build(
     clients: pd.DataFrame,
     published: pd.DataFrame | None,
     *,
-    weights: str = "pi",
+    weights: str | None = "pi",
+    choice: str | None = None,
     cluster: str = "cluster",
 ) -> Sheet:
     """The table; its numbers have one row per federation, run and seed.
@@ -29,42 +31,59 @@ def build(
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
-      weights: of which columns of the clients ("pi_0", ...).
+      weights: of which columns of the clients ("pi_0", ...); None with a `choice`.
+      choice: column of the clients with the expert of each, of methods whose clients have one
+        alone; then runs state their "num_experts".
       cluster: column of the clients with the true cluster of each.
 
     Raises:
-      DataError: if the clients of a run have no weights or no clusters.
+      ConfigError: for weights and a choice, or neither, or if a run does not state its experts.
+      DataError: if the clients of a run have no weights (or choice) or no clusters.
     """
-    numbers = _numbers(exhibit, clients, weights, cluster)
+    if (weights is None) == (choice is None):
+        raise ConfigError(f"needs weights or a choice, got {weights} and {choice}")
+    numbers = _numbers(exhibit, clients, weights, choice, cluster)
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
         caption=exhibit["caption"],
-        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
+        blocks=[
+            _block(federation, numbers, choice is None) for federation in exhibit["federations"]
+        ],
         notes=[
             exhibits.scale_text(exhibit),
-            f"{exhibits.seeds_text(exhibit)}; ± half-width of the 95 % interval of the mean "
-            f"(Student's t). {exhibits.rounds_text(exhibit)}",
-            "A client's expert is the one of its highest weight after the last round. Purity: "
+            f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+            f"{exhibits.rounds_text(exhibit)}",
+            f"A client's expert is {_whose(choice)} after the last round. Purity: "
             "share of clients whose true cluster is the commonest of their expert's clients; 1 "
             "also where two experts serve one cluster. Experts used: in how many seeds how many "
             "experts are some client's. Recovered: seeds of purity 1 with one expert per cluster.",
-            "Highest weight: mean over clients; 1 if every client relies on one expert alone.",
+            *(
+                ["Highest weight: mean over clients; 1 if every client relies on one expert alone."]
+                if choice is None
+                else []
+            ),
             *notes.particulars(exhibit),
         ],
         numbers=notes.with_scale(exhibit, numbers),
     )
 
 
-def _numbers(exhibit: dict, clients: pd.DataFrame, weights: str, cluster: str) -> pd.DataFrame:
+def _whose(choice: str | None) -> str:
+    return "the one of its highest weight" if choice is None else "the one that fits it best"
+
+
+def _numbers(
+    exhibit: dict, clients: pd.DataFrame, weights: str | None, choice: str | None, cluster: str
+) -> pd.DataFrame:
     rows = []
     for federation in exhibit["federations"]:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             for seed in exhibit["seeds"]:
                 mine = recorded.clients_of(exhibit, clients, run, seed)
-                pi, true = recorded.matrix(mine, weights), recorded.column(mine, cluster)
-                choice = clusters.assigned(pi)
-                purity, used = clusters.purity(choice, true), clusters.num_used(choice)
+                chosen, experts, highest = recorded.settled(mine, run, weights, choice)
+                true = recorded.column(mine, cluster)
+                purity, used = clusters.purity(chosen, true), clusters.num_used(chosen)
                 num_clusters = clusters.num_used(true)
                 rows.append(
                     {
@@ -72,28 +91,28 @@ def _numbers(exhibit: dict, clients: pd.DataFrame, weights: str, cluster: str) -
                         "seed": seed,
                         "clients": len(true),
                         "clusters": num_clusters,
-                        "experts": pi.shape[1],
+                        "experts": experts,
                         "purity": purity,
                         "experts_used": used,
                         "recovered": int(purity == 1 and used == num_clusters),
-                        "highest_weight": clusters.saturation(pi),
+                        "highest_weight": highest,
                     }
                 )
     return pd.DataFrame(rows)
 
 
-def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+def _block(federation: dict, numbers: pd.DataFrame, weighted: bool) -> Block:
     columns = [
         *(Column("Method"), Column("Experts"), Column("mean", "Purity"), Column("least", "Purity")),
         *(Column("median", "Purity"), Column("most", "Purity"), Column("Experts used")),
-        *(Column("Recovered"), Column("Highest weight"), Column("Seeds")),
+        *(Column("Recovered"), *([Column("Highest weight")] if weighted else []), Column("Seeds")),
     ]
     mine = exhibits.pick(numbers, federation=federation["name"])
-    rows = [_row(part) for _, part in mine.groupby("label", sort=False)]
+    rows = [_row(part, weighted) for _, part in mine.groupby("label", sort=False)]
     return Block(federation["title"], columns, rows)
 
 
-def _row(seeds: pd.DataFrame) -> list[Cell]:
+def _row(seeds: pd.DataFrame, weighted: bool) -> list[Cell]:
     """The cells of one run, from its rows of all seeds."""
     purity, used = seeds["purity"], Counter(seeds["experts_used"])
     distribution = ", ".join(f"{number} ({used[number]}×)" for number in sorted(used))
@@ -101,6 +120,7 @@ def _row(seeds: pd.DataFrame) -> list[Cell]:
         *(seeds["title"].iloc[0], str(seeds["experts"].iloc[0]), mean_text(seeds, "purity", 2)),
         *(f"{value:.2f}" for value in (purity.min(), purity.median(), purity.max())),
         *(distribution, f"{seeds['recovered'].sum()} of {len(seeds)}"),
-        *(mean_text(seeds, "highest_weight", 2), str(len(seeds))),
+        *([mean_text(seeds, "highest_weight", 2)] if weighted else []),
+        str(len(seeds)),
     ]
     return list(map(Cell, texts))

@@ -13,6 +13,7 @@ from fedlib import exhibit as exhibits
 from fedlib import protocols as ways
 from fedlib import published as printed
 from fedlib.errors import ConfigError
+from fedlib.metrics import INTERVAL_SEEDS
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, percent, points
 
@@ -136,9 +137,13 @@ def _published(cell: dict, federations: dict, shown: dict, table: ways.Printed) 
 
 
 def _reproduced(cell: dict, trials: pd.DataFrame) -> float:
-    """NaN for the deviation of one trial, or if the run lacks the protocol."""
+    """NaN for the deviation of too few trials, or if the run lacks the protocol."""
     key = tuple(cell[name] for name in ("federation", "label", "protocol"))
-    return float(trials.loc[key, cell["statistic"]]) if key in trials.index else np.nan
+    if key not in trials.index:
+        return np.nan
+    found = trials.loc[key]
+    few = cell["statistic"] == "std" and found["seeds"] < INTERVAL_SEEDS
+    return np.nan if few else float(found[cell["statistic"]])
 
 
 def _claimed(
@@ -190,8 +195,9 @@ def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame, metric: str
     used = dict.fromkeys(claim["formula"] for claim in claims)
     trials = (
         ""
-        if len(exhibit["seeds"]) > 1
-        else " One trial has no deviation, so claims about deviations cannot be reproduced."
+        if len(exhibit["seeds"]) >= INTERVAL_SEEDS
+        else f" Fewer than {INTERVAL_SEEDS} trials have none to speak of, so claims about "
+        "deviations cannot be reproduced."
     )
     return [
         exhibits.scale_text(exhibit),

@@ -46,8 +46,7 @@ def build(
         blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
         notes=[
             exhibits.scale_text(exhibit),
-            f"{exhibits.seeds_text(exhibit)}; ± half-width of the 95 % interval of the mean "
-            "(Student's t).",
+            f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}.",
             "Total variation: half the sum of the absolute differences of a client's true and "
             "recovered label shares, 0 if equal, mean and largest over the clients. Correlation: "
             "of true and recovered shares, over all labels of all clients.",

@@ -11,7 +11,17 @@ from fedlib import exhibit as exhibits
 from fedlib import protocols as ways
 from fedlib.metrics import PRIMARY
 from fedlib.tables import notes
-from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    best_cells,
+    percent,
+    percents,
+    points,
+)
 from fedlib.tables.summary import STATISTICS, statistics
 
 DECIMALS = 2  # as such papers print them
@@ -150,21 +160,18 @@ def _block(heading: str, numbers: pd.DataFrame, shown: list[ways.Shown], head: s
 def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     """The cells of one federation and run, whose protocols are the rows of `part`."""
     first = part.iloc[0]
-    ours = _cells(part["mean"], part["std"])
+    ours = best_cells(part["mean"].tolist(), percents(part, "", "std", DECIMALS), DECIMALS)
     seeds = Cell(str(first["seeds"]))
     cells = [Cell(first["head"]), Cell(first["run"])]
     if not compared:
         return [*cells, *ours, seeds]
-    theirs = _cells(part["published"], part["published_std"])
+    printed = zip(part["published"], part["published_std"], strict=True)
+    texts = [percent(mean, std, DECIMALS) for mean, std in printed]
+    theirs = best_cells(part["published"].tolist(), texts, DECIMALS)
     for their, our, difference in zip(theirs, ours, part["difference"], strict=True):
         cells += [their, our, Cell(points(difference, DECIMALS))]
     trials = first["published_trials"]
     return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
-
-
-def _cells(means: pd.Series, stds: pd.Series) -> list[Cell]:
-    texts = [percent(mean, std, DECIMALS) for mean, std in zip(means, stds, strict=True)]
-    return best_cells(means.tolist(), texts, DECIMALS)
 
 
 def _measured(exhibit: dict, metric: str, group: str, first_clients: int | None) -> str:
@@ -172,11 +179,7 @@ def _measured(exhibit: dict, metric: str, group: str, first_clients: int | None)
     clients = ways.GROUPS[group]
     if first_clients is not None:
         clients = f"{clients}, of clients 0 to {first_clients - 1} only"
-    spread = (
-        "± the standard deviation over trials (n - 1)"
-        if len(exhibit["seeds"]) > 1
-        else "one trial, so no deviation can be given"
-    )
+    spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
     return (
         f"Percent, {ways.METRICS[metric]}, on the test examples of the {clients}, after the last "
         f"round; {exhibits.seeds_text(exhibit)}: {spread}. {exhibits.rounds_text(exhibit)}"

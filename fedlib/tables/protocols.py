@@ -12,7 +12,7 @@ from fedlib.errors import ConfigError
 from fedlib.exhibit import METRIC_TITLES
 from fedlib.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percents, points
 from fedlib.tables.summary import identity, statistics
 
 GROUPS = {"seen": "clients that train", "unseen": "clients that took no part in training"}
@@ -96,8 +96,7 @@ def _block(federation: dict, numbers: pd.DataFrame, titles: dict[str, str]) -> B
         for number, (protocol, title) in enumerate(titles.items()):
             part = exhibits.pick(mine, metric=metric, protocol=protocol)
             columns.append(Column(title, group))
-            texts = list(map(percent, part["mean"], part["ci95"]))
-            cells.append(best_cells(part["mean"].tolist(), texts))
+            cells.append(best_cells(part["mean"].tolist(), percents(part)))
             if number:
                 columns.append(Column("difference", group))
                 cells.append([Cell(points(value)) for value in part["difference"]])

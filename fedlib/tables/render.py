@@ -4,6 +4,7 @@ A kind of table builds a `Sheet`; how it looks in each format is decided here an
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.files import write_text
+from fedlib.metrics import INTERVAL_SEEDS
 
 WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
@@ -84,12 +86,51 @@ class Sheet:
     numbers: pd.DataFrame = field(repr=False)
 
 
-def percent(mean: float, half_width: float = np.nan, decimals: int = 1) -> str:
-    """A fraction as percent with so many decimals, "84.2 ± 0.3"; without an unknown interval."""
-    if np.isnan(mean):
+def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
+    """A fraction as percent with so many decimals, "84.2 ± 0.3"; without an unknown spread."""
+    if np.isnan(fraction):
         return ABSENT
-    text = f"{100 * mean:.{decimals}f}"
-    return text if np.isnan(half_width) else f"{text} ± {100 * half_width:.{decimals}f}"
+    text = f"{100 * fraction:.{decimals}f}"
+    return text if np.isnan(spread) else f"{text} ± {100 * spread:.{decimals}f}"
+
+
+def percents(
+    numbers: pd.DataFrame, prefix: str = "", spread: str = "ci95", decimals: int = 1
+) -> list[str]:
+    """A column of means over seeds as percent, each with what so many seeds can say of its spread.
+
+    Args:
+      numbers: with the columns "seeds" and, their names prefixed, "mean", "low", "high" and
+        `spread`, see `fedlib.metrics.over_seeds`.
+      prefix: of these names.
+      spread: "ci95" or "std", of which the number after ± is.
+      decimals: of each number.
+    """
+    columns = ("mean", "low", "high", spread)
+    rows = numbers[["seeds", *(prefix + name for name in columns)]].set_axis(
+        ["seeds", *columns], axis="columns"
+    )
+    return [
+        with_spread(row, spread, lambda value: f"{100 * value:.{decimals}f}")
+        for row in rows.to_dict("records")
+    ]
+
+
+def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
+    """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
+
+    Args:
+      found: a row of `fedlib.metrics.over_seeds`.
+      spread: of its columns, what stands after ±.
+      text: of a number.
+    """
+    if np.isnan(found["mean"]):
+        return ABSENT
+    if found["seeds"] >= INTERVAL_SEEDS:
+        return f"{text(found['mean'])} ± {text(found[spread])}"
+    if found["seeds"] > 1:
+        return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
+    return text(found["mean"])
 
 
 def points(difference: float, decimals: int = 1) -> str:

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib.metrics import over_seeds
-from fedlib.tables.render import ABSENT
+from fedlib.tables.render import with_spread
 
-STATISTICS = ("mean", "std", "ci95")
+STATISTICS = ("mean", "std", "ci95", "low", "high")
 
 
 def identity(federation: dict, run: dict) -> dict[str, str]:
@@ -32,9 +32,6 @@ def statistics(summary: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str,
 
 
 def mean_text(seeds: pd.DataFrame, column: str, decimals: int) -> str:
-    """The mean of a column over seeds, with the half-width of its interval if there is one."""
+    """The mean of a column over seeds, with its interval or range; see `render.with_spread`."""
     (found,) = over_seeds(seeds.assign(value=seeds[column], run=0), ["run"]).to_dict("records")
-    if np.isnan(found["mean"]):
-        return ABSENT
-    text = f"{found['mean']:.{decimals}f}"
-    return text if np.isnan(found["ci95"]) else f"{text} ± {found['ci95']:.{decimals}f}"
+    return with_spread(found, "ci95", lambda value: f"{value:.{decimals}f}")

@@ -11,7 +11,7 @@ from fedlib import exhibit as exhibits
 from fedlib.exhibit import METRIC_TITLES
 from fedlib.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent
+from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percents
 from fedlib.tables.summary import STATISTICS
 
 
@@ -123,9 +123,8 @@ def _settings(numbers: pd.DataFrame) -> list:
 
 def _cells(numbers: pd.DataFrame, by: str, order: list) -> list[Cell]:
     """A column of cells, one for each value of `by`; a dash where nothing ran."""
-    found = numbers.set_index(by)[["mean", "ci95"]].reindex(order)
-    means = found["mean"].astype(np.float64)
-    return best_cells(means.tolist(), list(map(percent, means, found["ci95"])))
+    found = numbers.set_index(by)[["seeds", *STATISTICS]].reindex(order).astype(np.float64)
+    return best_cells(found["mean"].tolist(), percents(found))
 
 
 def _rows(columns: list[list[Cell]]) -> list[list[Cell]]:

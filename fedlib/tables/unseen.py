@@ -17,7 +17,7 @@ from fedlib.tables.render import (
     Column,
     Sheet,
     best_cells,
-    percent,
+    percents,
     points,
 )
 
@@ -88,10 +88,7 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
         *(Column("All", "Unseen"), Column("Bottom-10%", "Unseen"), Column("Gap")),
     ]
     unseen, bottom = (_column(mine, name) for name in ("unseen", "unseen_bottom10"))
-    seen = [
-        Cell(percent(mean, ci))
-        for mean, ci in zip(mine["seen_mean"], mine["seen_ci95"], strict=True)
-    ]
+    seen = list(map(Cell, percents(mine, "seen_")))
     gap = [Cell(NOT_APPLICABLE if np.isnan(value) else points(value)) for value in mine["gap"]]
     keys = [
         list(map(Cell, mine["title"])),
@@ -104,8 +101,8 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
 def _column(numbers: pd.DataFrame, name: str) -> list[Cell]:
     means = numbers[f"{name}_mean"].tolist()
     texts = [
-        NOT_APPLICABLE if np.isnan(mean) else percent(mean, ci)
-        for mean, ci in zip(means, numbers[f"{name}_ci95"], strict=True)
+        NOT_APPLICABLE if np.isnan(mean) else text
+        for mean, text in zip(means, percents(numbers, f"{name}_"), strict=True)
     ]
     return best_cells(means, texts)
 
@@ -114,7 +111,12 @@ def _clients_note(exhibit: dict, clients: pd.DataFrame) -> str:
     parts = []
     for federation in exhibit["federations"]:
         mine = exhibits.pick(clients, federation=federation["name"], split="test")
-        counts = mine[mine["count"] > 0].groupby("group")["client"].nunique()
-        seen, unseen = (int(counts.get(group, 0)) for group in ("seen", "unseen"))
+        seen, unseen = (_clients(mine[mine["group"] == group]) for group in ("seen", "unseen"))
         parts.append(f"{federation['title']} {seen} seen, {unseen} unseen")
     return f"Clients with test examples: {'; '.join(parts)}."
+
+
+def _clients(rows: pd.DataFrame) -> str:
+    """How many clients have examples, from the fewest to the most where seeds differ in that."""
+    by_seed = rows[rows["count"] > 0].groupby("seed")["client"].nunique()
+    return " to ".join(map(str, sorted({by_seed.min(), by_seed.max()}))) if len(by_seed) else "0"

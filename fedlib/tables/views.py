@@ -14,7 +14,7 @@ from fedlib import protocols as ways
 from fedlib.errors import ConfigError, DataError
 from fedlib.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, points
+from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
 from fedlib.tables.summary import STATISTICS, identity, statistics
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
@@ -149,7 +149,7 @@ def _block(federation: dict, numbers: pd.DataFrame, shown: list[_Shown]) -> Bloc
     heads, cells = [Column("Method")], [list(map(Cell, mine.drop_duplicates("label")["title"]))]
     for column in shown:
         part = exhibits.pick(mine, column=column.title)
-        ours = best_cells(part["mean"].tolist(), list(map(percent, part["mean"], part["ci95"])))
+        ours = best_cells(part["mean"].tolist(), percents(part))
         if part["published"].isna().all():
             heads.append(Column(column.title))
             cells.append(ours)

@@ -1,0 +1,50 @@
+"""Acceptance criteria as data, in the form that `fedlib.tables.criteria` takes."""
+
+from collections.abc import Iterable
+
+from fedlib.spec import Run, Table
+
+CAPTION = (
+    "What the paper's numbers and text lead one to expect of a reproduction, and whether these "
+    "runs show it."
+)
+
+
+def cell(
+    federation: str, label: str, published: tuple[str, str, str, str] | None = None, **about: str
+) -> dict:
+    """A number of a run.
+
+    Args:
+      federation, label: of the run.
+      published: exhibit, data set, label and metric of the published number beside it.
+      about: "metric", "at", "group", "protocol" or "split", where they are not the default.
+    """
+    names = ("exhibit", "dataset", "label", "metric")
+    beside = {"published": dict(zip(names, published, strict=True))} if published else {}
+    return {"federation": federation, "label": label, **about, **beside}
+
+
+def criterion(title: str, source: str, kind: str, terms: list, **arguments) -> dict:
+    """A criterion about terms; `arguments` are those of its kind, and "unit" and "note"."""
+    return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}
+
+
+def table(criteria: list[dict], runs: Iterable[Run], published: str | None) -> Table:
+    """The table of criteria, about those of their runs that there are."""
+    named = {
+        (one["federation"], one["label"])
+        for criterion in criteria
+        for term in criterion["terms"]
+        for one in ([term] if isinstance(term, dict) else term)
+    }
+    there = [run for run in runs if (run.federation, run.label) in named]
+    return Table(
+        kind="criteria",
+        title="Acceptance criteria",
+        caption=CAPTION,
+        labels=tuple(dict.fromkeys(run.label for run in there)),
+        federations=tuple(dict.fromkeys(run.federation for run in there)),
+        params={"criteria": criteria},
+        published=published,
+    )

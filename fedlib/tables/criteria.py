@@ -1,0 +1,237 @@
+"""What a reproduction was meant to show, and whether it does: acceptance criteria with verdicts.
+
+A criterion is data: predicates of `fedlib.predicates` on numbers of runs, which are means over
+their seeds. One whose runs are not here is shown as not run; one whose runs lack a number is an
+error.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib import measures, predicates
+from fedlib import published as printed
+from fedlib.errors import ConfigError, DataError
+from fedlib.metrics import PRIMARY, TRAFFIC
+from fedlib.results import TOTALS
+from fedlib.tables import notes
+from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
+
+NOT_RUN = "not run"
+VERDICTS = {True: "yes", False: "no", None: NOT_RUN}
+DEFAULTS = {**PRIMARY._asdict(), "metric": "accuracy", "at": "last"}
+CELL = {"federation", "label", "published", *DEFAULTS}
+PUBLISHED = ("exhibit", "dataset", "label", "metric")
+FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by", "or_equal"}
+FIELDS |= {"at_least", "at_most", "tolerance"}
+UNITS = ("percent", "number")
+COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    criteria: list[dict],
+) -> Sheet:
+    """The table; its numbers have one row per criterion.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      criteria: of each the "title", the "source" (where it was read), the "kind" (one of
+        `fedlib.predicates.KINDS`, with its arguments) and the "terms" that are compared. A term is
+        a cell, or two of which it is the difference: {"federation", "label"} of a run, and
+        whatever is not as here: "metric" "accuracy" (of the metrics, or one of
+        `fedlib.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default", "split"
+        "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside it. A
+        criterion may have a "unit" ("percent", or "number" for what is no share), a "note", and a
+        "published" number of its own in place of the cells'.
+
+    Raises:
+      ConfigError: for a criterion that is not such.
+      DataError: if a run that is there lacks the number.
+    """
+    for criterion in criteria:
+        _check(criterion)
+    source = _Numbers(exhibit, metrics, clients)
+    rows = [_row(criterion, source, published) for criterion in criteria]
+    numbers = pd.DataFrame([row for row, _ in rows])
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
+        notes=_notes(exhibit, criteria, numbers),
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[str]:
+    about: dict[str, list[str]] = {}  # a criterion's note, titles of those that have it
+    for criterion in criteria:
+        if criterion.get("note"):
+            about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
+    return [
+        exhibits.scale_text(exhibit),
+        f"{_tally(numbers)}. Values are means over the seeds of a run, in the order in which the "
+        "criterion names them: percent, differences in points with a sign, or plain numbers. A "
+        "verdict is about these means: no test of significance.",
+        f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
+        "Published: the same numbers as the paper prints them, where it does.",
+        *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
+        *notes.particulars(exhibit),
+    ]
+
+
+class _Numbers:
+    """What the runs of an exhibit have to say of a cell."""
+
+    def __init__(self, exhibit: dict, metrics: pd.DataFrame, clients: pd.DataFrame):
+        self._exhibit = exhibit
+        self._metrics = metrics[metrics["paper"] == exhibit["paper"]]
+        self._clients = clients[clients["paper"] == exhibit["paper"]]
+        self._runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
+
+    def has(self, cell: dict) -> bool:
+        """Whether the run is there."""
+        return (cell["federation"], cell["label"]) in self._runs
+
+    def of(self, cell: dict) -> pd.Series:
+        """The number of each seed of a run that is there, by seed.
+
+        Raises:
+          DataError: if the run lacks the number.
+        """
+        about = DEFAULTS | {k: v for k, v in cell.items() if k != "published"}
+        run = self._runs[cell["federation"], cell["label"]]
+        where = {name: about[name] for name in ("federation", "label")}
+        if about["metric"] in measures.MEASURES:
+            mine = exhibits.pick(self._metrics, **where), exhibits.pick(self._clients, **where)
+            return measures.MEASURES[about["metric"]](run, *mine)
+        if about["metric"] in COSTS:
+            about |= TRAFFIC._asdict()
+        found = exhibits.pick(self._metrics, **about)
+        if found.empty:
+            raise DataError(
+                f"{self._exhibit['name']} needs {about['metric']} of {run['federation']}/"
+                f"{run['label']} ({about['group']}, {about['protocol']}, {about['split']}, "
+                f"{about['at']}), which the metrics do not have"
+            )
+        return found.set_index("seed")["value"]
+
+
+def _check(criterion: dict) -> None:
+    """Nothing, if the criterion is well formed."""
+    name = criterion.get("title", criterion)
+    missing = {"title", "source", "kind", "terms"} - criterion.keys()
+    unknown = criterion.keys() - FIELDS
+    if missing or unknown:
+        raise ConfigError(
+            f"criterion {name!r} must have title, source, kind and terms, maybe "
+            f"{', '.join(sorted(FIELDS))}; got {', '.join(criterion)}"
+        )
+    if criterion.get("unit", "percent") not in UNITS:
+        raise ConfigError(
+            f"criterion {name!r}: unit must be {' or '.join(UNITS)}, got {criterion['unit']!r}"
+        )
+    for term in criterion["terms"]:
+        cells = _cells(term)
+        if len(cells) > 2 or not all(
+            {"federation", "label"} <= cell.keys() <= CELL for cell in cells
+        ):
+            raise ConfigError(
+                f"criterion {name!r}: a term is one cell or two, with federation and label, maybe "
+                f"{', '.join(sorted(CELL - {'federation', 'label'}))}; got {term!r}"
+            )
+    predicates.check(criterion)
+
+
+def _cells(term: dict | list[dict]) -> list[dict]:
+    return [term] if isinstance(term, dict) else list(term)
+
+
+def _row(
+    criterion: dict, source: _Numbers, published: pd.DataFrame | None
+) -> tuple[dict, list[Cell]]:
+    """The numbers and the cells of one criterion."""
+    terms = [_cells(term) for term in criterion["terms"]]
+    run = all(source.has(cell) for term in terms for cell in term)
+    theirs = [_printed(term, published) for term in criterion["terms"]]
+    reached = margin = None
+    ours: list[float] = []
+    seeds = 0
+    if run:
+        found = [[source.of(cell) for cell in term] for term in terms]
+        ours = [_difference([series.mean() for series in term]) for term in found]
+        seeds = min(len(series) for term in found for series in term)
+        reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
+    own = criterion.get("published")
+    theirs = [_number(own, published)] if own else theirs
+    texts = {
+        "criterion": criterion["title"],
+        "source": criterion["source"],
+        "published": _text(criterion, theirs, own is not None),
+        "value": _text(criterion, ours) if run else ABSENT,
+        "reached": VERDICTS[reached],
+    }
+    cells = [*map(Cell, texts.values()), Cell(str(seeds) if run else ABSENT)]
+    about = {
+        "kind": criterion["kind"],
+        "margin": np.nan if margin is None else margin,
+        "seeds": seeds,
+    }
+    return texts | about, cells
+
+
+def _difference(numbers: list[float]) -> float:
+    return float(numbers[0] - numbers[1]) if len(numbers) == 2 else float(numbers[0])
+
+
+def _printed(term: dict | list[dict], published: pd.DataFrame | None) -> float:
+    """The term in the paper's own numbers; NaN if it does not print all of them."""
+    return _difference([_number(cell.get("published"), published) for cell in _cells(term)])
+
+
+def _number(where: dict | None, published: pd.DataFrame | None) -> float:
+    """A published number as a fraction (a count as it is); NaN if it is not `where` it should be.
+
+    Raises:
+      ConfigError: if `where` is not such.
+    """
+    if where is None:
+        return np.nan
+    if where.keys() != {*PUBLISHED}:
+        raise ConfigError(f"published must have {', '.join(PUBLISHED)}, got {where}")
+    found = printed.fractions(published, where["exhibit"], where["metric"])
+    return found.get((where["dataset"], where["label"]), np.nan)
+
+
+def _text(criterion: dict, values: list[float], plain: bool = False) -> str:
+    """The values of the terms in order; a dash if there are none at all."""
+    if np.isnan(values).all():
+        return ABSENT
+    texts = []
+    for term, value in zip(criterion["terms"], values, strict=False):
+        if np.isnan(value):
+            texts.append(ABSENT)
+        elif plain or criterion.get("unit") == "number":
+            texts.append(f"{value:.4g}")
+        else:
+            texts.append(points(value) if len(_cells(term)) == 2 else percent(value))
+    return ", ".join(texts)
+
+
+def _columns() -> list[Column]:
+    heads = ("Criterion", "Source", "Published", "Value", "Reached", "Seeds")
+    return [Column(head) for head in heads]
+
+
+def _tally(numbers: pd.DataFrame) -> str:
+    """How many were reached, "3 reached, 1 not, 2 not run"."""
+    count = Counter(numbers["reached"])
+    return f"{count['yes']} reached, {count['no']} not, {count[NOT_RUN]} {NOT_RUN}"

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
+
+The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
+configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full) and PAPER (for keep).
+All are checked before anything happens, and one workflow at a time works in a folder.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib import command, errands, locks
+from fedlib.provenance import ROOT
+
+TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
+READERS = ("plan", "calibrate", "report", "keep")  # these may go beside a workflow that runs
+DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+
+
+def main() -> None:
+    """Check the order, take the folder, and run its steps."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", choices=TARGETS)
+    target = parser.parse_args().target
+    os.chdir(ROOT)
+    values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
+    order = errands.read(target, ROOT, values)
+    told = " ".join(f"{k}={values[k]!r}" for k in DEFAULTS if values[k] != DEFAULTS[k])
+    reads = target in READERS or order.is_preview
+    lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())
+    if target == "clean":
+        for folder in errands.clean(order.plan, ROOT):
+            print(f"deleted {folder.relative_to(ROOT)}")
+        print("data/raw is untouched. Delete it by hand if you want to download again.")
+    elif target != "unlock":  # nobody is at work here, so that the locks of the dead are gone now
+        for step in errands.steps(order):
+            _run(step, lock)
+
+
+def _run(step: list[str], lock) -> None:
+    """Run one command; ends this process with its status if it fails."""
+    environment = {name: value for name, value in os.environ.items() if name not in DEFAULTS}
+    passed = ()
+    if lock is not None:
+        environment[locks.DESCRIPTOR] = str(lock.fileno())
+        passed = (lock.fileno(),)
+    # Ctrl-C reaches the command too, and it is the command that says when all is saved.
+    interrupts = []
+    before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
+    process = subprocess.Popen(step, env=environment, pass_fds=passed)
+    signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    status = process.wait()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, before)
+    if interrupts:
+        sys.exit(command.INTERRUPTED)
+    if status:
+        sys.exit(status if status > 0 else 128 - status)
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

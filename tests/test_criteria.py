@@ -1,0 +1,282 @@
+"""Acceptance criteria: predicates, the table of verdicts, and what the papers declare."""
+
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import clusters, measures, metrics, papers, predicates, published, tables
+from fedlib.errors import ConfigError, DataError
+from fedlib.spec import SCALES
+from fedlib.tables import criteria, render
+
+ROOT = Path(__file__).resolve().parents[1]
+NAN = float("nan")
+
+
+def about(kind: str, terms: int = 2, **arguments) -> dict:
+    term = {"federation": "emnist", "label": "fedavg"}
+    named = {"title": "it holds", "source": "Table 1", "kind": kind, "terms": [term] * terms}
+    return {**named, **arguments}
+
+
+def verdict(kind, values, theirs=None, seeds=3, **arguments):
+    criterion = about(kind, len(values), **arguments)
+    predicates.check(criterion)
+    return predicates.verdict(criterion, values, theirs or [NAN] * len(values), seeds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "arguments", "reached", "margin"),
+    [
+        ("descending", [0.9, 0.8, 0.5], {}, True, 0.1),
+        ("descending", [0.9, 0.4, 0.5], {}, False, -0.1),
+        ("descending", [0.5, 0.5], {}, False, 0.0),
+        ("descending", [0.5, 0.5], {"or_equal": True}, True, 0.0),
+        ("descending", [0.3, 0.2], {"by": 0.1}, True, 0.0),  # 0.3 - 0.2 is 0.09999999999999998
+        ("ascending", [0.2, 0.3, 0.35], {"by": 0.1}, False, -0.05),
+        ("ascending", [-0.1, 0.2], {}, True, 0.3),
+        ("highest", [0.9, 0.2, 0.8], {}, True, 0.1),
+        ("highest", [0.7, 0.9, 0.1], {}, False, -0.2),
+        ("lowest", [0.1, 0.4, 0.3], {}, True, 0.2),
+        ("lowest", [0.1, 0.4, 0.05], {}, False, -0.05),
+        ("between", [0.04], {"at_least": 0.025}, True, 0.015),
+        ("between", [0.04], {"at_most": 0.025}, False, -0.015),
+        ("between", [0.0, -0.03], {"at_least": -0.02, "at_most": 0.02}, False, -0.01),
+        ("spread", [0.84, 0.87, 0.86], {"at_most": 0.05}, True, 0.02),
+        ("spread", [0.80, 0.87], {"at_most": 0.05}, False, -0.02),
+        ("seeds", [0.1], {"at_least": 3}, True, 0),
+        ("seeds", [0.1], {"at_least": 4}, False, -1),
+    ],
+)
+def test_a_predicate_has_a_verdict_and_how_far_it_is_from_turning(
+    kind, values, arguments, reached, margin
+):
+    assert verdict(kind, values, **arguments) == (reached, pytest.approx(margin, abs=1e-12))
+
+
+def test_terms_are_compared_with_the_published_ones_each_within_the_tolerance():
+    assert verdict("published", [0.80, 0.70], [0.81, 0.72], tolerance=0.03) == (
+        True,
+        pytest.approx(0.01),
+    )
+    assert not verdict("published", [0.80, 0.70], [0.81, 0.74], tolerance=0.03)[0]
+    with pytest.raises(ConfigError, match="'it holds': published of .* is no number"):
+        verdict("published", [0.80], [NAN], tolerance=0.03)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"kind": "larger"}, "kind must be one of descending, .* got 'larger'"),
+        ({"kind": "spread"}, "spread takes at_most, got nothing"),
+        ({"tolerance": 0.1}, "descending takes by, or_equal, got tolerance"),
+        ({"kind": "between"}, "between takes at_least, at_most, got nothing"),
+        ({"terms": [{"federation": "emnist", "label": "fedavg"}]}, "needs at least 2 terms, got 1"),
+        ({"terms": [{"label": "fedavg"}] * 2}, "a term is one cell or two, with federation"),
+        ({"unit": "metres"}, "unit must be percent or number, got 'metres'"),
+        ({"because": "it is so"}, "must have title, source, kind and terms, .* because"),
+    ],
+)
+def test_a_criterion_that_is_none_is_refused(change, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        build([about("descending") | change])
+
+
+# The table
+
+
+def rows(values: dict) -> pd.DataFrame:
+    """Metrics rows from {(federation, label): last accuracy of the seeds 1, 2, ...}."""
+    found = [
+        {
+            **{"paper": "pfedmm", "federation": where[0], "label": where[1], "metric": "accuracy"},
+            **{"at": "last", "group": "seen", "protocol": "default", "split": "test"},
+            **{"seed": seed, "round": 30, "value": value, "dataset": where[0]},
+        }
+        for where, by_seed in values.items()
+        for seed, value in enumerate(by_seed, start=1)
+    ]
+    return pd.DataFrame(found)
+
+
+def build(declared, labels=("fedavg", "fedem", "pfedmm"), clients=None, tidy=None, **changes):
+    values = {"fedavg": [0.70, 0.72], "fedem": [0.75], "pfedmm": [0.80, 0.84]}
+    tidy = rows({("emnist", label): values[label] for label in labels}) if tidy is None else tidy
+    exhibit = made_up.exhibit(labels, ["emnist"], **changes)
+    clients = pd.DataFrame({"paper": []}) if clients is None else clients
+    numbers = published.read(ROOT / "fedlib/papers/published/pfedmm.csv")
+    return tables.load("criteria")(exhibit, tidy, clients, numbers, criteria=declared)
+
+
+def cell(label: str, beside: str | None = "main") -> dict:
+    names = {"exhibit": beside, "dataset": "emnist", "label": label, "metric": "accuracy"}
+    made = {"federation": "emnist", "label": label}
+    return made | ({"published": names} if beside else {})
+
+
+def ordered(*labels: str, **changes) -> dict:
+    return about("descending") | {"terms": [cell(label) for label in labels]} | changes
+
+
+def test_the_table_has_a_verdict_from_means_over_seeds_and_the_paper_s_own_numbers():
+    sheet = build([ordered("pfedmm", "fedem", "fedavg"), ordered("fedavg", "pfedmm")])
+    texts = [[c.text for c in row] for row in sheet.blocks[0].rows]
+    assert texts == [
+        ["it holds", "Table 1", "84.2, 83.5, 81.2", "82.0, 75.0, 71.0", "yes", "1"],
+        ["it holds", "Table 1", "81.2, 84.2", "71.0, 82.0", "no", "2"],
+    ]
+    assert sheet.numbers["margin"].tolist() == pytest.approx([0.75 - 0.71, 0.71 - 0.82])
+    assert any(note.startswith("1 reached, 1 not, 0 not run.") for note in sheet.notes)
+
+
+def test_a_criterion_whose_runs_are_missing_is_not_run_and_shows_what_is_published():
+    (row,) = build([ordered("pfedmm", "fedem")], labels=["pfedmm"]).blocks[0].rows
+    assert [c.text for c in row][2:] == ["84.2, 83.5", "–", "not run", "–"]
+
+
+def test_a_run_without_the_number_is_an_error_and_not_a_missing_run():
+    late = ordered("pfedmm", "fedem")
+    late["terms"] = [{**one, "at": "best"} for one in late["terms"]]
+    with pytest.raises(DataError, match=r"accuracy of emnist/pfedmm \(seen, default, test, best\)"):
+        build([late])
+
+
+def test_a_term_of_two_cells_is_their_difference_in_points():
+    gain = about("between", at_least=0.1) | {"terms": [[cell("pfedmm"), cell("fedavg")]]}
+    sheet = build([gain])
+    assert [c.text for c in sheet.blocks[0].rows[0]][2:5] == ["+3.0", "+11.0", "yes"]
+    assert sheet.numbers["margin"].tolist() == pytest.approx([0.01])
+
+
+def test_a_criterion_may_have_a_published_number_of_its_own():
+    where = {"exhibit": "abstract-claim", "dataset": "unspecified"}
+    where |= {"label": "pfedmm", "metric": "gain"}
+    (row,) = build([ordered("pfedmm", "fedavg", published=where)]).blocks[0].rows
+    assert row[2].text == "0.088"
+    with pytest.raises(ConfigError, match="published must have exhibit, dataset, label, metric"):
+        build([ordered("pfedmm", "fedavg", published={"label": "pfedmm"})])
+
+
+def test_runs_with_seeds_of_their_own_are_taken_with_all_of_them():
+    sheet = build([ordered("pfedmm", "fedavg")], seeds=[1])
+    assert sheet.numbers["value"].tolist() == ["82.0, 71.0"]
+    assert "Acceptance" not in render.to_markdown(sheet)
+
+
+# Numbers that follow from what was recorded
+
+
+def test_a_true_cluster_is_right_if_its_clients_share_an_expert_that_nobody_else_has():
+    assert clusters.num_right([2, 2, 0, 0], [0, 0, 1, 1]) == 2
+    assert clusters.num_right([1, 1, 1, 1], [0, 0, 1, 1]) == 0  # one expert for both
+    assert clusters.num_right([2, 2, 0, 1], [0, 0, 1, 1]) == 1  # two experts for one
+    assert clusters.num_right([2, 2, 0, 2], [0, 0, 1, 1]) == 0
+
+
+def clients_of(choice: dict[int, list]) -> pd.DataFrame:
+    where = {"at": "last", "group": "seen", "protocol": "default", "split": "test"}
+    about = {**where, "federation": "emnist", "label": "fedavg"}
+    made = [
+        {**about, "seed": seed, "client": c, "choice": chosen, "cluster": c // 2}
+        for seed, by_client in choice.items()
+        for c, chosen in enumerate(by_client)
+    ]
+    return pd.DataFrame(made)
+
+
+def test_measures_of_clusters_are_per_seed():
+    run = {"federation": "emnist", "label": "fedavg", "params": {"num_experts": 3}}
+    clients = clients_of({1: [0, 0, 2, 2], 2: [0, 0, 0, 2]})
+    found = {
+        name: measures.MEASURES[name](run, None, clients).tolist()
+        for name in ("purity", "unity", "right_clusters", "experts_used")
+    }
+    assert found == {
+        "purity": [1.0, 0.75],  # the expert of three clients has two of one cluster
+        "unity": [1.0, 0.75],
+        "right_clusters": [2, 0],
+        "experts_used": [2, 2],
+    }
+    weights = pd.DataFrame(np.eye(3)[[0, 0, 0, 2]], columns=["pi_0", "pi_1", "pi_2"])
+    by_weights = clients_of({5: [NAN] * 4}).join(weights)
+    assert measures.MEASURES["purity"](run, None, by_weights).to_dict() == {5: 0.75}
+    with pytest.raises(DataError, match="has no clients"):
+        measures.MEASURES["purity"](run, None, clients[:0])
+
+
+def test_divergence_is_the_mean_over_experts_and_rounds():
+    where = {"at": "round", "group": "all", "protocol": "", "split": ""}
+    values = {(1, 0): [1.0, 2.0], (1, 1): [3.0, 6.0], (2, 0): [5.0, 7.0]}
+    tidy = pd.DataFrame(
+        {**where, "seed": seed, "round": r, "metric": f"divergence_{expert}", "value": value}
+        for (seed, expert), by_round in values.items()
+        for r, value in enumerate(by_round, start=1)
+    )
+    run = {"federation": "emnist", "label": "fedavg"}
+    assert measures.divergence(run, tidy, None).to_dict() == {1: 3.0, 2: 6.0}
+    with pytest.raises(DataError, match="emnist/fedavg has no divergence"):
+        measures.divergence(run, tidy[:0], None)
+
+
+# What papers declare
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", papers.names())
+def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name, scale):
+    paper = papers.load(name).declare(scale)
+    declared = paper.tables["criteria"].params["criteria"]
+    known = {m.__name__ for m in metrics.METRICS} | measures.MEASURES.keys() | {"bytes"}
+    file = published.read(ROOT / f"fedlib/papers/published/{name}.csv")
+    for criterion in declared:
+        criteria._check(criterion)
+        for term in criterion["terms"]:
+            for one in criteria._cells(term):
+                assert one.get("metric", "accuracy") in known, criterion["title"]
+                beside = one.get("published")
+                assert beside is None or not np.isnan(criteria._number(beside, file)), beside
+        assert not np.isnan(criteria._number(criterion.get("published"), file)) or (
+            "published" not in criterion
+        )
+    titles = [criterion["title"] for criterion in declared]
+    assert len(set(titles)) == len(titles)
+    runs = {(run.federation, run.label) for run in paper.runs}
+    covered = [
+        all(
+            (one["federation"], one["label"]) in runs
+            for t in c["terms"]
+            for one in criteria._cells(t)
+        )
+        for c in declared
+    ]
+    assert any(covered)
+    if scale == "full":
+        missing = [title for title, there in zip(titles, covered, strict=True) if not there]
+        assert missing == []
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
+    """A criterion is what the paper shows; its own numbers must not fail it."""
+    file = published.read(ROOT / f"fedlib/papers/published/{name}.csv")
+    declared = papers.load(name).declare("full").tables["criteria"].params["criteria"]
+    checked = 0
+    for criterion in declared:
+        theirs = [criteria._printed(term, file) for term in criterion["terms"]]
+        if criterion["kind"] != "seeds" and not np.isnan(theirs).any():
+            assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion["title"]
+            checked += 1
+    assert checked > 5
+
+
+def test_a_cost_is_that_of_the_whole_run():
+    where = {"paper": "pfedmm", "federation": "emnist", "at": "last", "metric": "bytes"}
+    where |= {"group": "all", "protocol": "", "split": "", "seed": 1, "round": 30}
+    sent = {"fedavg": 100.0, "pfedmm": 60.0}
+    tidy = pd.DataFrame({**where, "label": label, "value": value} for label, value in sent.items())
+    cells = [{"federation": "emnist", "label": label, "metric": "bytes"} for label in sent]
+    sheet = build([about("descending", unit="number") | {"terms": cells}], tidy=tidy)
+    assert [c.text for c in sheet.blocks[0].rows[0]][3:5] == ["100, 60", "yes"]

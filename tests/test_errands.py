@@ -1,0 +1,223 @@
+"""What `make` asks for: checked before anything happens, and carried out without a shell."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedlib import errands
+from fedlib.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+# What follows the name of the program in the call of Snakemake that runs everything.
+OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
+
+
+def read(target: str, **values: str) -> errands.Order:
+    return errands.read(target, ROOT, GIVEN | values)
+
+
+def steps(target: str, **values: str) -> list[str]:
+    """Its steps as text, without the name of Python."""
+    commands = errands.steps(read(target, **values))
+    assert all(command[0] == sys.executable for command in commands)
+    return [" ".join(command[1:]) for command in commands]
+
+
+def test_a_target_cuts_the_shards_runs_reports_and_shows():
+    given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
+    assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
+        f"-m snakemake partitions {given}",
+        f"-m snakemake {given}",
+        f"-m snakemake --report results/demo/report.html {given}",
+        "scripts/show_results.py demo",
+    ]
+
+
+@pytest.mark.parametrize(
+    "target, scale", [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")]
+)
+def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
+    *_, report, show = steps(target, CONFIG="tag=quick rounds=3", SCALE="demo")
+    assert f"--report results/{scale}-quick/report.html --config scale={scale} tag=quick" in report
+    assert show == f"scripts/show_results.py {scale}-quick"
+
+
+def test_options_of_snakemake_come_before_the_configuration():
+    order = read("demo", ARGS=" ".join(OPTIONS), CONFIG="tag=a")
+    for command in errands.steps(order)[:2]:
+        at = command.index("--cores")
+        assert command[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
+
+
+@pytest.mark.parametrize("option", ["-n", "-np", "--dry-run", "--dryrun"])
+def test_a_preview_is_not_followed_by_a_report(option):
+    assert len(steps("demo", ARGS=option)) == 2
+
+
+def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
+    file = tmp_path / "my own.yaml"
+    file.write_text("tag: mine\n")
+    order = read("demo", ARGS=f"--configfile '{file}' --cores 1")
+    assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
+    for command in errands.steps(order)[:3]:
+        assert command[command.index("--configfile") + 1] == str(file)
+
+
+def test_quotes_keep_the_words_of_a_value_together():
+    assert read("plan", CONFIG='seeds="0 1"').plan.config["seeds"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "target, start",
+    [
+        ("plan", "scripts/plan.py --config scale=reduced"),
+        ("calibrate", "scripts/calibrate.py --config scale=reduced"),
+        ("keep", "scripts/keep_results.py fedmix --config scale=reduced"),
+        ("report", "-m snakemake --report results/reduced/report.html --config scale=reduced"),
+    ],
+)
+def test_the_other_targets_are_one_step_at_scale(target, start):
+    assert steps(target, SCALE="reduced", PAPER="fedmix") == [start]
+
+
+NONSENSE = [
+    ("CONFIG", "tag=; touch x", "a configuration value is given as key=value, got 'touch'"),
+    ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),
+    ("CONFIG", "tag=`touch`", "tag must consist of at most 40 lower-case letters and digits"),
+    ("CONFIG", "tag=a/../../../x", "digits, got 'a/../../../x'"),
+    ("CONFIG", "tag=*", r"digits, got '\*'"),
+    ("CONFIG", "tag=" + "a" * 255, "at most 40"),
+    ("CONFIG", "tag='a", 'CONFIG: No closing quotation in "tag=\'a"'),
+    ("CONFIG", "seeds=[1,2", r"seeds must be null or a list of whole numbers, got '\[1,2'"),
+    ("CONFIG", "labels=fedem]", r"labels must be null or a list of names, got 'fedem\]'"),
+    ("CONFIG", "seeds=" + "1" * 26, r"seeds must be in \[0, 4294967295\]"),
+    ("CONFIG", "raw=/etc/passwd", "raw must be a folder, got '/etc/passwd', which is a file"),
+    ("CONFIG", "raw='{threads} b'", "raw must be a path without braces"),
+    ("CONFIG", "raw=http://x", "raw must be a folder, got 'http://x'"),
+    ("CONFIG", "mirror=ftp://x", r"mirror must be a folder or an address \(http://, "),
+    ("CONFIG", "lables=fedem", "config: unknown 'lables'"),
+    ("CONFIG", "scale=full", "the scale is given by the target or by SCALE"),
+    ("ARGS", "--config tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "--config=tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "-C tag=a", "give configuration values as CONFIG=..., not in ARGS"),
+    ("ARGS", "--configfile", "ARGS: .*expected at least one argument"),
+    ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
+    ("ARGS", "'", "ARGS: No closing quotation"),
+    ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
+    ("SCALE", "../x", "scale: unknown '../x'"),
+]
+
+
+@pytest.mark.parametrize("name, value, message", NONSENSE)
+@pytest.mark.parametrize("target", ["plan", "clean"])
+def test_a_value_that_makes_no_sense_is_refused(target, name, value, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        read(target, **{name: value})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfetag: a")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/x.yaml is not text in UTF-8"):
+        read("demo", ARGS=f"--configfile {tmp_path}/x.yaml")
+
+
+# -- cleaning -----------------------------------------------------------------------------
+
+
+def content(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_path):
+    for name in ("results/demo", "results/demo-a", "figures/demo-a", "data/raw"):
+        (tmp_path / name / "x").mkdir(parents=True)
+    deleted = errands.clean(read("clean", CONFIG="tag=a").plan, tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in deleted] == [
+        "results/demo-a",
+        "figures/demo-a",
+    ]
+    assert content(tmp_path) == [
+        *("data", "data/raw", "data/raw/x", "figures", "results", "results/demo"),
+        "results/demo/x",
+    ]
+
+
+def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path):
+    (tmp_path / "disk/x").mkdir(parents=True)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/demo").symlink_to(tmp_path / "disk")
+    errands.clean(read("clean").plan, tmp_path)
+    assert content(tmp_path) == ["disk", "disk/x", "results"]
+
+
+def test_raw_files_among_the_results_are_not_deleted(tmp_path):
+    (tmp_path / "results/demo/raw").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="raw: the raw files in .*results/demo/raw are in "):
+        errands.clean(read("clean", CONFIG="raw=results/demo/raw").plan, tmp_path)
+    assert content(tmp_path) == ["results", "results/demo", "results/demo/raw"]
+
+
+# -- make ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose .venv is the Python of the tests, with results that must stay."""
+    folder = tmp_path / "checkout"
+    for part in ("fedlib", "scripts"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("Makefile", "config.yaml", "requirements.lock"):
+        shutil.copy2(ROOT / part, folder / part)
+    (folder / ".venv/bin").mkdir(parents=True)
+    python = folder / ".venv/bin/python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    installed = subprocess.run(
+        ["make", "-pn", "help"], cwd=folder, env=clean_environment(), capture_output=True, text=True
+    )
+    (folder / re.search(r"^STAMP := (\S+)$", installed.stdout, re.M)[1]).touch()
+    for name in ("results/demo/x", "results/demo-a/x", "data/raw/x", "data/x", "demo/x"):
+        (folder / name).mkdir(parents=True)
+    (tmp_path / "x").mkdir()
+    return folder
+
+
+def clean_environment() -> dict:
+    ours = {*GIVEN, "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHON", "TORCH"}
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    environment = clean_environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        ["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout):
+    before = content(checkout.parent)
+    values = [f"{name}={value}" for name, value, _ in NONSENSE if "$" not in value]
+    values += ["CONFIG=tag=$$(touch x)", "CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)"]
+    values += ["CONFIG=tag='; touch x'", "SCALE=$(shell touch x)"]
+    for value in values:
+        done = make(checkout, "clean", value)
+        assert done.returncode == 2, value
+        assert done.stderr.startswith("error: "), (value, done.stderr)
+        assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2, done.stderr
+        assert content(checkout.parent) == before, value
+
+
+@pytest.mark.slow
+def test_make_clean_deletes_one_folder_of_results(checkout):
+    done = make(checkout, "clean", "CONFIG=tag=a")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("deleted results/demo-a\n")
+    assert content(checkout / "results") == ["demo", "demo/x"]

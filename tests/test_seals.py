@@ -1,0 +1,135 @@
+"""Files that vouch for themselves: no damage goes unnoticed, and other programs read them too."""
+
+import hashlib
+import json
+import random
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import frames, seals
+from fedlib.errors import DataError
+from fedlib.results import RunResult, Scores, View
+
+FRAME = pd.DataFrame({"label": ["fedavg", "fedem"], "round": [1, 2], "value": [0.799, np.nan]})
+
+
+def result() -> RunResult:
+    counts = np.array([7, 9])
+    scores = Scores(np.arange(2), counts, np.array([[3.0, 4.0]]), np.array([[0.5, 0.25]]))
+    totals = dict.fromkeys(("bytes_down", "bytes_up", "examples", "client_rounds"), np.array([5]))
+    return RunResult(
+        round=np.array([1]),
+        scores={View("seen", "default", "test"): scores},
+        train_loss=np.array([0.75]),
+        diagnostics={"pi": np.eye(2)},
+        spec={"seed": 1},
+        **totals,
+    )
+
+
+# How a file of each kind is written and read.
+KINDS = {
+    "json": (lambda path: seals.write_json(path, {"a": [1, 2.5]}), seals.read_json),
+    "parquet": (lambda path: frames.write_parquet(FRAME, path), frames.read_parquet),
+    "h5": (lambda path: result().save(path), RunResult.load),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def written(tmp_path, kind):
+    path = tmp_path / f"file.{kind}"
+    KINDS[kind][0](path)
+    return path
+
+
+@kinds
+def test_the_seal_is_the_digest_of_the_file_with_zeros_in_its_place(written, kind):
+    content = written.read_bytes()
+    start = content.index(b"fedlib-sha256:") + len(b"fedlib-sha256:")
+    blank = content[:start] + b"0" * 64 + content[start + 64 :]
+    assert content[start : start + 64].decode() == hashlib.sha256(blank).hexdigest()
+
+
+@kinds
+def test_the_same_content_gives_the_same_bytes(written, kind, tmp_path):
+    KINDS[kind][0](tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == written.read_bytes()
+
+
+@kinds
+def test_no_flipped_bit_goes_unnoticed(written, kind):
+    content, draw = written.read_bytes(), random.Random(0)
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        written.write_bytes(damaged)
+        with pytest.raises(DataError, match=f"{written} is .*; delete it and run again") as raised:
+            KINDS[kind][1](written)
+        assert "\n" not in str(raised.value)
+
+
+@kinds
+def test_no_truncation_goes_unnoticed(written, kind):
+    content = written.read_bytes()
+    for length in (0, 1, len(content) // 2, len(content) - 1):
+        written.write_bytes(content[:length])
+        with pytest.raises(DataError, match=f"{written} is .*; delete it and run again"):
+            KINDS[kind][1](written)
+
+
+@kinds
+def test_a_file_that_is_not_there_is_named(tmp_path, kind):
+    with pytest.raises(DataError, match=f"no.{kind} does not exist; run the stage that writes it"):
+        KINDS[kind][1](tmp_path / f"no.{kind}")
+
+
+@kinds
+def test_a_folder_in_place_of_a_file_is_named(tmp_path, kind):
+    with pytest.raises(DataError, match=f"{tmp_path} cannot be read"):
+        KINDS[kind][1](tmp_path)
+
+
+def test_an_object_comes_back_without_its_seal_and_without_changing_the_one_given(tmp_path):
+    value = {"b": 1, "a": {"c": None}}
+    seals.write_json(tmp_path / "x.json", value)
+    assert seals.read_json(tmp_path / "x.json") == value == {"b": 1, "a": {"c": None}}
+
+
+def test_a_number_that_was_edited_is_refused(tmp_path):
+    seals.write_json(tmp_path / "x.json", {"round": 1})
+    path = tmp_path / "x.json"
+    path.write_text(path.read_text().replace('"round": 1', '"round": 3'))
+    with pytest.raises(DataError, match="x.json is truncated or corrupted: its content does not"):
+        seals.read_json(path)
+
+
+def test_a_file_without_a_seal_is_refused(tmp_path):
+    FRAME.to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="it holds 0 digests of itself, expected one"):
+        frames.read_parquet(tmp_path / "x.parquet")
+
+
+def test_only_a_file_with_one_blank_can_be_sealed(tmp_path):
+    for content in (b"", seals.BLANK * 2, seals.MARK + b"1" * 64):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(ValueError, match="must hold one blank seal"):
+            seals.close(tmp_path / "x")
+
+
+def test_other_programs_read_sealed_files(tmp_path):
+    for kind, (write, _) in KINDS.items():
+        write(tmp_path / f"x.{kind}")
+    assert json.loads((tmp_path / "x.json").read_text())["a"] == [1, 2.5]
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "x.parquet"), FRAME)
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert file["scores/seen/default/test/correct"][:].tolist() == [[3.0, 4.0]]
+
+
+def test_a_frame_comes_back_with_its_types(tmp_path):
+    frames.write_parquet(FRAME.astype({"label": "category"}), tmp_path / "x.parquet")
+    found = frames.read_parquet(tmp_path / "x.parquet")
+    pd.testing.assert_frame_equal(found, FRAME.astype({"label": "category"}))
