@@ -15,7 +15,7 @@ COMMANDS = {
     "download": "{dataset} --spec {spec} --raw {raw} --receipt {receipt}{mirror}",
     "partition": "--spec {spec} --raw {raw} --shards {shards} --manifest {manifest}",
     "train": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
-    " --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
+    "{earlier} --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
     "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
     " --state {state} --history {history} --out {evaluation} " + _COMPUTE,
     "events": "--spec {spec} --history {history} --evaluation {evaluation} --out {events}",
@@ -76,6 +76,7 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
     if stage in ("train", "evaluate"):
         run = {name: value for name, value in wildcards.items() if name != "seed"}
         optional["weights"] = plan.weights(**run)
+        optional["earlier"] = plan.earlier_files(**wildcards)
     elif stage in ("table", "figure"):
         optional["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
     for name, files in optional.items():

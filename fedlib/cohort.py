@@ -25,8 +25,8 @@ from fedlib.task import Params, Task
 from fedlib.tree import Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
-SELECTIONS = ("uniform", "residue")
 CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
+SELECTIONS = ("uniform", "residue")  # of the clients in a round, see `sample`
 
 
 @dataclass
@@ -101,6 +101,11 @@ class Cohort:
     def in_round(self, number: int) -> "Cohort":
         """The same clients in round `number`, so that they shuffle differently."""
         return replace(self, round=number)
+
+    def some(self, positions: np.ndarray) -> "Cohort":
+        """The clients at these positions of the cohort, with the same journal."""
+        ids = self.host_ids[positions]
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
 
     def seen(self) -> "Cohort":
         """All clients that may take part in training, in place of these."""

@@ -74,14 +74,17 @@ def json_argument(text: str) -> dict:
     return value
 
 
-def run_argument(text: str) -> dict:
+def run_argument(text: str, *more: str) -> dict:
     """The run specification in a command-line argument, as `fedlib.spec.Run.spec` makes it.
+
+    Args:
+      more: further entries that it has.
 
     Raises:
       ConfigError: if it is not a JSON object with exactly the entries of one.
     """
-    spec = json_argument(text)
-    missing, unknown = sorted(RUN_ENTRIES - spec.keys()), sorted(spec.keys() - RUN_ENTRIES)
+    spec, entries = json_argument(text), RUN_ENTRIES.union(more)
+    missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries)
     if missing or unknown:
         raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
     return spec
@@ -111,9 +114,9 @@ def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
     return parser
 
 
-def run_parser(description: str) -> argparse.ArgumentParser:
+def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     """Arguments that training and evaluating a run have in common."""
-    parser = spec_parser(description, "train")
+    parser = spec_parser(description, stage)
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
     parser.add_argument(

@@ -15,6 +15,7 @@ from fedlib.gpu import DEVICES
 from fedlib.spec import SCALES
 
 EXECUTORS = ("auto", "loop", "batched", "graphs")
+EVALUATIONS = ("shown", "all")
 PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.task, which needs PyTorch
 
 # Every key and its value where it is left out; config.yaml explains them.
@@ -27,6 +28,7 @@ DEFAULTS = {
     "rounds": None,
     "precision": None,
     "sources": None,
+    "evaluate": "shown",
     "tag": "",
     "tensorboard": False,
     "device": "auto",
@@ -75,7 +77,10 @@ def check(config: Mapping) -> None:
     """
     for key in config:
         check_choice("config", key, DEFAULTS)
-    for key, choices in (("scale", SCALES), ("device", DEVICES), ("executor", EXECUTORS)):
+    for key, choices in (
+        *(("scale", SCALES), ("evaluate", EVALUATIONS)),
+        *(("device", DEVICES), ("executor", EXECUTORS)),
+    ):
         check_choice(key, config[key], choices)
     for key in LISTS:
         _check_list(key, config[key])

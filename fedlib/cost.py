@@ -6,13 +6,18 @@ E-step of FedEM, the loss that q-FFL weighs by). A multiplication and an additio
 operations. A training step is three forward passes, less the input gradient of the first layer,
 which nobody needs.
 
+What clients train on their own after the last round, to be prepared for a protocol of the final
+evaluation, is counted apart: its local steps alone, not the checks of when to stop.
+
 Not counted: elementwise work (activations, dropout, batch normalisation), the optimiser, what the
-server does, be it on data of its own, and evaluation, FedAvg+'s fine-tuning included.
+server does, be it on data of its own, and evaluation.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Container
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from math import prod
 from typing import Any
@@ -23,13 +28,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import context
 from fedlib.batches import client_plan
+from fedlib.cohort import Cohort
 from fedlib.errors import DataError
+from fedlib.evaluate import EXAMPLES_OF, prepared
 from fedlib.executors import Loop
 from fedlib.federation import CLIENTS, GROUPS
 from fedlib.feeding import Work
+from fedlib.results import RunResult
 from fedlib.simulate import Simulation
 
 MEASURED = 2  # clients at most, in the measured cohort; a graph wants more than one
+FLOPS, FLOPS_OF = "flops_per_example", "flops_per_example_"  # and of a preparation, by its name
 MAX_ROUNDS = 1000  # attempts at a round with local steps: those of L2SGD are drawn
 
 
@@ -58,6 +67,56 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
         f"no client did a local step in {MAX_ROUNDS} rounds of {type(simulation.method).__name__}, "
         "so there is no cost of a training example; let clients train"
     )
+
+
+def measured(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[str, float]:
+    """What an evaluation stores of the cost, by its name among the diagnostics.
+
+    Args:
+      simulation, state: what was evaluated.
+      evaluation: says on how many examples clients trained to be prepared for each protocol.
+    """
+    found = {FLOPS: flops_per_example(simulation, state)}
+    trained = [name for name in evaluation.diagnostics if name.startswith(EXAMPLES_OF)]
+    names = [name.removeprefix(EXAMPLES_OF) for name in trained]
+    if names and (method := simulation.method.briefly()):
+        prepared = flops_of_preparing(replace(simulation, method=method), state, names)
+        found |= {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
+    return found
+
+
+def flops_of_preparing(
+    simulation: Simulation, state: Any, names: Container[str]
+) -> dict[str, float]:
+    """Floating-point operations by training example of each preparation of clients -> by name
+
+    Prepares the smallest client of each group that can train.
+
+    Args:
+      simulation: of a method whose clients stop soon, see `Method.briefly`.
+      state: what is evaluated.
+      names: of protocols, and "settle"; see `fedlib.evaluate.prepared`.
+    """
+    counting = CountingSteps()
+    run = replace(simulation, executor=counting)
+    flops, examples = Counter(), Counter()
+    for group in CLIENTS:
+        finalists = run.method.finalists(run.federation, group)
+        cohort = run.cohort(_smallest(run, finalists, 1), run.protocol.rounds)
+        if cohort.size:
+            done = partial(_note, flops, examples, counting, cohort)
+            for _ in prepared(run.method, state, cohort, group, names, done):
+                pass
+    return {name: flops[name] / number for name, number in examples.items() if number}
+
+
+def _note(
+    flops: Counter, examples: Counter, counting: "Counting", cohort: Cohort, name: str
+) -> None:
+    """Add what was counted since the last time under this name."""
+    flops[name] += counting.flops
+    examples[name] += cohort.journal.examples
+    counting.flops = cohort.journal.examples = 0
 
 
 class Counting(Loop):
@@ -89,6 +148,12 @@ class Counting(Loop):
             result = fn(work, *args)
         self.flops += counter.flops
         return result
+
+
+class CountingSteps(Counting):
+    """Adds up local steps alone, not what scores examples."""
+
+    each = Loop.each
 
 
 class Operations(TorchDispatchMode):
@@ -162,9 +227,8 @@ def _few_clients(simulation: Simulation) -> Simulation:
     """
     federation = simulation.federation
     seen = federation.ids("seen")
-    smallest = seen[np.argsort(federation.train.sizes[seen], kind="stable")]
-    chosen = list(islice((c for c in smallest if _can_train(simulation, c)), MEASURED))
-    if not chosen:
+    chosen = _smallest(simulation, seen, MEASURED)
+    if not len(chosen):
         raise DataError(
             f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
             "cost of training cannot be measured; use another batch_size or partition"
@@ -176,6 +240,13 @@ def _few_clients(simulation: Simulation) -> Simulation:
     data.federation = replace(federation, group=group)
     graph = {"edge_probability": 1.0, "mixing": "metropolis"}
     return replace(simulation, data=data, protocol=replace(simulation.protocol, **graph))
+
+
+def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:
+    """The smallest of the clients that can train, at most so many -> [number or fewer]"""
+    ascending = clients[np.argsort(simulation.federation.train.sizes[clients], kind="stable")]
+    able = islice((c for c in ascending if _can_train(simulation, c)), number)
+    return np.array([*able], dtype=clients.dtype)
 
 
 def _can_train(simulation: Simulation, client: int) -> bool:

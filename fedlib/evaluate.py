@@ -2,8 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +15,14 @@ from torch import Tensor
 from fedlib.cohort import Cohort
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.personal import some_of
 from fedlib.results import RunResult, Scores, View
 from fedlib.task import Batch, mean_from, nll
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
 PROGRESS_SECONDS = 10.0  # between two lines
+EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
+EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
+SETTLE = "settle"  # what final protocols have in common, among the protocols
 
 
 class ClientScores(NamedTuple):
@@ -73,63 +77,155 @@ def final(
     state: Any,
     cohort_of: CohortOf,
     report: Callable[[str], None] = lambda line: None,
+    views: Iterable[Sequence[str]] = (EVERYTHING,),
 ) -> RunResult:
-    """Every protocol of the method on every split, for the final state.
+    """Scores of the final state: the default protocol on what is held out, and what is asked for.
 
     Clients are prepared and scored in parts where a method would need much memory for all of them.
+    What is not asked for is neither prepared nor scored, and is absent from the result. Diagnostics
+    say on how many examples clients trained for each protocol, such as "examples_moe" [1].
 
     Args:
       report: gets a line of progress now and then.
+      views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
+        does not have is left out.
     """
-    scores, measured = {}, {}
-    progress = Progress(report)
+    found = Found(Progress(report))
     for group in GROUPS:
-        cohort = cohort_of(group) if group in method.protocols else None
-        if cohort is None:
+        everyone = cohort_of(group) if group in method.protocols else None
+        if everyone is None:
             continue
-        found: dict[View, list[ClientScores]] = {}
-        for part in parts(cohort, method.personal_numbers()):
-            for protocol, personal in prepared(method, state, part, group):
-                for split in ("train", *held_out(cohort.data.federation, group)):
-                    view = View(group, protocol, split)
-                    found.setdefault(view, []).append(score(method, personal, part, split))
-                    done = sum(len(scored.count) for scored in found[view])
-                for name, values in as_arrays(method.measure(protocol, personal, part)).items():
-                    shape = cohort.data.federation.num_clients, *values.shape[1:]
-                    everybody = measured.setdefault(name, np.full(shape, np.nan))
-                    everybody[part.host_ids] = values
-                progress.tell(f"evaluated {group} {protocol} of {done}/{cohort.size} clients")
-        for view, scored in found.items():
-            together = ClientScores(*map(np.concatenate, zip(*scored, strict=True)))
-            scores[view] = over_time(cohort.ids.cpu().numpy(), [together])
-    nothing = np.zeros(1, np.int64)
-    return RunResult(
-        round=np.array([cohort_of("seen").round]),
-        scores=scores,
-        bytes_down=nothing,
-        bytes_up=nothing,
-        examples=nothing,
-        client_rounds=nothing,
-        train_loss=np.empty(0),
-        diagnostics=as_arrays(method.diagnostics(state)) | measured | true_clusters(cohort_of),
-    )
+        federation = everyone.data.federation
+        splits = asked(views, method, federation, group)
+        finalists = np.isin(everyone.host_ids, method.finalists(federation, group)).nonzero()[0]
+        for protocols, cohort in (
+            (method.protocols[group], everyone),
+            (method.final_protocols.get(group, {}), everyone.some(finalists)),
+        ):
+            only = protocols.keys() & splits.keys()
+            for part in parts(cohort, method.personal_numbers()) if only else ():
+                done = partial(found.count, part)
+                for protocol, personal in prepared(method, state, part, group, only, done):
+                    found.measure(part, method.measure(protocol, personal, part))
+                    for split in splits[protocol]:
+                        scores = score(method, personal, part, split)
+                        found.add(View(group, protocol, split), part, scores, cohort.size)
+    diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
+    return found.result(cohort_of("seen").round, diagnostics)
 
 
-def prepared(method: Method, state: Any, cohort: Cohort, group: str) -> Iterator[tuple[str, Any]]:
-    """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn."""
-    for protocol, prepare in method.protocols[group].items():
-        yield protocol, getattr(method, prepare)(state, cohort)
-    if method.final_protocols.get(group):
+def prepared(
+    method: Method,
+    state: Any,
+    cohort: Cohort,
+    group: str,
+    only: Container[str] | None = None,
+    done: Callable[[str], None] = lambda name: None,
+) -> Iterator[tuple[str, Any]]:
+    """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn.
+
+    Args:
+      only: names of the protocols; None is all of them.
+      done: told the name of each preparation after it; what final protocols have in common is
+        "settle".
+    """
+
+    def some(protocols: dict[str, str]) -> dict[str, str]:
+        return {name: way for name, way in protocols.items() if only is None or name in only}
+
+    def each(protocols: dict[str, str], state: Any) -> Iterator[tuple[str, Any]]:
+        for protocol, prepare in protocols.items():
+            personal = getattr(method, prepare)(state, cohort)
+            done(protocol)
+            yield protocol, personal
+
+    yield from each(some(method.protocols[group]), state)
+    if later := some(method.final_protocols.get(group, {})):
         settled = method.settle(state, cohort)
-        for protocol, prepare in method.final_protocols[group].items():
-            yield protocol, getattr(method, prepare)(settled, cohort)
+        done(SETTLE)
+        yield from each(later, settled)
+
+
+def asked(
+    views: Iterable[Sequence[str]], method: Method, federation: Federation, group: str
+) -> dict[str, list[str]]:
+    """The splits on which each protocol of a group is scored at the end, by its name."""
+    patterns = [("*", "default", split) for split in SPLITS if split != "train"] + [*views]
+
+    def wanted(view: View) -> bool:
+        return any(
+            all(ours in ("*", theirs) for ours, theirs in zip(pattern, view, strict=True))
+            for pattern in patterns
+        )
+
+    splits = ("train", *held_out(federation, group))
+    protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
+    found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
+    return {protocol: theirs for protocol, theirs in found.items() if theirs}
+
+
+@dataclass
+class Found:
+    """What a final evaluation has found so far.
+
+    Attributes:
+      progress: gets a line now and then.
+      parts: of each view, its clients and their scores, one part after the other.
+      measured: what methods record besides, [num_clients, ...].
+      examples: on which clients trained to be prepared, by protocol; "settle" is what the final
+        protocols have in common.
+    """
+
+    progress: "Progress"
+    parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
+    measured: dict[str, np.ndarray] = field(default_factory=dict)
+    examples: Counter[str] = field(default_factory=Counter)
+
+    def count(self, cohort: Cohort, name: str) -> None:
+        """Note what clients have trained on since the last time, for this preparation."""
+        self.examples[name] += cohort.journal.examples
+        cohort.journal.examples = 0
+
+    def add(self, view: View, cohort: Cohort, scores: ClientScores, of: int) -> None:
+        """Scores of a part `of` so many clients."""
+        parts = self.parts.setdefault(view, [])
+        parts.append((cohort.host_ids, scores))
+        done = sum(len(ids) for ids, _ in parts)
+        self.progress.tell(f"evaluated {view.group} {view.protocol} of {done}/{of} clients")
+
+    def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
+        """What the method recorded of these clients."""
+        for name, values in as_arrays(tensors).items():
+            shape = cohort.data.federation.num_clients, *values.shape[1:]
+            everybody = self.measured.setdefault(name, np.full(shape, np.nan))
+            everybody[cohort.host_ids] = values
+
+    def result(self, round: int, diagnostics: dict[str, np.ndarray]) -> RunResult:
+        """Everything, after `round` rounds; nothing was sent."""
+        scores = {}
+        for view, found in self.parts.items():
+            ids, parts = zip(*found, strict=True)
+            together = ClientScores(*map(np.concatenate, zip(*parts, strict=True)))
+            scores[view] = over_time(np.concatenate(ids), [together])
+        trained = {f"{EXAMPLES_OF}{x}": np.array([n]) for x, n in self.examples.items() if n}
+        nothing = np.zeros(1, np.int64)
+        return RunResult(
+            round=np.array([round]),
+            scores=scores,
+            bytes_down=nothing,
+            bytes_up=nothing,
+            examples=nothing,
+            client_rounds=nothing,
+            train_loss=np.empty(0),
+            diagnostics=diagnostics | self.measured | trained,
+        )
 
 
 def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
     """`cohort` in parts, in order, of so many clients that `numbers` for each fit into memory."""
     size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
     positions = np.arange(cohort.size)
-    return [some_of(cohort, positions[i : i + size]) for i in range(0, cohort.size, size)]
+    return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
 
 
 @dataclass

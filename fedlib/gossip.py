@@ -96,19 +96,19 @@ class GossipCohort(Cohort):
     """A cohort without a server: what is shared has a copy per client, leaves [num_clients, ...].
 
     Attributes:
-      mixing: [population, population] weights, in the order of `seen`.
-      seen: [population] positions of the clients on the graph.
+      mixing: [population, population] weights, in the order of `members`.
+      members: [population] positions of the clients on the graph.
     """
 
     mixing: Tensor | None = None
-    seen: Tensor | None = None
+    members: Tensor | None = None
 
     def held(self, shared: Tree) -> Tree:
         """Each client's own copy; clients outside the graph get the uniform average of copies."""
-        if torch.isin(self.ids, self.seen).all():
+        if torch.isin(self.ids, self.members).all():
             return tree.take(shared, self.ids)
-        uniform = torch.ones_like(self.seen, dtype=torch.float64)
-        return tree.broadcast(tree.mean(tree.take(shared, self.seen), uniform), self.size)
+        uniform = torch.ones_like(self.members, dtype=torch.float64)
+        return tree.broadcast(tree.mean(tree.take(shared, self.members), uniform), self.size)
 
     def broadcast(self, shared: Tree) -> Tree:
         """Nobody sends anything down: clients start from the copies they hold."""
@@ -121,12 +121,12 @@ class GossipCohort(Cohort):
         self.journal.up += tree.numel(tree.take(trained, 0)) * links / self.size
         order = torch.argsort(self.ids)  # the graph's order is ascending
         mixed = tree.mix(tree.take(trained, order), self.mixing)
-        return tree.put(previous, self.seen, mixed)
+        return tree.put(previous, self.members, mixed)
 
     def _require_everybody(self) -> None:
-        if self.size != len(self.seen):
+        if self.size != len(self.members):
             raise ValueError(
-                f"a decentralised round needs all {len(self.seen)} clients of the graph, got "
+                f"a decentralised round needs all {len(self.members)} clients of the graph, got "
                 f"{self.size}; set the participation rate to 1"
             )
 

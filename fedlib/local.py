@@ -75,10 +75,15 @@ class Memory(NamedTuple):
         rows = clients.tolist()
         return Memory(tuple(self.buffers[c] for c in rows), self.epochs[rows])
 
-    def forget(self) -> "Memory":
-        """The same counts with empty buffers, as after making a new optimiser."""
+    def afresh(self) -> "Memory":
+        """That of new solvers at the current rate of training, the same one for everybody.
+
+        Buffers are empty, and the count is that of the client who has trained most: those who were
+        absent, or never took part, have counts of earlier rates.
+        """
         empty = tree.map(torch.zeros_like, self.buffers[0])
-        return self._replace(buffers=(empty,) * len(self.buffers))
+        reached = torch.full_like(self.epochs, int(self.epochs.max()))
+        return Memory((empty,) * len(self.buffers), reached)
 
     def renewed(self, clients: list[int], buffers: list[Tree] | None, epochs: int) -> "Memory":
         """This memory after `clients` did `epochs` more, with new `buffers` unless None."""

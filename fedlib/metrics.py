@@ -33,6 +33,7 @@ PRIMARY = View("seen", "default", "test")
 SERVER = View("server", "default", "test")  # a global model on a global test set
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
+EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
 PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
 DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
@@ -146,9 +147,10 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
     Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
-    if it measured them. At "round" only is what is said of experts: how often each was chosen
-    ("picks_0", ...), how unlike its clients' updates were ("divergence_0", ...), and the cells of
-    tables of rows by experts ("table_0_0", ...) at the rounds at which they were recorded.
+    if it measured them, and the examples and FLOPs of what clients trained for it. At "round" only
+    is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
+    updates were ("divergence_0", ...), and the cells of tables of rows by experts ("table_0_0",
+    ...) at the rounds at which they were recorded.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -166,6 +168,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
             blocks.append(_block(curve, "last", slice(-1, None)))
         if FLOPS in evaluation.diagnostics:
             curve = _flops_curve(history, evaluation)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        if personal := _personal_cost(evaluation):
+            curve = _Curve(TRAFFIC, evaluation.round, personal)
             blocks.append(_block(curve, "last", slice(-1, None)))
     diagnostics = _diagnostics(history, evaluation)
     of_experts = _expert_curves(diagnostics, int(history.round[-1]))
@@ -273,6 +278,19 @@ def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
     return _Curve(view, np.array([done]), {name: np.array(v) for name, v in values.items()})
 
 
+def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
+    """Examples on which clients trained for the evaluation, and FLOPs of that; {} if none did."""
+    found = evaluation.diagnostics
+    names = [n.removeprefix(EXAMPLES_OF) for n in found if n.startswith(EXAMPLES_OF)]
+    if not names:
+        return {}
+    cost = {"personal_examples": sum(found[EXAMPLES_OF + name] for name in names)}
+    if all(FLOPS_OF + name in found for name in names):
+        flops = sum(found[EXAMPLES_OF + name] * found[FLOPS_OF + name] for name in names)
+        cost["personal_flops"] = flops
+    return cost
+
+
 def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_Curve]:
     """What diagnostics say of experts, of rounds up to `done`: those planned beyond never were."""
     for name in (PICKS, DIVERGENCE):
@@ -378,7 +396,7 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
         covers = array.ndim in (1, 2) and len(array) > last
         if name == "pi" and not (covers and array.ndim == 2):
             raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
-        if name in NOT_OF_CLIENTS or not covers:
+        if name in NOT_OF_CLIENTS or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
             continue
         values = np.full((len(clients), *array.shape[1:]), np.nan)
         values[shown] = array[clients["client"].to_numpy()[shown]]

@@ -111,7 +111,7 @@ def fit(
     def train(epochs: int, number: int) -> np.ndarray:
         """Go on; mean loss on the split that decides -> [C still training]"""
         nonlocal params, memory
-        part = some_of(cohort, going)
+        part = cohort.some(going)
         own = take_rows(per_client, upload(going, part.ids.device))
         params, memory = part.fit(
             objective,
@@ -148,12 +148,6 @@ def fit(
             train(stopping.rest, number + 1)
         keep_rows("last", np.ones(len(going), bool))
     return kept
-
-
-def some_of(cohort: Cohort, positions: np.ndarray) -> Cohort:
-    """The clients at these positions of `cohort`, as a cohort."""
-    ids = cohort.host_ids[positions]
-    return replace(cohort, ids=upload(ids, cohort.ids.device), known_ids=ids)
 
 
 def client_losses(cohort: Cohort, losses: Callable, *per_client: Tree, split: str) -> Tensor:

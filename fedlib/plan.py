@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from fedlib import papers
+from fedlib import papers, shown
 from fedlib.command import run_roots
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.errors import ConfigError
@@ -149,6 +149,7 @@ class Plan:
             for run in paper.runs
         }
         self._run_specs: dict[tuple, dict] = {}
+        self._earlier: dict[tuple, Run | None] = {}
 
     # --- What there is -------------------------------------------------------------------------
 
@@ -171,7 +172,8 @@ class Plan:
         yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
         yield from (("partition", wildcards) for wildcards in self.partitions())
         optional = ("events",) if self.config["tensorboard"] else ()
-        for stage in ("train", "evaluate", *optional):
+        yield from (("train", cell._asdict()) for cell in sorted(self.cells(), key=self._chain))
+        for stage in ("evaluate", *optional):
             yield from ((stage, cell._asdict()) for cell in self.cells())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
         for paper, declared in self.papers.items():
@@ -249,6 +251,33 @@ class Plan:
         """
         names = run_weights(vars(self.run(paper, federation, label)))
         return [self.path("receipt", dataset=name) for name in names]
+
+    def earlier(self, paper: str, federation: str, label: str) -> Run | None:
+        """The longest run that this one goes on from, as they differ in nothing but rounds.
+
+        None if there is none, or if it is evaluated at its end and this one is not evaluated there.
+        """
+        key = (paper, federation, label)
+        if key not in self._earlier:
+            run, declared = self.run(*key), self._paper(paper)
+            before = list(declared.runs).index(run)  # of equally long runs, the first is earlier
+            known = [
+                other
+                for number, other in enumerate(declared.runs)
+                if (other.rounds, number) < (run.rounds, before)
+                and _goes_on(run, other)
+                and {*declared.seeds_of(run)} <= {*declared.seeds_of(other)}
+            ]
+            self._earlier[key] = max(known, key=lambda other: other.rounds, default=None)
+        return self._earlier[key]
+
+    def earlier_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
+        """State and history of the run that this one goes on from; empty if it starts afresh."""
+        run = self.earlier(paper, federation, label)
+        if run is None:
+            return []
+        names = {"paper": paper, "federation": federation, "label": run.label, "seed": seed}
+        return [self.path(file, **names) for file in ("state", "history")]
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -337,8 +366,10 @@ class Plan:
             case "partition", {"paper": paper, "federation": federation}:
                 seed = self.replicate(**wildcards).removeprefix("/seed")
                 return self.data(paper, federation).spec(int(seed) if seed else None)
-            case "train" | "evaluate" | "events", {"seed": seed, **names}:
+            case "train" | "events", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names)
+            case "evaluate", {"seed": seed, **names}:
+                return {**self._run_spec(int(seed), **names), "views": self._views(**names)}
             case "metrics", {"paper": paper}:
                 return self._metrics_spec(self._paper(paper))
             case "table" | "figure", {"paper": paper}:
@@ -353,6 +384,20 @@ class Plan:
         if key not in self._run_specs:
             self._run_specs[key] = self.run(**names).spec(seed)
         return {**self._run_specs[key], "seed": seed}
+
+    def _chain(self, cell: Cell) -> int:
+        """How many runs a run goes on from, one after the other."""
+        run = self.earlier(cell.paper, cell.federation, cell.label)
+        return 0 if run is None else 1 + self._chain(cell._replace(label=run.label))
+
+    def _views(self, paper: str, federation: str, label: str) -> list[shown.Pattern]:
+        """What a final evaluation scores: what is shown of the run, or everything."""
+        if self.config["evaluate"] == "all":
+            return [shown.EVERYTHING]
+        declared = self._paper(paper)
+        exhibits = [*declared.tables.values(), *declared.figures.values()]
+        about = [x for x in exhibits if federation in x.federations and label in x.labels]
+        return sorted(set().union(*(shown.views(x, federation, label) for x in about)))
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""
@@ -600,6 +645,15 @@ def _narrowed(exhibits: Mapping[str, Table], pairs: set[tuple[str, str]]) -> dic
                 federations=tuple(f for f in exhibit.federations if f in federations),
             )
     return narrowed
+
+
+def _goes_on(run: Run, other: Run) -> bool:
+    """Whether `run` begins like `other`, and is evaluated whenever that is."""
+    return (
+        (other.federation, other.method) == (run.federation, run.method)
+        and (other.rounds % run.evaluate_every == 0 or other.rounds == run.rounds)
+        and dataclasses.replace(other, rounds=run.rounds).spec(0) == run.spec(0)
+    )
 
 
 def _weights_of(paper: Paper) -> list[str]:

@@ -23,7 +23,7 @@ from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import Params, Task, set_precision
 
-Measure = Callable[[Simulation, Any], float]  # of a trained state
+Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
 
 
@@ -195,16 +195,40 @@ def train(
     state_file: Path,
     history_file: Path,
     checkpoints: Checkpoints,
+    earlier: tuple[Path, Path] | None = None,
     **run_options,
 ) -> None:
-    """Run, then write the state and, last, the history that vouches for it with its checksum."""
-    state, result = simulation.run(checkpoints, **run_options)
+    """Run, then write the state and, last, the history that vouches for it with its checksum.
+
+    Args:
+      earlier: state and history of a run of fewer rounds and otherwise the same, to go on from.
+
+    Raises:
+      DataError: if that is another run.
+    """
+    start = _end_of(simulation, spec, *earlier) if earlier else None
+    state, result = simulation.run(checkpoints, start=start, **run_options)
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
     diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
     provenance = {**provenance, "state_sha256": sha256}
     replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(history_file)
     checkpoints.clear()
+
+
+def _end_of(
+    simulation: Simulation, spec: dict, state_file: Path, history_file: Path
+) -> tuple[Any, RunResult]:
+    """State and history of a finished run, of which `spec` is a longer one."""
+    history = RunResult.load(history_file)
+    rounds = history.spec.get("rounds", 0)
+    if {**history.spec, "rounds": spec["rounds"]} != spec or rounds > spec["rounds"]:
+        raise DataError(
+            f"{history_file} is not of the same run with at most {spec['rounds']} rounds; give the "
+            "one it goes on from, or none"
+        )
+    tensors = load_tensors(state_file, history.provenance["state_sha256"])
+    return restore(simulation.init(), tensors), history
 
 
 def evaluate_state(
@@ -214,20 +238,21 @@ def evaluate_state(
     *,
     state_file: Path,
     history_file: Path,
-    measures: dict[str, Measure] | None = None,
+    measure: Measure = lambda simulation, state, evaluation: {},
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
-    """Scores of a trained state under every protocol of its method.
+    """Scores of a trained state under the protocols, and on the splits, that are asked for.
 
     Args:
-      measures: what else is measured on the state, by its name among the diagnostics.
+      spec: the run's specification, and "views", which are asked for; see `fedlib.evaluate.final`.
+      measure: what else is measured on the state, by its name among the diagnostics.
       report: gets a line of progress now and then.
 
     Raises:
       DataError: if the state is damaged, or was not trained from `spec`.
     """
     history = RunResult.load(history_file)
-    if history.spec != spec:
+    if history.spec != {name: value for name, value in spec.items() if name != "views"}:
         raise DataError(
             f"{history_file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"
@@ -236,9 +261,13 @@ def evaluate_state(
     state = restore(simulation.init(), tensors)
     rounds = simulation.protocol.rounds
     result = evaluate.final(
-        simulation.method, state, lambda group: simulation.everyone(group, rounds), report
+        simulation.method,
+        state,
+        lambda group: simulation.everyone(group, rounds),
+        report,
+        spec["views"],
     )
-    numbers = {name: measure(simulation, state) for name, measure in (measures or {}).items()}
+    numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)

@@ -152,7 +152,7 @@ class Simulation:
         device = self.data.device
         return gossip.GossipCohort, {
             "mixing": mixing.to(device),
-            "seen": torch.from_numpy(seen).to(device),
+            "members": torch.from_numpy(seen).to(device),
         }
 
     def run(
@@ -160,6 +160,7 @@ class Simulation:
         checkpoints: Checkpoints | None = None,
         report: Callable[[str], None] = print,
         stop: Callable[[], bool] = lambda: False,
+        start: tuple[Any, RunResult] | None = None,
     ) -> tuple[Any, RunResult]:
         """The state after all rounds, and everything recorded on the way.
 
@@ -167,15 +168,18 @@ class Simulation:
           checkpoints: where to resume from and to save to; None keeps nothing.
           report: gets a line of progress now and then.
           stop: asked after every round; True saves a checkpoint and ends the process politely.
+          start: last state and history of a run of fewer rounds, from which this one goes on; a
+            checkpoint of this one comes first.
 
         Raises:
           DivergedError: as soon as a client's training loss is not finite.
           SystemExit: with status 143, if `stop` asked for it.
         """
-        state, record, start = self._begin(checkpoints, report)
-        progress = Progress(self.protocol.rounds, start, report)
-        for done in range(start + 1, self.protocol.rounds + 1):
-            state = self._round(state, record, done)
+        state, record, begun = self._begin(checkpoints, report, start)
+        progress = Progress(self.protocol.rounds, begun, report)
+        for done in range(begun + 1, self.protocol.rounds + 1):
+            if not self.method.stopped(state):
+                state = self._round(state, record, done)
             if self.protocol.evaluates(done):
                 state = self._evaluate(state, record, done)
             progress.tell(done, record)
@@ -187,8 +191,15 @@ class Simulation:
                 raise SystemExit(143)
         return state, record.result(self)
 
-    def _begin(self, checkpoints: Checkpoints | None, report: Callable) -> tuple:
+    def _begin(
+        self, checkpoints: Checkpoints | None, report: Callable, end: tuple | None
+    ) -> tuple[Any, "Record", int]:
         saved = checkpoints.load() if checkpoints else None
+        if saved is None and end is not None:
+            state, history = end
+            done = int(history.round[-1])
+            report(f"going on after the {done} rounds of another run")
+            return state, Record.of(history), done
         state, record = self.init(), Record()
         if saved is None:
             return self._evaluate(state, record, 0), record, 0
@@ -210,6 +221,9 @@ class Simulation:
         return state
 
     def _evaluate(self, state: Any, record: "Record", done: int) -> Any:
+        if self.method.stopped(state) and record.unchanged():
+            record.repeat_evaluation(done)
+            return state
         state, found = evaluate.during_training(
             self.method, state, lambda group: self.everyone(group, done)
         )
@@ -232,6 +246,20 @@ class Record:
     last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
     trained: int = 0  # clients this process has trained, counting repeats
+
+    @classmethod
+    def of(cls, history: RunResult) -> "Record":
+        """What had been written down at the end of a run."""
+        lists = {name: getattr(history, name).tolist() for name in ("round", *TOTALS, "train_loss")}
+        scores = {
+            view: [
+                evaluate.ClientScores(correct, found.count, loss)
+                for correct, loss in zip(found.correct, found.loss, strict=True)
+            ]
+            for view, found in history.scores.items()
+        }
+        totals = {name: lists[name][-1] for name in TOTALS}
+        return cls(**lists, scores=scores, totals=totals)
 
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Cost and losses of a round; the one place where a round waits for the device."""
@@ -262,6 +290,14 @@ class Record:
             getattr(self, name).append(total)
         for view, scores in found.items():
             self.scores.setdefault(view, []).append(scores)
+
+    def unchanged(self) -> bool:
+        """Whether nobody has trained since the last evaluation."""
+        return self.examples[-1:] == [self.totals["examples"]]
+
+    def repeat_evaluation(self, done: int) -> None:
+        """The scores of the last evaluation again, after `done` rounds."""
+        self.add_evaluation(done, {view: found[-1] for view, found in self.scores.items()})
 
     def result(self, simulation: Simulation) -> RunResult:
         """Everything as arrays; see `RunResult`."""

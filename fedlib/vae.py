@@ -28,7 +28,7 @@ from fedlib.device import upload
 from fedlib.federation import Federation
 from fedlib.local import Solver
 from fedlib.models.layers import gaussian
-from fedlib.personal import EarlyStopping, fit, some_of
+from fedlib.personal import EarlyStopping, fit
 from fedlib.task import Batch, Params, Task
 
 BOUNDS = ("elbo", "importance")
@@ -146,7 +146,7 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
     cohort = replace(cohort, task=task)
     trained = []
     for first in range(0, cohort.size, AT_ONCE):
-        part = some_of(cohort, np.arange(first, min(first + AT_ONCE, cohort.size)))
+        part = cohort.some(np.arange(first, min(first + AT_ONCE, cohort.size)))
         args = part, losses, part.held(start), part.held(given)
         trained.append(fit(*args, local=local, stopping=stopping, stream="vae")["best"])
     return tree.concatenate(trained)

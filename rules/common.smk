@@ -98,6 +98,12 @@ def weights_receipt(wildcards):
     return PLAN.weights(wildcards.paper, wildcards.federation, wildcards.label)
 
 
+@asked_often
+def earlier_run(wildcards):
+    """State and history of the run that a longer one goes on from, if there is one."""
+    return PLAN.earlier_files(**wildcards)
+
+
 def run_files(file):
     """Input function: that file of every run of a paper."""
     return lambda wildcards: PLAN.run_files(file, wildcards.paper)

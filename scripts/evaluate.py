@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Evaluate one trained run: its final state under every protocol of its method -> raw counts."""
+"""Evaluate one trained run: its final state under the protocols that are asked for -> counts."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from fedlib.command import run, run_argument, run_parser, run_roots
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(__doc__.splitlines()[0])
+    parser = run_parser(__doc__.splitlines()[0], "evaluate")
     parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
     parser.add_argument("--out", type=Path, required=True, help="output: scores, .h5")
@@ -22,7 +22,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
-    spec = run_argument(args.spec)
+    spec = run_argument(args.spec, "views")
     from fedlib import files, gpu, provenance
 
     roots = run_roots("evaluate", spec)
@@ -30,7 +30,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
-        from fedlib.cost import flops_per_example
+        from fedlib.cost import measured
         from fedlib.federation import Federation
         from fedlib.run import build_simulation, evaluate_state
 
@@ -54,7 +54,7 @@ def main() -> None:
             record,
             state_file=args.state,
             history_file=args.history,
-            measures={"flops_per_example": flops_per_example},
+            measure=measured,
             report=lambda line: print(line, flush=True),
         )
         result.save(args.out)

@@ -19,9 +19,16 @@ from fedlib.command import run, run_argument, run_parser, run_roots
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(__doc__.splitlines()[0])
+    parser = run_parser(__doc__.splitlines()[0], "train")
     parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
+    parser.add_argument(
+        "--earlier",
+        type=Path,
+        nargs=2,
+        metavar=("STATE", "HISTORY"),
+        help="of a finished run of fewer rounds and otherwise the same, to go on from",
+    )
     parser.add_argument(
         "--checkpoints", type=Path, required=True, help="folder of this run's checkpoints"
     )
@@ -88,6 +95,7 @@ def main() -> None:
                 state_file=args.state,
                 history_file=args.history,
                 checkpoints=checkpoints,
+                earlier=args.earlier,
                 report=tell,
                 stop=stop,
             )

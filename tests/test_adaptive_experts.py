@@ -313,6 +313,67 @@ def test_the_experts_in_use_are_those_of_seen_clients():
             assert method.members(state, cohort).tolist() == expected
 
 
+def test_the_experts_in_use_are_those_of_the_clients_that_train_on_their_own():
+    # Main_fed.py takes them from its evaluation clients: here 0 and 1, who chose 2 and 0.
+    federation = toy_federation(SIZES)
+    method = make(3, personal_clients=2)
+    state = method.init(5, 0)._replace(choice=torch.tensor([2, 0, 1, 1, 1]))
+    for group in ("seen", "unseen"):
+        cohort = cohort_of(method.task, federation, federation.ids(group))
+        assert method.members(state, cohort).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+def test_only_the_first_clients_train_on_their_own(monkeypatch, at_once):
+    federation = toy_federation(SIZES)
+    few, everybody = make(2, personal_clients=2), make(2)
+    run = simulation(few, federation)
+    state, _ = run.run(report=lambda line: None)
+    state = state._replace(choice=torch.tensor([0, 1, 1, 0, 1]))  # both in use either way
+    monkeypatch.setattr(evaluate, "FINAL_BYTES", at_once * 8 * few.personal_numbers())
+    found = evaluate.final(few, state, lambda group: run.everyone(group, 2))
+    whole = evaluate.final(everybody, state, lambda group: run.everyone(group, 2))
+    for view, scores in whole.scores.items():
+        own = found.scores[view]
+        size = len(scores.clients) if view.protocol == "default" else 2
+        np.testing.assert_array_equal(own.clients, scores.clients[:size])
+        np.testing.assert_array_equal(own.correct, scores.correct[:, :size])
+        # Float64; kernels round by where in a stack a client's numbers lie.
+        np.testing.assert_allclose(own.loss, scores.loss[:, :size], rtol=1e-9)
+    weights = found.diagnostics["gate_weights"]
+    unseen = federation.ids("unseen")
+    assert np.isnan(weights).all(axis=1).tolist() == [
+        client not in (0, 1, *unseen) for client in range(federation.num_clients)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("views", "trains"),
+    [
+        ([], set()),
+        ([("seen", "default", "train")], set()),
+        ([("seen", "finetuned", "test")], {"local", "finetune"}),
+        ([("seen", "ensemble", "test")], {"local"}),
+        ([("unseen", "moe", "test")], {"local", "mixture"}),
+    ],
+)
+def test_nobody_trains_for_what_is_not_asked_for(monkeypatch, views, trains):
+    federation, method = toy_federation(SIZES), make(2)
+    run = simulation(method, federation)
+    state, _ = run.run(report=lambda line: None)
+    trained, fit = set(), personal.fit
+
+    def noted(*args, stream, **options):
+        trained.add(stream)
+        return fit(*args, stream=stream, **options)
+
+    monkeypatch.setattr(personal, "fit", noted)
+    found = evaluate.final(method, state, lambda group: run.everyone(group, 2), views=views)
+    held_out = {View(group, "default", "test") for group in ("seen", "unseen")}
+    assert set(found.scores) == held_out | {View(*view) for view in views}
+    assert trained == trains
+
+
 # -- what must not change --------------------------------------------------------------------
 
 
@@ -341,7 +402,8 @@ def test_nothing_that_was_trained_together_changes_and_a_gate_alone_trains_alone
 def test_protocols_of_both_ways_to_train_a_mixture():
     assert "moe_gate" in make(both_mixtures=True).final_protocols["seen"]
     assert "moe_joint" in make(gate_only=True, both_mixtures=True).final_protocols["unseen"]
-    assert list(make().final_protocols["seen"]) == ["local", "finetuned", "ensemble", "moe"]
+    names = ["ifca", "local", "finetuned", "ensemble", "moe"]
+    assert list(make().final_protocols["seen"]) == names
 
 
 # -- early stopping, one rule at a time ------------------------------------------------------
@@ -462,7 +524,7 @@ def test_what_is_evaluated_for_whom():
     run = simulation(method, federation)
     state, _ = run.run(report=lambda line: None)
     final = evaluate.final(method, state, lambda group: run.everyone(group, 2))
-    names = {"default", "local", "finetuned", "ensemble", "moe", "moe_gate"}
+    names = {"default", "ifca", "local", "finetuned", "ensemble", "moe", "moe_gate"}
     expected = {View(g, p, s) for g in ("seen", "unseen") for p in names for s in ("train", "test")}
     assert set(final.scores) == expected
 
@@ -490,7 +552,8 @@ def test_gates_are_recorded_by_client_and_expert(monkeypatch, choices):
         expected = np.zeros(4)
         expected[[*used, 3]] = weights.mean(0).detach().numpy()
         np.testing.assert_allclose(found[client], expected, rtol=1e-9)  # float64, in two parts
-    assert set(final.diagnostics) == {"choice", "picks", "gate_weights"}
+    trained = {f"examples_{name}" for name in ("settle", "finetuned", "moe")}
+    assert set(final.diagnostics) == {"choice", "picks", "gate_weights"} | trained
 
 
 # -- declarations ----------------------------------------------------------------------------
@@ -540,7 +603,7 @@ def test_a_declared_run_trains_and_is_evaluated_five_ways(executor):
     run = build_simulation(DECLARED, images(), executor=executor)
     state, result = run.run(report=lambda line: None)
     final = evaluate.final(run.method, state, lambda group: run.everyone(group, 3))
-    protocols = ["default", "ensemble", "finetuned", "local", "moe"]
+    protocols = ["default", "ensemble", "finetuned", "ifca", "local", "moe"]
     assert sorted({view.protocol for view in final.scores}) == protocols
     for scores in final.scores.values():
         assert scores.loss.shape == (1, 4) and np.isfinite(scores.loss).all()

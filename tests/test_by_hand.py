@@ -103,6 +103,30 @@ def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
 
 
 @executors
+def test_fresh_fine_tuning_of_absent_and_unseen_clients_is_at_the_rate_of_training(executor):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    hand = ByHand(federation)
+    method = methods.load("fedavg_plus")(task=task, local=SOLVER)
+    state = method.init(federation.num_clients, 0)
+    for number in range(ROUNDS):
+        present = hand.seen if number == 0 else hand.seen[1:]  # the first one stays away
+        cohort = cohort_of(task, federation, present, executor=executor, round=number)
+        state = method.round(state, cohort)
+    absent, [unseen] = hand.seen[0], federation.ids("unseen")
+    cohort = cohort_of(task, federation, [absent, unseen], executor=executor, round=ROUNDS)
+    ours = method.adapt(state, cohort)
+    for row, c in enumerate((absent, unseen)):
+        net = hand.module(state.trained.params)
+        # 6 epochs were trained, which is past both milestones, 3 and 5; the absent one did 2.
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=5e-4)
+        for _, x, y, _ in hand.batches(c, ROUNDS, "tune"):
+            optimiser.zero_grad()
+            cross_entropy(net(x), y).backward()
+            optimiser.step()
+        assert_params(tree.take(ours, row), net.state_dict())
+
+
+@executors
 def test_fedem(executor):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 2
     hand = ByHand(federation)

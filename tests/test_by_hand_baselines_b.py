@@ -161,7 +161,8 @@ def test_pfedmoe_baseline(executor, norm):
     method = methods.load("pfedmoe_baseline")(
         task=task, local=SOLVER, num_experts=experts, gate_features=4
     )
-    start = method.init(federation.num_clients, 0).server
+    one = cohort_of(task, federation, [0])
+    start = tree.take(method.personalise(method.init(federation.num_clients, 0), one), 0)
     drawn = tree.unstack(start["experts"])
     clients = {}
     for c in hand.seen:
@@ -195,9 +196,11 @@ def test_pfedmoe_baseline(executor, norm):
     _, state = train(
         "pfedmoe_baseline", task, federation, executor, num_experts=experts, gate_features=4
     )
+    newcomers = cohort_of(task, federation, federation.ids("unseen"), executor=executor)
+    welcomed = tree.take(method.welcome(state, newcomers), 0)
     for e in range(experts):
-        assert_params(tree.take(state.server["experts"], e), averaged[e])
-    assert_params(state.server["gate"], average_gate)
+        assert_params(tree.take(welcomed["experts"], e), averaged[e])
+    assert_params(welcomed["gate"], average_gate)
     for c, (nets, gate, _) in clients.items():
         own = tree.take(state.models, c)
         assert_params(own["expert"], nets[-1].state_dict())
@@ -248,16 +251,15 @@ def test_pfedmoe_local_step_of_section_8_3(executor):
     )
     gate = tensors({"weight": [[0.1, 0.2, 0.3], [0, -0.1, 0.2]], "bias": [0, 0.1]})
     own = {"expert": tree.take(experts, 1), "gate": gate}
-    state = method.init(1, 0)._replace(
-        server={"experts": experts, "gate": gate}, models=tree.repeat(own, 1)
-    )
+    shared = tree.take(experts, slice(1))
+    state = method.init(1, 0)._replace(experts=shared, models=tree.repeat(own, 1))
     cohort = cohort_of(task, golden_federation(), executor=executor)
 
     before = score(method, method.personalise(state, cohort), cohort, "test")
     assert before.loss[0] == pytest.approx(0.669999, abs=1e-6)
     assert before.correct[0] == 2
 
-    trained = method.round(state, cohort).server["experts"]
+    trained = tree.take(method.personalise(method.round(state, cohort), cohort), 0)["experts"]
     golden = tensors(
         {
             "head.weight": [

@@ -508,3 +508,12 @@ def test_a_batched_run_in_chunks_is_the_same_run():
     chunked = replace(cohort, executor=EXECUTORS["batched"](chunk=2))
     start, local = cohort.broadcast(task.init(0)), SGD(lr=0.1, batch_size=4, momentum=0.9)
     assert_close(*(c.fit(task.loss, start, local=local)[0] for c in (cohort, chunked)))
+
+
+def test_some_of_a_cohort_are_the_clients_at_those_positions():
+    federation = toy_federation((7, 12, 6, 10), unseen=0)
+    cohort = cohort_of(tiny_task(), federation, np.array([3, 0, 2]))
+    some = cohort.some(np.array([2, 0]))
+    assert some.host_ids.tolist() == some.ids.tolist() == [2, 3]
+    assert some.num_examples.tolist() == [6, 10]
+    assert some.journal is cohort.journal

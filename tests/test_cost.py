@@ -14,7 +14,7 @@ from test_simulate import METHODS, every_method, silently, simulation
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import cost, methods, metrics, tables, tree
+from fedlib import cost, evaluate, methods, metrics, tables, tree
 from fedlib.checkpoint import Checkpoints, flatten
 from fedlib.cohort import sample
 from fedlib.device import DeviceData
@@ -196,9 +196,8 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
     files = {"state_file": tmp_path / "state.pt", "history_file": tmp_path / "history.h5"}
     checkpoints = Checkpoints(tmp_path / "checkpoints", {}, every=60)
     train(run, declared, {}, **files, checkpoints=checkpoints, report=lambda line: None)
-    evaluate_state(
-        run, declared, {}, **files, measures={"flops_per_example": cost.flops_per_example}
-    ).save(tmp_path / "evaluation.h5")
+    asked = declared | {"views": []}
+    evaluate_state(run, asked, {}, **files, measure=cost.measured).save(tmp_path / "evaluation.h5")
     stored = RunResult.load(tmp_path / "evaluation.h5").diagnostics
     assert stored["flops_per_example"].tolist() == [2 * 2 * (STEP + FORWARD)]
     assert stored["pi"].shape == (4, 2)
@@ -207,6 +206,46 @@ def test_an_evaluation_stores_what_was_measured(tmp_path):
     )
     total = rows[rows["metric"] == "flops"]["value"].item()
     assert total == 2 * (7 + 12 + 6) * stored["flops_per_example"][0]  # two rounds, three clients
+
+
+def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_client():
+    """Linear models of D inputs and L outputs: a step is forward and the gradient of the weights.
+
+    Nobody needs the inputs' gradient. A mixture has J = 2 shared experts and a local one, frozen
+    here, whose forward pass it needs, and a gate of 3 outputs.
+    """
+    linear_task = Task(lambda: linear.build(FEATURES, CLASSES))
+    gate = Task(lambda: linear.build(FEATURES, 3))
+    experts = methods.load("adaptive_experts")(
+        **{"task": linear_task, "expert": linear_task, "gate": gate, "local": sgd(batch_size=4)},
+        **{"num_experts": 2, "cluster_init": "full", "gate_only": True, "personal_clients": 2},
+        **{"local_lr": 0.1, "gate_lr": 0.1, "local_epochs": 3, "local_check_every": 1},
+        **{"gate_epochs": 2, "gate_check_every": 1, "expert_set": "all"},
+    )
+    federation = toy_federation((7, 12, 6, 10))
+    data = DeviceData(federation, linear_task.dtype, linear_task.device)
+    run = Simulation(experts, data, Protocol(rounds=2, seed=0), Loop())
+    state, history = silently(run)
+    views = [("seen", "moe", "test"), ("seen", "finetuned", "test")]
+    found = evaluate.final(experts, state, lambda group: run.everyone(group, 2), views=views)
+    shards = 7 + 12
+    examples = {"settle": 3 * shards, "finetuned": 3 * shards, "moe": 2 * shards}
+    trained = {n.removeprefix("examples_"): a.tolist() for n, a in found.diagnostics.items()
+               if n.startswith("examples_")}  # fmt: skip
+    assert trained == {name: [number] for name, number in examples.items()}
+    measured = cost.measured(run, state, found)
+    forward, of_gate = FEATURES * CLASSES, FEATURES * 3
+    flops = {"settle": 4 * forward, "finetuned": 4 * forward, "moe": 6 * forward + 4 * of_gate}
+    assert {name: measured[f"flops_per_example_{name}"] for name in flops} == flops
+    arrays = {name: np.array([number]) for name, number in measured.items()}
+    rows = metrics.run_rows(history, replace(found, diagnostics=found.diagnostics | arrays))
+    rows = rows.set_index("metric")["value"]
+    assert rows["personal_examples"] == sum(examples.values())
+    assert rows["personal_flops"] == sum(examples[name] * flops[name] for name in flops)
+    nothing = evaluate.final(experts, state, lambda group: run.everyone(group, 2), views=[])
+    assert not {"personal_examples", "personal_flops"} & {
+        *metrics.run_rows(history, nothing).metric
+    }
 
 
 def test_every_method_is_measured_here():
@@ -354,6 +393,23 @@ def test_a_run_that_was_not_measured_is_named():
     absent = (tidy["label"] == "local") & (tidy["metric"] == "flops") & (tidy["seed"] == 2)
     with pytest.raises(DataError, match="needs flops of the run emnist/local with seed 2"):
         cost_table(cost_exhibit(), tidy[~absent])
+
+
+def test_cost_table_shows_the_personal_stage_where_it_is_asked_for():
+    tidy = cost_metrics(THREE)
+    about = tidy[(tidy["label"] == "fedem") & (tidy["metric"] == "examples")]
+    own = [
+        about.assign(metric=f"personal_{x}", value=v)
+        for x, v in (("examples", 4e3), ("flops", 8e9))
+    ]
+    tidy = pd.concat([tidy, *own])
+    text = render.to_markdown(tables.load("cost")(cost_exhibit(), tidy, None, None, personal=True))
+    cells = {
+        row.split("|")[1].strip(): row.split("|")[-3:-1] for row in text.splitlines() if "|" in row
+    }
+    assert [cell.strip() for cell in cells["FedEM"]] == ["4.00 k", "8.00 G"]
+    assert [cell.strip() for cell in cells["Local"]] == [render.ABSENT] * 2
+    assert "Personal stage" not in render.to_markdown(cost_table(cost_exhibit(), tidy))
 
 
 def test_cost_table_of_collected_runs(tmp_path):

@@ -273,7 +273,15 @@ def test_synthetic_clients_have_their_training_and_test_examples():
     assert built.train.sizes.tolist() == [int(0.75 * size) for size in sizes]
     assert built.test.sizes.tolist() == [30] * 5
     assert built.x.dtype == np.float32 and built.x.shape[1] == 4
-    assert len(built.ids("unseen")) == 1
+    assert built.ids("unseen").tolist() == [4]
+
+
+def test_the_last_fifth_of_the_synthetic_clients_is_unseen():
+    # FedEM's data script trains on the first int(train_tasks_frac * n) clients (section 3.2).
+    params = {"num_clients": 30, "dim": 2, "test_size": 2, "unseen_fraction": 0.2}
+    built = synthetic.build(Path(""), **params)
+    assert built.ids("seen").tolist() == list(range(24))
+    assert built.ids("unseen").tolist() == list(range(24, 30))
 
 
 def test_synthetic_labels_are_those_of_their_component_without_noise(monkeypatch):

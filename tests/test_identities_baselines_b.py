@@ -196,6 +196,19 @@ def test_unseen_clients_get_the_averages_of_private_experts_and_gates():
     assert_same(given["gate"], average["gate"])
 
 
+def test_private_modules_of_an_absent_client_count_as_it_has_them():
+    federation, method = toy_federation(), mixture()
+    state = run(method, federation)
+    present = cohort_of(method.task, federation, [1, 2], round=2)
+    state = method.round(state, present)
+    unseen = cohort_of(method.task, federation, federation.ids("unseen"))
+    given = tree.take(method.welcome(state, unseen), 0)
+    sizes = torch.tensor([7, 12, 6]).double()  # client 0 has stayed away, and weighs 7 of 25
+    average = tree.mean(tree.take(state.models, slice(3)), sizes)
+    assert_same(tree.take(given["experts"], -1), average["expert"])
+    assert_same(given["gate"], average["gate"])
+
+
 def test_a_gate_takes_training_batches_of_one_example_and_experts_that_normalise_do_not():
     # Batches of 4 leave one example of the first client alone.
     federation = toy_federation(sizes=(9, 12, 6, 10))

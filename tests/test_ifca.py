@@ -12,6 +12,7 @@ from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import evaluate, exploration, methods, streams, tree
+from fedlib.checkpoint import Checkpoints
 from fedlib.cost import flops_per_example
 from fedlib.device import DeviceData
 from fedlib.errors import DataError
@@ -402,12 +403,59 @@ def test_a_round_after_the_end_changes_and_costs_nothing(stop):
     assert (journal.down, journal.up, journal.examples, journal.losses) == (0, 0, 0, [])
 
 
-def test_a_run_that_stops_is_evaluated_and_measured():
-    method, federation = make(2, stop_every=1, patience=1, horizon=6), toy_federation()
-    # A rate that leads away: the first check is the last that improves.
+def stopping(rounds=6, **protocol) -> Simulation:
+    """A run at a rate that leads away: the first check is the last that improves."""
+    method, federation = make(2, stop_every=1, patience=1, horizon=rounds), toy_federation()
     method = replace(method, local=sgd(lr=3.0, momentum=0.0))
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    simulation = Simulation(method, data, Protocol(rounds=6, seed=0), Loop())
+    return Simulation(method, data, Protocol(rounds=rounds, seed=0, **protocol), Loop())
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_run_that_stopped_computes_one_more_evaluation_and_repeats_it(monkeypatch, every):
+    simulation = stopping(12, evaluate_every=every)
+    computed, once = [], evaluate.during_training
+
+    def counted(method, state, cohort_of):
+        computed.append(cohort_of("seen").round)
+        return once(method, state, cohort_of)
+
+    monkeypatch.setattr(evaluate, "during_training", counted)
+    state, result = simulation.run(report=lambda line: None)
+    trained = len(result.train_loss)
+    assert 0 < trained < 8
+    evaluated = list(range(0, 13, every))
+    assert result.round.tolist() == evaluated
+    first = min(round for round in evaluated if round >= trained)
+    assert computed == [round for round in evaluated if round <= first]
+    for view, scores in result.scores.items():
+        # As if every evaluation were computed from the last state.
+        _, found = once(simulation.method, state, lambda group: simulation.everyone(group, 12))
+        for at in range(evaluated.index(first), len(evaluated)):
+            assert scores.correct[at].tolist() == found[view].correct.tolist()
+            assert scores.loss[at].tolist() == found[view].loss.tolist()
+    cohort = len(simulation.federation.ids("seen"))
+    assert result.client_rounds[-1] == trained * cohort  # nobody takes part any more
+
+
+def test_a_run_that_stopped_ends_with_the_same_bits_after_an_interruption(tmp_path):
+    expected_state, expected = stopping(12).run(report=lambda line: None)
+    state = result = None
+    for _ in range(12):
+        checkpoints = Checkpoints(tmp_path, {}, every=1)
+        try:
+            state, result = stopping(12).run(checkpoints, lambda line: None, stop=lambda: True)
+        except SystemExit:
+            continue
+    assert all(map(torch.equal, tree.leaves(state), tree.leaves(expected_state)))
+    assert result.client_rounds.tolist() == expected.client_rounds.tolist()
+    for view, scores in expected.scores.items():
+        np.testing.assert_array_equal(result.scores[view].loss, scores.loss)
+
+
+def test_a_run_that_stops_is_evaluated_and_measured():
+    simulation = stopping()
+    method = simulation.method
     state, result = simulation.run(report=lambda line: None)
     rounds = int((state.picks.sum(1) > 0).sum())
     assert rounds < 6 and not len(method.live(state))

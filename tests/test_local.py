@@ -197,12 +197,13 @@ def test_memory_is_one_row_of_momenta_per_client_or_nothing():
         assert tree.leaves(nothing.memory(params, 5).buffers) == []
 
 
-def test_forgetting_keeps_the_count_of_epochs():
-    memory = local.Memory(({"w": torch.ones(3)}, {"w": torch.ones(3)}), torch.tensor([4, 5]))
-    forgotten = memory.forget()
-    assert [own["w"].tolist() for own in forgotten.buffers] == [[0, 0, 0]] * 2
+def test_memory_afresh_is_empty_and_counts_for_everybody_what_the_furthest_did():
+    memory = local.Memory(({"w": torch.ones(3)}, {"w": torch.ones(3)}), torch.tensor([0, 5]))
+    afresh = memory.afresh()
+    assert [own["w"].tolist() for own in afresh.buffers] == [[0, 0, 0]] * 2
+    assert afresh.epochs.tolist() == [5, 5]
     assert torch.equal(memory.buffers[0]["w"], torch.ones(3))
-    assert torch.equal(forgotten.epochs, memory.epochs)
+    assert memory.epochs.tolist() == [0, 5]
 
 
 def test_renewing_some_memories_leaves_the_others_and_the_old_ones_as_they_were():

@@ -121,7 +121,9 @@ def test_the_profiles_differ_in_what_section_9_says():
             "member": "best",
             "local_weight_decay": 9.89e-3,  # X3, Table 1
             "finetune_weight_decay": 1e-4,
+            "personal_clients": None,  # X5
         }
+        assert published["params"]["personal_clients"] == 10
         relu = differences(published["model_params"], clean["model_params"])
         assert relu == {"logit_relu": False}  # X4
         data = differences(

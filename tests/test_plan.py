@@ -264,7 +264,7 @@ def test_a_training_specification_is_the_run_s_and_the_seed_s(toy):
     job = {"paper": "toy", "federation": "digits", "label": "fedem"}
     expected = toy_run(label="fedem").spec(4)
     assert json.loads(made.spec("train", **job, seed="4")) == expected
-    assert made.spec("evaluate", **job, seed=4) == made.spec("train", **job, seed=4)
+    assert json.loads(made.spec("evaluate", **job, seed=4)) == expected | {"views": []}
 
 
 def test_a_specification_does_not_depend_on_the_order_of_keys(toy):
@@ -727,3 +727,64 @@ def test_plans_do_not_depend_on_the_order_of_the_configuration(toy, seed):
     expected = [toy(items).spec(stage, **w) for stage, w in toy(items).jobs()]
     random.Random(seed).shuffle(items)
     assert [toy(items).spec(stage, **w) for stage, w in toy(items).jobs()] == expected
+
+
+# -- runs that go on from others -----------------------------------------------------------
+
+
+def chained(declare, *rounds, evaluate_every=5, **config) -> Plan:
+    """A plan of runs that differ in rounds alone, called by their place."""
+    runs = [
+        toy_run(label=f"run{number}", method="fedavg", rounds=r, evaluate_every=evaluate_every)
+        for number, r in enumerate(rounds)
+    ]
+    declare(toy=toy_paper(federations=["digits"], runs=runs, tables={}, figures={}))
+    return Plan({"papers": ["toy"], **config})
+
+
+def start_of(plan: Plan, number: int) -> str | None:
+    run = plan.earlier("toy", "digits", f"run{number}")
+    return run and run.label
+
+
+def test_a_run_goes_on_from_the_longest_one_that_is_shorter(declare):
+    plan = chained(declare, 40, 10, 20)
+    assert [start_of(plan, number) for number in range(3)] == ["run2", None, "run1"]
+    trained = [job["label"] for stage, job in plan.jobs() if stage == "train" and job["seed"] == 3]
+    assert trained == ["run1", "run2", "run0"]  # each after what it goes on from
+    job = {"paper": "toy", "federation": "digits", "label": "run0", "seed": 4}
+    before = f"results/{plan.folder}/runs/toy/digits/run2/seed4"
+    assert plan.earlier_files(**job) == [f"{before}/state.pt", f"{before}/history.h5"]
+    assert plan.earlier_files(**job | {"label": "run1"}) == []
+
+
+def test_of_equally_long_runs_the_first_is_trained(declare):
+    plan = chained(declare, 40, 10, 20, rounds=8, tag="short")
+    assert [start_of(plan, number) for number in range(3)] == [None, "run0", "run0"]
+
+
+def test_a_run_does_not_go_on_from_one_that_was_evaluated_when_it_is_not(declare):
+    assert start_of(chained(declare, 40, 12), 0) is None
+    assert start_of(chained(declare, 40, 15), 0) == "run1"
+
+
+@pytest.mark.parametrize(
+    "change", [{"params": {"a": 1}}, {"seeds": (3,)}, {"evaluate_every": 2}, {"model": "linear"}]
+)
+def test_a_run_does_not_go_on_from_another_one(declare, change):
+    runs = [toy_run(rounds=10, label="short", method="fedavg", **change), toy_run(rounds=20)]
+    declare(toy=toy_paper(federations=["digits"], runs=runs, tables={}, figures={}))
+    plan = Plan({"papers": ["toy"]})
+    assert plan.earlier("toy", "digits", "fedavg") is None
+
+
+@pytest.mark.parametrize(
+    ("federation", "label", "start"),
+    [
+        ("cifar10", "fedmix-k4-long", "fedmix-k4"),
+        ("permuted-cifar10", "clients-k4", "clients-k4-early"),
+    ],
+)
+def test_fedmix_repeats_no_rounds_of_another_run(federation, label, start):
+    plan = Plan({"papers": ["fedmix"], "scale": "full"})
+    assert plan.earlier("fedmix", federation, label).label == start

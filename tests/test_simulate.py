@@ -154,7 +154,6 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    gate = (4 * 128 + 128) + 4 * 128 + (128 * 2 + 2) + 4 * 2  # layers, and what normalises them
     down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # The gate of 6 features; the table of 3 labels.
@@ -166,7 +165,6 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
         "adaptive_experts": model,
         "afl": model + 1,
         "qffl": model + 1,
-        "pfedmoe_baseline": 2 * model + gate,
     }
     up = up.get(name, down)
     clients = 4 * run.protocol.rate
@@ -225,6 +223,19 @@ def test_progress_ends_with_round_loss_and_accuracies():
     simulation(rounds=2).run(report=lines.append)
     assert lines[-1].startswith("round 2/2  loss ")
     assert "  seen " in lines[-1] and "  unseen " in lines[-1]
+
+
+# -- longer runs --------------------------------------------------------------------------
+
+
+@every_method
+def test_a_run_that_goes_on_from_a_shorter_one_ends_with_the_same_bits(name):
+    whole = silently(simulation(name, rounds=4, evaluate_every=2))
+    start = silently(simulation(name, rounds=2, evaluate_every=2))
+    lines = []
+    longer = simulation(name, rounds=4, evaluate_every=2)
+    assert_same_bits(longer.run(report=lines.append, start=start), whole)
+    assert lines[0] == "going on after the 2 rounds of another run"
 
 
 # -- interruptions ------------------------------------------------------------------------

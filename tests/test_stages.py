@@ -58,7 +58,7 @@ def options(folder, run_spec=SPEC, **changes):
 def evaluation(folder, run_spec=SPEC, **changes):
     """Arguments of evaluate.py."""
     absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
-    return options(folder, run_spec, **absent | changes)
+    return options(folder, {"views": [["*", "*", "*"]], **run_spec}, **absent | changes)
 
 
 def start(stage, arguments):
@@ -195,6 +195,19 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     assert "resuming after round" in stdout
     assert_same_run(folder, trained)
     assert [file.name for file in (folder / "checkpoints").iterdir()] == ["lock"]
+
+
+def test_a_longer_run_goes_on_from_a_shorter_one_to_the_same_bits(trained, tmp_path, call):
+    folder = shards(tmp_path)
+    short = SPEC | {"rounds": ROUNDS // 2}
+    assert call("train", options(folder / "short", short))[0] == 0
+    earlier = [str(folder / "short" / name) for name in ("state.pt", "history.h5")]
+    code, stdout, stderr = call("train", [*options(folder / "run"), "--earlier", *earlier])
+    assert (code, stderr) == (0, "") and f"after the {ROUNDS // 2} rounds of another" in stdout
+    assert_same_run(folder / "run", trained)
+    for other in (short | {"seed": 4}, SPEC | {"rounds": ROUNDS // 4}):
+        arguments = [*options(folder / "other", other), "--earlier", *earlier]
+        assert_one_line(call("train", arguments), "history.h5 is not of the same run with at most")
 
 
 @pytest.mark.slow

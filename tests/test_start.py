@@ -56,16 +56,18 @@ def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tm
         local={"solver": "sgd", "lr": 0.05, "momentum": 0.9, "batch_size": 4},
         params={"num_experts": 2},
     )
-    common = [f"--spec={json.dumps(run.spec(3))}", f"--shards={shards}", f"--manifest={manifest}"]
+    common = [f"--shards={shards}", f"--manifest={manifest}"]
     common += [f"--state={tmp_path}/state.pt", f"--history={tmp_path}/history.h5", "--device=cpu"]
     own = {"train": f"--checkpoints={tmp_path}/checkpoints", "evaluate": f"--out={tmp_path}/out.h5"}
+    views = {"train": {}, "evaluate": {"views": []}}
     for stage, option in own.items():
+        given = f"--spec={json.dumps(run.spec(3) | views[stage])}"
         program = (
             "import runpy, sys\n"
             f"sys.argv[0] = 'scripts/{stage}.py'\n"
             "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
             "except SystemExit as done: assert not done.code, done.code"
         )
-        modules = loaded(program, *common, option)
+        modules = loaded(program, given, *common, option)
         assert "torch" in modules
         assert not modules & {*COMPILERS, *OTHERS}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.data.cut import check_splits, client_groups, divide
+from fedlib.data.cut import check_splits, divide, last_are_unseen
 from fedlib.data.partition import check_count, check_positive, dirichlet
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError
@@ -58,7 +58,7 @@ def build(
       alpha: Dirichlet concentration of a client's mixture weights.
       labels: "fixed" or "official", see above.
       val_fraction: of a client's training part.
-      unseen_fraction: of the clients.
+      unseen_fraction: of the clients, the last of them (train_tasks_frac of the official code).
       seed: of the data and of the splits.
 
     Raises:
@@ -90,7 +90,7 @@ def build(
         train=Split.from_lists(train),
         val=Split.from_lists(val),
         test=Split.from_lists(parts[1::2]),
-        group=client_groups(num_clients, unseen_fraction, seed),
+        group=last_are_unseen(num_clients, unseen_fraction),
         client_id=np.arange(num_clients),
     )
 

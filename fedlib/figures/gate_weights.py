@@ -42,7 +42,7 @@ def draw(
     Raises:
       ConfigError: if a federation has not one run of each variant, or a run does not state
         `experts`.
-      DataError: if a client of a run has no weights.
+      DataError: if no client of a run has weights.
     """
     kinds = ways.variants(exhibit, variants)
     where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
@@ -79,13 +79,15 @@ def _weights(clients: pd.DataFrame, run: dict, weights: str, experts: str) -> np
     """Mean weights, of shared experts in descending order, the local one last -> [seeds, E + 1]"""
     number = int(exhibits.setting(experts, run))
     columns = [f"{weights}_{expert}" for expert in range(number + 1)]
-    missing = [column for column in columns if column not in clients]
-    if missing or clients.empty or clients[columns].isna().all(axis=1).any():
+    # Clients that have no mixture, where not all train on their own, have no weights either.
+    having = clients.reindex(columns=["seed", *columns]).dropna(how="all", subset=columns)
+    missing = {*columns} - {*clients} or {*clients["seed"]} - {*having["seed"]}
+    if missing or having.empty:
         raise DataError(
             f"the clients of {run['federation']}/{run['label']} have no {columns[0]} to "
             f"{columns[-1]}; run its evaluation and the metrics stage again"
         )
-    means = clients[columns].fillna(0.0).groupby(clients["seed"]).mean().to_numpy()
+    means = having.fillna(0.0).groupby("seed").mean().to_numpy()
     return np.concatenate([-np.sort(-means[:, :-1], axis=1), means[:, -1:]], axis=1)
 
 

@@ -4,9 +4,11 @@
     then each  trains an expert of its own, and a gate that weighs all experts by the input:
     client     y(x) = g_l(x) f_l(x) + sum_j g_j(x) f_j(x), of probabilities
 
-One training is evaluated five ways: "default" is IFCA's prediction, "local" the client's own
-expert, "finetuned" IFCA's model after training on the client's shard, "ensemble" all experts with
-equal weights, "moe" the mixture. What a client trains here is neither sent nor kept in the state.
+One training is evaluated five ways: "ifca" is IFCA's prediction, "local" the client's own expert,
+"finetuned" IFCA's model after training on the client's shard, "ensemble" all experts with equal
+weights, "moe" the mixture; all five for the clients that train on their own, which may be some of
+them ("default" is IFCA's prediction for all). What a client trains here is neither sent nor kept in
+the state.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
 FL-IJCAI 2022 (arXiv:2206.07832), Algorithm 1 and equations 4 and 5.
@@ -22,11 +24,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib import context, personal, streams, tree
 from fedlib.cohort import Cohort
+from fedlib.federation import Federation
 from fedlib.local import AdamW, Schedule
 from fedlib.methods.ifca import IFCA, State
 from fedlib.mixture import each_expert, expert_seed
@@ -110,8 +114,10 @@ class AdaptiveExperts(IFCA):
       member: the local expert that joins ensemble and mixture: "best", that of its best check; or
         "last", that at its last epoch, as in the official code, which keeps a reference to the
         weights where it means to keep a copy. "local" is always the best.
+      personal_clients: how many clients of a group train on their own, the first ones (official
+        code: 0 to 9); None is all of them.
       expert_set: the clusters' experts in ensembles and mixtures: "used", those that some seen
-        client predicts with (official code), or "all" (equation 5).
+        client among `personal_clients` predicts with (official code), or "all" (equation 5).
       ensemble_space: what an ensemble averages: "logits", as the official code, or "probabilities".
     """
 
@@ -131,11 +137,13 @@ class AdaptiveExperts(IFCA):
     gate_patience: int = 20
     gate_only: bool = False
     both_mixtures: bool = False
+    personal_clients: int | None = None
     member: str = "best"
     expert_set: str = "used"
     ensemble_space: str = "logits"
 
     alone: ClassVar[dict[str, str]] = {
+        "ifca": "chosen",
         "local": "local_experts",
         "finetuned": "finetune",
         "ensemble": "assemble",
@@ -149,6 +157,8 @@ class AdaptiveExperts(IFCA):
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        if self.personal_clients is not None and self.personal_clients < 1:
+            raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
         for solver in (self.local_solver, self.finetune_solver, self.gate_solver):
             if not solver.weight_decay >= 0:
                 raise ValueError(f"weight decay must be at least 0, got {solver.weight_decay}")
@@ -214,6 +224,10 @@ class AdaptiveExperts(IFCA):
             split=self.stop_split,
         )
 
+    def finalists(self, federation: Federation, group: str) -> np.ndarray:
+        """The first `personal_clients` of the group."""
+        return federation.ids(group)[: self.personal_clients]
+
     def settle(self, state: State, cohort: Cohort) -> Settled:
         """Every client trains its local expert."""
         cohort = replace(cohort, task=self.expert)
@@ -230,6 +244,14 @@ class AdaptiveExperts(IFCA):
         )
         return Settled(state, own)
 
+    def briefly(self) -> "AdaptiveExperts":
+        """Clients that train for one epoch."""
+        return replace(self, local_epochs=1, gate_epochs=1)
+
+    def chosen(self, settled: Settled, cohort: Cohort) -> Params:
+        """The model that each client would predict with, as in "default"."""
+        return self.personalise(settled.state, cohort)
+
     def local_experts(self, settled: Settled, cohort: Cohort) -> Alone:
         """Each client's own expert, at its best."""
         return Alone(settled.own["best"])
@@ -239,7 +261,7 @@ class AdaptiveExperts(IFCA):
         trained = personal.fit(
             cohort,
             self.task.losses,
-            self.personalise(settled.state, cohort),
+            self.chosen(settled, cohort),
             local=self.finetune_solver,
             stopping=self.local_stopping,
             stream="finetune",
@@ -312,8 +334,8 @@ class AdaptiveExperts(IFCA):
         """Numbers of the clusters' experts in ensembles and mixtures, ascending -> [U]"""
         if self.expert_set == "all":
             return torch.arange(self.num_experts, device=cohort.ids.device)
-        seen = torch.from_numpy(cohort.data.federation.ids("seen")).to(state.choice.device)
-        return state.choice[seen].unique()
+        clients = torch.from_numpy(self.finalists(cohort.data.federation, "seen"))
+        return state.choice[clients.to(state.choice.device)].unique()
 
     @cached_property
     def gate_outputs(self) -> int:

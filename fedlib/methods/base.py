@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from fedlib.cohort import Cohort
+from fedlib.federation import Federation
 from fedlib.task import Batch, Task
 from fedlib.tree import Tree
 
@@ -42,6 +44,14 @@ class Method:
         """State after one communication round with `cohort`."""
         raise NotImplementedError
 
+    def stopped(self, state: Any) -> bool:
+        """Whether training is over before the last round: rounds change nothing any more.
+
+        They are then left out, and all evaluations but the first repeat what that has found, so the
+        state must determine the clients' predictions.
+        """
+        return False
+
     def personalise(self, state: Any, cohort: Cohort) -> Tree:
         """What each client of `cohort` predicts with, leaves [C, ...]."""
         raise NotImplementedError
@@ -57,6 +67,10 @@ class Method:
         """
         return state
 
+    def finalists(self, federation: Federation, group: str) -> np.ndarray:
+        """The clients of a group that are prepared for the final protocols; all of them -> [C]"""
+        return federation.ids(group)
+
     def settle(self, state: Any, cohort: Cohort) -> Any:
         """What the final protocols of these clients have in common: they get it for their state.
 
@@ -64,6 +78,13 @@ class Method:
         the clients that a final evaluation prepares at a time.
         """
         return state
+
+    def briefly(self) -> "Method | None":
+        """For methods whose clients go on for long after the last round: one where they stop soon.
+
+        By it is measured what an example costs them there; None if that is not worth knowing.
+        """
+        return None
 
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
         """What else to record of the clients of a final evaluation, prepared for `protocol`.

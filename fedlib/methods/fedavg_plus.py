@@ -5,7 +5,8 @@ Learning", 2019; as a baseline of FedEM and pFedMM ("FedAvg (local)").
 Deviation: none in the "default" protocol, whose solver lives on between evaluations as in the
 official code: momenta of earlier fine-tunings act on a freshly copied model, and its learning rate
 falls with the number of EVALUATIONS, not of rounds. "fresh" fine-tunes with a new solver at the
-current rate of training.
+current rate of training, which is that of the client who has trained most: the same for clients
+who were absent and for those who take no part.
 """
 
 from dataclasses import dataclass
@@ -64,8 +65,8 @@ class FedAvgPlus(Method):
         return tree.take(state.tuned, cohort.ids)
 
     def adapt(self, state: State, cohort: Cohort) -> Params:
-        """Fine-tune with new solvers."""
-        return self._tune(state, cohort, state.trained.memory.forget())[0]
+        """Fine-tune with new solvers at the rate that training has reached."""
+        return self._tune(state, cohort, state.trained.memory.afresh())[0]
 
     def _tune(self, state: State, cohort: Cohort, memory: Memory) -> tuple[Params, Memory]:
         models = cohort.broadcast(state.trained.params)

@@ -164,6 +164,10 @@ class IFCA(Method):
         picks = self.counted(state.picks, choice, cohort.round)
         return self.check(state._replace(experts=experts, picks=picks), start, choice, cohort)
 
+    def stopped(self, state: State) -> bool:
+        """Whether no model is trained any more."""
+        return not len(self.live(state))
+
     def live(self, state: State) -> Tensor:
         """Numbers of the models that are still trained -> [E or fewer]"""
         patient = state.failed < self.patience

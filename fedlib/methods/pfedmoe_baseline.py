@@ -2,15 +2,17 @@
 
     client  minimises sum_e mean_i g_e(x_i) * loss_e(x_i, y_i): the gate g weighs the losses of the
             E experts, example by example; gate and experts learn together
-    server  averages all modules, but sends back the first E - 1 experts only
+    server  averages the first E - 1 experts; the last expert and the gate stay with the client
 
 Source: as implemented for "Mixture of Experts for Personalized Federated Learning under Mixture
 Data Distributions in Edge Computing Networks". It is not the pFedMoE of Yi et al. (2024), which
 mixes representations of a small shared and a large private extractor.
 Official code: Archipes/pFedMM, section 2.12 of docs/papers/pfedmm.md.
 Deviation: a gate in training skips batch normalisation for a batch of one example, in prediction it
-never does. When only some clients take part, the server's averages of private modules, which unseen
-clients get, count the absent ones with the last average and not with their own.
+never does. Private modules are averaged for unseen clients alone, when they ask; the official code
+averages them in every round and sends none of them back, which changes nothing else and is not
+counted as traffic. In a decentralised run they stay private; the official code mixes them too, so
+that there nothing is.
 """
 
 from dataclasses import dataclass, replace
@@ -39,9 +41,9 @@ Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}
 
 
 class State(NamedTuple):
-    """The server's averages of everything, and what every client keeps."""
+    """The experts that are shared, and what every client keeps."""
 
-    server: Model
+    experts: Params  # [E - 1, ...]
     models: Model  # {"expert": ..., "gate": ...}, leaves [num_clients, ...], private
     memory: Memory
 
@@ -88,6 +90,7 @@ class PFedMoEBaseline(Method):
         "seen": {"default": "personalise"},
         "unseen": {"default": "welcome"},
     }
+    shared: ClassVar = ("experts",)
 
     def __post_init__(self):
         """Raises ValueError for a mixture of nothing, or a gate that sees nothing."""
@@ -115,20 +118,20 @@ class PFedMoEBaseline(Method):
         """Experts and gate, the latter as number E, as `expert_seeds` says; all the same."""
         experts = draw_experts(self.task, self.num_experts, seed, self.expert_seeds)
         gate = self.gate.init(expert_seed(seed, self.num_experts, self.expert_seeds))
-        server = {"experts": experts, "gate": gate}
-        memory = self.local.memory(self.gated.trainable(server), num_clients)
-        own = {"expert": tree.take(experts, -1), "gate": server["gate"]}
-        return State(server, tree.repeat(own, num_clients), memory)
+        model = {"experts": experts, "gate": gate}
+        memory = self.local.memory(self.gated.trainable(model), num_clients)
+        own = {"expert": tree.take(experts, -1), "gate": gate}
+        return State(tree.take(experts, slice(-1)), tree.repeat(own, num_clients), memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Every client trains its experts and its gate; all are averaged, some are kept."""
+        """Every client trains its experts and its gate; those it shares are averaged."""
         cohort = replace(cohort, task=self.gated)
         trained, memory = cohort.fit(
             self.loss, self.personalise(state, cohort), local=self.local, memory=state.memory
         )
-        own = {"expert": last(trained["experts"]), "gate": trained["gate"]}
-        models = tree.put(state.models, cohort.ids, own)
-        return State(cohort.average(trained, state.server), models, memory)
+        shared, last = split_last(trained["experts"])
+        models = tree.put(state.models, cohort.ids, {"expert": last, "gate": trained["gate"]})
+        return State(cohort.average(shared, state.experts), models, memory)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The experts' losses, weighed by the gate: not the loss of the mixture -> []"""
@@ -146,17 +149,23 @@ class PFedMoEBaseline(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The shared experts as the server has them, each client's last expert and gate."""
-        shared = cohort.broadcast(tree.take(state.server["experts"], slice(-1)))
-        own = tree.take(state.models, cohort.ids)
-        return {"experts": append(shared, own["expert"]), "gate": own["gate"]}
+        return self._joined(state, tree.take(state.models, cohort.ids), cohort)
 
     def welcome(self, state: State, cohort: Cohort) -> Model:
-        """The server's averages, private modules included: a new client has none of its own."""
-        return cohort.broadcast(state.server)
+        """The shared experts, and for what a new client has not the average of all who train."""
+        training = cohort.seen()
+        private = tree.take(state.models, training.ids)
+        average = tree.mean(private, training.num_examples)
+        return self._joined(state, tree.broadcast(average, cohort.size), cohort)
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
         return mixture_log_probs(self.weights(personal, batch), self.log_probs(personal, batch))
+
+    def _joined(self, state: State, own: Model, cohort: Cohort) -> Model:
+        """The shared experts, which are sent to the clients, with modules [C, ...] of their own."""
+        shared = cohort.broadcast(state.experts)
+        return {"experts": append(shared, own["expert"]), "gate": own["gate"]}
 
 
 def append(experts: Params, expert: Params) -> Params:
@@ -164,6 +173,6 @@ def append(experts: Params, expert: Params) -> Params:
     return tree.map(lambda xs, x: torch.cat([xs, x.unsqueeze(1)], dim=1), experts, expert)
 
 
-def last(experts: Params) -> Params:
-    """Undo `append`, but for the others: [C, E, ...] -> [C, ...]"""
-    return tree.map(lambda xs: xs[:, -1], experts)
+def split_last(experts: Params) -> tuple[Params, Params]:
+    """Undo `append`: [C, E, ...] -> [C, E - 1, ...] and [C, ...]"""
+    return tree.map(lambda xs: xs[:, :-1], experts), tree.map(lambda xs: xs[:, -1], experts)

@@ -38,6 +38,10 @@ PUBLISHED_PROFILE = (
     "federated training, early stopping and best round on the clients' test data, as in the "
     "official code (X3, X4, X6)."
 )
+OFFICIAL_CLIENTS = (
+    f"Of {SUBSET} clients, the first of those shown, as in the official code (X5): these alone "
+    "train on their own, are what the columns compare, and say which experts are in use."
+)
 CLEAN_PROFILE = (
     "Profile clean: no ReLU on logits, the weight decay of Table 1, and a fifth of the training "
     "data held out for every decision."
@@ -85,6 +89,7 @@ class Setting:
       local_epochs, gate_epochs: most epochs of local experts and fine-tuning, and of mixtures.
       finetune_lr: of the fine-tuned baseline.
       evaluate_every: rounds between evaluations.
+      personal_clients: how many clients train on their own, the first ones; None is all of them.
       explorations: which of the two there are.
       both_mixtures: whether mixtures are evaluated that train what `gate_only` does not say, too.
       sweep: further numbers of experts, each with and without exploration.
@@ -111,6 +116,7 @@ class Setting:
     gate_epochs: int = 200
     finetune_lr: float = 1e-4  # all configurations
     evaluate_every: int = 10
+    personal_clients: int | None = None
     explorations: tuple[str, ...] = tuple(EXPLORATIONS)
     both_mixtures: bool = True
     sweep: tuple[int, ...] = ()
@@ -180,6 +186,7 @@ class Setting:
                 "gate_weight_decay": self.gate.weight_decay,
                 "local_epochs": self.local_epochs,
                 "gate_epochs": self.gate_epochs,
+                "personal_clients": self.personal_clients,
                 "gate_only": self.gate_only,
                 "both_mixtures": both,
                 "lr_decay": True,
@@ -190,8 +197,12 @@ class Setting:
                 "aggregation": "renormalised",
             },
             evaluate_every=self.evaluate_every,
-            notes=(CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE,),
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        profile = CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE
+        return (profile,) if self.personal_clients is None else (profile, OFFICIAL_CLIENTS)
 
     def _arguments(self, network: Network, model: str) -> dict:
         classes = {"num_classes": self.num_classes}
@@ -209,7 +220,7 @@ def clean(setting: Setting) -> Setting:
         family=f"{setting.data.family or setting.data.title}, clean",
         params={**setting.data.params, "val_fraction": VAL_FRACTION},
     )
-    return _as(setting, "clean", data)
+    return _as(setting, "clean", data, personal_clients=None)
 
 
 def _as(setting: Setting, role: str, data: Data, **changes) -> Setting:
@@ -318,6 +329,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "num_experts": 3,
         "local_epochs": 26,
         "gate_epochs": 11,
+        "personal_clients": None,
         "both_mixtures": False,
         "sweep": (),
         "schedules": (),
@@ -403,6 +415,7 @@ def _cifar10(p: float) -> Setting:
         epochs=3,  # Table 1
         batch_size=10,  # every CIFAR-10 configuration
         num_experts=6,  # Table 2
+        personal_clients=SUBSET,
         sweep=MANY_CLUSTERS,
         schedules=tuple(SCHEDULES) if p == 0.6 else (),
     )

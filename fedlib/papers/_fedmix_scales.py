@@ -304,7 +304,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 own_rounds={"clients-k4-early": 10},  # Figure 7
                 evaluate_every=10,
                 epochs=3,
-                labels=("clients-k4", "clients-k3", "clients-k5", "clients-k4-early"),
+                labels=("clients-k4-early", "clients-k4", "clients-k3", "clients-k5"),
                 seeds=CLUSTER_SEEDS,
                 roles=("clusters",),
                 **cifar,

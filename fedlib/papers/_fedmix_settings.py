@@ -163,7 +163,7 @@ class Setting:
                 **({"steps": self.steps} if self.steps else {}),
                 **variant.local,
             },
-            params=variant.params | self._common(variant.method, rounds),
+            params=variant.params | self._common(variant.method, self._longest(variant)),
             participation={
                 "rate": 1.0
                 if variant.everybody or self.cohort == self.num_clients
@@ -176,8 +176,13 @@ class Setting:
             notes=variant.notes,
         )
 
+    def _longest(self, variant: Variant) -> int:
+        """Rounds of the longest of the runs that differ in nothing else from this one."""
+        same = [label for label in self.labels if VARIANTS[label] == variant]
+        return max(self.own_rounds.get(label, self.rounds) for label in same)
+
     def _common(self, method: str, rounds: int) -> dict:
-        """What all runs of a method have in common here."""
+        """What all runs of a method have in common here; `rounds` of them are recorded."""
         if method == "label_leakage":
             return {}
         tables = {"table_rounds": [r for r in self.table_rounds if r <= rounds]}

@@ -4,6 +4,7 @@
 scripts" those of omarfoq/FedEM.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fedlib.papers._pfedmm_settings import (
@@ -19,12 +20,7 @@ from fedlib.spec import Data
 
 PARTITION_SEED = 12345  # data scripts
 TRAIN_FRACTION = 0.8  # data scripts, tr_frac
-UNSEEN_FRACTION = 0.2  # data README, test_tasks_frac; FedEM's scripts, train_tasks_frac 0.8
-SPLITS = {
-    "train_fraction": TRAIN_FRACTION,
-    "unseen_fraction": UNSEEN_FRACTION,
-    "seed": PARTITION_SEED,
-}
+SPLITS = {"train_fraction": TRAIN_FRACTION, "seed": PARTITION_SEED}
 ALPHAS = (0.1, 0.2, ALPHA, 1.0, 10.0, 1e6)  # 0.4 and 1e6: effect scripts; the others are ours
 EXPERTS = (2, 3, 4, 5, 6, 7)  # effect scripts
 
@@ -42,10 +38,12 @@ FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {"local": 0.01, "clustered": 0.01
 SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
 NOT_IN_FEDEM = ("pfedmoe", "pfedmm", *(set(METHODS) - set(PUBLISHED)))
+UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # where not all methods of the paper are run
 EXPERIMENTS = {  # at scale full, on the data sets of the paper
     "num_experts": EXPERTS,
     "participation": True,
     "alphas": ALPHAS,
+    "unseen": tuple(PUBLISHED),
 }
 
 
@@ -76,7 +74,6 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             "dim": 20,
             "test_size": 200,
             "alpha": ALPHA,
-            "unseen_fraction": UNSEEN_FRACTION,
             "seed": PARTITION_SEED,
         },
         title="Synthetic",
@@ -105,6 +102,8 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 ablations=("relu", "body-rate", "uniform-prior"),
                 alphas=(0.1, ALPHA, 1e6),
                 alpha_labels=("fedavg", "fedem", "pfedmm"),
+                left_out={0.1: 1},
+                unseen=UNSEEN[1:],
                 **small,
             ),
             Setting(
@@ -152,33 +151,17 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         params={**femnist.data.params, "fraction": 1.0, "num_clients": 100},
         notes=("FEMNIST: 100 writers; FedEM takes 15 % of the 3,597, which is 539.",),
     )
-    few = {
-        "labels": tuple(PUBLISHED),
-        "num_experts": (),
-        "participation": False,
-        "ablations": (),
-        "alphas": (),
-    }
+    fedem, fewest = (*FEDEM_README, "pfedmm"), ("local", "fedavg", "pfedmm")
     return (
         "reduced: the first rounds of the papers' runs on the real data sets, with the papers' "
         "partitions and learning rates, and one seed.",
         (TRAINING_SEED,),
         (
-            replace(emnist, data=test_split, first=11, evaluate_every=2, **few),
-            replace(
-                femnist,
-                data=hundred,
-                first=13,
-                evaluate_every=2,
-                **few | {"labels": (*FEDEM_README, "pfedmm")},
+            emnist.alone(
+                test_split, tuple(PUBLISHED), "main", first=11, evaluate_every=2, unseen=UNSEEN
             ),
-            replace(
-                cifar10,
-                data=random_weights,
-                first=4,
-                weights=None,
-                **few | {"labels": ("local", "fedavg", "pfedmm"), "batch_size": 32},
-            ),
+            femnist.alone(hundred, fedem, "fedem-readme", first=13, evaluate_every=2),
+            cifar10.alone(random_weights, fewest, "main", first=4, weights=None, batch_size=32),
         ),
     )
 
@@ -188,7 +171,11 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     return (
         "full: the paper's data, partitions, models and hyper-parameters, with three seeds.",
         (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),
-        (_emnist(), _cifar10(), _cifar100(), _femnist(), _shakespeare(), _synthetic(), _mnist()),
+        (
+            *(_emnist(), _cifar10(), _cifar100()),
+            *(_femnist(), _shakespeare(), _synthetic(), _mnist()),
+            *_as_fedem(),
+        ),
     )
 
 
@@ -251,6 +238,7 @@ def _cifar10() -> Setting:
         fedprox_mu=1.0,  # training scripts
         gate_features=3 * 32 * 32,
         drop_last=True,  # utils/utils.py, CIFAR loaders only
+        left_out={0.1: 8, 0.2: 3},
         ablations=("relu", "body-rate", "uniform-prior", "private-norms"),
         **EXPERIMENTS,
     )
@@ -274,7 +262,28 @@ def _cifar100() -> Setting:
         model_params={"num_classes": 100},
         rates=CIFAR100_RATES,
         fedprox_mu=0.1,  # training scripts
+        left_out={},  # all clients have as many images
     )
+
+
+def _as_fedem() -> Iterator[Setting]:
+    """The same clients, with the settings that FedEM's README printed its numbers for."""
+    scripts = (  # FedEM's: rounds, log_freq, learning rate of FedEM
+        (_emnist(), 200, 5, 0.05),
+        (_cifar10(), 200, 10, 0.03),
+        (_cifar100(), 200, 5, 0.01),
+    )
+    for setting, rounds, every, rate in scripts:
+        title = setting.data.title
+        named = {"name": f"{setting.data.name}-fedem", "title": f"{title}, FedEM's settings"}
+        yield setting.alone(
+            replace(setting.data, **named, family=title),
+            FEDEM_README,
+            "fedem-settings",
+            rounds=rounds,
+            evaluate_every=every,
+            rates=setting.rates | {"fedem": rate},
+        )
 
 
 # -- data sets that FedEM reports on, and writers of MNIST --------------------------------
@@ -295,20 +304,17 @@ def _femnist() -> Setting:
         title="FEMNIST",
         partition="writer",
     )
-    return replace(
-        _emnist(),
-        data=data,
+    return _emnist().alone(
+        data,
+        tuple(METHODS),
+        "fedem-readme",
         rounds=200,
         rates=FEMNIST_RATES,
         fedprox_mu=0.05,  # FedEM's scripts
         pfedme_mu=10.0,  # FedEM's scripts
         evaluate_every=5,  # FedEM's scripts, log_freq
-        exhibit="fedem-readme",
         unpublished=_not_run("FEMNIST", "the learning rate is FedEM's"),
-        num_experts=(),
-        participation=False,
-        ablations=(),
-        alphas=(),
+        unseen=UNSEEN,
     )
 
 
@@ -335,6 +341,7 @@ def _shakespeare() -> Setting:
         labels=tuple(label for label in METHODS if label != "pfedmoe"),
         exhibit="fedem-readme",
         unpublished=_not_run("Shakespeare", "the learning rate is FedEM's"),
+        unseen=UNSEEN,
     )
 
 
@@ -349,7 +356,6 @@ def _synthetic() -> Setting:
             "dim": 150,
             "test_size": 5000,
             "alpha": ALPHA,
-            "unseen_fraction": UNSEEN_FRACTION,
             "seed": PARTITION_SEED,
         },
         title="Synthetic",
@@ -370,6 +376,7 @@ def _synthetic() -> Setting:
         evaluate_every=5,
         exhibit="fedem-readme",
         unpublished=dict.fromkeys(METHODS, note),
+        unseen=UNSEEN,
     )
 
 
@@ -388,10 +395,14 @@ def _mnist() -> Setting:
         title="MNIST",
         partition="writer",
     )
-    note = "MNIST by writer is ours: no paper runs it. Settings are those of FEMNIST."
-    return replace(
-        _femnist(),
-        data=data,
+    note = (
+        "MNIST by writer is ours: no paper runs it. Settings are those of FEMNIST. The writers of "
+        "its test set are unseen in every table."
+    )
+    return _femnist().alone(
+        data,
+        tuple(METHODS),
+        "fedem-readme",
         model_params={"num_classes": 10},
         unpublished=dict.fromkeys(METHODS, note),
     )

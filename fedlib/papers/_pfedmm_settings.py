@@ -39,7 +39,8 @@ UNPUBLISHED = {
 METHODS = PUBLISHED | UNPUBLISHED
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
 MIXTURES = ("fedem", "pfedmm")  # methods whose number of experts is varied
-SERVERLESS = ("fedavg", "fedem", "pfedmm")  # shown without a server, and with sampled clients
+SAMPLED = ("fedavg", "fedem", "pfedmm")  # shown with sampled clients
+SERVERLESS = ("fedavg", "fedem", "pfedmoe", "pfedmm")  # shown without a server
 MOE_EXPERTS = 2  # training scripts, n_learners of pFedMoE
 NO_MOMENTUM = ("fedprox", "pfedme")  # training scripts, "prox_sgd"
 
@@ -50,10 +51,11 @@ QFFL = {"q": 1.0}  # default of the code
 AFL = {"lr_lambda": 0.01}  # ours, as the code's 0 is distributed SGD
 
 SAMPLING_RATE = 0.2  # ours: the README has a section on client sampling without a value
+UNSEEN_FRACTION = 0.2  # data README, test_tasks_frac; FedEM's scripts, train_tasks_frac 0.8
 
 FEDEM_IMPORTED = (
     "The published FedEM row equals the averages in FedEM's own README; the authors' FedEM curve "
-    "ends lower (82.7 on EMNIST, 82.9 on CIFAR-10)."
+    "ends lower (82.7 on EMNIST, 82.9 on CIFAR-10, 43.0 on CIFAR-100)."
 )
 ADAPTATION = (
     "The solver that fine-tunes FedAvg+ lives from one evaluation to the next, as in the official "
@@ -67,6 +69,10 @@ PFEDME_IMPORTED = (
     "The authors' figure has no curve for it, so that the published row is probably not "
     "from their code; ours follows their code."
 )
+PFEDMOE_GOSSIP = (
+    "pFedMoE's private expert and gate stay private here; the official code mixes them with the "
+    "neighbours' too, after which nothing of it is private."
+)
 OURS = "The official code has no script for it; its settings are ours."
 NOTES = {"fedavg-plus": (ADAPTATION,), **dict.fromkeys(UNPUBLISHED, (OURS,))}
 PUBLISHED_NOTES = {  # on rows of the paper's table
@@ -74,6 +80,7 @@ PUBLISHED_NOTES = {  # on rows of the paper's table
     "fedem": (FEDEM_IMPORTED,),
     "pfedmoe": (PFEDMOE_ABOVE,),
 }
+GOSSIP_NOTES = {"pfedmoe": (PFEDMOE_GOSSIP,)}
 EVERYBODY = {"rate": 1.0, "aggregation": "damped"}  # training scripts, sampling_rate
 
 # What pFedMM is made of, each switched the other way: how it is told, and hyper-parameters.
@@ -83,6 +90,11 @@ ABLATIONS = {
     "body-rate": ("body at the heads' rate", {"body_lr_scale": 1.0}),
     "uniform-prior": ("uniform prior", {"prior": "uniform"}),
     "private-norms": ("private batch norm", {"private_norms": True}),
+}
+
+NO_EXPERIMENTS = {
+    **{"num_experts": (), "participation": False, "ablations": (), "alphas": ()},
+    "unseen": (),
 }
 
 
@@ -102,14 +114,17 @@ class Setting:
       relu_logits: of pFedMM.
       evaluate_every: rounds between evaluations.
       labels: the methods that are run.
-      exhibit: "main", if the pFedMM paper reports on the data set, or "fedem-readme", if FedEM's
-        does; which table it is in and what is printed beside it.
+      exhibit: the table it is for, and which numbers are printed beside it: "main", if the pFedMM
+        paper reports on the data set; "fedem-readme", if FedEM's does; "fedem-settings", if it is
+        run as FedEM's scripts do; "heterogeneity" or "unseen", if it only varies one of these.
       unpublished: note on methods whose authors do not run them on this data set.
       num_experts: values of E (the paper's M) that are compared.
       participation: whether methods are also run without a server and with sampled clients.
       ablations: which of `ABLATIONS` are run.
       alphas: concentrations of the partition that are compared, for the methods `alpha_labels`.
-      is_variant: whether it is one of those, which no other table shows.
+      left_out: clients whom the partition gives too little to train on, by concentration.
+      unseen: the methods that are also run with a part of the clients set apart; all others train
+        everybody.
     """
 
     data: Data
@@ -135,7 +150,8 @@ class Setting:
     ablations: tuple[str, ...] = ()
     alphas: tuple[float, ...] = ()
     alpha_labels: tuple[str, ...] = tuple(PUBLISHED)
-    is_variant: bool = False
+    left_out: dict[float, int] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
 
     def runs(self) -> Iterator[Run]:
         """Every method once, then the runs of the other experiments."""
@@ -151,14 +167,38 @@ class Setting:
             yield self._variant("pfedmm", name, told, params=changed)
         for label in SERVERLESS if self.participation else ():
             gossip = {"rate": 1.0, "aggregation": "gossip"}
-            yield self._variant(label, "gossip", "no server", participation=gossip)
+            notes = GOSSIP_NOTES.get(label, ())
+            yield self._variant(label, "gossip", "no server", notes=notes, participation=gossip)
+        for label in SAMPLED if self.participation else ():
             for aggregation in ("damped", "renormalised"):
                 told = f"{SAMPLING_RATE:.0%} of clients, {aggregation}"
                 some = {"rate": SAMPLING_RATE, "aggregation": aggregation}
                 yield self._variant(label, aggregation, told, participation=some)
 
-    def heterogeneity(self) -> Iterator["Setting"]:
-        """The setting with every other concentration of its partition."""
+    def variants(self) -> Iterator["Setting"]:
+        """The settings of the experiments that need federations of their own."""
+        yield from self._heterogeneity()
+        if self.unseen:
+            yield self._unseen_clients()
+
+    def alone(self, data: Data, labels: tuple[str, ...], exhibit: str, **changes) -> "Setting":
+        """The setting on other data, with these methods and none of the experiments."""
+        named = {"data": data, "labels": labels, "exhibit": exhibit}
+        return replace(self, **NO_EXPERIMENTS | named | changes)
+
+    def _unseen_clients(self) -> "Setting":
+        """A part of the clients takes no part in training."""
+        data = replace(
+            self.data,
+            name=f"{self.data.name}-unseen",
+            params={**self.data.params, "unseen_fraction": UNSEEN_FRACTION},
+            title=f"{self.data.title}, {UNSEEN_FRACTION:.0%} unseen",
+            family=self.data.title,
+        )
+        return self.alone(data, self.unseen, "unseen")
+
+    def _heterogeneity(self) -> Iterator["Setting"]:
+        """Every other concentration of the partition."""
         for alpha in self.alphas:
             if alpha == ALPHA:
                 continue
@@ -171,23 +211,31 @@ class Setting:
                 title=f"{self.data.title}, α={short}",
                 family=self.data.title,
                 partition=f"{partition['kind']}{short}",
+                notes=self.data.notes + self._left_out_note(alpha),
             )
-            yield replace(
-                self,
-                data=data,
-                labels=self.alpha_labels,
-                num_experts=(),
-                participation=False,
-                ablations=(),
-                alphas=(),
-                is_variant=True,
-            )
+            yield self.alone(data, self.alpha_labels, "heterogeneity")
 
-    def _variant(self, label: str, name: str, told: str, params: dict | None = None, **changes):
+    def _left_out_note(self, alpha: float) -> tuple[str, ...]:
+        if alpha not in self.left_out:
+            return ()
+        some, all_ = self.left_out[alpha], self.data.params["partition"]["num_clients"]
+        return (
+            "Clients that draw too few examples to train and test on are left out: "
+            f"{some} of {all_}.",
+        )
+
+    def _variant(
+        self,
+        label: str,
+        name: str,
+        told: str,
+        params: dict | None = None,
+        notes: tuple[str, ...] = (),
+        **changes,
+    ) -> Run:
         run = self._run(label)
         params = {**run.params, **(params or {})}
-        title = f"{run.title} ({told})"
-        named = {"label": f"{label}-{name}", "title": title, "notes": ()}
+        named = {"label": f"{label}-{name}", "title": f"{run.title} ({told})", "notes": notes}
         return replace(run, params=params, **named, **changes)
 
     def _run(self, label: str) -> Run:
@@ -213,7 +261,7 @@ class Setting:
         )
 
     def _solver(self, label: str) -> dict:
-        """Scripts: multi-step schedule with milestones at R/2 and 3R/4, counted in local epochs."""
+        """Scripts: multi-step schedule, counted in local epochs (section 1.6)."""
         return {
             "solver": "sgd",
             "lr": self.rates[label],
@@ -223,7 +271,7 @@ class Setting:
             "weight_decay": WEIGHT_DECAY,
             "schedule": {
                 "kind": "multi_step",
-                "milestones": [self.rounds // 2, 3 * self.rounds // 4],
+                "milestones": [self.rounds // 2, 3 * (self.rounds // 4)],
                 "factor": 0.1,
                 "by": "epoch",
             },

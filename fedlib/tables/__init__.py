@@ -16,6 +16,7 @@ KINDS = {
     "cost": "fedlib.tables.cost:build",
     "headlines": "fedlib.tables.headlines:build",
     "hyperparameters": "fedlib.tables.hyperparameters:build",
+    "lead": "fedlib.tables.lead:build",
     "leakage": "fedlib.tables.leakage:build",
     "protocol_grid": "fedlib.tables.protocol_grid:build",
     "protocols": "fedlib.tables.protocols:build",

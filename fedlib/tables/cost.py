@@ -17,6 +17,12 @@ from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
 REFERENCE = "fedavg"  # method, and label where several runs are of that method
 NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
 RATIOS = ("bytes", "examples", FLOPS, "flops")
+PERSONAL = ("personal_examples", "personal_flops")  # of runs whose evaluation trained clients
+PERSONAL_NOTE = (
+    "Personal stage: what clients train on their own after the last round for the protocols that "
+    "tables and figures show; examples counting repeats, and FLOPs of the local steps without the "
+    "checks of when to stop, measured in one epoch of a small client. A dash: nothing is trained."
+)
 PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -25,8 +31,15 @@ def build(
     metrics: pd.DataFrame,
     clients: pd.DataFrame,
     published: pd.DataFrame | None,
+    *,
+    personal: bool = False,
 ) -> Sheet:
     """The table; its numbers have one row per federation and run, means over the seeds.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      personal: whether to show what clients train on their own after the last round, too.
 
     Raises:
       DataError: if a run lacks one of the numbers.
@@ -36,7 +49,7 @@ def build(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
         caption=exhibit["caption"],
-        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
+        blocks=[_block(federation, numbers, personal) for federation in exhibit["federations"]],
         notes=[
             exhibits.scale_text(exhibit),
             f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
@@ -49,6 +62,7 @@ def build(
             "are two. Matrix products and convolutions of all forward and backward passes of the "
             "clients, E-steps included, over the examples of the local steps; no elementwise work, "
             "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
+            *([PERSONAL_NOTE] if personal else []),
             "×: relative to FedAvg on the same federation. k, M, G, T: thousands, millions, ...",
             *notes.particulars(exhibit),
         ],
@@ -59,10 +73,11 @@ def build(
 def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
     """Everything the table shows -> one row per federation and run."""
     shown = exhibits.pick(metrics, at="last", **TRAFFIC._asdict())
-    shown = shown[shown["metric"].isin(NEEDED)]
+    shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]
     _check_complete(exhibit, shown)
     key = ["federation", "label"]
     means = shown.pivot_table("value", key, "metric", aggfunc="mean")
+    means = means.reindex(columns=[*NEEDED, *PERSONAL])
     rounds = shown.groupby(key)["round"].first()
     rows = []
     for federation in exhibit["federations"]:
@@ -82,7 +97,7 @@ def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
                     "down_per_client_round": _ratio(found["bytes_down"], found["client_rounds"]),
                     "up_per_client_round": _ratio(found["bytes_up"], found["client_rounds"]),
                     "examples_per_round": _ratio(found["examples"], done),
-                    **{name: found[name] for name in RATIOS},
+                    **{name: found[name] for name in (*RATIOS, *PERSONAL)},
                     **{f"{name}_ratio": _ratio(found[name], base[name]) for name in RATIOS},
                     "seeds": len(exhibit["seeds"]),
                 }
@@ -118,7 +133,7 @@ def _ratio(value: float, base: float) -> float:
     return value / base if base else np.nan
 
 
-def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+def _block(federation: dict, numbers: pd.DataFrame, personal: bool) -> Block:
     mine = exhibits.pick(numbers, federation=federation["name"])
     sent, examples = "Sent (bytes)", "Examples"
     example, run = "FLOPs per example", "FLOPs of the run"
@@ -135,6 +150,9 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
         (Column("number", run), map(quantity, mine["flops"])),
         (Column("×", run), map(factor, mine["flops_ratio"])),
     ]
+    if personal:
+        own = zip(("examples", "FLOPs"), PERSONAL, strict=True)
+        columns += [(Column(x, "Personal stage"), map(quantity, mine[name])) for x, name in own]
     cells = [list(map(Cell, texts)) for _, texts in columns]
     rows = [list(row) for row in zip(*cells, strict=True)]
     return Block(federation["title"], [column for column, _ in columns], rows)

@@ -1,0 +1,143 @@
+"""By how much a method is ahead of each of the others, beside what its paper claims.
+
+A lead is the difference of two runs on one federation, seed by seed, in accuracy pooled over test
+examples. A paper claims the largest of them, over all others or over the best one.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib import exhibit as exhibits
+from fedlib import published as printed
+from fedlib.errors import ConfigError
+from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.protocols import GROUPS
+from fedlib.tables import notes, summary
+from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, points
+from fedlib.tables.summary import STATISTICS
+
+WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
+OVER = {"best": "idxmin", "any": "idxmax"}  # which of the leads on a federation a claim is about
+IDENTITY = ("federation", "dataset", "label", "title")
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    of: str,
+    claim: dict,
+    group: str = PRIMARY.group,
+    at: str = "best",
+) -> Sheet:
+    """The table; its numbers have one row per federation and other run, and one for the claim.
+
+    A run is left out where it, or the method that is ahead, has no default protocol for the group.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
+        `fedlib.published`.
+      of: label of the method that is ahead.
+      claim: {"title", "exhibit" and "metric" of the published number, "over": one of `OVER`}.
+      group: one of `fedlib.protocols.GROUPS`.
+      at: one of `WHEN`.
+
+    Raises:
+      ConfigError: for another `group`, `at` or `over`.
+    """
+    choices = ("group", group, GROUPS), ("at", at, WHEN), ("over", claim["over"], OVER)
+    for name, value, known in choices:
+        if value not in known:
+            raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    where = {"group": group, "at": at, "metric": "accuracy"}
+    mine = exhibits.pick(exhibits.select(exhibit, metrics), **PRIMARY._asdict() | where)
+    numbers = _numbers(exhibit, _leads(mine, of), published, of)
+    numbers = pd.concat([numbers, _claimed(numbers, published, of, claim)], ignore_index=True)
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
+        notes=[
+            exhibits.scale_text(exhibit),
+            f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
+            f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points: "
+            f"the mean over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+            *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
+            *notes.particulars(exhibit),
+        ],
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
+    """`over_seeds` of the accuracy of `of` minus that of each other run, on the same seeds."""
+    key = ["federation", "seed"]
+    ahead = exhibits.pick(metrics, label=of).set_index(key)["value"]
+    others = metrics[metrics["label"] != of].set_index(key)
+    paired = others.assign(value=ahead.reindex(others.index) - others["value"])
+    run = ["federation", "label"]
+    return over_seeds(paired.dropna(subset="value").reset_index(), run).set_index(run)
+
+
+def _numbers(
+    exhibit: dict, leads: pd.DataFrame, published: pd.DataFrame | None, of: str
+) -> pd.DataFrame:
+    """One row per federation and other run that has a lead."""
+    printed_for = printed.fractions(published, exhibit["published"])
+    rows = []
+    for federation in exhibit["federations"]:
+        name, dataset = federation["name"], federation["dataset"]
+        for run in exhibits.runs_of(exhibit, name):
+            if (name, run["label"]) not in leads.index:
+                continue
+            theirs = [printed_for.get((dataset, x), np.nan) for x in (of, run["label"])]
+            rows.append(
+                {
+                    **summary.identity(federation, run),
+                    "claim": "",
+                    "published": theirs[0] - theirs[1],
+                    **summary.statistics(leads, (name, run["label"])),
+                    "seeds": int(leads.loc[(name, run["label"]), "seeds"]),
+                }
+            )
+    return pd.DataFrame(rows, columns=[*IDENTITY, "claim", "published", *STATISTICS, "seeds"])
+
+
+def _claimed(
+    numbers: pd.DataFrame, published: pd.DataFrame | None, of: str, claim: dict
+) -> pd.DataFrame:
+    """The claim as printed, beside the largest lead of its kind and whom it is over: one row."""
+    values = printed.fractions(published, claim["exhibit"], claim["metric"])
+    row = dict.fromkeys(IDENTITY, "")
+    known = numbers.dropna(subset="mean")
+    if len(known):
+        chosen = known.groupby("federation")["mean"].agg(OVER[claim["over"]])
+        row = known.loc[known.loc[chosen, "mean"].idxmax()].to_dict()
+    row["published"] = next((x for (_, label), x in values.items() if label == of), np.nan)
+    return pd.DataFrame([row | {"claim": claim["title"]}], columns=numbers.columns)
+
+
+def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
+    """One for each federation on which there is a lead."""
+    columns = [Column(title) for title in ("Ahead of", "published", "here")]
+    for federation in exhibit["federations"]:
+        mine = exhibits.pick(numbers, federation=federation["name"]).to_dict("records")
+        if mine:
+            rows = [[Cell(row["title"]), *_values(row)] for row in mine]
+            yield Block(federation["title"], columns, rows)
+
+
+def _claim_block(exhibit: dict, row: pd.Series) -> Block:
+    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
+    found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else ABSENT
+    columns = [Column(title) for title in ("Claim", "Largest here", "published", "here")]
+    return Block("Claim", columns, [[Cell(row["claim"]), Cell(found), *_values(row)]], num_keys=2)
+
+
+def _values(row: dict | pd.Series) -> list[Cell]:
+    return [Cell(points(row["published"])), Cell(points(row["mean"]))]

@@ -1,0 +1,184 @@
+"""Whom pFedMM's runs train on, and that published numbers stand beside what they were printed for.
+
+Populations are those of section 3.2, golden values those of section 8.1.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_fixtures import REAL_RAW, needs
+
+from fedlib import data, metrics
+from fedlib.data import cifar10, emnist
+from fedlib.data.cut import Scheme
+from fedlib.papers import load
+from fedlib.published import read
+from fedlib.results import Scores
+from fedlib.spec import SCALES
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "fedlib/papers/published/pfedmm.csv"
+every_scale = pytest.mark.parametrize("scale", SCALES)
+
+
+def declare(scale):
+    return load("pfedmm").declare(scale)
+
+
+def cut_as_declared(federation, num_examples, num_classes):
+    """The federation of scale full, of made-up examples with as many of every class."""
+    params = {"fraction": 1.0, "val_fraction": 0.0, "unseen_fraction": 0.0}
+    params |= declare("full").federation(federation).params
+    params.pop("source", None)
+    labels = np.repeat(np.arange(num_classes), num_examples // num_classes)
+    images = np.zeros((len(labels), 1), np.float32)
+    return Scheme(**params).federation(images, labels, num_classes=num_classes)
+
+
+@every_scale
+def test_only_the_experiment_on_unseen_clients_sets_clients_apart(scale):
+    paper = declare(scale)
+    shown = paper.tables["unseen"].federations
+    apart = {d.name for d in paper.data if {"unseen_fraction", "unseen"} & d.params.keys()}
+    # The unseen writers of MNIST are those of its own test set.
+    assert set(shown) == apart
+    assert all(name == "mnist" or name.endswith("-unseen") for name in apart)
+    others = {
+        name: exhibit.federations
+        for name, exhibit in (paper.tables | paper.figures).items()
+        if not name.startswith("unseen")
+    }
+    for name, federations in others.items():
+        assert apart & set(federations) <= {"mnist"}, name
+
+
+@every_scale
+def test_runs_with_unseen_clients_are_otherwise_those_of_the_main_table(scale):
+    paper = declare(scale)
+    for name in set(paper.tables["unseen"].federations) - {"mnist"}:
+        base = paper.federation(name.removesuffix("-unseen"))
+        federation = paper.federation(name)
+        assert federation.dataset == base.dataset
+        assert federation.params == base.params | {"unseen_fraction": 0.2}
+        runs = [run for run in paper.runs if run.federation == name]
+        assert {"fedavg-plus", "fedem", "pfedmm"} <= {run.label for run in runs}
+        for run in runs:
+            assert run.spec(0) == paper.run(base.name, run.label).spec(0)
+
+
+def test_the_main_table_of_cifar10_trains_80_clients_on_349_batches():
+    made = cut_as_declared("cifar10", 60_000, 10)
+    assert len(made.ids("seen")) == made.num_clients == 80
+    sizes = made.train.sizes
+    assert (sizes.sum(), made.test.sizes.sum()) == (47_965, 12_035)
+    # Batches of 128; the last, smaller one is left out unless it is the only one.
+    assert sum(max(1, size // 128) for size in sizes) == 349
+
+
+def test_every_client_of_emnist_and_cifar100_is_seen():
+    assert len(cut_as_declared("emnist", 62 * 2_000, 62).ids("seen")) == 100
+    params = declare("full").federation("cifar100").params
+    assert params["partition"]["num_clients"] == 100
+    assert "unseen_fraction" not in params
+
+
+def test_the_bottom_decile_of_80_clients_is_the_8th_worst():
+    count = np.full(80, 100)
+    correct = np.random.default_rng(0).permutation(80)[None]  # accuracies 0, 0.01, ... 0.79
+    scores = Scores(clients=np.arange(80), count=count, correct=correct, loss=correct * 0.0)
+    assert metrics.bottom10(scores) == pytest.approx([0.07])
+
+
+@pytest.mark.slow
+@needs(*cifar10.sources())
+def test_cifar10_itself_is_cut_as_its_counts_say():
+    declared = declare("full").federation("cifar10")
+    built = data.build(declared.spec(), REAL_RAW)
+    made = cut_as_declared("cifar10", 60_000, 10)
+    assert built.train.sizes.tolist() == made.train.sizes.tolist()
+    assert built.test.sizes.tolist() == made.test.sizes.tolist()
+    assert len(built.ids("unseen")) == 0
+
+
+@pytest.mark.slow
+@needs(*emnist.sources(source="test"))
+def test_emnist_at_scale_reduced_trains_all_clients_on_all_images():
+    paper = declare("reduced")
+    built = data.build(paper.federation("emnist").spec(), REAL_RAW)
+    assert len(built.ids("seen")) == built.num_clients == 100
+    # floor(0.8 n) of every client is for training.
+    assert built.train.sizes.sum() + built.test.sizes.sum() == 81_425
+    apart = data.build(paper.federation("emnist-unseen").spec(), REAL_RAW)
+    assert (len(apart.ids("seen")), len(apart.ids("unseen"))) == (80, 20)
+    assert apart.train.sizes.tolist() == built.train.sizes.tolist()
+
+
+@pytest.mark.parametrize(("federation", "left_out"), [("-alpha0.1", 8), ("-alpha0.2", 3), ("", 0)])
+def test_clients_of_cifar10_that_are_left_out_are_counted_under_its_table(federation, left_out):
+    name = f"cifar10{federation}"
+    assert 80 - cut_as_declared(name, 60_000, 10).num_clients == left_out
+    notes = " ".join(declare("full").federation(name).notes)
+    assert notes.endswith(f"left out: {left_out} of 80.") if left_out else not notes
+
+
+@pytest.mark.parametrize("federation", ["digits", "digits-alpha0.1", "digits-alpha1e6"])
+def test_clients_of_the_demo_that_are_left_out_are_counted_under_its_table(federation):
+    declared = declare("demo").federation(federation)
+    left_out = 20 - data.build(declared.spec(), "").num_clients
+    told = "left out" in " ".join(declared.notes)
+    assert told == (left_out > 0)
+    assert not told or declared.notes[-1].endswith(f"left out: {left_out} of 20.")
+
+
+# Section 6.2: R, rounds between evaluations, and rates of Local, FedAvg, FedAvg+ and FedEM.
+FEDEM_SCRIPTS = {
+    "emnist": (200, 5, (0.01, 0.01, 0.01, 0.05)),
+    "cifar10": (200, 10, (0.03, 0.01, 0.001, 0.03)),
+    "cifar100": (200, 5, (0.01, 0.01, 0.001, 0.01)),
+}
+
+
+@pytest.mark.parametrize("dataset", FEDEM_SCRIPTS)
+def test_numbers_of_fedem_s_readme_stand_beside_runs_with_the_settings_of_its_scripts(dataset):
+    paper = declare("full")
+    rounds, every, rates = FEDEM_SCRIPTS[dataset]
+    name = f"{dataset}-fedem"
+    assert paper.federation(name).spec() == paper.federation(dataset).spec()
+    for label, rate in zip(("local", "fedavg", "fedavg-plus", "fedem"), rates, strict=True):
+        run = paper.run(name, label)
+        assert (run.rounds, run.evaluate_every, run.local["lr"]) == (rounds + 1, every, rate)
+        assert run.local["schedule"]["milestones"] == [100, 150]
+
+
+def test_every_number_of_fedem_s_readme_and_of_the_abstract_is_in_a_table():
+    paper = declare("full")
+    printed = read(PUBLISHED)
+    readme = printed[printed["exhibit"] == "fedem-readme"]
+    shown = {
+        (paper.federation(run.federation).dataset, run.label)
+        for table in paper.tables.values()
+        if table.published == "fedem-readme"
+        for run in paper.runs
+        if run.federation in table.federations and run.label in table.labels
+    }
+    assert len(readme) == 20
+    assert set(zip(readme["dataset"], readme["label"], strict=True)) <= shown
+    claims = {
+        (table.params["claim"]["exhibit"], table.params["claim"]["metric"])
+        for table in paper.tables.values()
+        if table.kind == "lead"
+    }
+    abstract = printed[printed["exhibit"] == "abstract-claim"]
+    assert claims == set(zip(abstract["exhibit"], abstract["metric"], strict=True))
+
+
+def test_milestones_are_half_of_the_rounds_and_three_whole_quarters():
+    # Section 1.6: floor(R / 2) and 3 floor(R / 4); R is 30 on digits.
+    run = declare("demo").run("digits", "fedavg")
+    assert run.local["schedule"]["milestones"] == [15, 21]
+
+
+def test_pfedmoe_without_a_server_says_what_the_official_code_does_instead():
+    paper = declare("full")
+    assert "pfedmoe-gossip" in paper.tables["decentralised"].labels
+    assert "official code mixes them" in paper.run("emnist", "pfedmoe-gossip").notes[0]

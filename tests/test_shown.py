@@ -1,0 +1,168 @@
+"""What final evaluations score: what tables and figures show, and nothing else."""
+
+import json
+import zlib
+from dataclasses import replace
+from functools import partial
+
+import made_up
+import pandas as pd
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib import papers, shown, tables
+from fedlib.errors import ConfigError
+from fedlib.plan import Plan
+from fedlib.spec import SCALES, Figure, Table
+
+SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
+
+
+def exhibit(kind="views", **params) -> Table:
+    return Table(kind, "A title", "A caption.", ("fedavg",), ("digits",), params=params)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (exhibit("accuracy"), set()),
+        (exhibit("accuracy_and_traffic", split="val"), {("seen", "default", "val")}),
+        (exhibit(columns=[{"title": "a"}, {"title": "b", "split": "train"}]),
+         {("seen", "default", "train")}),
+        (exhibit("protocol_grid", protocols=[{"name": "moe"}, {"name": "default"}]),
+         {("seen", "moe", "test")}),
+        (exhibit("protocol_grid", protocols=[{"name": "moe"}], group="unseen"),
+         {("unseen", "default", "test"), ("unseen", "moe", "test")}),
+        (exhibit("protocols", protocols={"default": "As left", "carry": "Renewed"}),
+         {("seen", "carry", "test")}),
+        (exhibit("headlines", claims=[{"cells": [{"protocol": "moe", "label": "fedavg"},
+                                                 {"protocol": "local", "label": "fedem"}]}]),
+         {("seen", "moe", "test")}),
+        (exhibit("unseen"), {("unseen", "*", "test")}),
+        (exhibit("gate_weights", group="unseen"), {("unseen", "moe", "test")}),
+        (exhibit("accuracy_over_bytes", protocol="new_shard", split="val"), {NEW}),
+    ],
+)  # fmt: skip
+def test_the_params_of_an_exhibit_say_what_it_shows(declared, expected):
+    assert shown.views(declared, "digits", "fedavg") == expected
+
+
+def planned(declare, tables=None, figures=None, **config) -> Plan:
+    runs = [toy_run(), toy_run(label="fedem", method="fedem", title="FedEM")]
+    paper = toy_paper(federations=["digits"], runs=runs)
+    declare(toy=replace(paper, tables=tables or {}, figures=figures or {}))
+    return Plan({"papers": ["toy"], **config})
+
+
+def specs(plan: Plan, stage: str) -> dict[str, dict]:
+    return {
+        cell.label: json.loads(plan.spec(stage, **cell._asdict()))
+        for cell in plan.cells()
+        if cell.seed == plan.cells()[0].seed
+    }
+
+
+def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_training(declare):
+    before = planned(declare)
+    trained, evaluated = specs(before, "train"), specs(before, "evaluate")
+    assert evaluated == {label: {**spec, "views": []} for label, spec in trained.items()}
+    columns = [{"title": "Training examples", "split": "train"}]
+    after = planned(declare, tables={"train": exhibit(columns=columns)})
+    assert specs(after, "train") == trained
+    assert specs(after, "evaluate") == evaluated | {
+        "fedavg": {**trained["fedavg"], "views": [["seen", "default", "train"]]}
+    }
+
+
+def test_what_is_shown_twice_is_scored_once(declare):
+    curve = {"protocol": "new_shard", "split": "val"}
+    plan = planned(
+        declare,
+        tables={"views": exhibit(columns=[{"title": "New shard", **curve}])},
+        figures={
+            "curve": Figure("accuracy_over_rounds", "A", "A.", ("fedavg",), ("digits",), curve)
+        },
+    )
+    assert specs(plan, "evaluate")["fedavg"]["views"] == [list(NEW)]
+
+
+def test_everything_is_evaluated_on_request(declare):
+    plan = planned(declare, evaluate="all")
+    assert all(spec["views"] == [["*", "*", "*"]] for spec in specs(plan, "evaluate").values())
+    with pytest.raises(ConfigError, match="evaluate: unknown 'some'; known: shown, all"):
+        planned(declare, evaluate="some")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
+    plan = Plan({"scale": scale})
+    views = {
+        (paper, tuple(view))
+        for paper in papers.names()
+        for cell in plan.cells(paper)
+        for view in json.loads(plan.spec("evaluate", **cell._asdict()))["views"]
+    }
+    assert views and not [view for view in views if view[1][2] not in ("val", "test")]
+
+
+def test_local_global_on_femnist_scores_nothing_but_its_own_prediction():
+    plan = Plan({"scale": "full", "papers": ["fedmix"]})
+    cell = {"paper": "fedmix", "federation": "femnist", "label": "local-global", "seed": 0}
+    assert json.loads(plan.spec("evaluate", **cell))["views"] == []
+
+
+# -- kinds that read more than they say ----------------------------------------------------------
+
+VIEWS = [(g, p, s) for g in ("seen", "unseen") for p in ("default", "moe", "local", "carry")
+         for s in ("test", "val", "train")]  # fmt: skip
+
+
+def tidy(exhibit: dict, views) -> pd.DataFrame:
+    """Accuracies of made-up runs, other ones for every view, at the last round."""
+    rows = [
+        {**run, "group": g, "protocol": p, "split": s, "metric": metric, "at": "last", "round": 30}
+        for run in made_up.metrics_spec(exhibit)["runs"]
+        for g, p, s in views
+        for metric in ("accuracy", "bottom10", "accuracy_client_mean")
+    ]
+    frame = pd.DataFrame(rows).explode("seeds").rename(columns={"seeds": "seed"})
+    text = frame[["federation", "label", "group", "protocol", "split", "metric"]].agg("".join, 1)
+    value = [zlib.crc32(f"{name}{seed}".encode()) % 1000 / 1000
+             for name, seed in zip(text, frame["seed"], strict=True)]  # fmt: skip
+    return frame.assign(paper=exhibit["paper"], value=value, seed=frame["seed"].astype(int))
+
+
+def matches(view, pattern) -> bool:
+    return all(asked in ("*", name) for asked, name in zip(pattern, view, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("protocols", {"protocols": {"default": "As left", "carry": "Renewed"}}),
+        ("protocols", {"protocols": {"default": "As left", "carry": "Renewed"}, "group": "unseen"}),
+        ("protocol_grid", {"protocols": [{"name": "moe"}, {"name": "local"}], "parameter": None}),
+        ("unseen", {}),
+        ("views", {"columns": [{"title": "A", "split": "train"},
+                               {"title": "B", "group": "unseen", "protocol": "carry"}]}),
+    ],
+)  # fmt: skip
+def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, params):
+    exhibit = made_up.exhibit(["fedavg"], ["emnist"], kind=kind, name=kind)
+    declared = Table(kind, "A", "A.", ("fedavg",), ("emnist",), params=params)
+    asked = {SEEN, ("unseen", *SEEN[1:]), *shown.views(declared, "emnist", "fedavg")}
+    matched = [view for view in VIEWS if any(map(partial(matches, view), asked))]
+    assert len(matched) < len(VIEWS)
+    clients = pd.DataFrame(
+        [
+            {"paper": exhibit["paper"], "federation": "emnist", "label": "fedavg", "seed": seed,
+             "at": "last", "protocol": "default", "split": "test", "group": group, "client": client,
+             "count": 5, "accuracy": 0.5}
+            for seed in exhibit["seeds"] for client, group in enumerate(("seen", "unseen"))
+        ]
+    )  # fmt: skip
+    whole, part = (
+        tables.load(kind)(exhibit, tidy(exhibit, views), clients, None, **params).numbers
+        for views in (VIEWS, matched)
+    )
+    pd.testing.assert_frame_equal(whole, part)
