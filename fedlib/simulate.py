@@ -251,6 +251,8 @@ class Record:
     def of(cls, history: RunResult) -> "Record":
         """What had been written down at the end of a run."""
         lists = {name: getattr(history, name).tolist() for name in ("round", *TOTALS, "train_loss")}
+        served = history.server_examples
+        lists["server_examples"] = [0] * len(history.round) if served is None else served.tolist()
         scores = {
             view: [
                 evaluate.ClientScores(correct, found.count, loss)
@@ -258,7 +260,7 @@ class Record:
             ]
             for view, found in history.scores.items()
         }
-        totals = {name: lists[name][-1] for name in TOTALS}
+        totals = {name: lists[name][-1] for name in COUNTED}
         return cls(**lists, scores=scores, totals=totals)
 
     def add_round(self, cohort: Cohort, number: int) -> None:
@@ -292,8 +294,9 @@ class Record:
             self.scores.setdefault(view, []).append(scores)
 
     def unchanged(self) -> bool:
-        """Whether nobody has trained since the last evaluation."""
-        return self.examples[-1:] == [self.totals["examples"]]
+        """Whether nobody, the server included, has trained since the last evaluation."""
+        trained = ("examples", "server_examples")
+        return all(getattr(self, name)[-1:] == [self.totals[name]] for name in trained)
 
     def repeat_evaluation(self, done: int) -> None:
         """The scores of the last evaluation again, after `done` rounds."""

@@ -25,7 +25,7 @@ from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
 from fedlib.models import transformer
 from fedlib.results import RunResult, View
-from fedlib.simulate import Protocol, Simulation
+from fedlib.simulate import Protocol, Record, Simulation
 from fedlib.tables import views
 from fedlib.task import Params, Task
 
@@ -309,6 +309,17 @@ def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path
         told.save(tmp_path / name)
         read = RunResult.load(tmp_path / name).server_examples
         assert np.array_equal(read, told.server_examples)
+
+
+def test_a_record_goes_on_from_a_history_with_what_the_server_did():
+    for run in (simulation(), simulation(FedAvg(task=tiny_task(), local=sgd()))):
+        _, history = silently(run)
+        record = Record.of(history)
+        assert record.server_examples == history.server_examples.tolist()
+        assert record.totals["server_examples"] == history.server_examples[-1]
+        assert record.unchanged()
+        record.totals["server_examples"] += 1  # the server alone has trained
+        assert not record.unchanged()
 
 
 def test_the_cost_of_a_training_example_is_the_clients():
