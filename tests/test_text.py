@@ -11,6 +11,7 @@ from support import tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
 
 from fedlib import data, files, methods, metrics, seals
+from fedlib.command import run_parser
 from fedlib.data import synthetic_text
 from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
@@ -262,3 +263,11 @@ def test_a_model_of_other_texts_than_the_federations_is_refused(params, federati
     spec = declared(model_params={"num_classes": 5, "size": "bert-lite", **params})
     with pytest.raises(ConfigError, match=f"the model reads texts of up to .*{found}; set the"):
         build_simulation(spec, federation)
+
+
+def test_one_option_takes_the_receipts_of_all_weights():
+    files_of = ["--spec={}", "--shards=a.h5", "--manifest=a.json"]
+    parse = run_parser("a job", "train").parse_args
+    found = parse([*files_of, "--weights", "data/a.json", "data/b.json", "--device", "cpu"])
+    assert (list(map(str, found.weights)), found.device) == (["data/a.json", "data/b.json"], "cpu")
+    assert parse(files_of).weights == []
