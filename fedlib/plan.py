@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedlib import papers, shown
-from fedlib.command import run_roots
+from fedlib.command import architectures, run_roots, run_weights
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
-from fedlib.provenance import code_digest, registered, run_weights
+from fedlib.provenance import code_digest, registered
 from fedlib.spec import Data, Figure, Paper, Run, Table
 
 # Every file and folder of the workflow. {raw} and {folder} are the plan's, the rest are wildcards.
@@ -535,7 +535,7 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
         check_choice(f"{at}.federation", run.federation, federations)
         check_choice(f"{at}.method", run.method, methods)
         check_choice(f"{at}.model", run.model, models)
-        for name, module in run.modules.items():
+        for name, module in architectures(run.modules).items():
             check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
             if module.get("weights") is not None:
                 check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)

@@ -24,7 +24,6 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -67,16 +66,6 @@ def registered(package: str) -> tuple[str, ...]:
         files = ROOT.joinpath(*package.split(".")).glob("*.py")
         modules = {file.stem for file in files if not file.stem.startswith("_")}
     return tuple(sorted(modules))
-
-
-def run_weights(run: Mapping) -> tuple[str, ...]:
-    """Names of the pretrained weights that a run starts from: its model's, then its modules'.
-
-    Args:
-      run: its entries (`fedlib.spec.Run`), at least weights and modules.
-    """
-    named = [run["weights"], *(module.get("weights") for module in run["modules"].values())]
-    return tuple(dict.fromkeys(filter(None, named)))
 
 
 def check_code(planned: str | None, *roots: str) -> None:

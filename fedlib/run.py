@@ -13,12 +13,12 @@ import torch
 from fedlib import evaluate, local, methods, models, seals
 from fedlib.calibrate import chosen
 from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib.command import run_weights
 from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
-from fedlib.provenance import run_weights
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import Params, Task, set_precision
@@ -49,19 +49,23 @@ def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) 
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
 
 
-def build_modules(spec: dict, task: Task, weights: Weights | None = None) -> dict[str, Task]:
+def build_modules(
+    spec: dict, task: Task, weights: Weights | None = None
+) -> dict[str, Task | tuple[Task, ...]]:
     """The further architectures of a run specification, where `task` is and in its precision.
+
+    Where a list is declared, of which every client has one, there is a tuple.
 
     Raises:
       ConfigError: for a model or argument that does not exist, or weights that it cannot take.
     """
-    modules = {}
-    for name, module in spec["modules"].items():
+
+    def build(where: str, module: dict) -> Task:
         try:
             if not {"model", "params"} <= module.keys() <= {"model", "params", "weights"}:
                 raise ValueError(f"it has a model, params, maybe weights, got {sorted(module)}")
             model = models.load(module["model"])
-            modules[name] = Task(
+            return Task(
                 partial(model.build, **module["params"]),
                 dtype=task.dtype,
                 device=task.device,
@@ -69,8 +73,14 @@ def build_modules(spec: dict, task: Task, weights: Weights | None = None) -> dic
                 precision=task.precision,
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"module {name}: {_text(error)}") from error
-    return modules
+            raise ConfigError(f"module {where}: {_text(error)}") from error
+
+    return {
+        name: tuple(build(f"{name}[{i}]", one) for i, one in enumerate(module))
+        if isinstance(module, list | tuple)
+        else build(name, module)
+        for name, module in spec["modules"].items()
+    }
 
 
 def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
@@ -158,9 +168,10 @@ def build_simulation(
     task = build_task(spec, device, files)
     set_precision(task)
     method = build_method(spec, task, files)
-    for each in vars(method).values():
-        if isinstance(each, Task):
-            _check_tokens(each, federation)
+    for value in vars(method).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Task):
+                _check_tokens(each, federation)
     try:
         protocol = Protocol(
             rounds=spec["rounds"],

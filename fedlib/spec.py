@@ -60,7 +60,9 @@ class Run:
       rounds: communication rounds.
       modules: further architectures that the method needs, by the name of its field: {"gate":
         {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`; and
-        "weights", if it starts from pretrained ones of its own.
+        "weights", if it starts from pretrained ones of its own. A list of such where clients differ
+        in their architecture: of which client has which, the method decides, by its number modulo
+        theirs (`Cohort.in_turn`) unless it says otherwise.
       local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
         arguments of the dataclass of that name in `fedlib.local`.
       params: the method's hyper-parameters (its dataclass fields).
@@ -82,7 +84,7 @@ class Run:
     rounds: int
     local: dict
     model_params: dict = field(default_factory=dict)
-    modules: dict[str, dict] = field(default_factory=dict)
+    modules: dict[str, dict | list[dict]] = field(default_factory=dict)
     params: dict = field(default_factory=dict)
     participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
     evaluate_every: int = 1
