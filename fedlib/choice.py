@@ -36,7 +36,9 @@ def choose(wanted: str, task: Task) -> Executor:
 def rule(task: Task) -> str:
     """What suits a model and a device in general; `fedlib.calibrate` measures it for one machine.
 
-    Batching pays where launching a step costs more than computing it: on a GPU, and for small
-    models without convolutions on a CPU.
+    Batching pays where launching a step costs more than computing it: on a GPU but for the largest
+    models, and for small models without convolutions on a CPU.
     """
-    return "batched" if task.device.type == "cuda" or task.is_light else "loop"
+    if task.device.type == "cuda":
+        return "loop" if task.is_heavy else "batched"
+    return "batched" if task.is_light else "loop"

@@ -27,6 +27,7 @@ from fedlib.tree import Rows, Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
 CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
+SELECTIONS = ("uniform", "residue")  # of the clients in a round, see `sample`
 
 
 @dataclass
@@ -37,12 +38,14 @@ class Journal:
       losses: per call of `fit`, mean training loss of each client [C].
       down, up: numbers sent to and from ONE client; the mean where clients differ in it.
       examples: training examples in the local steps of ALL clients, counting repeats.
+      others: by group, what happened in the round to `Cohort.everyone` of that group.
     """
 
     losses: list[Tensor] = field(default_factory=list)
     down: int | float = 0
     up: int | float = 0
     examples: int = 0
+    others: dict[str, "Journal"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,35 @@ class Cohort:
         """All clients that may take part in training, in place of these."""
         ids = self.data.federation.ids("seen")
         return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
+    def everyone(self, group: str) -> "Cohort":
+        """All of a group, such as the server, with a journal of their own, in place of these.
+
+        What they do is neither traffic nor training of the clients. Who is in a batch depends on
+        the owner's position in the federation, so that a server shuffles unlike every client; for
+        several fits on it in one round name several streams, such as "server/0", "server/1".
+
+        Args:
+          group: one of `fedlib.federation.GROUPS`.
+
+        Raises:
+          DataError: if nobody is in it.
+        """
+        federation = self.data.federation
+        ids = federation.ids(group)
+        if not len(ids):
+            raise DataError(
+                f"the federation has no {group}, which the method needs; use a data set that gives "
+                "it data of its own"
+            )
+        return replace(
+            self,
+            ids=upload(ids, self.ids.device),
+            known_ids=ids,
+            population=len(ids),
+            population_examples=int(federation.train.sizes[ids].sum()),
+            journal=self.journal.others.setdefault(group, Journal()),
+        )
 
     # -- what clients know of their training examples ------------------------------------
 
@@ -387,14 +419,29 @@ class Cohort:
                 )
 
 
-def sample(population: np.ndarray, rate: float, seed: int, round: int) -> np.ndarray:
-    """Clients of one round, uniformly without replacement, in ascending order -> [C] int64
+def sample(
+    population: np.ndarray, rate: float, seed: int, round: int, selection: str = "uniform"
+) -> np.ndarray:
+    """Clients of one round, without replacement, in ascending order -> [C] int64
 
     Depends on (seed, round) alone, so every method sees the same cohorts. At least one client
     takes part: C = max(1, floor(rate * population)).
+
+    Args:
+      population: [P] who may take part.
+      rate: fraction of them.
+      seed, round: of the draw.
+      selection: "uniform", or "residue": one of each class of positions in the population modulo C.
+
+    Raises:
+      ValueError: for another selection.
     """
+    if selection not in SELECTIONS:
+        raise ValueError(f"selection must be one of {SELECTIONS}, got {selection!r}")
     size = max(1, int(rate * len(population)))
     if size == len(population):
         return population
     draw = streams.generator(seed, round, "cohort")
+    if selection == "residue":
+        return np.sort([draw.choice(population[residue::size]) for residue in range(size)])
     return np.sort(draw.choice(population, size=size, replace=False))

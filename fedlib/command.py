@@ -102,6 +102,17 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
     return f"scripts/{stage}.py", f"fedlib.methods.{run['method']}", *names
 
 
+def run_weights(run: Mapping) -> tuple[str, ...]:
+    """Names of the pretrained weights that a run starts from: its model's, then its modules'.
+
+    Args:
+      run: its entries, at least weights and modules.
+    """
+    further = architectures(run["modules"]).values()
+    named = [run["weights"], *(module.get("weights") for module in further)]
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
 def architectures(modules: Mapping) -> dict[str, dict]:
     """The further architectures of a run (`Run.modules`) one by one, by where they are declared."""
     found = {}
@@ -129,7 +140,14 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     parser = spec_parser(description, stage)
     parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
     parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
-    parser.add_argument("--weights", type=Path, help="receipt of the pretrained weights, .json")
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RECEIPT",
+        help="receipts of the pretrained weights of the model and its modules, .json",
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
     parser.add_argument(

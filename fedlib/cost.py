@@ -10,7 +10,7 @@ What clients train on their own after the last round, to be prepared for a proto
 evaluation, is counted apart: its local steps alone, not the checks of when to stop.
 
 Not counted: elementwise work (activations, dropout, batch normalisation), the optimiser, what the
-server does, and evaluation.
+server does, be it on data of its own, and evaluation.
 """
 
 from collections import Counter
@@ -32,11 +32,12 @@ from fedlib.cohort import Cohort
 from fedlib.errors import DataError
 from fedlib.evaluate import EXAMPLES_OF, prepared
 from fedlib.executors import Loop
-from fedlib.federation import GROUPS
+from fedlib.federation import CLIENTS, GROUPS
+from fedlib.feeding import Work
 from fedlib.results import RunResult
 from fedlib.simulate import Simulation
 
-CLIENTS = 2  # at most, in the measured cohort; a graph wants more than one
+MEASURED = 2  # clients at most, in the measured cohort; a graph wants more than one
 FLOPS, FLOPS_OF = "flops_per_example", "flops_per_example_"  # and of a preparation, by its name
 MAX_ROUNDS = 1000  # attempts at a round with local steps: those of L2SGD are drawn
 
@@ -121,7 +122,7 @@ def flops_of_preparing(
     counting = CountingSteps()
     run = replace(simulation, executor=counting)
     flops, examples = Counter(), Counter()
-    for group in GROUPS:
+    for group in CLIENTS:
         finalists = run.method.finalists(run.federation, group)
         cohort = run.cohort(_smallest(run, finalists, 1), run.protocol.rounds)
         if cohort.size:
@@ -161,10 +162,12 @@ class Counting(Loop):
         """See `Executor.each`."""
         return self._counted(super().each, *args)
 
-    def _counted(self, fn: Callable, *args) -> Any:
+    def _counted(self, fn: Callable, work: Work, *args) -> Any:
+        if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
+            return fn(work, *args)
         # Spelled-out recurrence instead of torch's fused LSTM, which has no formula here.
         with Operations() as counter, context.stacked_experts(True):
-            result = fn(*args)
+            result = fn(work, *args)
         self.flops += counter.flops
         return result
 
@@ -245,10 +248,11 @@ def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | No
     each of them is a neighbour of the others. None if nobody can train.
     """
     federation = simulation.federation
-    chosen = _smallest(simulation, clients, CLIENTS)
+    chosen = _smallest(simulation, clients, MEASURED)
     if not len(chosen):
         return None
-    group = np.full_like(federation.group, GROUPS.index("unseen"))
+    group = federation.group.copy()
+    group[federation.ids("seen")] = GROUPS.index("unseen")
     group[chosen] = GROUPS.index("seen")
     data = copy(simulation.data)  # what is on the device is shared
     data.federation = replace(federation, group=group)

@@ -12,13 +12,15 @@ from fedlib.tree import Rows, Tree
 
 DEVICE_SHARE = 0.25  # of the device's memory, for one thing that all clients keep between rounds
 
+TOKENS = (torch.int32, torch.int64)  # types of inputs that are numbers of words, not quantities
+
 
 class DeviceData:
     """A federation on the device: the pool once, and the rows of every client and split.
 
     Attributes:
       federation: the same, in host memory.
-      dtype, device: of the inputs that batches carry.
+      dtype, device: of the inputs that batches carry, unless they are tokens.
     """
 
     def __init__(self, federation: Federation, dtype: torch.dtype, device: torch.device):
@@ -36,7 +38,12 @@ class DeviceData:
             self._scale, self._shift = (v.to(device, dtype).reshape(shape) for v in as_tensor)
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """Inputs of pool rows, scaled: any shape [...] of rows -> [..., *input shape]"""
+        """Inputs of pool rows: any shape [...] of rows -> [..., *input shape]
+
+        Pixels are scaled and bytes become numbers of `dtype`; tokens stay the integers they are.
+        """
+        if self.x.dtype in TOKENS:
+            return self.x[rows]
         x = self.x[rows].to(self.dtype)
         return x if self._scale is None else x * self._scale + self._shift
 

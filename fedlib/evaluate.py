@@ -61,7 +61,7 @@ def during_training(
     """The state after the evaluation, and what it found on every split but the training one."""
     found = {}
     for group in GROUPS:
-        cohort = cohort_of(group)
+        cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
         state = method.observe(state, cohort, group)
@@ -92,7 +92,7 @@ def final(
     """
     found = Found(Progress(report))
     for group in GROUPS:
-        everyone = cohort_of(group)
+        everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
             continue
         federation = everyone.data.federation
@@ -100,7 +100,7 @@ def final(
         finalists = np.isin(everyone.host_ids, method.finalists(federation, group)).nonzero()[0]
         for protocols, cohort in (
             (method.protocols[group], everyone),
-            (method.final_protocols[group], everyone.some(finalists)),
+            (method.final_protocols.get(group, {}), everyone.some(finalists)),
         ):
             only = protocols.keys() & splits.keys()
             for part in parts(cohort, method.personal_numbers()) if only else ():
@@ -140,7 +140,7 @@ def prepared(
             yield protocol, personal
 
     yield from each(some(method.protocols[group]), state)
-    if later := some(method.final_protocols[group]):
+    if later := some(method.final_protocols.get(group, {})):
         settled = method.settle(state, cohort)
         done(SETTLE)
         yield from each(later, settled)
@@ -159,7 +159,7 @@ def asked(
         )
 
     splits = ("train", *held_out(federation, group))
-    protocols = [*method.protocols[group], *method.final_protocols[group]]
+    protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
     found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
     return {protocol: theirs for protocol, theirs in found.items() if theirs}
 

@@ -94,7 +94,7 @@ def _events(rows: pd.DataFrame, history: RunResult, evaluation: RunResult) -> It
 def _histograms(history: RunResult, evaluation: RunResult) -> Iterator[Summary.Value]:
     """One histogram per expert: its weight in each seen client's mixture, after the last round."""
     pi = evaluation.diagnostics.get("pi", history.diagnostics.get("pi"))
-    if pi is None:
+    if pi is None or PRIMARY not in history.scores:
         return
     clients = history.scores[PRIMARY].clients
     if pi.ndim != 2 or clients.max() >= len(pi):

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -21,12 +22,20 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
 SPLITS = ("train", "val", "test")
-GROUPS = ("seen", "unseen")
+GROUPS = ("seen", "unseen", "server", "probe")
+CLIENTS = GROUPS[:2]  # the other two own what the server has, and are no clients to a reader
 OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
 # What HDF5, NumPy and JSON raise for a file that is not as it was written.
 DAMAGE = (AttributeError, KeyError, OSError, OverflowError, RuntimeError, TypeError, ValueError)
+
+
+class Tokens(NamedTuple):
+    """What the integers of a text are."""
+
+    vocabulary: int  # they are 0 ... vocabulary - 1
+    pad: int  # which of them fills up short texts
 
 
 @dataclass(frozen=True)
@@ -63,11 +72,14 @@ class Federation:
     """Examples, and who owns them.
 
     Attributes:
-      x: [M, ...] inputs; uint8 for images (channels first), float32 otherwise.
+      x: [M, ...] inputs; uint8 for images (channels first), int32 or int64 for tokens [M, T],
+        float32 otherwise.
       y: [M] int64 labels; [M, T] for sequences, uint8 where a long text needs the memory.
       num_classes: L.
       train, val, test: the rows of each client; `val` may be empty.
-      group: [C] uint8, an index into `GROUPS`: whether the client takes part in training.
+      group: [C] uint8, an index into `GROUPS`: a client that takes part in training, or does not;
+        the server, which owns what it may train, validate and test on; or a probe, which owns what
+        the server measures models with.
       client_id: [C] int64, the client's number before empty clients were dropped.
       mean, std: per channel; a uint8 input becomes (x / 255 - mean) / std on the device. Empty
         for inputs that are used as they are.
@@ -76,6 +88,7 @@ class Federation:
         image was turned by; None where there is none.
       cluster: [C] int64 true cluster of each client, such as the number of its permutation of the
         labels; None where there are none.
+      tokens: of texts: the size of the vocabulary and the padding token; None for other inputs.
     """
 
     x: np.ndarray
@@ -91,6 +104,7 @@ class Federation:
     spec: dict = field(default_factory=dict)
     side: np.ndarray | None = None
     cluster: np.ndarray | None = None
+    tokens: Tokens | None = None
 
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
@@ -113,15 +127,23 @@ class Federation:
             )
         _check_numbers("side", self.side, len(self.x), "inputs")
         _check_numbers("cluster", self.cluster, clients, "clients")
+        if clients and int(self.group.max()) >= len(GROUPS):
+            raise DataError(f"group must be below {len(GROUPS)}, got {int(self.group.max())}")
+        if self.tokens is not None:
+            _check_tokens(self.x, *self.tokens)
         self._check_ownership()
 
     @property
     def num_clients(self) -> int:
-        """C, seen and unseen clients together."""
+        """C, the owners of all groups together: a row of every per-client state is one of them.
+
+        How many clients there are is said by `ids`. Server and probe have rows of their own, so
+        that what is trained on them needs no numbers besides those of the clients.
+        """
         return len(self.group)
 
     def ids(self, group: str) -> np.ndarray:
-        """Positions of the clients of `group` ("seen" or "unseen") -> [C_group] int64"""
+        """Positions of the owners of `group`, one of `GROUPS` -> [C_group] int64"""
         return np.flatnonzero(self.group == GROUPS.index(group))
 
     def split(self, name: str) -> Split:
@@ -158,6 +180,7 @@ class Federation:
             "sizes": {name: self.split(name).sizes.tolist() for name in SPLITS},
             "class_histogram": [" ".join(map(str, row)) for row in self.class_histogram.tolist()],
             "digests": self.digests,
+            **({"tokens": self.tokens._asdict()} if self.tokens else {}),
         }
 
     def save(self, shards: str | Path, manifest: str | Path) -> None:
@@ -172,6 +195,8 @@ class Federation:
                 std=self.std,
                 spec=canonical_json(self.spec),
             )
+            if self.tokens is not None:
+                file.attrs["tokens"] = self.tokens
         seals.write_json(manifest, self.manifest())
 
     @classmethod
@@ -202,6 +227,7 @@ class Federation:
                     mean=tuple(map(float, file.attrs["mean"])),
                     std=tuple(map(float, file.attrs["std"])),
                     spec=json.loads(file.attrs["spec"]),
+                    tokens=_tokens(file.attrs.get("tokens")),
                     **splits,
                     **{name: _read(file[name]) for name in OPTIONAL if name in file},
                 )
@@ -218,8 +244,8 @@ class Federation:
     def _verify(self, manifest: dict, shards: str | Path, advice: str) -> None:
         expected, mine = manifest["digests"], self.digests
         wrong = [n for n in sorted(expected | mine) if expected.get(n) != mine.get(n)]
-        settings = self._settings()
-        wrong += [name for name, value in settings.items() if manifest[name] != value]
+        settings = self._settings() | {"tokens": self.tokens and self.tokens._asdict()}
+        wrong += [name for name, value in settings.items() if manifest.get(name) != value]
         if wrong:
             raise DataError(
                 f"{shards} does not match its manifest: {', '.join(wrong)} differ; {advice}"
@@ -292,6 +318,19 @@ def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) 
         )
     if length and numbers.min() < 0:
         raise DataError(f"{name} must not be negative, got {int(numbers.min())}")
+
+
+def _check_tokens(x: np.ndarray, vocabulary: int, pad: int) -> None:
+    """Raises DataError unless all of `x`, and the padding, are tokens of the vocabulary."""
+    if x.dtype not in (np.int32, np.int64):
+        raise DataError(f"tokens must be int32 or int64, got {x.dtype}")
+    least, most = (int(found) for found in (x.min(initial=pad), x.max(initial=pad)))
+    if not 0 <= least <= most < vocabulary:
+        raise DataError(f"tokens must be in [0, {vocabulary}), got {least} to {most}")
+
+
+def _tokens(stored: np.ndarray | None) -> Tokens | None:
+    return None if stored is None else Tokens(*map(int, stored))
 
 
 def _array_digest(array: np.ndarray) -> str:

@@ -7,8 +7,9 @@ NaN only in the table of clients, beside its count of 0. A view in which no clie
 is left out altogether.
 
 Three moments of a run are told apart: every evaluated "round", the "last" one, and the "best" one,
-the earliest round of highest pooled test accuracy of the seen clients. The best round is a
-selection on the test set; whatever shows it must say so.
+the earliest round of highest pooled test accuracy of the seen clients, or of the server where no
+client has test examples. The best round is a selection on the test set; whatever shows it must say
+so.
 
 Source: the metrics of FedEM and pFedMM; neither repository has code for the bottom decile, so
   both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and
@@ -25,9 +26,11 @@ from scipy.special import stdtrit
 
 from fedlib import frames
 from fedlib.errors import DataError
+from fedlib.federation import CLIENTS, SPLITS
 from fedlib.results import TOTALS, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
+SERVER = View("server", "default", "test")  # a global model on a global test set
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
 EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
@@ -35,8 +38,10 @@ PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a roun
 DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
 TABLE = "table"  # and how the cells of such a table are called as metrics
+# Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
+SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
-NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS)
+NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, SELECTED)
 INTERVAL_SEEDS = 3  # fewest seeds of which an interval is given
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
@@ -83,6 +88,7 @@ def loss(scores: Scores) -> np.ndarray:
 
 
 METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
+METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
 
 
 def _owned(scores: Scores) -> Scores:
@@ -115,17 +121,26 @@ def _worst(scores: Scores) -> np.ndarray:
 # One run
 
 
+def primary(history: RunResult) -> View:
+    """The view that decides the best round: the seen clients', the server's where they have none.
+
+    Raises:
+      DataError: if the history has neither.
+    """
+    for view in (PRIMARY, SERVER):
+        if view in history.scores:
+            return view
+    names = " and ".join("/".join(view) for view in (PRIMARY, SERVER))
+    raise DataError(f"the history lacks the views {names}, one of which decides the best round")
+
+
 def best_evaluation(history: RunResult) -> int:
-    """Position of the earliest evaluation with the highest pooled test accuracy, seen clients.
+    """Position of the earliest evaluation with the highest pooled accuracy in its `primary` view.
 
     Raises:
       DataError: if the history has no such view.
     """
-    if PRIMARY not in history.scores:
-        raise DataError(
-            f"the history lacks the view {'/'.join(PRIMARY)}; it decides the best round"
-        )
-    return int(np.argmax(accuracy(history.scores[PRIMARY])))
+    return int(np.argmax(accuracy(history.scores[primary(history)])))
 
 
 def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
@@ -157,14 +172,18 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         if personal := _personal_cost(evaluation):
             curve = _Curve(TRAFFIC, evaluation.round, personal)
             blocks.append(_block(curve, "last", slice(-1, None)))
-    of_experts = _expert_curves(_diagnostics(history, evaluation), int(history.round[-1]))
+    diagnostics = _diagnostics(history, evaluation)
+    of_experts = _expert_curves(diagnostics, int(history.round[-1]))
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
+    if SELECTED in diagnostics:
+        curve = _selected_curve(diagnostics[SELECTED], int(history.round[-1]))
+        blocks.append(_block(curve, "last", slice(None)))
     columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
     return pd.DataFrame(columns)
 
 
 def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
-    """Counts of one run's clients at its last and best round -> DataFrame.
+    """Counts of one run's clients at its last and best round -> DataFrame. The server is none.
 
     Columns from "at" on of `CLIENT_COLUMNS`, then what the method's diagnostics say of each client,
     on the rows of the default protocol at "last": an array [num_clients] is a column of its name,
@@ -177,14 +196,17 @@ def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.D
     best = best_evaluation(history)
     frames = []
     for view, scores in history.scores.items():
-        if not scores.count.any():
+        if not scores.count.any() or view.group not in CLIENTS:
             continue
         frames.append(_client_frame(view, scores, "last", -1))
         frames.append(_client_frame(view, scores, "best", best))
     if evaluation is not None:
         check_agreement(history, evaluation)
         for view, scores in _only_final(history, evaluation).items():
-            frames.append(_client_frame(view, scores, "last", -1))
+            if view.group in CLIENTS:
+                frames.append(_client_frame(view, scores, "last", -1))
+    if not frames:  # all that was evaluated is the server's
+        return pd.DataFrame(columns=CLIENT_COLUMNS[CLIENT_COLUMNS.index("at") :])
     clients = pd.concat(frames, ignore_index=True)
     return _with_diagnostics(clients, _diagnostics(history, evaluation))
 
@@ -232,6 +254,8 @@ def _curves(result: RunResult) -> Iterator[_Curve]:
             yield _view_curve(view, result.round, scores)
     cost = {name: getattr(result, name) for name in TOTALS}
     cost["bytes"] = result.bytes_down + result.bytes_up
+    if result.server_examples is not None:
+        cost["server_examples"] = result.server_examples
     yield _Curve(TRAFFIC, result.round, cost)
     rounds = np.arange(1, len(result.train_loss) + 1)
     yield _Curve(TRAFFIC, rounds, {"train_loss": result.train_loss})
@@ -242,6 +266,16 @@ def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
     per_example = evaluation.diagnostics[FLOPS]
     total = per_example * history.examples[-1]
     return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
+
+
+def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
+    """Round and loss of the model that validation chose, in the row of the split that chose."""
+    if selected.shape != (3,):
+        raise DataError(f"{SELECTED} must be round, loss and split, got shape {selected.shape}")
+    chosen, loss, split = selected
+    view = TRAFFIC._replace(split=SPLITS[int(split)])
+    values = {f"{SELECTED}_round": [chosen], f"{SELECTED}_loss": [loss]}
+    return _Curve(view, np.array([done]), {name: np.array(v) for name, v in values.items()})
 
 
 def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
@@ -306,7 +340,8 @@ def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, 
 
 def _view_curve(view: View, rounds: np.ndarray, scores: Scores) -> _Curve:
     try:
-        return _Curve(view, rounds, {metric.__name__: metric(scores) for metric in METRICS})
+        metrics = METRICS if view.group in CLIENTS else METRICS_OF_SERVER
+        return _Curve(view, rounds, {metric.__name__: metric(scores) for metric in metrics})
     except DataError as error:
         raise DataError(f"view {'/'.join(view)}: {error}") from None
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedlib import papers, shown
-from fedlib.command import architectures, run_roots
+from fedlib.command import architectures, run_roots, run_weights
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
@@ -166,7 +166,7 @@ class Plan:
     def datasets(self) -> list[str]:
         """Data sets to download, pretrained weights included, sorted."""
         used = {data.dataset for data in self._data.values()}
-        return sorted(used | {run.weights for run in self._runs.values() if run.weights})
+        return sorted(used.union(*(run_weights(vars(run)) for run in self._runs.values())))
 
     def jobs(self) -> Iterator[tuple[str, dict]]:
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
@@ -246,12 +246,12 @@ class Plan:
         return self.paths("manifest", self.partitions())
 
     def weights(self, paper: str, federation: str, label: str) -> list[str]:
-        """Receipt of the pretrained weights that a run starts from; empty if it starts from none.
+        """Receipts of the pretrained weights that a run's model and modules start from, if any.
 
         Weights are downloaded as data sets are.
         """
-        weights = self.run(paper, federation, label).weights
-        return [self.path("receipt", dataset=weights)] if weights else []
+        names = run_weights(vars(self.run(paper, federation, label)))
+        return [self.path("receipt", dataset=name) for name in names]
 
     def earlier(self, paper: str, federation: str, label: str) -> Run | None:
         """The longest run that this one goes on from, as they differ in nothing but rounds.
@@ -541,6 +541,8 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
         check_choice(f"{at}.model", run.model, models)
         for name, module in architectures(run.modules).items():
             check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
+            if module.get("weights") is not None:
+                check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)
     for stage in ("table", "figure"):
@@ -660,7 +662,9 @@ def _goes_on(run: Run, other: Run) -> bool:
 
 def _weights_of(paper: Paper) -> list[str]:
     """What the models of each federation start from."""
-    start = {run.federation: run.weights or "random weights" for run in paper.runs}
+    start: dict[str, str] = {}
+    for run in paper.runs:
+        start[run.federation] = " and ".join(run_weights(vars(run))) or "random weights"
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 

@@ -28,7 +28,11 @@ TITLES = {  # of keys that are no method's registry name
     "new_shard": "New shard, no labels",
     "new_shard_vae": "New shard, VAE",
 }
-GROUPS = {"seen": "clients that train", "unseen": "clients that took no part in training"}
+GROUPS = {
+    "seen": "clients that train",
+    "unseen": "clients that took no part in training",
+    "server": "server",
+}
 METRICS = {
     "accuracy_client_mean": "mean accuracy of the clients, each counting the same",
     "accuracy": "accuracy pooled over the examples of all clients",

@@ -25,7 +25,7 @@ TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since r
 class View(NamedTuple):
     """What was evaluated: which clients, prepared how, on which of their examples."""
 
-    group: str  # "seen" or "unseen"
+    group: str  # "seen", "unseen" or "server"
     protocol: str  # "default" is the method's own; others are named by the method
     split: str  # "train", "val" or "test"
 
@@ -62,6 +62,7 @@ class RunResult:
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
         `flops_per_example` [1] of an evaluation, see `fedlib.cost`.
       spec: the run's specification, seed included.
+      server_examples: [T] int64, likewise, in steps on the server's data; None without a server.
       provenance: versions, device, executor, digests; wall-clock seconds are in here too, because
         everything else in the file is the same for the same inputs.
     """
@@ -76,6 +77,7 @@ class RunResult:
     diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
     spec: dict = field(default_factory=dict)
     provenance: dict = field(default_factory=dict)
+    server_examples: np.ndarray | None = None
 
     def save(self, path: str | Path) -> None:
         """Write to an HDF5 file, atomically and sealed (`fedlib.seals`)."""
@@ -107,11 +109,14 @@ class RunResult:
                 diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
                 spec=json.loads(file.attrs["spec"]),
                 provenance=json.loads(file.attrs["provenance"]),
+                server_examples=file["server_examples"][:] if "server_examples" in file else None,
             )
 
     def _write(self, file: h5py.File) -> None:
         for name in ("round", *TOTALS, "train_loss"):
             file[name] = getattr(self, name)
+        if self.server_examples is not None:
+            file["server_examples"] = self.server_examples
         for view, scores in self.scores.items():
             for name, array in vars(scores).items():
                 file[f"scores/{'/'.join(view)}/{name}"] = array

@@ -1,9 +1,10 @@
 """From a run's declaration to something that runs: builds method, model and solver from JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from fedlib import evaluate, local, methods, models, seals
 from fedlib.calibrate import chosen
 from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib.command import run_weights
 from fedlib.device import DeviceData
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
@@ -19,29 +21,27 @@ from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task, set_precision
+from fedlib.task import Params, Task, set_precision
 
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
+Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
 
 
-def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> Task:
+def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) -> Task:
     """The model of a run specification (`fedlib.spec.Run.spec`), on `device`.
 
     Args:
-      weights: the receipt of the pretrained weights that the run asks for.
+      weights: the files of the pretrained weights that the run asks for, see `weight_files`.
 
     Raises:
-      ConfigError: for a model or argument that does not exist, or weights that are not given.
+      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
     """
-    if (spec["weights"] is None) != (weights is None):
-        raise ConfigError(f"the run asks for weights {spec['weights']!r}, --weights is {weights}")
     try:
         model = models.load(spec["model"])
-        pretrained = model.pretrained(verified_file(weights)) if weights else {}
         return Task(
             lambda: model.build(**spec["model_params"]),
             device=torch.device(device),
-            pretrained=pretrained,
+            pretrained=_pretrained(model, spec["weights"], weights),
             class_weights=_class_weights(spec),
             precision=spec["precision"],
         )
@@ -49,21 +49,29 @@ def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> 
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
 
 
-def build_modules(spec: dict, task: Task) -> dict[str, Task | tuple[Task, ...]]:
+def build_modules(
+    spec: dict, task: Task, weights: Weights | None = None
+) -> dict[str, Task | tuple[Task, ...]]:
     """The further architectures of a run specification, where `task` is and in its precision.
 
     Where a list is declared, of which every client has one, there is a tuple.
 
     Raises:
-      ConfigError: for a model or argument that does not exist.
+      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
     """
 
     def build(where: str, module: dict) -> Task:
         try:
-            if module.keys() != {"model", "params"}:
-                raise ValueError(f"it has a model and params, got {sorted(module)}")
-            make = partial(models.load(module["model"]).build, **module["params"])
-            return Task(make, dtype=task.dtype, device=task.device, precision=task.precision)
+            if not {"model", "params"} <= module.keys() <= {"model", "params", "weights"}:
+                raise ValueError(f"it has a model, params, maybe weights, got {sorted(module)}")
+            model = models.load(module["model"])
+            return Task(
+                partial(model.build, **module["params"]),
+                dtype=task.dtype,
+                device=task.device,
+                pretrained=_pretrained(model, module.get("weights"), weights),
+                precision=task.precision,
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"module {where}: {_text(error)}") from error
 
@@ -73,6 +81,38 @@ def build_modules(spec: dict, task: Task) -> dict[str, Task | tuple[Task, ...]]:
         else build(name, module)
         for name, module in spec["modules"].items()
     }
+
+
+def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
+    """The files of the pretrained weights that a run names, by name; their checksums are checked.
+
+    Args:
+      receipts: what downloading them left behind, in any order.
+
+    Raises:
+      ConfigError: unless these are the receipts of what the run asks for.
+      DataError: for a receipt without its file.
+    """
+    files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
+    asked = run_weights(spec)
+    if {*asked} != {*files} or len(files) != len(receipts):
+        given = ", ".join(map(str, receipts)) or "none"
+        raise ConfigError(
+            f"the run asks for weights {', '.join(map(repr, asked)) or 'of nothing'}, --weights "
+            f"is {given}"
+        )
+    return {name: verified_file(receipt) for name, receipt in files.items()}
+
+
+def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
+    """Parameters of `model` from the file of the weights `name`; {} for None."""
+    if name is None:
+        return {}
+    if not hasattr(model, "pretrained"):
+        raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
+    if name not in (weights or {}):
+        raise ValueError(f"the file of the weights {name!r} is not given")
+    return model.pretrained(weights[name])
 
 
 def _class_weights(spec: dict) -> torch.Tensor | None:
@@ -85,13 +125,13 @@ def _class_weights(spec: dict) -> torch.Tensor | None:
     return torch.tensor(weights, dtype=torch.float64)
 
 
-def build_method(spec: dict, task: Task) -> Method:
-    """The method of a run specification.
+def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Method:
+    """The method of a run specification; `weights` are as for `build_task`.
 
     Raises:
       ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
     """
-    modules = build_modules(spec, task)
+    modules = build_modules(spec, task, weights)
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
@@ -111,9 +151,12 @@ def build_simulation(
     *,
     device: str = "cpu",
     executor: str = "auto",
-    weights: Path | None = None,
+    weights: Sequence[Path] = (),
 ) -> Simulation:
     """Everything a run specification describes, ready to run on `federation`.
+
+    Args:
+      weights: receipts of the pretrained weights that the run's model and modules ask for.
 
     Raises:
       ConfigError: for anything in `spec`, or an executor, that does not exist or makes no sense.
@@ -121,9 +164,14 @@ def build_simulation(
     """
     if len(federation.ids("seen")) == 0:
         raise DataError("the federation has no seen clients: nobody to train")
-    task = build_task(spec, device, weights)
+    files = weight_files(spec, weights)
+    task = build_task(spec, device, files)
     set_precision(task)
-    method = build_method(spec, task)
+    method = build_method(spec, task, files)
+    for value in vars(method).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Task):
+                _check_tokens(each, federation)
     try:
         protocol = Protocol(
             rounds=spec["rounds"],
@@ -135,6 +183,19 @@ def build_simulation(
         return Simulation(method, data, protocol, chosen(executor, method, data, protocol))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
+
+
+def _check_tokens(task: Task, federation: Federation) -> None:
+    """Raises ConfigError unless a model that reads texts can read the federation's."""
+    if task.tokens is None:
+        return
+    (vocabulary, pad), texts = task.tokens, federation.tokens
+    if texts is None or texts.vocabulary > vocabulary or texts.pad != pad:
+        found = f"{texts.vocabulary} tokens, padding {texts.pad}" if texts else "no tokens"
+        raise ConfigError(
+            f"the model reads texts of up to {vocabulary} tokens, padding {pad}; the federation's "
+            f"inputs have {found}; set the model's vocabulary and pad"
+        )
 
 
 def train(

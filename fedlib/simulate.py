@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedlib import checkpoint, evaluate
 from fedlib.checkpoint import Checkpoints
-from fedlib.cohort import Cohort, Journal, sample
+from fedlib.cohort import SELECTIONS, Cohort, Journal, sample
 from fedlib.device import DeviceData, upload
 from fedlib.errors import DivergedError
 from fedlib.executors import Executor
@@ -22,6 +22,8 @@ from fedlib.results import TOTALS, RunResult, View
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 MIXINGS = ("fastest", "metropolis")  # as in fedlib.gossip, which only decentralised runs import
+COUNTED = (*TOTALS, "server_examples")
+ADVICE = "a lower learning rate usually helps"
 FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
 
 
@@ -33,6 +35,7 @@ class Protocol:
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
+      selection: how they are drawn, "uniform" or by "residue"; see `fedlib.cohort.sample`.
       aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
         "gossip", a decentralised run, see `fedlib.gossip`.
       edge_probability, mixing: of the graph of a decentralised run.
@@ -42,6 +45,7 @@ class Protocol:
     rounds: int
     seed: int
     rate: float = 1.0
+    selection: str = "uniform"
     aggregation: str = "damped"
     edge_probability: float = 0.5  # FedEM scripts
     mixing: str = "fastest"
@@ -53,6 +57,8 @@ class Protocol:
             raise ValueError(f"rounds must be at least 0, got {self.rounds}")
         if not 0 < self.rate <= 1:
             raise ValueError(f"participation rate must be in (0, 1], got {self.rate}")
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
         if self.aggregation not in AGGREGATIONS:
             raise ValueError(f"aggregation must be one of {AGGREGATIONS}, got {self.aggregation!r}")
         if self.aggregation == "gossip" and self.rate != 1:
@@ -203,7 +209,11 @@ class Simulation:
 
     def _round(self, state: Any, record: "Record", number: int) -> Any:
         ids = sample(
-            self.federation.ids("seen"), self.protocol.rate, self.protocol.seed, number - 1
+            self.federation.ids("seen"),
+            self.protocol.rate,
+            self.protocol.seed,
+            number - 1,
+            self.protocol.selection,
         )
         cohort = self.cohort(ids, number - 1)
         state = self.method.round(state, cohort)
@@ -230,16 +240,19 @@ class Record:
     bytes_up: list[int] = field(default_factory=list)
     examples: list[int] = field(default_factory=list)
     client_rounds: list[int] = field(default_factory=list)
+    server_examples: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
     scores: dict[View, list[evaluate.ClientScores]] = field(default_factory=dict)
     last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
-    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOTALS, 0))  # so far
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
     trained: int = 0  # clients this process has trained, counting repeats
 
     @classmethod
     def of(cls, history: RunResult) -> "Record":
         """What had been written down at the end of a run."""
         lists = {name: getattr(history, name).tolist() for name in ("round", *TOTALS, "train_loss")}
+        served = history.server_examples
+        lists["server_examples"] = [0] * len(history.round) if served is None else served.tolist()
         scores = {
             view: [
                 evaluate.ClientScores(correct, found.count, loss)
@@ -247,7 +260,7 @@ class Record:
             ]
             for view, found in history.scores.items()
         }
-        totals = {name: lists[name][-1] for name in TOTALS}
+        totals = {name: lists[name][-1] for name in COUNTED}
         return cls(**lists, scores=scores, totals=totals)
 
     def add_round(self, cohort: Cohort, number: int) -> None:
@@ -257,6 +270,11 @@ class Record:
         self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
         self.totals["examples"] += cohort.journal.examples
         self.totals["client_rounds"] += cohort.size
+        for group, journal in cohort.journal.others.items():
+            self.totals["server_examples"] += journal.examples
+            for losses in journal.losses:
+                if not losses.isfinite().all():
+                    raise DivergedError(f"the {group} diverged in round {number}: {ADVICE}")
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
@@ -276,8 +294,9 @@ class Record:
             self.scores.setdefault(view, []).append(scores)
 
     def unchanged(self) -> bool:
-        """Whether nobody has trained since the last evaluation."""
-        return self.examples[-1:] == [self.totals["examples"]]
+        """Whether nobody, the server included, has trained since the last evaluation."""
+        trained = ("examples", "server_examples")
+        return all(getattr(self, name)[-1:] == [self.totals[name]] for name in trained)
 
     def repeat_evaluation(self, done: int) -> None:
         """The scores of the last evaluation again, after `done` rounds."""
@@ -294,6 +313,7 @@ class Record:
             },
             **{name: np.array(getattr(self, name), np.int64) for name in TOTALS},
             train_loss=np.array(self.train_loss, np.float64),
+            server_examples=np.array(self.server_examples) if len(ids("server")) else None,
         )
 
     def accuracy(self, group: str) -> float | None:
@@ -306,7 +326,7 @@ class Record:
         told = f"last finite loss {before[1]:.4g} in round {before[0]}" if before else "its first"
         return (
             f"client {client} diverged in round {number}: training loss is {loss} ({told}); "
-            "a lower learning rate usually helps"
+            f"{ADVICE}"
         )
 
 
@@ -347,10 +367,10 @@ def _clock(seconds: float) -> str:
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:
     """State and record as tensors by name."""
     packed = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(state).items()}
-    for name in ("round", *TOTALS, "train_loss"):
+    for name in ("round", *COUNTED, "train_loss"):
         dtype = torch.float64 if name == "train_loss" else torch.int64
         packed[f"record/{name}"] = torch.tensor(getattr(record, name), dtype=dtype)
-    packed["record/totals"] = torch.tensor([record.totals[name] for name in TOTALS])
+    packed["record/totals"] = torch.tensor([record.totals[name] for name in COUNTED])
     losses = [[client, *last] for client, last in record.last_losses.items()]
     packed["record/last_losses"] = torch.tensor(losses, dtype=torch.float64).reshape(-1, 3)
     for view, found in record.scores.items():
@@ -367,7 +387,7 @@ def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
     arrays = below("record/")
     totals, losses = arrays.pop("totals"), arrays.pop("last_losses")
     record = Record(**{name: value.tolist() for name, value in arrays.items()})
-    record.totals = dict(zip(TOTALS, totals.tolist(), strict=True))
+    record.totals = dict(zip(COUNTED, totals.tolist(), strict=True))
     record.last_losses = {int(c): (int(r), loss) for c, r, loss in losses.tolist()}
     for name, value in below("scores/").items():
         found = [evaluate.ClientScores(*row) for row in value.numpy()]

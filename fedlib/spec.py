@@ -65,16 +65,17 @@ class Run:
       model_params: keyword arguments of the model's `build`.
       rounds: communication rounds.
       modules: further architectures that the method needs, by the name of its field: {"gate":
-        {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`. A
-        list of such where clients differ in their architecture: of which client has which, the
-        method decides, by its number modulo theirs (`Cohort.in_turn`) unless it says otherwise.
+        {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`; and
+        "weights", if it starts from pretrained ones of its own. A list of such where clients differ
+        in their architecture: of which client has which, the method decides, by its number modulo
+        theirs (`Cohort.in_turn`) unless it says otherwise.
       local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
         arguments of the dataclass of that name in `fedlib.local`.
       params: the method's hyper-parameters (its dataclass fields).
       participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
-        "renormalised"}.
+        "renormalised"}, and whatever else of `fedlib.simulate.Protocol` is not as there.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
-      weights: name of a pretrained-weights file of `fedlib.models`, or None for random ones.
+      weights: pretrained weights of `model`, a module of `fedlib.data`; None for random ones.
       class_weights: [L] factors of the training loss by label, see `fedlib.task.Task`, or None.
       precision: of matrix products and convolutions, see `fedlib.task.Task`.
       seeds: in place of the paper's, for runs of which more are wanted; () for the paper's.

@@ -18,7 +18,7 @@ BatchNorm = nn.modules.batchnorm._BatchNorm  # of any number of dimensions
 class Batch(NamedTuple):
     """Examples of ONE client; methods never see the client dimension here."""
 
-    x: Tensor  # [B, ...] inputs, scaled
+    x: Tensor  # [B, ...] inputs, scaled; integers if they are tokens
     y: Tensor  # [B] labels, or [B, T] of sequences; of any integer type
     index: Tensor  # [B] position of each example in its client's shard, in [0, N)
     mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
@@ -62,11 +62,11 @@ class Task:
     precision: str = "float32"
 
     def __post_init__(self):
-        """Builds the module once in training and once in evaluation mode; its values are unused.
+        """Builds the module once in training and once in evaluation mode, without its values.
 
         Raises:
-          ValueError: for pretrained parameters that the model has not, or a precision that does not
-            exist or cannot be had.
+          ValueError: for pretrained parameters that the model has not or has in another shape, or a
+            precision that does not exist or cannot be had.
         """
         self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
@@ -75,13 +75,17 @@ class Task:
             for layer in module.modules():
                 if isinstance(layer, BatchNorm):
                     layer.num_batches_tracked = None  # only read when momentum is None
-            object.__setattr__(self, name, module.requires_grad_(False))
+            object.__setattr__(self, name, _hollow(module))
         if self.class_weights is not None:
             weights = self.class_weights.to(self.device, self.dtype)
             object.__setattr__(self, "class_weights", weights)
         unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
         if unknown:
             raise ValueError(f"pretrained parameters {unknown} are not in the model")
+        shapes = {name: value.shape for name, value in self._named()}
+        other = sorted(name for name, v in self.pretrained.items() if v.shape != shapes[name])
+        if other:
+            raise ValueError(f"pretrained parameters {other} have another shape in the model")
 
     def extended(self, kind: type["Task"], **more: object) -> "Task":
         """This task as one of `kind`, a subclass with the further fields `more`."""
@@ -113,6 +117,11 @@ class Task:
         )
 
     @property
+    def tokens(self) -> tuple[int, int] | None:
+        """Vocabulary and padding token of the texts that the model reads; None if it says none."""
+        return getattr(self._training, "tokens", None)
+
+    @property
     def needs_pairs(self) -> bool:
         """Whether a training batch needs two examples, for batch normalisation to average over."""
         return bool(self.statistics)
@@ -127,6 +136,14 @@ class Task:
         """Whether a step costs less than launching it: no convolutions, few parameters."""
         size = sum(weights.numel() for weights in self._training.parameters())
         return not self.convolves and size <= 100_000
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether clients are better trained in turn than stacked, even on a GPU: many parameters.
+
+        A model of this size keeps a GPU busy by itself, and each client has some four copies of it.
+        """
+        return sum(weights.numel() for weights in self._training.parameters()) > 50_000_000
 
     def is_statistic(self, name: str) -> bool:
         """Whether an entry of the parameters is a running statistic."""
@@ -293,6 +310,25 @@ def mean_from(dim: int, values: Tensor) -> Tensor:
 def _floats(module: nn.Module):
     named = [*module.named_parameters(), *module.named_buffers()]
     return [(name, value) for name, value in named if value.is_floating_point()]
+
+
+def _hollow(module: nn.Module) -> nn.Module:
+    """`module` without the memory of its parameters and statistics, which every call brings along.
+
+    What is tied stays tied.
+    """
+    hollow: dict[Tensor, Tensor] = {}
+    for part in module.modules():
+        for where in (part._parameters, part._buffers):
+            for name, value in where.items():
+                if value is None or not value.is_floating_point():
+                    continue
+                if value not in hollow:
+                    shape = value.detach().to("meta")
+                    trained = isinstance(value, nn.Parameter)
+                    hollow[value] = nn.Parameter(shape, False) if trained else shape
+                where[name] = hollow[value]
+    return module
 
 
 def _strip(params: Params, prefix: str) -> Params:

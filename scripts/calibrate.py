@@ -56,7 +56,7 @@ def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
         Federation.load(shards),
         device=device,
         executor="loop",
-        weights=Path(receipts[0]) if receipts else None,
+        weights=[Path(receipt) for receipt in receipts],
     )
     run = simulation.method, simulation.data, simulation.protocol
     key = calibrate.key(*run)

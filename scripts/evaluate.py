@@ -23,7 +23,7 @@ def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
     spec = run_argument(args.spec, "views")
-    from fedlib import gpu, provenance
+    from fedlib import files, gpu, provenance
 
     roots = run_roots("evaluate", spec)
     provenance.check_code(args.code, *roots)
@@ -43,6 +43,7 @@ def main() -> None:
             "device": device,
             "threads": args.threads,
             "precision": simulation.method.task.precision,
+            "weights_sha256": {r.stem: files.digest(r) for r in args.weights},
             "executor": simulation.executor.name,
             "execution": simulation.executor.notes,
             "code": provenance.code_digest(*roots),

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedlib import command, provenance
 from fedlib.data.build import build, roots
-from fedlib.federation import GROUPS, SPLITS, Federation
+from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation
 
 
 def main() -> None:
@@ -34,10 +34,12 @@ def main() -> None:
 
 def summary(federation: Federation) -> str:
     """Clients by group, examples by split and the spread of client sizes, as three lines."""
-    clients = ", ".join(f"{len(federation.ids(group))} {group}" for group in GROUPS)
+    numbers = {group: len(federation.ids(group)) for group in GROUPS}
+    shown = [group for group in GROUPS if group in CLIENTS or numbers[group]]
+    clients = ", ".join(f"{numbers[group]} {group}" for group in shown)
     sizes = {name: federation.split(name).sizes for name in SPLITS}
     examples = ", ".join(f"{size.sum()} {name}" for name, size in sizes.items())
-    total = np.sum(list(sizes.values()), axis=0)
+    total = np.sum(list(sizes.values()), axis=0)[federation.group < len(CLIENTS)]
     return (
         f"clients:     {clients}\n"
         f"examples:    {examples}\n"

@@ -64,7 +64,9 @@ def main() -> None:
             spec, federation, device=device, executor=args.executor, weights=args.weights
         )
         manifest = files.digest(args.manifest)
+        weights = {receipt.stem: files.digest(receipt) for receipt in args.weights}
         stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
+        stamp["weights"] = weights
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         if args.executor == "auto":
             simulation = as_begun(simulation, checkpoints.noted().get("executor"))
@@ -80,6 +82,7 @@ def main() -> None:
                 "device": device,
                 "threads": args.threads,
                 "precision": simulation.method.task.precision,
+                "weights_sha256": weights,
                 "executor": executor.name,
                 "execution": executor.notes,
                 "code": stamp["code"],

@@ -40,6 +40,11 @@ def federation(
     return build(declared, raw)
 
 
+def made_up_texts(*, seed: int = 0, **params) -> Federation:
+    """The made-up federation of texts, whose server and probe own some."""
+    return federation("synthetic_text", "natural", seed=seed, params=params)
+
+
 def make_up(monkeypatch, raw: Path, dataset: str, **contents: bytes) -> None:
     """Put made-up raw files in place of the official ones, by their keys in the table."""
     files = downloads.table(dataset).files

@@ -1,5 +1,7 @@
 """Small federations, models and cohorts for the tests of methods and engine."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import nn
@@ -97,3 +99,26 @@ def solver_of(name: str, **changes) -> SGD:
 def sgd(**changes) -> SGD:
     """A solver with momentum and weight decay, so that both are always exercised."""
     return SGD(**{"lr": 0.1, "batch_size": 4, "momentum": 0.9, "weight_decay": 5e-4} | changes)
+
+
+def with_server(federation: Federation, server=(12, 6, 8), probe=9, seed=1) -> Federation:
+    """The federation with a server of these training, validation and test examples, and a probe."""
+    draw = np.random.default_rng(seed)
+    total, parts = len(federation.x), np.split(np.arange(sum(server) + probe), np.cumsum(server))
+    x = draw.normal(size=(sum(server) + probe, *federation.x.shape[1:]))
+    train, val, test, measured = (part + total for part in parts)
+
+    def more(split: Split, of_server, of_probe=()) -> Split:
+        owned = [split.of(client) for client in range(federation.num_clients)]
+        return Split.from_lists([*owned, of_server, of_probe])
+
+    return replace(
+        federation,
+        x=np.concatenate([federation.x, x]),
+        y=np.concatenate([federation.y, draw.integers(0, federation.num_classes, len(x))]),
+        train=more(federation.train, train, measured),
+        val=more(federation.val, val),
+        test=more(federation.test, test),
+        group=np.append(federation.group, [2, 3]).astype(np.uint8),
+        client_id=np.append(federation.client_id, [len(federation.group) + i for i in (0, 1)]),
+    )

@@ -643,7 +643,10 @@ def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
     ("modules", "message"),
     [
         ({"expert": {"model": "vgg", "params": {}}}, "module expert: no model 'vgg'; there are"),
-        ({"expert": {"model": "linear"}}, r"module expert: it has a model and params, got \['mod"),
+        (
+            {"expert": {"model": "linear"}},
+            r"module expert: it has a model, params, maybe weights, got \['mod",
+        ),
         ({"expert": {"model": "linear", "params": {"wide": 1}}}, "module expert: .*'wide'"),
         ({"router": DECLARED["modules"]["gate"]}, r"unknown modules \['router'\]; it takes "),
         ({"gate": DECLARED["modules"]["gate"]}, "missing .* 'expert'"),

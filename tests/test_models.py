@@ -55,6 +55,11 @@ def lstm(inputs, hidden):
     return 4 * (inputs * hidden + hidden * hidden + 2 * hidden)  # four gates, two biases each
 
 
+def attention_block(width):
+    """Queries, keys, values and their combination; two layers; two normalisations."""
+    return 4 * dense(width, width) + layers(width, 4 * width, width) + 4 * width
+
+
 # Inverted residual blocks of MobileNet-v2 (its paper, table 2): expansion, channels, how many.
 BLOCKS = ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1))
 
@@ -206,6 +211,18 @@ SIZES = [
         )
         for augment in (False, True)
     ),
+    *(
+        (
+            "transformer",
+            {"num_classes": 3, "size": f"{layout}-lite", "vocabulary": 20, "max_length": 9},
+            (7,),
+            (20 + 9 + types) * 64 + 2 * 64 + 2 * attention_block(64) + pooler,
+            dense(64, 3),
+            None,
+            0,
+        )
+        for layout, types, pooler in (("bert", 2, dense(64, 64)), ("gpt2", 0, 0))
+    ),
     (
         "vae",
         {},
@@ -227,9 +244,10 @@ def task_of(name, params, **options):
     return Task(lambda: models.load(name).build(**params), **options)
 
 
-def batch_of(shape, train=False):
+def batch_of(shape, train=False, name=""):
     # Not negative, so that they also are numbers of characters.
     x = 10 * torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    x = x.long() if name == "transformer" else x  # which tokens are, not bytes
     key = torch.from_numpy(streams.keys(1, 0) >> 1)[0]
     return Batch(x, torch.tensor([0, 1, 1]), torch.arange(3), key=key, train=train)
 
@@ -270,7 +288,7 @@ def test_the_head_on_the_body_is_the_whole_model(
     name, params, shape, body, head, total, statistics, train
 ):
     # Clones, because a batch in training mode renews the running statistics it is given.
-    task, batch = task_of(name, params), batch_of(shape, train)
+    task, batch = task_of(name, params), batch_of(shape, train, name)
     drawn = task.init(0)
     whole = task.logits(tree.clone(drawn), batch)
     own_body, own_head = task.split(tree.clone(drawn))
@@ -666,3 +684,32 @@ def test_pretrained_weights_of_another_model_are_refused(weight_file):
     weights = mobilenet_v2.pretrained(weight_file)
     with pytest.raises(ValueError, match="pretrained parameters .*body.0.0.0.weight.* not in the"):
         task_of("emnist_cnn", {"num_classes": 62}, pretrained=weights)
+
+
+# -- what a task keeps of its modules -----------------------------------------------------------
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, and batch statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
+        self.head = nn.Linear(4, 4, bias=False)
+        self.head.weight = self.body[0].weight
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def test_a_task_keeps_no_values_of_its_modules_and_ties_what_was_tied():
+    task = Task(Tied, dtype=torch.float64)
+    for module in (task._training, task._evaluating):
+        assert all(x.is_meta for x in [*module.parameters(), *module.buffers()])
+        assert module.head.weight is module.body[0].weight
+    params, batch = task.init(0), batch_of((4,))
+    batch = batch._replace(x=batch.x.double())
+    w = params["body.0.weight"]
+    assert "head.weight" not in params
+    expected = batch.x @ w.T / math.sqrt(1 + 1e-5) @ w.T  # statistics of mean 0 and variance 1
+    torch.testing.assert_close(task.logits(params, batch), expected)

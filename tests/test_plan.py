@@ -114,6 +114,33 @@ def test_pretrained_weights_are_downloaded_like_a_data_set(toy):
     assert made.weights("toy", "digits", "fedem") == [f"data/raw/{weights}.json"]
 
 
+def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy, monkeypatch):
+    [weights] = [n for n in provenance.registered("data") if n.endswith("_weights")]
+    known = provenance.registered("data")
+    registered = {"data": (*known, "other_weights")}
+    monkeypatch.setattr(
+        "fedlib.plan.registered", lambda of: registered.get(of) or provenance.registered(of)
+    )
+    gate = {"model": "mlp", "params": {}}
+    modules = {
+        "gate": {**gate, "weights": "other_weights"},
+        "noise": {**gate, "weights": "other_weights"},
+        "plain": gate,
+    }
+    made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights, modules=modules)])
+    assert {weights, "other_weights"} <= {*made.datasets()}
+    receipts = [f"data/raw/{name}.json" for name in (weights, "other_weights")]
+    assert made.weights("toy", "digits", "fedem") == receipts
+    run = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
+    line = byhand.command(made, "train", **run)
+    assert f" --weights {' '.join(receipts)} " in line
+    about = made.about()["papers"][0]["federations"][0]["weights"]
+    assert about == f"{weights} and other_weights".replace("_", " ")
+    modules["gate"]["weights"] = "imagenet"
+    with pytest.raises(ConfigError, match=r"modules\[gate\].weights: unknown 'imagenet'; known: "):
+        toy(runs=[toy_run(modules=modules)])
+
+
 # --- Partitions -----------------------------------------------------------------------------------
 
 

@@ -471,7 +471,9 @@ def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
 
 def test_a_module_of_a_list_that_makes_no_sense_is_named():
     wrong = DECLARED | {"modules": {"large": [DECLARED["modules"]["large"][0], {"model": "mlp"}]}}
-    with pytest.raises(ConfigError, match=r"module large\[1\]: it has a model and params"):
+    with pytest.raises(
+        ConfigError, match=r"module large\[1\]: it has a model, params, maybe weights"
+    ):
         build_method(wrong, tiny_task())
 
 

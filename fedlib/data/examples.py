@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedlib.errors import ConfigError
-from fedlib.federation import GROUPS, Federation, Split
+from fedlib.federation import CLIENTS, GROUPS, Federation, Split, Tokens
 
 TRAIN, VAL, TEST = range(3)  # values of `Examples.part`
 
@@ -38,6 +38,8 @@ class Examples(NamedTuple):
       owner: [M] int64, which natural client each example is of, such as who wrote it.
       num_owners: of these, those without an example included.
       coarse: [L] coarse label of each class, where there is a hierarchy.
+      group: [num_owners] uint8, an index into `GROUPS`, where some owner is a server or a probe.
+      tokens: of texts, see `Federation`.
     """
 
     x: np.ndarray
@@ -49,6 +51,8 @@ class Examples(NamedTuple):
     owner: np.ndarray | None = None
     num_owners: int = 0
     coarse: np.ndarray | None = None
+    group: np.ndarray | None = None
+    tokens: Tokens | None = None
 
     @property
     def num_train(self) -> int:
@@ -101,13 +105,20 @@ class Dealt(NamedTuple):
     def without_the_untestable(self) -> "Dealt":
         """Without clients that have no training or no test example; `client_id` keeps numbers.
 
-        Nothing can be measured on these.
+        Nothing can be measured on these, unless a server tests for all. A server or a probe may
+        have either part alone.
 
         Raises:
           ConfigError: if no seen client is left.
         """
-        both = zip(self.train, self.test, strict=True)
-        kept = [c for c, (train, test) in enumerate(both) if len(train) and len(test)]
+        is_client = np.isin(self.group, [GROUPS.index(group) for group in CLIENTS])
+        tested = any(len(rows) for rows, own in zip(self.test, is_client, strict=True) if not own)
+        owners = enumerate(zip(self.train, self.test, is_client, strict=True))
+        kept = [
+            c
+            for c, (train, test, client) in owners
+            if not client or (len(train) and (len(test) or tested))
+        ]
         if GROUPS.index("seen") not in self.group[kept]:
             raise ConfigError(
                 f"none of the {len(self.train)} clients is seen and has training and test "
@@ -145,4 +156,5 @@ class Dealt(NamedTuple):
             std=pool.std,
             side=side,
             cluster=self.cluster,
+            tokens=pool.tokens,
         )

@@ -18,9 +18,10 @@ class Method:
 
     Attributes:
       task: model and loss.
-      protocols: what is evaluated during training. Per client group, the name of each protocol
-        and the function (state, cohort) -> Personal that prepares the clients for it. "default"
-        is the one that tables show first; a group without it has no number there.
+      protocols: what is evaluated during training. Per group (see `fedlib.federation.GROUPS`), the
+        name of each protocol and the function (state, cohort) -> Personal that prepares the clients
+        for it. "default" is the one that tables show first; a group without it has no number there.
+        "server", if there, is a cohort of one, and its test examples are those of a global model.
       final_protocols: likewise, but evaluated on the final state only.
       shared: fields of the state that a server holds and broadcasts; in a decentralised run every
         client has its own copy of them. Empty for methods that need a server.
@@ -62,7 +63,7 @@ class Method:
     def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
         """State after an evaluation, for methods on which evaluating leaves a mark.
 
-        Called with all clients of `group` ("seen", "unseen") before its protocols are scored.
+        Called with all clients of `group`, one of `protocols`, before its protocols are scored.
         """
         return state
 

@@ -30,6 +30,7 @@ class FedAvg(Method):
 
     local: Solver
 
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     shared: ClassVar = ("params",)
 
     def init(self, num_clients: int, seed: int) -> State:
@@ -45,5 +46,5 @@ class FedAvg(Method):
         return State(cohort.average(trained, state.params), memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
-        """The server's model, for clients seen and unseen."""
+        """The server's model, for clients seen and unseen, and on the server's own data."""
         return cohort.broadcast(state.params)

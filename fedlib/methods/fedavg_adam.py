@@ -57,6 +57,7 @@ class FedAvgAdam(Curves):
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "personalise", "finetuned": "finetune"},
         "unseen": {"default": "personalise", "new_shard": "personalise"},
+        "server": {"default": "personalise"},
     }
 
     def __post_init__(self):

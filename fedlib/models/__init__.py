@@ -18,6 +18,7 @@ MODELS = (
     "mlp",
     "mobilenet_v2",
     "resnet20",
+    "transformer",
     "vae",
 )
 

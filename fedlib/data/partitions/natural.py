@@ -13,6 +13,7 @@ from fedlib.data.checks import check_choice, check_fraction
 from fedlib.data.draws import divide, draw_some, last_are_unseen
 from fedlib.data.examples import TEST, TRAIN, VAL, Dealt, Examples
 from fedlib.errors import ConfigError
+from fedlib.federation import CLIENTS, GROUPS
 
 ORDERS = ("given", "random")
 
@@ -20,6 +21,8 @@ ORDERS = ("given", "random")
 @dataclass(frozen=True)
 class Natural:
     """One client per natural client: a role of a play, a client of a made-up federation.
+
+    A server and a probe that the data set names come last, and are never left out.
 
     Attributes:
       order: of the clients: "given" by the data set, or "random".
@@ -56,8 +59,11 @@ class Natural:
                 raise ConfigError("val_fraction must be absent: the data set has a validation part")
             halves = [divide(rows, 1 - self.val_fraction, seed) for rows in train]
             train, val = map(list, zip(*halves, strict=True))
-        chosen = self._chosen(examples.num_owners, seed)
+        others = _others(examples)
+        chosen = self._chosen(examples.num_owners - len(others), seed)
         group = last_are_unseen(len(chosen), self.unseen_fraction)
+        if others:
+            chosen, group = [*chosen, *others], np.append(group, examples.group[others])
         parts = ([rows[c] for c in chosen] for rows in (train, val, test))
         return _packed(Dealt(examples, *parts, group).without_the_untestable())
 
@@ -65,6 +71,20 @@ class Natural:
         if self.order == "random":
             return draw_some(list(range(num_owners)), self.fraction, seed)
         return list(range(int(num_owners * self.fraction)))
+
+
+def _others(examples: Examples) -> list[int]:
+    """The last owners, which are no clients.
+
+    Raises:
+      ConfigError: if one stands before a client.
+    """
+    if examples.group is None:
+        return []
+    others = [c for c, group in enumerate(examples.group) if GROUPS[group] not in CLIENTS]
+    if others != list(range(examples.num_owners))[examples.num_owners - len(others) :]:
+        raise ConfigError(f"servers and probes must be the last owners, got {others}")
+    return others
 
 
 def _packed(dealt: Dealt) -> Dealt:

@@ -24,6 +24,7 @@ NAMES = (
     "mnist",
     "shakespeare",
     "synthetic",
+    "synthetic_text",
 )
 
 

@@ -1,0 +1,323 @@
+"""Transformers for text: BERT's encoder and GPT-2's decoder, from one file; a class per text.
+
+    bert  words + positions + type 0, normalised; blocks that normalise after each sum; pooler
+    gpt2  words + positions; blocks that normalise before each branch, and once at the end; causal
+
+Attention is spelled out in matrix products, which can be batched over clients and counted, and
+dropout draws from the batch's key. What is padding is seen from the tokens themselves: no query
+looks at it.
+
+Texts of one length share a batch; they may be padded on either side. Positions count from the first
+token of the row, padding included, as in the published models.
+
+Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
+  Understanding", NAACL 2019; A. Radford et al., "Language Models are Unsupervised Multitask
+  Learners", 2019.
+Official code: google-research/bert, modeling.py; openai/gpt-2, src/model.py. Names and layouts of
+  the published files, which `pretrained` reads, are those of huggingface/transformers.
+Deviation: only the first token type is used. GPT-2's classes come from a linear layer with a bias.
+"""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.errors import ConfigError
+from fedlib.models.layers import Dropout
+
+POOLS = ("first", "last", "mean", "mean_all")
+TOKEN_TYPES = 2
+STD = 0.02  # of drawn weights, in both papers' code
+
+
+class Size(NamedTuple):
+    """How large a model is, and what it reads."""
+
+    layout: str  # "bert" or "gpt2"
+    num_layers: int
+    width: int
+    num_heads: int
+    vocabulary: int
+    max_length: int  # tokens of a text, padding included
+    pad: int  # GPT-2 has no padding token: texts are filled up with its end of text
+
+
+SIZES = {
+    "bert-base": Size("bert", 12, 768, 12, 30_522, 512, 0),
+    "bert-lite": Size("bert", 2, 64, 4, 1000, 64, 0),
+    "gpt2": Size("gpt2", 12, 768, 12, 50_257, 1024, 50_256),
+    "gpt2-medium": Size("gpt2", 24, 1024, 16, 50_257, 1024, 50_256),
+    "gpt2-lite": Size("gpt2", 2, 64, 4, 1000, 64, 0),
+}
+
+
+class Transformer(nn.Module):
+    """Embedding, blocks and pooling | Dropout, Linear.
+
+    Attributes:
+      tokens: (size of the vocabulary, padding token) of the texts it reads.
+    """
+
+    def __init__(self, num_classes: int, size: Size, pool: str, dropout: float):
+        super().__init__()
+        self.tokens = size.vocabulary, size.pad
+        self.body = Body(size, pool, dropout)
+        self.head = nn.Sequential(Dropout(dropout, salt=1), nn.Linear(size.width, num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: tokens [B, T] -> [B, L]"""
+        return self.head(self.body(x))
+
+
+class Body(nn.Module):
+    """A text as a vector."""
+
+    def __init__(self, size: Size, pool: str, dropout: float):
+        super().__init__()
+        self.pad, self.pool, self.causal = size.pad, pool, size.layout == "gpt2"
+        eps = 1e-5 if self.causal else 1e-12
+        self.words = nn.Embedding(size.vocabulary, size.width)
+        self.positions = nn.Embedding(size.max_length, size.width)
+        self.types = None if self.causal else nn.Embedding(TOKEN_TYPES, size.width)
+        self.norm = nn.LayerNorm(size.width, eps)  # BERT's of the embedding, GPT-2's of the output
+        self.dropout = Dropout(dropout, salt=2)
+        self.blocks = nn.ModuleList(
+            Block(size, dropout, eps, salt=3 + 3 * number) for number in range(size.num_layers)
+        )
+        self.pooler = None if self.causal else nn.Linear(size.width, size.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens [B, T] -> [B, width]"""
+        real = x != self.pad
+        visible = real[:, None, None, :]  # [B, 1, 1, T]: the keys that each query may look at
+        if self.causal:
+            order = torch.arange(x.shape[1], device=x.device)
+            visible = visible & (order <= order[:, None])
+        hidden = self.embedded(x)
+        for block in self.blocks:
+            hidden = block(hidden, visible)
+        return self.pooled(self.norm(hidden) if self.causal else hidden, real)
+
+    def embedded(self, x: Tensor) -> Tensor:
+        """What the first block sees: [B, T] -> [B, T, width]
+
+        Raises:
+          ConfigError: for longer texts than the model has positions.
+        """
+        if x.shape[1] > self.positions.num_embeddings:
+            raise ConfigError(
+                f"texts have {x.shape[1]} tokens, the model takes {self.positions.num_embeddings}; "
+                "raise its max_length or cut them"
+            )
+        hidden = self.words(x) + self.positions.weight[: x.shape[1]]
+        if not self.causal:
+            hidden = self.norm(hidden + self.types.weight[0])
+        return self.dropout(hidden)
+
+    def pooled(self, hidden: Tensor, real: Tensor) -> Tensor:
+        """One vector of a text, from all of its tokens [B, T, width] and which of them are real."""
+        if self.pool == "mean_all":
+            return hidden.mean(1)
+        if self.pool == "mean":
+            mask = real[..., None].to(hidden.dtype)
+            return (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+        pools, length = self.pool == "first" and self.pooler is not None, real.shape[1]
+        order = torch.arange(length, device=real.device)
+        rank = order if self.pool == "last" else length - 1 - order
+        place = ((rank + 1) * real).argmax(1)  # wherever the padding is
+        hidden = hidden.gather(1, place[:, None, None].expand(-1, 1, hidden.shape[-1]))[:, 0]
+        return self.pooler(hidden).tanh() if pools else hidden
+
+
+class Block(nn.Module):
+    """Attention and two layers, each added to what it was given; dropout on all of them."""
+
+    def __init__(self, size: Size, dropout: float, eps: float, salt: int):
+        super().__init__()
+        width = size.width
+        self.first = size.layout == "gpt2"  # whether to normalise first, or the sum
+        self.attention = Attention(width, size.num_heads, dropout, salt)
+        self.attention_norm = nn.LayerNorm(width, eps)
+        gelu = nn.GELU(approximate="tanh" if self.first else "none")
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), gelu, nn.Linear(4 * width, width))
+        self.mlp_norm = nn.LayerNorm(width, eps)
+        self.attention_dropout = Dropout(dropout, salt + 1)
+        self.mlp_dropout = Dropout(dropout, salt + 2)
+
+    def forward(self, x: Tensor, visible: Tensor) -> Tensor:
+        """[B, T, width] -> [B, T, width]"""
+        if self.first:
+            x = x + self.attention_dropout(self.attention(self.attention_norm(x), visible))
+            return x + self.mlp_dropout(self.mlp(self.mlp_norm(x)))
+        x = self.attention_norm(x + self.attention_dropout(self.attention(x, visible)))
+        return self.mlp_norm(x + self.mlp_dropout(self.mlp(x)))
+
+
+class Attention(nn.Module):
+    """Scaled dot products of several heads.
+
+    Attributes:
+      project: queries, keys and values of all heads, in this order.
+      combine: the heads' results.
+    """
+
+    def __init__(self, width: int, num_heads: int, dropout: float, salt: int):
+        super().__init__()
+        self.num_heads = num_heads
+        self.project = nn.Linear(width, 3 * width)
+        self.combine = nn.Linear(width, width)
+        self.dropout = Dropout(dropout, salt)
+
+    def forward(self, x: Tensor, visible: Tensor) -> Tensor:
+        """[B, T, width], where `visible` [B, 1, T or 1, T] says who may look at whom"""
+        heads = self.project(x).unflatten(-1, (3, self.num_heads, -1))
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind()  # [B, heads, T, width / heads] each
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        # Not minus infinity: a query without any key, all padding, would be no number.
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+        mixed = self.dropout(scores.softmax(-1)) @ v
+        return self.combine(mixed.transpose(1, 2).flatten(2))
+
+
+def build(
+    num_classes: int,
+    size: str = "bert-base",
+    *,
+    vocabulary: int | None = None,
+    max_length: int | None = None,
+    pad: int | None = None,
+    pool: str | None = None,
+    dropout: float = 0.1,
+) -> nn.Module:
+    """The architecture, freshly drawn as in the papers' code.
+
+    Args:
+      num_classes: L.
+      size: one of `SIZES`.
+      vocabulary, max_length, pad: in place of those of the size.
+      pool: how a text becomes a vector. "first": its first token, through BERT's pooler; "last":
+        its last real token; "mean": of its real tokens; "mean_all": of all, padding too. By
+        default the layout's own, "first" of BERT and "last" of GPT-2.
+      dropout: of everything: embedding, attention, sums and the last layer.
+
+    Raises:
+      ConfigError: for a size or way of pooling that does not exist.
+    """
+    if size not in SIZES:
+        raise ConfigError(f"no size {size!r}; choose one of {', '.join(SIZES)}")
+    given = {"vocabulary": vocabulary, "max_length": max_length, "pad": pad}
+    full = SIZES[size]._replace(**{name: v for name, v in given.items() if v is not None})
+    pool = pool or {"bert": "first", "gpt2": "last"}[full.layout]
+    if pool not in POOLS:
+        raise ConfigError(f"no pool {pool!r}; choose one of {', '.join(POOLS)}")
+    if not 0 <= full.pad < full.vocabulary:
+        raise ConfigError(f"pad must be in [0, {full.vocabulary}), got {full.pad}")
+    return _drawn(Transformer(num_classes, full, pool, dropout), full)
+
+
+def _drawn(module: Transformer, size: Size) -> Transformer:
+    """`module` with normal weights and zero biases; GPT-2's branches begin smaller."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Embedding):
+            nn.init.normal_(layer.weight, std=STD)
+        if isinstance(layer, nn.Linear):
+            nn.init.zeros_(layer.bias)
+    if size.layout == "gpt2":
+        for block in module.body.blocks:
+            for layer in (block.attention.combine, block.mlp[2]):
+                nn.init.normal_(layer.weight, std=STD / math.sqrt(2 * size.num_layers))
+    return module
+
+
+# -- published weights --------------------------------------------------------------------
+
+# Ours and the published name; what is below a block has its number in between.
+BERT = {
+    "words.weight": "embeddings.word_embeddings.weight",
+    "positions.weight": "embeddings.position_embeddings.weight",
+    "types.weight": "embeddings.token_type_embeddings.weight",
+    "norm": "embeddings.LayerNorm",
+    "pooler": "pooler.dense",
+}
+BERT_BLOCK = {
+    "attention.combine": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "mlp.0": "intermediate.dense",
+    "mlp.2": "output.dense",
+    "mlp_norm": "output.LayerNorm",
+}
+BERT_PROJECTIONS = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
+GPT2 = {"words.weight": "wte.weight", "positions.weight": "wpe.weight", "norm": "ln_f"}
+GPT2_BLOCK = {
+    "attention.project": "attn.c_attn",
+    "attention.combine": "attn.c_proj",
+    "attention_norm": "ln_1",
+    "mlp.0": "mlp.c_fc",
+    "mlp.2": "mlp.c_proj",
+    "mlp_norm": "ln_2",
+}
+BOTH = ("weight", "bias")
+
+
+def pretrained(file: Path) -> dict[str, Tensor]:
+    """Parameters of the body in a published weight file of BERT or GPT-2, by this model's names.
+
+    The caller has verified the file's checksum. What is for pre-training alone is left out.
+
+    Raises:
+      ConfigError: if it is of neither.
+    """
+    weights = torch.load(file, map_location="cpu", weights_only=True)
+    plain = {_plain(name): value for name, value in weights.items()}
+    if BERT["words.weight"] in plain:
+        return _of_bert(plain)
+    if GPT2["words.weight"] in plain:
+        return _of_gpt2(plain)
+    raise ConfigError(f"{file} holds neither BERT's nor GPT-2's weights; it has {[*weights][:3]}")
+
+
+def _plain(name: str) -> str:
+    """A published name without the model's, and with the names of today for normalisation."""
+    name = name.removeprefix("bert.").removeprefix("transformer.")
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )
+
+
+def _of_bert(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = _renamed(weights, BERT, "", "body.")
+    for number in range(_num_layers(weights, "encoder.layer.")):
+        theirs, ours = f"encoder.layer.{number}.", f"body.blocks.{number}."
+        found |= _renamed(weights, BERT_BLOCK, theirs, ours)
+        for kind in BOTH:
+            parts = [weights[f"{theirs}{name}.{kind}"] for name in BERT_PROJECTIONS]
+            found[f"{ours}attention.project.{kind}"] = torch.cat(parts)
+    return found
+
+
+def _of_gpt2(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = _renamed(weights, GPT2, "", "body.")
+    for number in range(_num_layers(weights, "h.")):
+        own = _renamed(weights, GPT2_BLOCK, f"h.{number}.", f"body.blocks.{number}.")
+        # Its layers multiply from the right: their matrices are [inputs, outputs].
+        found |= {n: v.T.contiguous() if v.dim() == 2 else v for n, v in own.items()}
+    return found
+
+
+def _renamed(weights: dict, names: dict[str, str], theirs: str, ours: str) -> dict[str, Tensor]:
+    """Entries by our names; a name without "weight" stands for a weight and a bias."""
+    ends = {name: ("",) if name.endswith(".weight") else (".weight", ".bias") for name in names}
+    return {
+        f"{ours}{name}{end}": weights[f"{theirs}{names[name]}{end}"]
+        for name in names
+        for end in ends[name]
+    }
+
+
+def _num_layers(weights: dict[str, Tensor], prefix: str) -> int:
+    """Blocks that a file has, numbered below `prefix`."""
+    below = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
+    return len({name.partition(".")[0] for name in below})

@@ -1,0 +1,425 @@
+"""A server with data of its own, a probe, and the contract of a method that trains on them."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import made_up
+import numpy as np
+import pytest
+import torch
+from data_fixtures import made_up_texts
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
+
+from fedlib import chosen, evaluate, metrics, tree
+from fedlib.batches import client_plan
+from fedlib.checkpoint import Checkpoints
+from fedlib.chosen import Chosen
+from fedlib.cohort import sample
+from fedlib.cost import flops_per_example
+from fedlib.device import DeviceData
+from fedlib.errors import DataError, DivergedError
+from fedlib.executors import Loop
+from fedlib.federation import GROUPS, SPLITS, Federation, Split
+from fedlib.local import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.methods.fedavg import FedAvg
+from fedlib.models import transformer
+from fedlib.results import RunResult, View
+from fedlib.simulate import Protocol, Record, Simulation
+from fedlib.tables import views
+from fedlib.task import Params, Task
+
+SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
+SERVER, PROBE = len(SIZES), len(SIZES) + 1  # their positions in the federation
+OWNED = (12, 6, 8)  # the server's training, validation and test examples
+TEXTS = {"num_clients": 2, "train_examples": 6, "test_examples": 0, "server_train": 8}
+TEXTS |= {"server_val": 4, "server_test": 4, "probe": 3}
+TEXTS |= {"vocabulary": 30, "own_words": 4, "length": 6, "shortest": 2}
+NETWORK = {"norm": True, "dropout": 0.3}
+
+
+class State(NamedTuple):
+    """The clients' average, and what the server makes of it on its own data."""
+
+    params: Params
+    memory: Memory
+    own: Memory  # of the server's solver
+    best: Chosen  # of the server's models by its validation loss
+    trust: torch.Tensor  # [] mean probability of the probe's labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedAverage(Method):
+    """FedAvg, of which the server trains a copy on its own data in two fits a round."""
+
+    local: Solver
+    server: Solver
+
+    protocols = {"server": {"default": "personalise"}}
+
+    def init(self, num_clients: int, seed: int) -> State:
+        params = self.task.init(seed)
+        weights = self.task.trainable(params)
+        memories = (solver.memory(weights, num_clients) for solver in (self.local, self.server))
+        trust = torch.zeros((), dtype=self.task.dtype)
+        return State(params, *memories, chosen.start(params), trust)
+
+    def round(self, state: State, cohort):
+        trained, memory = cohort.fit(
+            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        )
+        params = cohort.average(trained, state.params)
+        server, probe = cohort.everyone("server"), cohort.everyone("probe")
+        tuned, own = tree.broadcast(params, 1), state.own
+        for t in range(2):
+            tuned, own = server.fit(
+                self.task.loss, tuned, local=self.server, memory=own, stream=f"server/{t}"
+            )
+        loss = server.example_mean(server.score(self.task.losses, tuned, split="val"), "val")[0]
+        tuned = tree.take(tuned, 0)
+        log_probs = probe.score(self.right, tree.broadcast(tuned, 1))
+        best = state.best.renewed(tuned, loss, cohort.round + 1)
+        return State(params, memory, own, best, log_probs.exp().mean())
+
+    def right(self, params: Params, batch) -> torch.Tensor:
+        """log p(y|x) -> [B]"""
+        return -self.task.losses(params, batch)
+
+    def personalise(self, state: State, cohort):
+        return cohort.broadcast(state.best.params)
+
+    def diagnostics(self, state: State):
+        return state.best.diagnostics()
+
+
+def federation(**parts) -> Federation:
+    return with_server(toy_federation(SIZES), OWNED, **parts)
+
+
+def tuned(**network) -> TunedAverage:
+    return TunedAverage(task=tiny_task(**network), local=sgd(), server=sgd(epochs=2, batch_size=6))
+
+
+def simulation(method=None, data=None, **protocol) -> Simulation:
+    method = method or tuned(**NETWORK)
+    device_data = DeviceData(data or federation(), method.task.dtype, method.task.device)
+    asked = Protocol(**{"rounds": 4, "seed": 3, "rate": 0.5} | protocol)
+    return Simulation(method, device_data, asked, Loop())
+
+
+def silently(run, *args, **options):
+    return run.run(*args, report=lambda line: None, **options)
+
+
+def assert_same_bits(one, other):
+    pairs = zip(tree.leaves(one), tree.leaves(other), strict=True)
+    assert all(torch.equal(x, y) for x, y in pairs)
+
+
+# -- the federation ------------------------------------------------------------------------
+
+
+def test_the_numbers_of_the_first_two_groups_are_those_of_files_that_are_there():
+    assert GROUPS == ("seen", "unseen", "server", "probe")
+
+
+def test_a_federation_with_a_server_is_on_disk_what_it_was_in_memory(tmp_path):
+    made = federation()
+    made.save(tmp_path / "a.h5", tmp_path / "a.json")
+    read = Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
+    assert read.manifest()["group"] == ["seen"] * 3 + ["unseen", "server", "probe"]
+    assert [read.ids(group).tolist() for group in GROUPS] == [[0, 1, 2], [3], [SERVER], [PROBE]]
+    assert [read.split(name).sizes[SERVER] for name in SPLITS] == list(OWNED)
+    assert [read.split(name).sizes[PROBE] for name in SPLITS] == [9, 0, 0]
+
+
+def test_what_the_server_owns_nobody_else_may_own():
+    made = federation()
+    stolen = [made.train.of(c) for c in range(made.num_clients)]
+    stolen[PROBE] = made.train.of(SERVER)[:1]
+    with pytest.raises(DataError, match=f"belongs to clients {SERVER} and {PROBE}"):
+        replace(made, train=Split.from_lists(stolen))
+
+
+def test_a_group_that_does_not_exist_is_refused():
+    made = toy_federation(SIZES)
+    with pytest.raises(DataError, match="group must be below 4, got 4"):
+        replace(made, group=4 * made.group)
+
+
+# -- cohorts ---------------------------------------------------------------------------------
+
+
+def test_everyone_of_a_group_has_a_journal_of_their_own_and_counts_as_a_population():
+    cohort = cohort_of(tiny_task(), federation())
+    server = cohort.everyone("server")
+    assert (server.host_ids.tolist(), server.size, server.population) == ([SERVER], 1, 1)
+    assert server.population_examples == OWNED[0]
+    assert server.round == cohort.round and server.seed == cohort.seed
+    params = server.broadcast(cohort.task.init(0))
+    trained, _ = server.fit(cohort.task.loss, params, local=sgd(epochs=3), stream="server/0")
+    server.average(trained, cohort.task.init(0))
+    assert (cohort.journal.down, cohort.journal.up, cohort.journal.examples) == (0, 0, 0)
+    assert not cohort.journal.losses
+    # The same journal, however often the round asks.
+    assert cohort.everyone("server").journal.examples == 3 * OWNED[0]
+
+
+def test_a_method_that_needs_a_server_says_so_where_there_is_none():
+    run = simulation(data=toy_federation(SIZES))
+    with pytest.raises(DataError, match="the federation has no server, which the method needs"):
+        silently(run)
+
+
+def test_a_server_shuffles_like_no_client_and_no_two_fits_alike():
+    solver, size = sgd(), 12
+    orders = [
+        tuple(client_plan(size, solver, 0, 0, stream, owner).order)
+        for owner in range(PROBE + 1)
+        for stream in ("fit", "server/0", "server/1")
+    ]
+    assert len(set(orders)) == len(orders)
+
+
+def test_a_server_changes_nothing_for_clients_who_do_not_hear_from_it():
+    method = FedAvg(task=tiny_task(**NETWORK), local=sgd())
+    (alone, without), (beside, with_one) = (
+        silently(simulation(method, data)) for data in (toy_federation(SIZES), federation())
+    )
+    assert_same_bits(alone.params, beside.params)
+    for view, scores in without.scores.items():
+        assert np.array_equal(scores.loss, with_one.scores[view].loss)
+    assert np.array_equal(without.bytes_up, with_one.bytes_up)
+
+
+def test_by_residue_one_of_each_class_takes_part():
+    population = np.array([3, 4, 5, 8, 9, 11, 12])
+    drawn = [sample(population, 3 / 7, 0, number, "residue") for number in range(200)]
+    classes = [{3, 8, 12}, {4, 9}, {5, 11}]  # positions 0, 3, 6; 1, 4; 2, 5
+    for own in classes:
+        assert {client for ids in drawn for client in own & {*ids.tolist()}} == own
+    for ids in drawn:
+        assert (
+            ids.tolist() == sorted(ids)
+            and [len(own & {*ids.tolist()}) for own in classes] == [1] * 3
+        )
+    with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
+        sample(population, 0.5, 0, 0, "random")
+    with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
+        Protocol(rounds=1, seed=0, selection="random")
+
+
+def test_a_run_takes_its_clients_as_its_protocol_says():
+    run = simulation(rate=0.7, selection="residue", rounds=1)  # two classes of three clients
+    _, result = silently(run)
+    ids = sample(run.federation.ids("seen"), 0.7, 3, 0, "residue")
+    assert result.examples[-1] == run.federation.train.sizes[ids].sum()
+    assert ids.tolist() in ([0, 1], [1, 2])
+
+
+# -- the contract of a method with a server's cohort -------------------------------------------
+
+
+def test_both_executors_train_the_same_server():
+    states, scores = [], []
+    for executor in EXECUTORS:
+        method, data = tuned(**NETWORK), federation()
+        state = method.init(data.num_clients, 0)
+        for number in range(3):
+            cohort = cohort_of(method.task, data, executor=executor, round=number)
+            state = method.round(state, cohort)
+        states.append(state)
+        judged = cohort_of(method.task, data, data.ids("server"), executor=executor, round=3)
+        scores.append(evaluate.score(method, method.personalise(state, judged), judged, "test"))
+    for x, y in zip(*map(tree.leaves, states), strict=True):
+        # Float64; batch normalisation amplifies what is left of summing in another order.
+        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
+    assert scores[0].correct == scores[1].correct and scores[0].count.tolist() == [OWNED[2]]
+
+
+def test_both_executors_train_the_same_server_on_texts():
+    data, states = made_up_texts(**TEXTS), []
+
+    def build():
+        return transformer.build(5, "bert-lite", vocabulary=30, max_length=6, dropout=0.2)
+
+    task = Task(build, dtype=torch.float64)
+    method = TunedAverage(task=task, local=sgd(), server=sgd(batch_size=6))
+    for executor in EXECUTORS:
+        state = method.init(data.num_clients, 0)
+        states.append(method.round(state, cohort_of(task, data, executor=executor)))
+    for x, y in zip(*map(tree.leaves, states), strict=True):
+        # Float64; sums of some thousand terms in another order.
+        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
+
+
+def test_the_server_trains_as_a_loop_over_its_batches_does():
+    method, data = tuned(), federation()
+    start = method.init(data.num_clients, 0)
+    cohort = cohort_of(method.task, data)
+    after = method.round(start, cohort)
+    module = method.task.build().double()
+    module.load_state_dict(after.params)
+    # One optimiser over both fits: its momenta live for the whole run.
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    x, y = (torch.from_numpy(pool[data.train.of(SERVER)]) for pool in (data.x, data.y))
+    for t in range(2):
+        plan = client_plan(OWNED[0], method.server, 0, 0, f"server/{t}", SERVER)
+        for step in plan.steps:
+            rows = plan.order[step.start : step.stop]
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
+            optimiser.step()
+    for name, value in module.state_dict().items():
+        torch.testing.assert_close(after.best.params[name], value, rtol=1e-12, atol=1e-12)
+    x, y = (torch.from_numpy(pool[data.train.of(PROBE)]) for pool in (data.x, data.y))
+    expected = module(x).softmax(-1)[torch.arange(9), y].mean()
+    torch.testing.assert_close(after.trust, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_run_with_a_server_that_is_killed_ends_with_the_same_bits(tmp_path):
+    reference, told = silently(simulation())
+    asked = []
+
+    def kill():
+        asked.append(None)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+
+    checkpoints = Checkpoints(tmp_path, {}, every=2)
+    with pytest.raises(KeyboardInterrupt):
+        silently(simulation(), checkpoints, stop=kill)
+    assert checkpoints.load()[0] == 2
+    state, result = silently(simulation(), Checkpoints(tmp_path, {}))
+    assert_same_bits(reference, state)
+    assert np.array_equal(told.server_examples, result.server_examples)
+    assert np.array_equal(told.scores[metrics.SERVER].loss, result.scores[metrics.SERVER].loss)
+
+
+def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path):
+    _, result = silently(simulation())
+    fedavg = FedAvg(task=tiny_task(**NETWORK), local=sgd())
+    _, without = silently(simulation(fedavg, toy_federation(SIZES)))
+    for name in ("examples", "bytes_down", "bytes_up", "client_rounds", "train_loss"):
+        assert np.array_equal(getattr(result, name), getattr(without, name))
+    a_round = 2 * 2 * OWNED[0]  # two fits of two epochs
+    assert result.server_examples.tolist() == [a_round * number for number in range(5)]
+    assert without.server_examples is None
+    for told, name in ((result, "with.h5"), (without, "without.h5")):
+        told.save(tmp_path / name)
+        read = RunResult.load(tmp_path / name).server_examples
+        assert np.array_equal(read, told.server_examples)
+
+
+def test_a_record_goes_on_from_a_history_with_what_the_server_did():
+    for run in (simulation(), simulation(FedAvg(task=tiny_task(), local=sgd()))):
+        _, history = silently(run)
+        record = Record.of(history)
+        assert record.server_examples == history.server_examples.tolist()
+        assert record.totals["server_examples"] == history.server_examples[-1]
+        assert record.unchanged()
+        record.totals["server_examples"] += 1  # the server alone has trained
+        assert not record.unchanged()
+
+
+def test_the_cost_of_a_training_example_is_the_clients():
+    method = tuned()
+    plain = simulation(FedAvg(task=method.task, local=method.local), toy_federation(SIZES))
+    run = simulation(method)
+    costs = [flops_per_example(each, silently(each)[0]) for each in (plain, run)]
+    assert costs[0] == costs[1] > 0
+
+
+def test_a_server_that_diverges_is_named():
+    method = replace(tuned(), server=sgd(lr=float("inf")))
+    with pytest.raises(DivergedError, match="the server diverged in round 1: a lower learning"):
+        silently(simulation(method))
+
+
+# -- evaluation and metrics --------------------------------------------------------------------
+
+
+def test_fedavg_has_an_accuracy_on_the_servers_test_examples():
+    method, data = FedAvg(task=tiny_task(), local=sgd()), federation()
+    run = simulation(method, data)
+    state, history = silently(run)
+    views = {view for view in history.scores if view.group == "server"}
+    assert views == {View("server", "default", split) for split in ("val", "test")}
+    module = method.task.build().double()
+    module.load_state_dict(state.params)
+    x, y = (torch.from_numpy(pool[data.test.of(SERVER)]) for pool in (data.x, data.y))
+    right = (module(x).argmax(1) == y).sum().item()
+    final = evaluate.final(method, state, lambda group: run.everyone(group, 4))
+    for result in (history, final):
+        scores = result.scores[metrics.SERVER]
+        assert (scores.correct[-1].tolist(), scores.count.tolist()) == ([right], [OWNED[2]])
+        assert scores.clients.tolist() == [SERVER]
+    assert View("server", "default", "train") in final.scores
+
+
+def test_metrics_have_the_server_in_rows_of_its_own_and_never_as_a_client():
+    run = simulation(FedAvg(task=tiny_task(), local=sgd()))
+    _, history = silently(run)
+    rows, clients = metrics.run_rows(history), metrics.client_rows(history)
+    assert {*rows[rows["group"] == "server"]["metric"]} == {"accuracy", "loss"}
+    assert {*clients["group"]} == {"seen", "unseen"}
+    assert {*clients["client"]} == {*range(len(SIZES))}
+    assert {"server_examples"} <= {*rows["metric"]}
+    assert metrics.primary(history) == metrics.PRIMARY
+
+
+def test_a_table_can_ask_for_the_server():
+    shown = made_up.exhibit(["fedavg"], names=("emnist",), seeds=(1,))
+    run = simulation(FedAvg(task=tiny_task(), local=sgd()))
+    names = {"paper": "pfedmm", "federation": "emnist", "label": "fedavg", "seed": 1}
+    names |= {"dataset": "emnist", "partition": "iid", "method": "fedavg"}
+    _, history = silently(run)
+    rows = metrics.run_rows(history).assign(**names)
+    column = {"title": "Global", "group": "server", "metric": "accuracy"}
+    sheet = views.build(shown, rows, None, None, columns=[column])
+    scores = history.scores[metrics.SERVER]
+    assert sheet.numbers["mean"].tolist() == [scores.correct[-1, 0] / OWNED[2]]
+    assert any("test examples of the server" in note for note in sheet.notes)
+
+
+def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
+    _, history = silently(simulation())  # a method that evaluates nothing but the server
+    assert metrics.primary(history) == metrics.SERVER
+    scores = history.scores[metrics.SERVER]
+    assert metrics.best_evaluation(history) == np.argmax(scores.correct[:, 0])
+    assert metrics.client_rows(history).empty
+    with pytest.raises(DataError, match="lacks the views seen/default/test and server/default/te"):
+        metrics.primary(replace(history, scores={}))
+
+
+def test_a_result_says_which_model_was_chosen_and_by_which_split():
+    run = simulation()
+    state, history = silently(run)
+    diagnostics = evaluate.as_arrays(run.method.diagnostics(state))
+    rows = metrics.run_rows(replace(history, diagnostics=diagnostics))
+    of = {row.metric: row for row in rows.itertuples() if row.metric.startswith("selected_")}
+    assert of["selected_round"].value == int(state.best.round) >= 1
+    assert of["selected_loss"].value == state.best.loss
+    assert {(row.at, row.group, row.split) for row in of.values()} == {("last", "all", "val")}
+
+
+# -- choosing a model on validation data ---------------------------------------------------------
+
+
+def test_the_least_loss_chooses_and_a_tie_keeps_the_first():
+    losses = [3.0, 1.0, 1.0, float("nan"), 2.0]
+    best = chosen.start({"w": torch.zeros(2)})
+    assert (best.loss.item(), best.round.item()) == (float("inf"), -1)
+    for number, loss in enumerate(losses, 1):
+        model = {"w": torch.full((2,), float(number))}
+        best = best.renewed(model, torch.tensor(loss, dtype=torch.float32), number)
+    assert (best.loss.item(), best.round.item(), best.params["w"].tolist()) == (1.0, 2, [2.0, 2.0])
+    assert best.diagnostics()["selected"].tolist() == [2, 1.0, SPLITS.index("val")]
+
+
+def test_what_was_chosen_is_immune_to_later_training():
+    model = {"w": torch.ones(2)}
+    best = chosen.start(model, "test").renewed(model, torch.tensor(0.5), 1)
+    model["w"].add_(1)
+    assert best.params["w"].tolist() == [1.0, 1.0]
+    assert SPLITS[best.split] == "test"

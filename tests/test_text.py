@@ -1,0 +1,273 @@
+"""Texts: tokens in memory, on disk and on the device; made-up ones; weights of each module."""
+
+import json
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from data_fixtures import made_up_texts
+from support import tiny_task, toy_federation
+from test_transformer import official, tiny  # noqa: F401
+
+from fedlib import files, methods, metrics, seals
+from fedlib.command import run_parser
+from fedlib.device import DeviceData
+from fedlib.errors import ConfigError, DataError
+from fedlib.executors import Loop
+from fedlib.federation import Federation, Tokens
+from fedlib.local import Adam
+from fedlib.models import transformer
+from fedlib.run import build_modules, build_simulation, build_task, weight_files
+from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
+
+CPU = torch.device("cpu")
+SMALL = {"num_clients": 3, "train_examples": 9, "test_examples": 4, "server_train": 12}
+SMALL |= {"server_val": 5, "server_test": 6, "probe": 4}
+
+
+def texts(**changes) -> Federation:
+    return made_up_texts(**{**SMALL, **changes})
+
+
+# -- tokens -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_tokens_stay_integers_on_the_device(kind):
+    federation = replace(texts(), x=texts().x.astype(kind))
+    found = DeviceData(federation, torch.float64, CPU).inputs(torch.tensor([[3, 1], [0, 3]]))
+    assert found.dtype == torch.from_numpy(np.zeros(0, kind)).dtype
+    assert np.array_equal(found.numpy(), federation.x[[[3, 1], [0, 3]]])
+
+
+def test_bytes_are_numbers_and_scaled_where_they_are_pixels():
+    x = np.random.default_rng(0).integers(0, 256, (56, 1, 2, 2)).astype(np.uint8)
+    federation = toy_federation()
+    federation = replace(federation, x=x[: len(federation.x)])
+    rows = torch.arange(3)
+    plain = DeviceData(federation, torch.float64, CPU).inputs(rows)
+    assert np.array_equal(plain.numpy(), x[:3].astype(np.float64))
+    scaled = DeviceData(replace(federation, mean=(0.5,), std=(0.25,)), torch.float64, CPU)
+    expected = (x[:3] / 255 - 0.5) / 0.25
+    np.testing.assert_allclose(scaled.inputs(rows).numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_texts_come_back_from_disk_with_their_vocabulary(tmp_path):
+    made = texts()
+    made.save(tmp_path / "a.h5", tmp_path / "a.json")
+    read = Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
+    assert read.tokens == made.tokens == Tokens(200, 0)
+    assert read.x.dtype == np.int32 and read.digests == made.digests
+    told = json.loads((tmp_path / "a.json").read_text())["tokens"]
+    assert told == {"vocabulary": 200, "pad": 0}
+    for lost in (None, [201, 0]):
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            del file.attrs["tokens"]
+            if lost:
+                file.attrs["tokens"] = lost
+        with pytest.raises(DataError, match="does not match its manifest: tokens differ"):
+            Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            file.attrs["tokens"] = [200, 0]
+
+
+def test_the_files_of_other_inputs_say_nothing_of_tokens(tmp_path):
+    toy_federation().save(tmp_path / "a.h5", tmp_path / "a.json")
+    assert "tokens" not in json.loads((tmp_path / "a.json").read_text())
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert sorted(file.attrs) == ["format", "mean", "num_classes", "spec", "std"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokens": Tokens(199, 0)}, r"tokens must be in \[0, 199\), got 0 to 199"),
+        ({"tokens": Tokens(200, 200)}, r"tokens must be in \[0, 200\), got 0 to 200"),
+        ({"tokens": Tokens(200, -1)}, r"tokens must be in \[0, 200\), got -1 to 199"),
+        ({"x": texts().x.astype(np.float32)}, "tokens must be int32 or int64, got float32"),
+    ],
+)
+def test_tokens_outside_their_vocabulary_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        replace(texts(), **change)
+
+
+# -- made-up texts -------------------------------------------------------------------------------
+
+
+def test_made_up_texts_have_the_owners_and_lengths_they_were_asked_for():
+    built = texts(length=10, shortest=3)
+    assert [len(built.ids(g)) for g in ("seen", "unseen", "server", "probe")] == [3, 0, 1, 1]
+    assert built.train.sizes.tolist() == [9, 9, 9, 12, 4]
+    assert built.val.sizes.tolist() == [0, 0, 0, 5, 0]
+    assert built.test.sizes.tolist() == [4, 4, 4, 6, 0]
+    assert built.x.shape == (3 * 13 + 12 + 5 + 6 + 4, 10)
+    lengths = (built.x != 0).sum(1)
+    assert (lengths.min(), lengths.max()) == (3, 10)
+    for text, length in zip(built.x, lengths, strict=True):
+        assert text[:length].all() and not text[length:].any()
+
+
+def test_a_word_of_a_class_is_in_the_texts_of_no_other():
+    built = texts(server_train=2000, vocabulary=50, own_words=4, signal=0.3)
+    words = built.x - (50 - 5 * 4)  # of class c from 4 c on; common ones are below 0
+    own = words // 4 == built.y[:, None]
+    assert ((words < 0) | own).all()
+    # 30 percent of the 10 words or so of 2,000 texts: a deviation of 0.3 percent.
+    assert own.sum() / (built.x > 0).sum() == pytest.approx(0.3, abs=0.015)
+    server = built.y[built.train.of(built.ids("server")[0])]
+    # A fifth of 2,000 each: a deviation of 18.
+    assert (np.bincount(server) > 400 - 90).all()
+
+
+def test_made_up_texts_are_a_function_of_their_seed():
+    assert texts(seed=1).digests == texts(seed=1).digests
+    assert texts(seed=1).digests["x"] != texts(seed=2).digests["x"]
+    assert not len(texts(probe=0).ids("probe"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocabulary": 101}, "vocabulary must be an integer of at least 102, got 101"),
+        ({"shortest": 17}, "length must be an integer of at least 17, got 16"),
+        ({"server_train": 0}, "server_train must be an integer of at least 1, got 0"),
+        ({"probe": -1}, "probe must be an integer of at least 0, got -1"),
+        ({"signal": 0}, r"signal must be in \(0, 1\], got 0"),
+        ({"alpha": -1}, "alpha must be a positive number, got -1"),
+    ],
+)
+def test_made_up_texts_that_make_no_sense_are_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
+        texts(**change)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["bert-lite", "gpt2-lite"])
+def test_a_transformer_learns_made_up_texts_from_several_clients(size):
+    federation = made_up_texts(num_clients=4, train_examples=100, signal=0.5)
+
+    def build():
+        return transformer.build(5, size, vocabulary=200, max_length=16)
+
+    method = methods.load("fedavg")(task=Task(build), local=Adam(lr=2e-3, batch_size=20, epochs=2))
+    run = Simulation(
+        method,
+        DeviceData(federation, torch.float32, CPU),
+        Protocol(rounds=6, seed=0, evaluate_every=6),
+        Loop(),
+    )
+    _, history = run.run(report=lambda line: None)
+    scores = history.scores[metrics.SERVER]
+    first, last = scores.correct[:, 0] / scores.count[0]
+    # Chance is 0.2, with a deviation of 0.018 over 500 examples.
+    assert first < 0.4 and last > 0.6
+
+
+# -- declared models, and weights of each module ---------------------------------------------------
+
+
+MODEL = {"num_classes": 5, "size": "tiny-bert", "vocabulary": 30}
+GATE = {"model": "transformer", "params": {"num_classes": 3, "size": "tiny-gpt2"}}
+
+
+def declared(**changes) -> dict:
+    spec = {
+        "method": "fedavg",
+        "params": {},
+        "model": "transformer",
+        "model_params": MODEL,
+        "modules": {},
+        "weights": None,
+        "class_weights": None,
+        "precision": "float32",
+        "local": {"solver": "sgd", "lr": 0.1},
+        "participation": {"rate": 1.0, "selection": "residue"},
+        "rounds": 1,
+        "evaluate_every": 1,
+        "seed": 0,
+    }
+    return spec | changes
+
+
+@pytest.fixture
+def receipts(tmp_path):
+    """Receipts of two downloads, by name, as the workflow leaves them behind."""
+    made = {}
+    for name, layout in (("encoder_weights", "bert"), ("decoder_weights", "gpt2")):
+        (tmp_path / name).mkdir()
+        torch.save(official(layout), tmp_path / name / "model.bin")
+        entry = {"path": f"{name}/model.bin", "sha256": files.digest(tmp_path / name / "model.bin")}
+        made[name] = tmp_path / f"{name}.json"
+        seals.write_json(made[name], {"dataset": name, "files": [entry]})
+    return made
+
+
+def test_a_model_and_a_module_start_from_weights_of_their_own(receipts):
+    gate = {**GATE, "weights": "decoder_weights"}
+    spec = declared(weights="encoder_weights", modules={"gate": gate})
+    # In another order than the run names them.
+    found = weight_files(spec, [receipts["decoder_weights"], receipts["encoder_weights"]])
+    task = build_task(spec, weights=found)
+    module = build_modules(spec, task, found)["gate"]
+    ours, theirs = task.init(3)["body.words.weight"], official("bert")
+    expected = theirs["bert.embeddings.word_embeddings.weight"].float()
+    assert torch.equal(ours, expected)
+    assert torch.equal(module.init(3)["body.words.weight"], official("gpt2")["wte.weight"].float())
+    alone = build_modules(declared(modules={"gate": GATE}), task)["gate"]
+    assert not torch.equal(alone.init(3)["body.words.weight"], official("gpt2")["wte.weight"])
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "message"),
+    [
+        ([], "encoder_weights", "the run asks for weights 'encoder_weights', --weights is none"),
+        (["encoder_weights"], None, "the run asks for weights of nothing, --weights is .*encoder"),
+        (["decoder_weights"], "encoder_weights", "asks for weights 'encoder_weights', --weights"),
+    ],
+)
+def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message, receipts):
+    with pytest.raises(ConfigError, match=message):
+        build_simulation(
+            declared(weights=asked), texts(), weights=[receipts[name] for name in given]
+        )
+
+
+def test_a_module_without_a_name_map_cannot_have_weights(receipts):
+    module = {"model": "mlp", "params": {}, "weights": "encoder_weights"}
+    spec = declared(modules={"gate": module})
+    found = weight_files(spec, [receipts["encoder_weights"]])
+    with pytest.raises(ConfigError, match="module gate: it cannot start from the weights 'enc"):
+        build_modules(spec, tiny_task(), found)
+
+
+def test_a_declared_run_on_texts_takes_its_steps():
+    spec = declared(model_params={**MODEL, "size": "bert-lite", "vocabulary": 200})
+    state, result = build_simulation(spec, texts()).run(report=lambda line: None)
+    assert result.examples.tolist() == [0, 27]
+    assert metrics.SERVER in result.scores
+
+
+@pytest.mark.parametrize(
+    ("params", "federation", "found"),
+    [
+        ({"vocabulary": 199}, texts(), "have 200 tokens, padding 0"),
+        ({"vocabulary": 200, "pad": 3}, texts(), "have 200 tokens, padding 0"),
+        ({"vocabulary": 200}, toy_federation(), "have no tokens"),
+    ],
+)
+def test_a_model_of_other_texts_than_the_federations_is_refused(params, federation, found):
+    spec = declared(model_params={"num_classes": 5, "size": "bert-lite", **params})
+    with pytest.raises(ConfigError, match=f"the model reads texts of up to .*{found}; set the"):
+        build_simulation(spec, federation)
+
+
+def test_one_option_takes_the_receipts_of_all_weights():
+    files_of = ["--spec={}", "--shards=a.h5", "--manifest=a.json"]
+    parse = run_parser("a job", "train").parse_args
+    found = parse([*files_of, "--weights", "data/a.json", "data/b.json", "--device", "cpu"])
+    assert (list(map(str, found.weights)), found.device) == (["data/a.json", "data/b.json"], "cpu")
+    assert parse(files_of).weights == []

@@ -1,0 +1,428 @@
+"""Transformers: their sizes, torch's layers as an oracle, published files, padding, executors."""
+
+import math
+
+import pytest
+import torch
+from data_fixtures import made_up_texts
+from support import EXECUTORS, cohort_of, sgd
+from torch import nn
+
+from fedlib import methods, tree
+from fedlib.cost import Operations
+from fedlib.errors import ConfigError
+from fedlib.graphs import Graphs
+from fedlib.models import transformer
+from fedlib.models.layers import Dropout
+from fedlib.task import Batch, Task
+
+LAYOUTS = ("bert", "gpt2")
+WIDTH, HEADS, LAYERS, WORDS, LONGEST, PAD = 8, 2, 2, 30, 7, 0
+TINY = {
+    f"tiny-{layout}": transformer.Size(layout, LAYERS, WIDTH, HEADS, WORDS, LONGEST, PAD)
+    for layout in LAYOUTS
+}
+# Float64 keeps 16 digits; a few thousand operations in another order cost four.
+CLOSE = {"rtol": 1e-11, "atol": 1e-11}
+every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    """Two more sizes."""
+    for name, size in TINY.items():
+        monkeypatch.setitem(transformer.SIZES, name, size)
+
+
+def task_of(layout, classes=3, dropout=0.0, pretrained=None, **options) -> Task:
+    def build():
+        return transformer.build(classes, f"tiny-{layout}", dropout=dropout, **options)
+
+    return Task(build, dtype=torch.float64, pretrained=pretrained or {})
+
+
+def batch_of(texts, train=False, key=1) -> Batch:
+    x = torch.as_tensor(texts)
+    key = torch.tensor(key) if train else None
+    return Batch(x, torch.zeros(len(x)).long(), torch.arange(len(x)), key=key, train=train)
+
+
+TEXTS = [[5, 3, 9, 2, 0, 0], [7, 1, 29, 4, 4, 8], [6, 0, 0, 0, 0, 0]]
+
+
+# -- sizes -----------------------------------------------------------------------------------
+
+
+def dense(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+def block(width):
+    """Queries, keys, values and their combination; two layers; two normalisations."""
+    return 4 * dense(width, width) + dense(width, 4 * width) + dense(4 * width, width) + 4 * width
+
+
+@pytest.mark.slow  # the first draw on the meta device imports half of torch
+@pytest.mark.parametrize(
+    ("size", "width", "body", "published"),
+    [
+        (
+            "bert-base",
+            768,
+            (30_522 + 512 + 2) * 768 + 2 * 768 + 12 * block(768) + dense(768, 768),
+            109_482_240,
+        ),
+        ("gpt2", 768, (50_257 + 1024) * 768 + 12 * block(768) + 2 * 768, 124_439_808),
+        ("gpt2-medium", 1024, (50_257 + 1024) * 1024 + 24 * block(1024) + 2 * 1024, 354_823_168),
+    ],
+)
+def test_the_published_sizes_have_the_published_numbers_of_parameters(size, width, body, published):
+    with torch.device("meta"):
+        module = transformer.build(5, size)
+    assert sum(x.numel() for x in module.body.parameters()) == body == published
+    assert sum(x.numel() for x in module.head.parameters()) == dense(width, 5)
+
+
+# -- published files, and torch's layers ---------------------------------------------------------
+
+
+def official(layout, seed=0) -> dict[str, torch.Tensor]:
+    """A weight file of the published names and layouts, as small as the tiny size."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=draw, dtype=torch.float64) / math.sqrt(shape[-1])
+
+    wide = 4 * WIDTH
+    if layout == "gpt2":
+        weights = {"wte.weight": normal(WORDS, WIDTH), "wpe.weight": normal(LONGEST, WIDTH)}
+        for i in range(LAYERS):
+            for name, inputs, outputs in (
+                ("attn.c_attn", WIDTH, 3 * WIDTH),
+                ("attn.c_proj", WIDTH, WIDTH),
+                ("mlp.c_fc", WIDTH, wide),
+                ("mlp.c_proj", wide, WIDTH),
+            ):
+                weights[f"h.{i}.{name}.weight"] = normal(inputs, outputs)  # from the right
+                weights[f"h.{i}.{name}.bias"] = normal(outputs)
+            for name in ("ln_1", "ln_2"):
+                weights[f"h.{i}.{name}.weight"] = 1 + normal(WIDTH)
+                weights[f"h.{i}.{name}.bias"] = normal(WIDTH)
+            weights[f"h.{i}.attn.bias"] = torch.ones(1, 1, LONGEST, LONGEST).tril()  # a mask
+        return weights | {"ln_f.weight": 1 + normal(WIDTH), "ln_f.bias": normal(WIDTH)}
+
+    weights = {
+        "bert.embeddings.word_embeddings.weight": normal(WORDS, WIDTH),
+        "bert.embeddings.position_embeddings.weight": normal(LONGEST, WIDTH),
+        "bert.embeddings.token_type_embeddings.weight": normal(2, WIDTH),
+        "cls.predictions.bias": normal(WORDS),  # for pre-training alone
+    }
+    linear = {"bert.pooler.dense": (WIDTH, WIDTH)}
+    norms = ["bert.embeddings.LayerNorm"]
+    for i in range(LAYERS):
+        at = f"bert.encoder.layer.{i}"
+        for name in ("query", "key", "value"):
+            linear[f"{at}.attention.self.{name}"] = (WIDTH, WIDTH)
+        linear[f"{at}.attention.output.dense"] = (WIDTH, WIDTH)
+        linear[f"{at}.intermediate.dense"] = (WIDTH, wide)
+        linear[f"{at}.output.dense"] = (wide, WIDTH)
+        norms += [f"{at}.attention.output.LayerNorm", f"{at}.output.LayerNorm"]
+    for name, (inputs, outputs) in linear.items():
+        weights |= {f"{name}.weight": normal(outputs, inputs), f"{name}.bias": normal(outputs)}
+    for name in norms:  # the names of the file of 2018
+        weights |= {f"{name}.gamma": 1 + normal(WIDTH), f"{name}.beta": normal(WIDTH)}
+    return weights
+
+
+def oracle(layout, weights, texts) -> torch.Tensor:
+    """The last hidden states by `torch.nn.TransformerEncoderLayer` -> [B, T, width]"""
+    gpt2, x = layout == "gpt2", torch.as_tensor(texts)
+    w = {n.removeprefix("bert.").replace("gamma", "weight"): v for n, v in weights.items()}
+    w = {n.replace("beta", "bias"): v for n, v in w.items()}
+    if gpt2:
+        hidden = w["wte.weight"][x] + w["wpe.weight"][: x.shape[1]]
+    else:
+        hidden = w["embeddings.word_embeddings.weight"][x]
+        hidden = hidden + w["embeddings.position_embeddings.weight"][: x.shape[1]]
+        hidden = hidden + w["embeddings.token_type_embeddings.weight"][0]
+        hidden = norm(hidden, w, "embeddings.LayerNorm", 1e-12)
+    for i in range(LAYERS):
+        layer = nn.TransformerEncoderLayer(
+            WIDTH,
+            HEADS,
+            4 * WIDTH,
+            dropout=0.0,
+            activation=(lambda a: nn.functional.gelu(a, approximate="tanh")) if gpt2 else "gelu",
+            layer_norm_eps=1e-5 if gpt2 else 1e-12,
+            batch_first=True,
+            norm_first=gpt2,
+        ).double()
+        layer.load_state_dict(torch_names(layout, w, i))
+        future = torch.ones(x.shape[1], x.shape[1]).triu(1).bool() if gpt2 else None
+        # Training mode, because evaluation takes a path that returns zeros for padding.
+        hidden = layer.train()(hidden, src_mask=future, src_key_padding_mask=x == PAD)
+    return norm(hidden, w, "ln_f", 1e-5) if gpt2 else hidden
+
+
+def norm(x, w, name, eps):
+    return nn.functional.layer_norm(x, (WIDTH,), w[f"{name}.weight"], w[f"{name}.bias"], eps)
+
+
+def transposed(x):
+    return x.T if x.dim() == 2 else x
+
+
+def torch_names(layout, w, i) -> dict[str, torch.Tensor]:
+    """Parameters of one block under the names of torch's layer."""
+    names = ("self_attn.out_proj", "linear1", "linear2", "norm1", "norm2")
+    if layout == "gpt2":
+        theirs = ("attn.c_proj", "mlp.c_fc", "mlp.c_proj", "ln_1", "ln_2")
+        own = {
+            f"{to}.{kind}": transposed(w[f"h.{i}.{name}.{kind}"])
+            for to, name in zip(names, theirs, strict=True)
+            for kind in ("weight", "bias")
+        }
+        for kind in ("weight", "bias"):
+            own[f"self_attn.in_proj_{kind}"] = transposed(w[f"h.{i}.attn.c_attn.{kind}"])
+        return own
+    at = f"encoder.layer.{i}."
+    theirs = ("attention.output.dense", "intermediate.dense", "output.dense")
+    theirs += ("attention.output.LayerNorm", "output.LayerNorm")
+    own = {
+        f"{to}.{kind}": w[f"{at}{name}.{kind}"]
+        for to, name in zip(names, theirs, strict=True)
+        for kind in ("weight", "bias")
+    }
+    for kind in ("weight", "bias"):
+        parts = [w[f"{at}attention.self.{name}.{kind}"] for name in ("query", "key", "value")]
+        own[f"self_attn.in_proj_{kind}"] = torch.cat(parts)
+    return own
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A published file of each layout."""
+    for layout in LAYOUTS:
+        torch.save(official(layout), tmp_path / f"{layout}.bin")
+    return {layout: tmp_path / f"{layout}.bin" for layout in LAYOUTS}
+
+
+@every_layout
+@pytest.mark.parametrize("pool", transformer.POOLS)
+def test_a_published_file_computes_what_torchs_layers_do(layout, pool, files):
+    task = task_of(layout, pretrained=transformer.pretrained(files[layout]), pool=pool)
+    body, head = task.split(task.init(0))
+    found = task.features(body, batch_of(TEXTS))
+    hidden, real = oracle(layout, official(layout), TEXTS), [4, 6, 1]
+    for row, count, ours in zip(hidden, real, found, strict=True):
+        expected = {
+            "first": row[0],
+            "last": row[count - 1],
+            "mean": row[:count].mean(0),
+            "mean_all": row.mean(0),
+        }[pool]
+        if (layout, pool) == ("bert", "first"):
+            w = official(layout)
+            dense = expected @ w["bert.pooler.dense.weight"].T + w["bert.pooler.dense.bias"]
+            expected = dense.tanh()
+        torch.testing.assert_close(ours, expected, **CLOSE)
+
+
+@every_layout
+def test_a_published_file_has_all_of_the_body_and_nothing_of_the_head(layout, files):
+    task = task_of(layout)
+    body, head = task.split(task.init(0))
+    weights = transformer.pretrained(files[layout])
+    assert {n: v.shape for n, v in weights.items()} == {n: v.shape for n, v in body.items()}
+
+
+def test_newer_files_with_other_prefixes_are_read_as_well(tmp_path):
+    for layout in LAYOUTS:
+        weights = official(layout)
+        renamed = {
+            f"transformer.{n}" if layout == "gpt2" else n.removeprefix("bert."): v
+            for n, v in weights.items()
+        }
+        for name, entries in (("old", weights), ("new", renamed)):
+            torch.save(entries, tmp_path / name)
+        old, new = (transformer.pretrained(tmp_path / name) for name in ("old", "new"))
+        assert old.keys() == new.keys()
+        assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    torch.save({"conv1.weight": torch.ones(1)}, tmp_path / "other.bin")
+    with pytest.raises(ConfigError, match=r"neither BERT's nor GPT-2's .* \['conv1.weight'\]"):
+        transformer.pretrained(tmp_path / "other.bin")
+
+
+def test_a_file_of_another_size_is_refused(files):
+    with pytest.raises(ValueError, match="parameters .*body.words.weight.* have another shape"):
+        task_of("bert", pretrained=transformer.pretrained(files["bert"]), vocabulary=WORDS + 1)
+
+
+# -- padding and order -----------------------------------------------------------------------
+
+
+@every_layout
+def test_padding_tells_the_model_nothing(layout):
+    short, padded = [[5, 3, 9]], [[5, 3, 9, 0, 0, 0]]
+    for pool in ("first", "last", "mean"):
+        task = task_of(layout, pool=pool)
+        params = task.init(0)
+        torch.testing.assert_close(
+            task.logits(params, batch_of(padded)), task.logits(params, batch_of(short)), **CLOSE
+        )
+    task = task_of(layout, pool="mean_all")
+    params = task.init(0)
+    apart = task.logits(params, batch_of(padded)) - task.logits(params, batch_of(short))
+    assert apart.abs().max() > 1e-4
+
+
+@every_layout
+def test_padding_may_be_on_the_left(layout):
+    # What is last or first is so of the real tokens; positions count from the left all the same.
+    task = {pool: task_of(layout, pool=pool) for pool in ("first", "last", "mean")}
+    params = task["mean"].init(0)
+    one = {pool: t.features(t.split(params)[0], batch_of([[0, 0, 5]])) for pool, t in task.items()}
+    torch.testing.assert_close(one["last"], one["mean"], **CLOSE)
+    if layout == "gpt2":
+        torch.testing.assert_close(one["first"], one["mean"], **CLOSE)
+
+
+@every_layout
+def test_a_text_of_nothing_but_padding_still_has_numbers(layout):
+    task = task_of(layout)
+    assert task.logits(task.init(0), batch_of([[0, 0, 0]])).isfinite().all()
+
+
+def test_a_decoder_does_not_look_ahead_and_an_encoder_does():
+    one, other = [[5, 3, 9, 2]], [[5, 3, 9, 7]]
+    for layout, changes in (("bert", True), ("gpt2", False)):
+        task = task_of(layout, pool="first")
+        params = task.init(0)
+        apart = task.logits(params, batch_of(one)) - task.logits(params, batch_of(other))
+        assert (apart.abs().max() > 1e-6) == changes
+
+
+# -- dropout, drawing, cost -------------------------------------------------------------------
+
+
+@every_layout
+def test_dropout_is_a_function_of_the_batchs_key(layout):
+    task = task_of(layout, dropout=0.5)
+    params = task.init(0)
+    first, again, other = (
+        task.logits(params, batch_of(TEXTS, train=True, key=key)) for key in (1, 1, 2)
+    )
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    evaluated = task.logits(params, batch_of(TEXTS))
+    plain = task_of(layout).logits(params, batch_of(TEXTS, train=True))
+    assert torch.equal(evaluated, plain)
+
+
+@every_layout
+def test_no_two_dropout_layers_draw_the_same_mask(layout):
+    module = transformer.build(3, f"tiny-{layout}")
+    layers = [m for m in module.modules() if isinstance(m, Dropout)]
+    # The head's, the embedding's; of each block those of attention, and of both sums.
+    assert len({layer.salt for layer in layers}) == len(layers) == 2 + 3 * LAYERS
+
+
+def test_gpt2_begins_with_smaller_branches():
+    module = transformer.build(3, "gpt2-lite")
+    # Deviation of a deviation of n numbers: 1 / sqrt(2 n); of 64 x 64 that is 1.1 percent.
+    for layer, expected in (
+        (module.body.blocks[0].mlp[0], 0.02),
+        (module.body.blocks[1].attention.combine, 0.02 / math.sqrt(2 * 2)),
+        (module.body.blocks[1].mlp[2], 0.02 / math.sqrt(2 * 2)),
+    ):
+        assert layer.weight.std().item() == pytest.approx(expected, rel=0.06)
+        assert not layer.bias.any()
+
+
+@every_layout
+def test_its_cost_is_that_of_its_matrix_products(layout):
+    task, length = task_of(layout), len(TEXTS[0])
+    params = task.init(0)
+    with Operations() as counter:
+        task.logits(params, batch_of(TEXTS))
+    token = 4 * WIDTH**2 + 2 * WIDTH * 4 * WIDTH  # projections, combination, two layers
+    pairs = 2 * length**2 * WIDTH  # queries with keys, weights with values
+    pooler = WIDTH**2 if layout == "bert" else 0
+    expected = len(TEXTS) * (LAYERS * (length * token + pairs) + pooler + WIDTH * 3)
+    assert counter.flops == 2 * expected
+
+
+# -- executors --------------------------------------------------------------------------------
+
+
+def federation(**changes):
+    """Uneven batches of made-up texts, so that waves are padded."""
+    sizes = {"num_clients": 3, "train_examples": 7, "test_examples": 3, "length": 6}
+    server = {"server_train": 8, "server_val": 4, "server_test": 6, "probe": 4}
+    words = {"vocabulary": WORDS, "own_words": 4, "shortest": 2}
+    return made_up_texts(**{**sizes, **server, **words, **changes})
+
+
+@every_layout
+@pytest.mark.parametrize(("name", "params"), [("fedavg", {}), ("fedem", {"num_experts": 2})])
+def test_every_executor_trains_the_same_transformer(layout, name, params):
+    task, data = task_of(layout, classes=5, dropout=0.2), federation()
+    method = methods.load(name)(task=task, local=sgd(epochs=2), **params)
+    start = method.init(data.num_clients, 0)
+    states = [method.round(start, cohort_of(task, data, executor=e)) for e in EXECUTORS]
+    for x, y in zip(*map(tree.leaves, states), strict=True):
+        torch.testing.assert_close(x, y, **CLOSE)
+    moved = tree.sub(tree.leaves(states[0])[:1], tree.leaves(start)[:1])
+    assert tree.sqnorm(moved) > 0
+
+
+@every_layout
+def test_a_recorded_step_trains_the_same_transformer(layout, monkeypatch):
+    monkeypatch.setitem(EXECUTORS, "graphs", Graphs)
+    task, data = task_of(layout, classes=5, dropout=0.2), federation()
+    params = task.init(0)
+    trained = []
+    for executor in ("loop", "graphs"):
+        cohort = cohort_of(task, data, executor=executor)
+        local = sgd(epochs=3)
+        trained.append(cohort.fit(task.loss, cohort.broadcast(params), local=local)[0])
+    for name, value in trained[0].items():
+        torch.testing.assert_close(trained[1][name], value, **CLOSE)
+
+
+@every_layout
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_transformer_has_gradients_inside_a_scan(layout, executor):
+    task, data = task_of(layout, classes=5), federation()
+    cohort, local = cohort_of(task, data, executor=executor), sgd(momentum=0.0, weight_decay=0.0)
+
+    def step(weights, batch):
+        grads = cohort.gradient(lambda w: task.loss(w, batch), weights)
+        return tree.map(lambda w, g: w - local.lr * g, weights, grads)
+
+    start = cohort.broadcast(task.init(0))
+    scanned = cohort.scan(step, start, local=local, stream="fit")
+    trained, _ = cohort.fit(task.loss, start, local=local)
+    for name, value in trained.items():
+        torch.testing.assert_close(scanned[name], value, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": "bert-large"}, "no size 'bert-large'; choose one of bert-base, "),
+        ({"size": "bert-lite", "pool": "max"}, "no pool 'max'; choose one of first, last, mean"),
+        ({"size": "gpt2-medium", "vocabulary": 100}, r"pad must be in \[0, 100\), got 50256"),
+    ],
+)
+def test_arguments_that_make_no_model_are_refused(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        transformer.build(3, **arguments)
+
+
+def test_a_text_longer_than_the_positions_is_refused():
+    task = task_of("bert", max_length=4)
+    with pytest.raises(ConfigError, match="texts have 6 tokens, the model takes 4; raise its max_"):
+        task.logits(task.init(0), batch_of(TEXTS))
