@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fedlib import exhibit as exhibits
-from fedlib import methods, metrics, published, tables
+from fedlib import methods, metrics, packing, published, tables
 from fedlib.errors import ConfigError, DataError
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
@@ -646,9 +646,9 @@ def test_every_method_has_a_title_of_its_own():
 @pytest.mark.slow
 def test_script_writes_the_three_files(tmp_path):
     exhibit = main_exhibit()
-    main_metrics().to_parquet(tmp_path / "m.parquet")
-    pd.DataFrame({"paper": []}).to_parquet(tmp_path / "c.parquet")
-    (tmp_path / "spec.json").write_text(json.dumps(exhibit))
+    metrics.write(main_metrics(), tmp_path / "m.parquet")
+    metrics.write(pd.DataFrame({"paper": []}), tmp_path / "c.parquet")
+    (tmp_path / "spec.json").write_text(json.dumps(packing.packed(exhibit)))
     command = [
         *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
@@ -660,6 +660,6 @@ def test_script_writes_the_three_files(tmp_path):
     assert (tmp_path / "t.md").read_text() == render.to_markdown(expected)
     assert (tmp_path / "t.tex").read_text() == render.to_latex(expected)
     exhibit["kind"] = "pie"
-    command[3] = json.dumps(exhibit)
+    command[3] = json.dumps(packing.packed(exhibit))
     failed = subprocess.run([*command, "--published"], capture_output=True, text=True)
     assert failed.returncode == 1 and failed.stderr.startswith("error: no table kind 'pie'")

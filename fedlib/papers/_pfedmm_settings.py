@@ -153,6 +153,11 @@ class Setting:
     left_out: dict[float, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
 
+    @property
+    def has_unseen(self) -> bool:
+        """Whether clients take no part in training: set apart, or by a parameter of their own."""
+        return self.exhibit == "unseen" or "unseen" in self.data.params
+
     def runs(self) -> Iterator[Run]:
         """Every method once, then the runs of the other experiments."""
         for label in self.labels:

@@ -72,7 +72,7 @@ class Declared:
 
     def unseen(self) -> dict:
         """The same of federations with clients who take no part in training."""
-        by_themselves = [s for s in self.settings if "unseen" in s.data.params]  # a parameter
+        by_themselves = [s for s in self.settings if s.has_unseen and s.exhibit != "unseen"]
         where = [s for s in self.settings if s.exhibit == "unseen"] + by_themselves
         return self._named(METHODS, [s.data.name for s in where])
 
