@@ -13,6 +13,7 @@ from fedlib import data, metrics
 from fedlib.data import cifar10, emnist
 from fedlib.data.cut import Scheme
 from fedlib.papers import load
+from fedlib.papers._pfedmm_criteria import REPORTED
 from fedlib.published import read
 from fedlib.results import Scores
 from fedlib.spec import SCALES
