@@ -75,7 +75,7 @@ def build(
         notes=[
             exhibits.scale_text(exhibit),
             f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
-            f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points: "
+            f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points; "
             f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
             f"{exhibits.rounds_text(exhibit)}",
             *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
