@@ -63,8 +63,7 @@ def step(cores: int) -> dict:
     import torch
 
     from benchmarks import models
-    from fedlib.executors import gradient
-    from fedlib.local import SGD
+    from fedlib.local import SGD, gradient
     from fedlib.task import Batch, Task
 
     torch.set_num_threads(1)

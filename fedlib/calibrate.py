@@ -2,7 +2,7 @@
 
 `python scripts/calibrate.py` measures the runs of a configuration and writes what it found to a
 small JSON file in the user's cache folder. Training and evaluation with `executor: auto` look
-their run up there, and otherwise follow `fedlib.executors.rule`.
+their run up there, and otherwise follow `fedlib.choice.rule`.
 
 What is guaranteed. Executors agree but for rounding, so which one runs decides a result's last
 bits. Hence `auto` never measures anything itself: it is a function of the run, the machine and the
@@ -27,11 +27,13 @@ import torch
 
 from fedlib import tree
 from fedlib.batches import client_plan
+from fedlib.choice import choose, rule
 from fedlib.device import DeviceData
-from fedlib.executors import Executor, choose, rule
+from fedlib.executors import Executor
 from fedlib.files import canonical_json, read_json, write_text
 from fedlib.methods.base import Method
 from fedlib.simulate import Protocol, Simulation
+from fedlib.task import Task
 
 MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
 SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
@@ -105,7 +107,7 @@ def facts(method: Method, data: DeviceData, protocol: Protocol) -> dict:
     The number of threads is not among them: it must not change a result.
     """
     solver = method.local
-    state = method.init(1, 0)
+    state = method.init(_num_kinds(method), 0)
     clients, sizes = _cohort(data, protocol)
     steps = [len(client_plan(int(n), solver, 0).steps) for n in sizes]
     return {
@@ -119,6 +121,15 @@ def facts(method: Method, data: DeviceData, protocol: Protocol) -> dict:
         "device": device_name(data.device),
         "torch": torch.__version__,
     }
+
+
+def _num_kinds(method: Method) -> int:
+    """Architectures of which every client has one: so many clients have all of them in turn."""
+    return max((len(x) for x in vars(method).values() if _are_tasks(x)), default=1)
+
+
+def _are_tasks(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(x, Task) for x in value)
 
 
 def device_name(device: torch.device) -> str:

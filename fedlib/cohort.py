@@ -1,13 +1,14 @@
 """The engine as a method sees it: the clients of one round, and what can be asked of them.
 
 A method writes its local work for ONE client; the cohort runs it on all of them. The one rule:
-close over what is shared, pass what is per-client (leaves [C, ...]); every function receives what
-was passed, in order, and then the batch.
+close over what is shared, pass what is per-client (leaves [C, ...], or `Rows` where clients differ
+in shape); every function receives what was passed, in order, and then the batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +19,11 @@ from fedlib import streams, tree
 from fedlib.batches import ClientPlan, client_plan
 from fedlib.device import DeviceData, upload
 from fedlib.errors import DataError
-from fedlib.executors import Carry, Executor, Loop, gradient
+from fedlib.executors import Executor, Loop
 from fedlib.feeding import Work
-from fedlib.local import Memory, Solver
+from fedlib.local import Memory, Solver, gradient
 from fedlib.task import Params, Task
-from fedlib.tree import Tree
+from fedlib.tree import Rows, Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
 CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
@@ -99,6 +100,25 @@ class Cohort:
         """The same clients in round `number`, so that they shuffle differently."""
         return replace(self, round=number)
 
+    def alone(self, client: int) -> "Cohort":
+        """One of these clients, under the loop executor: to look into what went wrong with it.
+
+        Raises:
+          ValueError: for a client that is not in the cohort.
+        """
+        if client not in self.host_ids:
+            raise ValueError(f"client {client} is not in this cohort of {self.host_ids.tolist()}")
+        ids = np.array([client])
+        where = {"ids": upload(ids, self.ids.device), "known_ids": ids}
+        return replace(self, **where, executor=Loop(), journal=Journal())
+
+    def in_turn(self, values: Sequence[Any]) -> Rows:
+        """What the rule "client k has the value k modulo their number" gives each client.
+
+        The values can be anything, such as the `Task` of each of several architectures.
+        """
+        return tree.in_turn(values, self.host_ids.tolist())
+
     def some(self, positions: np.ndarray) -> "Cohort":
         """The clients at these positions of the cohort, with the same journal."""
         ids = self.host_ids[positions]
@@ -155,7 +175,7 @@ class Cohort:
 
     def send(self, rows: Tree) -> Tree:
         """Send every client its own row of what the server has: [C, ...], as it is."""
-        self.journal.down += tree.numel(tree.take(rows, 0))
+        self.journal.down += self._each(rows)
         return rows
 
     def send_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
@@ -187,7 +207,7 @@ class Cohort:
 
     def collect(self, sent: Tree) -> Tree:
         """What the clients send the server to make something of, as it is: leaves [C, ...]"""
-        self.journal.up += tree.numel(tree.take(sent, 0))
+        self.journal.up += self._each(sent)
         return sent
 
     def average(self, trained: Tree, previous: Tree) -> Tree:
@@ -196,8 +216,11 @@ class Cohort:
         Clients weigh in by their number of training examples. When only some of the population
         take part, "renormalised" averages those, and "damped" lets every absent client count with
         the `previous` model it still holds.
+
+        Raises:
+          ValueError: for `Rows` of different shapes, which have no average.
         """
-        self.journal.up += tree.numel(tree.take(trained, 0))
+        self.journal.up += self._each(trained)
         if self.aggregation == "renormalised" or self.size == self.population:
             return tree.mean(trained, self.num_examples)
         absent = 1 - float((self._sizes("train") / self.population_examples).sum())
@@ -209,19 +232,19 @@ class Cohort:
     def fit(
         self,
         loss: Callable,
-        params: Params,
+        params: Params | Rows,
         *per_client: Tree,
         local: Solver,
         memory: Memory | None = None,
         lr_scale: dict[str, float] | None = None,
         stream: str = "fit",
-    ) -> tuple[Params, Memory | None]:
+    ) -> tuple[Params | Rows, Memory | None]:
         """Every client minimises `loss(params, *per_client, batch) -> []` with its local solver.
 
         Args:
           loss: of one client's batch.
-          params: starting points, leaves [C, ...]; running statistics included.
-          per_client: further arguments of `loss`, leaves [C, ...].
+          params: starting points, leaves [C, ...] or `Rows`; running statistics included.
+          per_client: further arguments of `loss`, leaves [C, ...] or `Rows`.
           local: the solver.
           memory: of the solvers of ALL clients of the federation; None starts afresh.
           lr_scale: multiplies the rate of top-level entries of `params`, by name.
@@ -230,6 +253,7 @@ class Cohort:
         Returns:
           (trained parameters [C, ...], `memory` with this cohort's rows renewed).
         """
+        given = params, per_client  # momenta are like the parameters: not looked at again
         weights, statistics = tree.partition(params, self.task.is_statistic)
         clients = self.host_ids.tolist()
         done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
@@ -241,9 +265,10 @@ class Cohort:
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
 
         def step(carry, rates, *args_and_batch):
-            (weights, statistics, total, count), buffers = carry
+            weights, statistics, total, count, buffers = carry
             batch = args_and_batch[-1]
             grads, value = gradient(one_loss, weights, statistics, *args_and_batch)
+            grads = local.clipped(grads, stacked=value.dim() > 0)
             epoch = min(batch.epoch, local.epochs - 1)
             lr = rates[..., epoch] if common is None else common[epoch]
             local.step_(weights, grads, buffers, lr, lr_scale or {})
@@ -252,13 +277,13 @@ class Cohort:
             return carry
 
         zeros = torch.zeros(self.size, dtype=self.task.dtype, device=self.ids.device)
+        buffers = (
+            tree.take(memory.buffers, self.host_ids) if kept else local.fresh(weights, self.size)
+        )
         # Copies, because steps are taken in place.
-        start = tree.clone((weights, statistics, zeros, zeros))
-        empty = local.init(tree.take(weights, 0))
-        buffers = [memory.buffers[client] for client in clients] if kept else [empty] * self.size
-        buffers = tree.clone(buffers)
-        (weights, statistics, total, count), buffers = self._fold(
-            step, Carry(start, buffers), rates, *per_client, local=local, stream=stream
+        start = tree.clone((weights, statistics, zeros, zeros, buffers))
+        weights, statistics, total, count, buffers = self._fold(
+            step, start, rates, *per_client, local=local, stream=stream, kinds=tree.kinds(given)
         )
         self.journal.losses.append(total / count)
         trained = tree.merge(weights, statistics)
@@ -272,13 +297,9 @@ class Cohort:
         The batches are those `local` asks for: its batch size, epochs or steps.
         """
         # A copy, because a forward pass renews running statistics in place.
-        start = Carry(tree.clone(carry), [()] * self.size)
-        lifted = self.executor.lift(step)
-
-        def keeping(carry, *args):
-            return Carry(lifted(carry.stacked, *args), carry.rows)
-
-        return self._fold(keeping, start, *per_client, local=local, stream=stream).stacked
+        start, lifted = tree.clone(carry), self.executor.lift(step)
+        kinds = tree.kinds((carry, per_client))
+        return self._fold(lifted, start, *per_client, local=local, stream=stream, kinds=kinds)
 
     def gradient(self, loss: Callable, params: Params) -> Params:
         """Gradient of `loss(params) -> []`, for use inside the step of `scan`."""
@@ -294,7 +315,8 @@ class Cohort:
         on_cpu = self.task.device.type == "cpu"
         images = self.data.federation.x.ndim == 4
         size = min(EVALUATION_BATCH, CACHED_IMAGES) if images and on_cpu else EVALUATION_BATCH
-        return self.executor.each(self._work, fn, per_client, split, size)
+        work = self._work(f"scoring ({split})", tree.kinds(per_client))
+        return self.executor.each(work, fn, per_client, split, size)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
         """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""
@@ -319,6 +341,12 @@ class Cohort:
             raise DataError(f"{of} must be one number for each example, got shape {pool.shape}")
         return [pool[federation.train.of(client)] for client in self.host_ids.tolist()]
 
+    def _each(self, per_client: Tree) -> float:
+        """Numbers in what ONE client has; the mean where clients differ in it."""
+        if tree.rows_in(per_client):
+            return sum(tree.numel(tree.take(per_client, c)) for c in range(self.size)) / self.size
+        return tree.numel(tree.take(per_client, 0))
+
     def _count(self, experts: Tree, chosen: Tensor | None) -> float:
         """Numbers in the `chosen` [C, E] of the experts [E, ...], on average over the clients.
 
@@ -328,15 +356,14 @@ class Cohort:
             return tree.numel(experts)
         return tree.numel(tree.take(experts, 0)) * int(chosen.sum()) / self.size
 
-    @cached_property
-    def _work(self) -> Work:
-        return Work(self.task, self.data, self.host_ids)
+    def _work(self, stage: str, kinds: np.ndarray | None) -> Work:
+        return Work(self.task, self.data, self.host_ids, kinds, self.round, stage)
 
     def _sizes(self, split: str) -> np.ndarray:
         """Examples of each client, in host memory -> [C] int64"""
         return self.data.federation.split(split).sizes[self.host_ids]
 
-    def _fold(self, step, carry: Carry, *per_client, local: Solver, stream: str) -> Carry:
+    def _fold(self, step, carry: Tree, *per_client, local: Solver, stream: str, kinds) -> Tree:
         sizes = self.data.federation.train.sizes
         plans = [
             client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
@@ -344,7 +371,8 @@ class Cohort:
         ]
         self._refuse_single_examples(plans, local)
         self.journal.examples += sum(step.size for plan in plans for step in plan.steps)
-        return self.executor.fold(self._work, plans, local.batch_size, step, carry, per_client)
+        work = self._work(f"training ({stream})", kinds)
+        return self.executor.fold(work, plans, local.batch_size, step, carry, per_client)
 
     def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
         """Batch normalisation has nothing to average over in a training batch of one example."""

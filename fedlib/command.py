@@ -96,9 +96,19 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
     Args:
       run: its entries, at least method, model and modules.
     """
-    models = [run["model"], *(module["model"] for module in run["modules"].values())]
+    further = architectures(run["modules"]).values()
+    models = [run["model"], *(module["model"] for module in further)]
     names = dict.fromkeys(f"fedlib.models.{model}" for model in models)
     return f"scripts/{stage}.py", f"fedlib.methods.{run['method']}", *names
+
+
+def architectures(modules: Mapping) -> dict[str, dict]:
+    """The further architectures of a run (`Run.modules`) one by one, by where they are declared."""
+    found = {}
+    for name, module in modules.items():
+        listed = isinstance(module, list | tuple)
+        found |= {f"{name}[{i}]": m for i, m in enumerate(module)} if listed else {name: module}
+    return found
 
 
 def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedlib import context
+from fedlib import context, tree
 from fedlib.batches import client_plan
 from fedlib.cohort import Cohort
 from fedlib.errors import DataError
@@ -45,16 +45,38 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     """Floating-point operations of a round's clients, by example of their local steps -> number
 
     Runs a round of the method with a few of the smallest seen clients and forgets its outcome:
-    `state`, `simulation` and every random stream stay as they are. Where a method's work besides
-    its local steps grows with the shards and the steps do not (a solver with `steps`), the number
-    is that of the smallest clients.
+    `state`, `simulation` and every random stream stay as they are. Where clients differ in their
+    architecture, a round for each, and the mean by their training examples. Where a method's work
+    besides its local steps grows with the shards and the steps do not (a solver with `steps`), the
+    number is that of the smallest clients.
 
     Raises:
       DataError: if no seen client can train, or none does in many rounds.
     """
-    few = _few_clients(simulation)
-    first = max(simulation.protocol.rounds - 1, 0)
-    for start in (state, simulation.init()):  # a state may have stopped for good
+    sizes = simulation.federation.train.sizes
+    seen = simulation.federation.ids("seen")
+    chosen = [(own, _few_clients(simulation, own)) for own in _by_kind(simulation, state, seen)]
+    chosen = [(sizes[own].sum(), few) for own, few in chosen if few is not None]
+    if not chosen:
+        raise DataError(
+            f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
+            "cost of training cannot be measured; use another batch_size or partition"
+        )
+    total = sum(examples for examples, _ in chosen)
+    return float(sum(examples / total * _of_a_round(few, state) for examples, few in chosen))
+
+
+def _by_kind(simulation: Simulation, state: Any, seen: np.ndarray) -> list[np.ndarray]:
+    """The seen clients of each kind: see `fedlib.tree.kinds`."""
+    everybody = simulation.federation.num_clients
+    kinds = tree.kinds([rows for rows in tree.rows_in(state) if len(rows) == everybody])
+    return [seen] if kinds is None else [seen[kinds[seen] == k] for k in np.unique(kinds[seen])]
+
+
+def _of_a_round(few: Simulation, state: Any) -> float:
+    """Operations by example in the first round with local steps, from `state` or from the start."""
+    first = max(few.protocol.rounds - 1, 0)
+    for start in (state, few.init()):  # a state may have stopped for good
         for number in range(first, first + MAX_ROUNDS):
             counting = Counting()
             run = replace(few, executor=counting)
@@ -63,7 +85,7 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
             if cohort.journal.examples:
                 return counting.flops / cohort.journal.examples
     raise DataError(
-        f"no client did a local step in {MAX_ROUNDS} rounds of {type(simulation.method).__name__}, "
+        f"no client did a local step in {MAX_ROUNDS} rounds of {type(few.method).__name__}, "
         "so there is no cost of a training example; let clients train"
     )
 
@@ -216,20 +238,16 @@ FORMULAS = {
 }
 
 
-def _few_clients(simulation: Simulation) -> Simulation:
-    """The same federation in which only the smallest clients that can train take part.
+def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | None:
+    """The same federation in which only the smallest of `clients` that can train take part.
 
     Clients keep their numbers, so a state of the whole federation fits. In a decentralised run
-    each of them is a neighbour of the others.
+    each of them is a neighbour of the others. None if nobody can train.
     """
     federation = simulation.federation
-    seen = federation.ids("seen")
-    chosen = _smallest(simulation, seen, CLIENTS)
+    chosen = _smallest(simulation, clients, CLIENTS)
     if not len(chosen):
-        raise DataError(
-            f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
-            "cost of training cannot be measured; use another batch_size or partition"
-        )
+        return None
     group = np.full_like(federation.group, GROUPS.index("unseen"))
     group[chosen] = GROUPS.index("seen")
     data = copy(simulation.data)  # what is on the device is shared

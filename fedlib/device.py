@@ -8,7 +8,9 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.federation import SPLITS, Federation
-from fedlib.tree import Tree
+from fedlib.tree import Rows, Tree
+
+DEVICE_SHARE = 0.25  # of the device's memory, for one thing that all clients keep between rounds
 
 
 class DeviceData:
@@ -56,8 +58,25 @@ def upload(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
 
 
 def moved(values: Tree, device: torch.device) -> Tree:
-    """`values` on `device`; what is there already is not copied."""
-    return tree.map(lambda x: upload(x, device), values)
+    """`values` on `device`; what is there already, or is no tensor, stays as it is."""
+    return tree.map(lambda x: upload(x, device) if isinstance(x, Tensor) else x, values)
+
+
+def placed(rows: Rows) -> Rows:
+    """What all clients keep between rounds, where there is room for it.
+
+    On the device that it is on, or in host memory if it takes more than `DEVICE_SHARE` of the
+    device's once every client has tensors of its own: then executors bring a cohort's rows to the
+    device and take them back.
+    """
+    leaves = tree.leaves(rows)
+    size = sum(x.nbytes for x in leaves)
+    if not leaves or size <= DEVICE_SHARE * total_memory(leaves[0].device):
+        return rows
+    home = torch.device("cpu")
+    once = {id(row): row for row in rows}  # clients that share a row go on sharing it
+    once = {number: moved(row, home) for number, row in once.items()}
+    return Rows(once[id(row)] for row in rows)
 
 
 def total_memory(device: torch.device) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,36 +20,30 @@ from torch.func import vmap
 from fedlib import context, tree
 from fedlib.batches import ClientPlan, waves
 from fedlib.device import moved, upload
+from fedlib.failure import told
 from fedlib.feeding import (
     Work,
     client_batches,
     lengthen,
     pad,
+    put_block,
     scoring_batches,
+    take_block,
     take_rows,
     wave_batches,
 )
-from fedlib.task import Batch, Task
+from fedlib.task import Batch
 from fedlib.tree import Tree
 
 
-class Carry(NamedTuple):
-    """What is folded over the batches: of all clients together, or of one of them.
+class Executor(Protocol):
+    """Runs per-client functions; see the module's docstring.
 
-    Attributes:
-      stacked: leaves [C, ...].
-      rows: a tree for each client, for what should not be copied to and from a stack.
+    What belongs to the clients is stacked, leaves [C, ...], or in `Rows`.
     """
 
-    stacked: Tree
-    rows: list[Tree]
-
-
-class Executor(Protocol):
-    """Runs per-client functions; see the module's docstring."""
-
     name: str
-    setting: str  # what `choose` makes an equal one from
+    setting: str  # what `fedlib.choice.choose` makes an equal one from
     replays: bool  # whether steps are recorded: then what changes has to be in tensors
     notes: dict  # what provenance says of the execution besides the setting; kept up to date
 
@@ -58,10 +52,11 @@ class Executor(Protocol):
         ...
 
     def fold(self, work: Work, plans: list[ClientPlan], batch_size: int, step: Callable,
-             carry: Carry, per_client: tuple) -> Carry:  # fmt: skip
+             carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
         """`carry = step(carry, *per_client, batch)` over each client's batches.
 
-        `step` is lifted: see `lift`. It may change the carry in place; what was passed is used up.
+        `step` is lifted: see `lift`. It may change the carry, which is tensors, in place; what was
+        passed is used up.
         """
         ...
 
@@ -129,13 +124,16 @@ class Loop:
 
     def fold(self, work, plans, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
+        device = work.data.device
 
         def visit(position: int) -> None:
-            views = Carry(tree.take(carry.stacked, position), carry.rows[position])
-            own, args = moved(views, work.data.device), tree.take(per_client, position)
+            views, args = tree.take(carry, position), tree.take(per_client, position)
+            own, args = moved(views, device), moved(args, device)
             client, plan = int(work.ids[position]), plans[position]
-            for batch in client_batches(work, client, plan, batch_size):
-                own = step(own, *args, batch)
+            with told(work.of([position])) as place:
+                for batch in client_batches(work, client, plan, batch_size):
+                    place.batch = batch
+                    own = step(own, *args, batch)
             put_back(views, own)
 
         self._workers.visit(visit, _longest_first([len(plan.order) for plan in plans]))
@@ -149,11 +147,15 @@ class Loop:
         parts = [None] * len(sizes)
 
         def visit(position: int) -> None:
-            args = tree.take(per_client, position)
+            args = moved(tree.take(per_client, position), work.data.device)
             rows = work.data.owned(split, int(work.ids[position]))
             index = torch.arange(len(rows), device=rows.device)
-            pieces = scoring_batches(work, rows, index, batch_size)
-            parts[position] = torch.cat([fn(*args, piece()) for piece in pieces])
+            scores = []
+            with told(work.of([position])) as place:
+                for piece in scoring_batches(work, rows, index, batch_size):
+                    place.batch = piece()
+                    scores.append(fn(*args, place.batch))
+            parts[position] = torch.cat(scores)
 
         self._workers.visit(visit, _longest_first(sizes))
         return pad(parts, sizes)
@@ -162,9 +164,9 @@ class Loop:
 class Batched:
     """All clients of a block in one call, block after block.
 
-    Clients are put into blocks by their number of steps, so that those of a block finish at about
-    the same time. Workers, on a CPU, take a block each; the blocks are the same for any number of
-    workers, and so is every bit of the results.
+    Clients are put into blocks by their kind (see `fedlib.tree.kinds`), and by their number of
+    steps, so that those of a block finish at about the same time. Workers, on a CPU, take a block
+    each; the blocks are the same for any number of workers, and so is every bit of the results.
 
     Attributes:
       chunk: clients in a block, at most; None is all of them. Halved when a block does not fit
@@ -182,7 +184,7 @@ class Batched:
 
     @property
     def setting(self) -> str:
-        """What `choose` makes this executor from."""
+        """What `fedlib.choice.choose` makes this executor from."""
         return self.name if self.chunk is None else f"{self.name}:{self.chunk}"
 
     def lift(self, fn: Callable) -> Callable:
@@ -194,35 +196,31 @@ class Batched:
         """See `Executor.fold`."""
         device = work.data.device
 
-        def fold(block: np.ndarray) -> None:
-            everyone = upload(block, device)
-            own = Carry(tree.take(carry.stacked, everyone), [carry.rows[c] for c in block])
-            args = work._replace(ids=work.ids[block]), [plans[c] for c in block], batch_size, step
-            done = self._fold_block(*args, own, take_rows(per_client, everyone))
-            tree.put_(carry.stacked, everyone, done.stacked)
-            for position, row in zip(block, done.rows, strict=True):
-                carry.rows[position] = row
+        def fold(block: np.ndarray, active: Tensor | None = None) -> Tree:
+            own, args = moved(take_block((carry, per_client), block, active), device)
+            of_block = work.of(block), [plans[c] for c in block]
+            done = self._fold_block(*of_block, batch_size, step, own, args)
+            return put_block(carry, block, active, done)
 
-        blocks = self._blocks([len(plan.steps) for plan in plans])
+        blocks = self._blocks([len(plan.steps) for plan in plans], work.kinds)
         if len(blocks) == 1 and device.type == "cpu":  # no copies: nothing is tried twice
-            return self._fold_block(work, plans, batch_size, step, carry, per_client)
-        self._visit(fold, blocks)
+            return fold(blocks[0])
+        self._visit(lambda block: fold(block, upload(block, device)), blocks)
         return carry
 
-    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Carry:
-        """`fold` of clients who are batched together; uses up the carry."""
-        device = work.data.device
-        homes = tree.map(lambda x: x.device, carry.rows[0])
-        carry = carry._replace(rows=stack_rows(carry.rows, device))
+    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
+        """`fold` of clients who are batched together, stacked; uses up the carry."""
         # Batch statistics would see padding, so such models only share waves of equal sizes.
         merged = waves(plans, batch_size, may_pad=not work.task.statistics)
-        for wave, active, batch in wave_batches(work, merged):
-            if len(wave.clients) == len(work.ids):  # everyone, in order
-                carry = step(carry, *per_client, batch)
-            else:
-                own = step(tree.take(carry, active), *take_rows(per_client, active), batch)
-                tree.put_(carry, active, own)
-        return carry._replace(rows=unstack_rows(carry.rows, len(work.ids), homes))
+        with told(work) as place:
+            for wave, active, batch in wave_batches(work, merged):
+                place.ids, place.batch = work.ids[wave.clients], batch
+                if len(wave.clients) == len(work.ids):  # everyone, in order
+                    carry = step(carry, *per_client, batch)
+                else:
+                    own = step(tree.take(carry, active), *take_rows(per_client, active), batch)
+                    tree.put_(carry, active, own)
+        return carry
 
     @torch.no_grad()
     def each(self, work, fn, per_client, split, batch_size):
@@ -235,16 +233,16 @@ class Batched:
         parts: list = [None] * len(sizes)
 
         def score(block: np.ndarray) -> None:
-            args = take_rows(per_client, upload(block, work.data.device))
-            own = work._replace(ids=work.ids[block])
-            for position, row in zip(
-                block, self._score_block(own, fn, args, split, batch_size), strict=True
-            ):
+            device = work.data.device
+            args = moved(take_block(per_client, block, upload(block, device)), device)
+            scores = self._score_block(work.of(block), fn, args, split, batch_size)
+            for position, row in zip(block, scores, strict=True):
                 parts[position] = row
 
         # Who has no examples would make a block without any: no function sees an empty batch.
         having = np.flatnonzero(sizes)
-        self._visit(score, [having[block] for block in self._blocks(sizes[having])])
+        kinds = None if work.kinds is None else work.kinds[having]
+        self._visit(score, [having[block] for block in self._blocks(sizes[having], kinds)])
         scored = next(part for part in parts if part is not None)
         empty = scored[:0]
         return pad([empty if part is None else part for part in parts], sizes)
@@ -262,13 +260,16 @@ class Batched:
         parts = []
         for start in range(0, width, batch_size):
             # Only the clients that have examples here; the others' rows are padding, cut below.
-            active = upload(np.flatnonzero(sizes > start), rows.device)
+            having = np.flatnonzero(sizes > start)
+            active = upload(having, rows.device)
             taken = rows[active, start : start + batch_size]
             index = torch.arange(start, start + taken.shape[1], device=rows.device)
             index = index.expand(len(active), -1).contiguous()
             args = take_rows(per_client, active)
             inputs = work.data.inputs(taken), work.data.y[taken], index
-            scores = self._vmap(one_batch, *inputs, *args)
+            with told(work) as place:
+                place.ids, place.batch = work.ids[having], Batch(*inputs)
+                scores = self._vmap(one_batch, *inputs, *args)
             parts.append(
                 scores.new_zeros(len(sizes), *scores.shape[1:]).index_copy(0, active, scores)
             )
@@ -284,8 +285,15 @@ class Batched:
         with context.stacked_experts(True):
             return vmap(fn, in_dims=dims)(*args)
 
-    def _blocks(self, costs: Sequence[int]) -> list[np.ndarray]:
-        """Positions of the clients, in as many blocks of about the same size as `chunk` wants."""
+    def _blocks(self, costs: Sequence[int], kinds: np.ndarray | None = None) -> list[np.ndarray]:
+        """Positions of the clients, in as many blocks of about the same size as `chunk` wants.
+
+        Blocks of each kind in turn, where there are several.
+        """
+        if kinds is not None:
+            costs = np.asarray(costs)
+            members = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+            return [own[block] for own in members for block in self._blocks(costs[own])]
         count = 1 if self.chunk is None else -(-len(costs) // self.chunk)
         if count == 1:
             return [np.arange(len(costs))]
@@ -307,63 +315,9 @@ class Batched:
         self._workers.visit(visit, range(len(blocks)))
 
 
-def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
-    """(gradient, value) of a lifted `loss(params, *args)` with respect to `params`.
-
-    Clients are independent, so the gradient of the sum of their losses [K] is everybody's own.
-    """
-    inputs = tree.map(lambda x: x.detach().requires_grad_(), params)
-    with torch.enable_grad():
-        value = loss(inputs, *args)
-        total = value.sum() if value.dim() else value
-        flat = tree.leaves(inputs)
-        grads = torch.autograd.grad(total, flat, allow_unused=True, materialize_grads=True)
-    return tree.unflatten(grads, params), value.detach()
-
-
-def choose(wanted: str, task: Task) -> Executor:
-    """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
-
-    Args:
-      wanted: "loop", "batched" or "graphs", the latter two with a number of clients per block if
-        need be ("batched:64"); or "auto" for `rule`.
-
-    Raises:
-      ValueError: for anything else.
-    """
-    name, colon, chunk = (rule(task) if wanted == "auto" else wanted).partition(":")
-    sized = name in NAMES[1:] and chunk.isdecimal() and int(chunk) > 0
-    if name not in NAMES or (colon and not sized):
-        known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
-        raise ValueError(f"executor must be {known}, got {wanted!r}")
-    on_cpu = task.device.type == "cpu"
-    workers = torch.get_num_threads() if on_cpu else 1
-    if name == "loop":
-        return Loop(workers)
-    block = int(chunk) if chunk else BLOCK if on_cpu else None
-    if name == "batched":
-        return Batched(block, workers)
-    from fedlib.graphs import Graphs  # only runs that ask for it depend on its code
-
-    return Graphs(block, workers)
-
-
-def rule(task: Task) -> str:
-    """What suits a model and a device in general; `fedlib.calibrate` measures it for one machine.
-
-    Batching pays where launching a step costs more than computing it: on a GPU, and for small
-    models without convolutions on a CPU.
-    """
-    return "batched" if task.device.type == "cuda" or task.is_light else "loop"
-
-
-NAMES = ("loop", "batched", "graphs")
-BLOCK = 160  # clients that are batched together on a CPU: some loss for one worker, work for two
-
-
 def _all_shared(per_client: tuple) -> bool:
     """Whether every client would compute with the same arguments."""
-    return all(tree.is_broadcast(x) for x in tree.leaves(per_client))
+    return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
 
 
 def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
@@ -377,7 +331,9 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
     scores = [None] * len(pieces)
 
     def score(number: int) -> None:
-        scores[number] = fn(*args, pieces[number]())
+        with told(work) as place:
+            place.batch = pieces[number]()
+            scores[number] = fn(*args, place.batch)
 
     workers.visit(score, range(len(pieces)))
     return pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
@@ -406,20 +362,6 @@ def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     return False
-
-
-def stack_rows(rows: list[Tree], device: torch.device) -> Tree:
-    """The clients' trees as one on `device`, leaves [C, ...]"""
-    return moved(tree.stack(rows), device)
-
-
-def unstack_rows(stacked: Tree, count: int, homes: Tree) -> list[Tree]:
-    """Undo `stack_rows`: a tree for each client, on the devices `homes`.
-
-    Rows of their own: a view would keep the stack in memory for as long as any row lives.
-    """
-    rows = [tree.clone(tree.take(stacked, c)) for c in range(count)]
-    return [tree.map(lambda x, home: x.to(home), row, homes) for row in rows]
 
 
 def _is_per_client(x: object) -> bool:

@@ -21,12 +21,12 @@ METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {
     "num_experts": "Number of experts",
     "partition.alpha": "Dirichlet concentration",
-    "p": "Majority fraction",
+    "partition.p": "Majority fraction",
 }
 PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
     "partition.alpha": "Small α: the clients' data differ much. Large α: they are alike.",
-    "p": "Majority fraction: share of a client's data that is of its two majority classes; 0.2 of "
-    "ten classes is close to IID.",
+    "partition.p": "Majority fraction: share of a client's data that is of its two majority "
+    "classes; 0.2 of ten classes is close to IID.",
 }
 METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "local": "Local",
@@ -113,8 +113,8 @@ def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") ->
 
     Args:
       exhibit: whose runs of `methods` (registry names) are compared.
-      parameter: what is varied, a dotted path into the `params` of the runs ("num_experts") or of
-        their federations ("partition.alpha").
+      parameter: what is varied, a dotted path into the `params` of the runs ("num_experts") or
+        into the declarations of their federations ("partition.alpha").
       methods: registry names; runs of other methods are left out.
       of: whose parameter it is, "run" or "federation". The panel of a run is its federation's
         title or, as a sweep over federations compares those of one family, its family.
@@ -159,26 +159,25 @@ def panels(exhibit: dict, of: str) -> list[str]:
 
 
 def setting(parameter: str, owner: dict) -> float | str:
-    """The value of `parameter`, a dotted path, in the params of a described run or federation.
+    """The value of `parameter`, a dotted path, in a described run's params, or a federation.
 
     Raises:
       ConfigError: if they do not have it.
     """
+    is_run = "label" in owner
+    cut = ("partition", "params", "seed")
+    stated = owner["params"] if is_run else {name: owner[name] for name in cut}
     try:
-        value = functools.reduce(
-            lambda inner, key: inner[key], parameter.split("."), owner["params"]
-        )
+        value = functools.reduce(lambda inner, key: inner[key], parameter.split("."), stated)
     except (KeyError, TypeError):  # no such key, or the path goes on below a number
         value = None
     if isinstance(value, int | float | str):
         return value
     name = (
-        f"run {owner['federation']}/{owner['label']}"
-        if "label" in owner
-        else f"federation {owner['name']}"
+        f"run {owner['federation']}/{owner['label']}" if is_run else f"federation {owner['name']}"
     )
     raise ConfigError(
-        f"{name} does not state {parameter}; it has {', '.join(owner['params']) or 'no params'}"
+        f"{name} does not state {parameter}; it has {', '.join(stated) or 'no params'}"
     )
 
 

@@ -12,7 +12,7 @@ from fedlib import tree
 from fedlib.batches import ClientPlan, Wave
 from fedlib.device import DeviceData, upload
 from fedlib.task import Batch, Task
-from fedlib.tree import Tree
+from fedlib.tree import Rows, Tree
 
 GATHERED = 1024  # examples of a client that are fetched and scaled at once
 
@@ -23,6 +23,13 @@ class Work(NamedTuple):
     task: Task
     data: DeviceData
     ids: np.ndarray  # [C] rows of the federation
+    kinds: np.ndarray | None = None  # [C] see `fedlib.tree.kinds`
+    round: int = 0  # as that of a cohort
+    stage: str = "work"  # what is done, for errors
+
+    def of(self, positions: np.ndarray) -> "Work":
+        """The same work of some of the clients, who are all of one kind."""
+        return self._replace(ids=self.ids[positions], kinds=None)
 
 
 def scoring_batches(
@@ -63,7 +70,17 @@ def _arranged(work: Work, rows: Tensor) -> Tensor:
 
 
 def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
-    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example."""
+    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example.
+
+    Raises:
+      ValueError: if the scores of an example have another shape from client to client.
+    """
+    shapes = {tuple(part.shape[1:]) for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"scores of an example differ in shape between clients, {sorted(shapes)}; score what "
+            "has one shape, such as log-probabilities"
+        )
     width = int(sizes.max(initial=0))
     padded = parts[0].new_zeros(len(parts), width, *parts[0].shape[1:])
     for row, part in zip(padded, parts, strict=True):
@@ -120,8 +137,48 @@ def _mask(index: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def take_rows(per_client: Tree, active: Tensor) -> Tree:
-    """Rows of what differs between clients; what is shared stays a view."""
-    return tree.map(
-        lambda x: x[:1].expand(len(active), *x.shape[1:]) if tree.is_broadcast(x) else x[active],
-        per_client,
-    )
+    """Clients `active` of what differs between them; what is shared stays a view, or itself."""
+    return tree.map_clients(lambda x: _own(x, active), per_client)
+
+
+def _own(x: Tree, active: Tensor) -> Tree:
+    if not isinstance(x, Tensor):
+        return tree.take(x, active) if type(x) is Rows else x
+    if tree.is_broadcast(x):
+        return x[:1].expand(len(active), *x.shape[1:])
+    return x[active]
+
+
+def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
+    """Clients at the positions `block`, who are of one kind, stacked: [K, ...]
+
+    Args:
+      values: `Rows` are stacked where they are, everything else is as in `take_rows`.
+      block: known on the host, so that nobody waits for the device.
+      active: the same on the device; None where these are all clients, whose stacks stay as they
+        are, without a copy.
+    """
+
+    def pick(x: Tree) -> Tree:
+        if type(x) is Rows:
+            return tree.stack([x[c] for c in block.tolist()])
+        return x if active is None else _own(x, active)
+
+    return tree.map_clients(pick, values)
+
+
+def put_block(values: Tree, block: np.ndarray, active: Tensor | None, done: Tree) -> Tree:
+    """`values`, tensors, after `done` with a block: see `take_block`; changed in place.
+
+    Rows stay on the devices that they are on.
+    """
+
+    def put(x: Tree, new: Tree) -> Tree:
+        if type(x) is Rows:
+            new = tree.map(lambda old, stacked: stacked.to(old.device), x[block[0]], new)
+            for position, client in enumerate(block.tolist()):
+                tree.map(Tensor.copy_, x[client], tree.take(new, position))
+            return x
+        return new if active is None else x.index_copy_(0, active, new.to(x.dtype))
+
+    return tree.map_clients(put, values, done)

@@ -25,7 +25,8 @@ from fedlib import tree
 from fedlib.batches import ClientPlan, Wave, waves
 from fedlib.closures import Opaque, walk
 from fedlib.device import DeviceData, upload
-from fedlib.executors import Batched, Carry, put_back, stack_rows, unstack_rows
+from fedlib.executors import Batched, put_back
+from fedlib.failure import Place, told
 from fedlib.feeding import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
 
@@ -45,23 +46,21 @@ class Graphs(Batched):
         self._pool = None
         self.notes |= {"recorded_shapes": 0, "replays": 0, "not_replayed": Counter()}
 
-    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Carry:
+    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
         """See `Batched._fold_block`."""
-        homes = tree.map(lambda x: x.device, carry.rows[0])
         try:
             program, closed = self._program(work, step, carry, per_client)
         except Opaque as reason:
             self.notes["not_replayed"][str(reason)] += 1
             return super()._fold_block(work, plans, batch_size, step, carry, per_client)
         try:
-            rows = stack_rows(carry.rows, work.data.device)
-            program.load(closed, (carry.stacked, rows), per_client, first_rows(work))
-            program.run(plans, batch_size, may_pad=not work.task.statistics)
+            with told(work) as place:
+                program.load(closed, carry, per_client, first_rows(work))
+                program.run(plans, batch_size, not work.task.statistics, place)
         except torch.OutOfMemoryError:
             self._programs.clear()  # and its buffers, so that a smaller block finds room
             raise
-        stacked, rows = program.result()
-        return Carry(stacked, unstack_rows(rows, len(work.ids), homes))
+        return program.result()
 
     def _program(self, work, step, carry, per_client) -> tuple["Program", list[Tensor]]:
         """The program of these steps, and the tensors that the function closed over this time."""
@@ -75,7 +74,7 @@ class Graphs(Batched):
 
         fixed = (Batched,)
         function, _ = walk(step, note, fixed)
-        shapes, _ = walk((carry.stacked, carry.rows[0], per_client), lambda x: x)
+        shapes, _ = walk((carry, per_client), lambda x: x)
         key = function, shapes, id(work.task), id(work.data), len(work.ids)
         if key not in self._programs:
             if len(self._programs) == PROGRAMS:
@@ -129,8 +128,9 @@ class Program:
         for buffer, values in zip(self.closed, closed, strict=True):
             buffer.copy_(values)
 
-    def run(self, plans: list[ClientPlan], batch_size: int, may_pad: bool) -> None:
-        """All steps of all clients."""
+    def run(self, plans: list[ClientPlan], batch_size: int, may_pad: bool, place: Place) -> None:
+        """All steps of all clients, each noted in `place`."""
+        ids = place.ids
         merged = waves(plans, batch_size, may_pad)
         if not merged:
             return
@@ -138,6 +138,7 @@ class Program:
         flat = [self._lanes(wave, width) for wave, width in zip(merged, widths, strict=True)]
         values = upload(np.concatenate(flat), self.data.device).split([len(x) for x in flat])
         for wave, width, inputs in zip(merged, widths, values, strict=True):
+            place.ids, place.shape = ids[wave.clients], (len(wave.clients), width)
             padded = bool((wave.sizes < width).any())
             everyone = len(wave.clients) == self.size
             key = self._lane_count(wave), width, padded, wave.epoch, everyone
@@ -157,12 +158,13 @@ class Program:
         first, index = self.first[active], index.reshape(lanes, width)
         batch = wave_batch(self.data, first, index, keys, sizes if padded else None, epoch)
         if everyone:
-            views, args = tree.take((self.carry, self.args), slice(self.size))
-            put_back(views, tuple(self.step(Carry(*views), *args, batch)))
+            views = tree.take(self.carry, slice(self.size))
+            args = tree.map(lambda x: x[: self.size] if isinstance(x, Tensor) else x, self.args)
+            put_back(views, self.step(views, *args, batch))
         else:
-            own = Carry(*tree.take(self.carry, active))
+            own = tree.take(self.carry, active)
             done = self.step(own, *take_rows(self.args, active), batch)
-            tree.put_(self.carry, active, tuple(done))
+            tree.put_(self.carry, active, done)
 
     def _lane_count(self, wave: Wave) -> int:
         return min(1 << (len(wave.clients) - 1).bit_length(), self.size)
@@ -202,7 +204,12 @@ class Shape:
 
 
 def _with_scratch(x: Tensor) -> Tensor:
-    """A buffer for `x` [C, ...] -> [C + 1, ...]; one row for all where they are the same."""
+    """A buffer for `x` [C, ...] -> [C + 1, ...]; one row for all where they are the same.
+
+    What is no tensor is part of what the program is, and stays.
+    """
+    if not isinstance(x, Tensor):
+        return x
     if tree.is_broadcast(x):
         return x.new_empty(1, *x.shape[1:]).expand(len(x) + 1, *x.shape[1:])
     return x.new_empty(len(x) + 1, *x.shape[1:])
@@ -210,6 +217,8 @@ def _with_scratch(x: Tensor) -> Tensor:
 
 def _fill(buffer: Tensor, x: Tensor) -> None:
     """Copy `x` into its buffer; the scratch client is a copy of the first."""
+    if not isinstance(x, Tensor):
+        return
     if tree.is_broadcast(x):
         buffer[:1].copy_(x[:1])
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +10,8 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.device import moved, total_memory
-from fedlib.tree import Tree
-
-DEVICE_SHARE = 0.25  # of the device's memory, for what solvers remember between rounds
+from fedlib.device import placed
+from fedlib.tree import Rows, Tree
 
 
 @dataclass(frozen=True)
@@ -64,16 +63,15 @@ Rate = float | Tensor
 class Memory(NamedTuple):
     """What the clients' solvers remember between rounds; part of a method's state."""
 
-    # One entry per client: momenta like its parameters, or () where the solver keeps none. Clients
-    # have tensors of their own, so that renewing some copies nothing of the others'. On the device,
-    # or in host memory if those of all clients take too much of it; see `Solver.memory`.
-    buffers: tuple[Tree, ...]
+    # Momenta like the client's parameters, or () where the solver keeps none. On the device, or in
+    # host memory if those of all clients take too much of it; see `fedlib.device.placed`.
+    buffers: Rows
     epochs: Tensor  # [num_clients] int64, local epochs done; in host memory
 
     def of(self, clients: Tensor) -> "Memory":
         """The memory of some clients, in their order."""
         rows = clients.tolist()
-        return Memory(tuple(self.buffers[c] for c in rows), self.epochs[rows])
+        return Memory(Rows(self.buffers[c] for c in rows), self.epochs[rows])
 
     def afresh(self) -> "Memory":
         """That of new solvers at the current rate of training, the same one for everybody.
@@ -81,18 +79,20 @@ class Memory(NamedTuple):
         Buffers are empty, and the count is that of the client who has trained most: those who were
         absent, or never took part, have counts of earlier rates.
         """
-        empty = tree.map(torch.zeros_like, self.buffers[0])
-        reached = torch.full_like(self.epochs, int(self.epochs.max()))
-        return Memory((empty,) * len(self.buffers), reached)
+        rows = self.buffers
+        empty = tree.by_kind(
+            lambda client: tree.map(torch.zeros_like, rows[client]), tree.kinds(rows), len(rows)
+        )
+        return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
 
-    def renewed(self, clients: list[int], buffers: list[Tree] | None, epochs: int) -> "Memory":
+    def renewed(self, clients: list[int], buffers: Rows | None, epochs: int) -> "Memory":
         """This memory after `clients` did `epochs` more, with new `buffers` unless None."""
         rows = list(self.buffers)
-        for client, row in zip(clients, buffers or [], strict=buffers is not None):
+        for client, row in zip(clients, buffers or (), strict=buffers is not None):
             rows[client] = row
         done = self.epochs.clone()
         done[clients] += epochs
-        return Memory(tuple(rows), done)
+        return Memory(Rows(rows), done)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +108,9 @@ class Solver:
       weight_decay: L2 factor (see the subclass for where it enters).
       keeps: "run" if momenta live for the whole run, "round" if they start at zero in each call.
       schedule: of the learning rate.
+      clip_norm: what a gradient's Euclidean norm is shrunk to if it is larger, as by
+        `torch.nn.utils.clip_grad_norm_`: of each top-level entry of the parameters that has entries
+        itself (a module of several), and of all others together. 0 or None is off.
     """
 
     lr: float
@@ -118,9 +121,12 @@ class Solver:
     weight_decay: float = 0.0
     keeps: str = "run"
     schedule: Schedule = field(default_factory=Schedule)
+    clip_norm: float | None = None
 
     def __post_init__(self):
         """Raises ValueError for values that cannot train."""
+        if self.clip_norm is not None and not self.clip_norm >= 0:
+            raise ValueError(f"clip_norm must be at least 0 or absent, got {self.clip_norm}")
         if not self.lr >= 0:
             raise ValueError(f"lr must be at least 0, got {self.lr}")
         for name in ("batch_size", "epochs"):
@@ -150,19 +156,45 @@ class Solver:
         raise NotImplementedError
 
     def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
-        """(params, buffers) after the update `step_`, with the arguments left as they are."""
+        """(params, buffers) after clipping and `step_`, with the arguments left as they are.
+
+        Clipped as of ONE client.
+        """
         params, grads, buffers = tree.clone((params, grads, buffers))
-        self.step_(params, grads, buffers, lr, scale)
+        self.step_(params, self.clipped(grads), buffers, lr, scale)
         return params, buffers
 
-    def memory(self, params: Tree, num_clients: int) -> Memory:
-        """Memory of `num_clients` clients who train models shaped like `params`.
+    def clipped(self, grads: dict, stacked: bool = False) -> dict:
+        """`grads` of one client, or of several `stacked` along a first dimension, by `clip_norm`.
 
-        It is in host memory if, for all clients, it takes more than `DEVICE_SHARE` of the device's:
-        then a round brings its clients' rows to the device and takes them back.
+        The norm is added a millionth before it divides, as PyTorch does.
         """
-        empty = self.init(params) if self.keeps == "run" else ()
-        return Memory((_placed(empty, num_clients),) * num_clients, torch.zeros(num_clients).long())
+        if not self.clip_norm:
+            return grads
+        shrink = partial(_shrunk, bound=self.clip_norm, stacked=stacked)
+        groups = {name: shrink(own) for name, own in grads.items() if isinstance(own, dict)}
+        return grads | shrink({n: g for n, g in grads.items() if n not in groups}) | groups
+
+    def memory(self, params: Tree, num_clients: int) -> Memory:
+        """Memory of `num_clients` clients.
+
+        It is in host memory if, for all clients, it takes too much of the device's: then a round
+        brings its clients' rows to the device and takes them back; see `fedlib.device.placed`.
+
+        Args:
+          params: what a client trains; where clients differ, the `Rows` of ALL of them.
+        """
+
+        def empty(client: int) -> Tree:
+            return self.init(tree.joined(params, client)) if self.keeps == "run" else ()
+
+        buffers = tree.by_kind(empty, tree.kinds(params), num_clients)
+        return Memory(placed(buffers), torch.zeros(num_clients).long())
+
+    def fresh(self, params: Tree, size: int) -> Rows:
+        """Momenta before the first step of `size` clients, `params` leading with them."""
+        numbers = tree.kinds(params)
+        return tree.by_kind(lambda c: self.init(tree.take(params, c)), numbers, size)
 
     def rates(self, epochs_done: Tensor, round: int) -> Tensor:
         """Learning rate of each client in each epoch of this call -> [C, epochs] float64"""
@@ -305,13 +337,29 @@ def from_spec(spec: dict) -> Solver:
     return SOLVERS[name](**arguments)
 
 
-def _placed(empty: Tree, num_clients: int) -> Tree:
-    """`empty` on the device it is on if `num_clients` of it have room there, else on the host."""
-    leaves = tree.leaves(empty)
-    size = num_clients * sum(x.nbytes for x in leaves)
-    if not leaves or size <= DEVICE_SHARE * total_memory(leaves[0].device):
-        return empty
-    return moved(empty, torch.device("cpu"))
+def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
+    """(gradient, value) of a lifted `loss(params, *args)` with respect to `params`.
+
+    Clients are independent, so the gradient of the sum of their losses [K] is everybody's own.
+    """
+    inputs = tree.map(lambda x: x.detach().requires_grad_(), params)
+    with torch.enable_grad():
+        value = loss(inputs, *args)
+        total = value.sum() if value.dim() else value
+        flat = tree.leaves(inputs)
+        grads = torch.autograd.grad(total, flat, allow_unused=True, materialize_grads=True)
+    return tree.unflatten(grads, params), value.detach()
+
+
+def _shrunk(grads: Tree, bound: float, stacked: bool) -> Tree:
+    """`grads` times what makes their norm `bound`, of each client if `stacked`; at most 1."""
+    flat = [g.reshape(len(g), -1) if stacked else g.flatten() for g in tree.leaves(grads)]
+    if not flat:
+        return grads
+    norms = [torch.linalg.vector_norm(g, dim=-1) for g in flat]
+    norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    factor = (bound / (norm + 1e-6)).clamp(max=1)
+    return tree.map(lambda g: g * _along(factor, g), grads)
 
 
 def _zeros(params: Tree) -> Tree:

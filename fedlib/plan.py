@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedlib import packing, papers, shown
-from fedlib.command import run_roots
+from fedlib.command import architectures, run_roots
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
+from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.provenance import code_digest, registered
@@ -247,7 +248,7 @@ class Plan:
     def weights(self, paper: str, federation: str, label: str) -> list[str]:
         """Receipt of the pretrained weights that a run starts from; empty if it starts from none.
 
-        Weights are downloaded as data sets are, by a module of `fedlib.data`.
+        Weights are downloaded as data sets are.
         """
         weights = self.run(paper, federation, label).weights
         return [self.path("receipt", dataset=weights)] if weights else []
@@ -342,15 +343,17 @@ class Plan:
         """
         script = f"scripts/{stage}.py"
         match stage, wildcards:
-            case "download", {"dataset": dataset}:
-                return script, f"fedlib.data.{dataset}"
             case "partition", {"paper": paper, "federation": federation}:
-                return script, f"fedlib.data.{self.data(paper, federation).dataset}"
+                data = self.data(paper, federation)
+                source, kind = f"sources.{data.dataset}", f"partitions.{data.partition['kind']}"
+                return script, f"fedlib.data.{source}", f"fedlib.data.{kind}"
             case "train" | "evaluate", {"paper": paper, "federation": federation, "label": label}:
                 return run_roots(stage, vars(self.run(paper, federation, label)))
             case "table" | "figure", {"paper": paper}:
                 kind = self.exhibit(stage, paper, wildcards[stage]).kind
                 return script, f"fedlib.{stage}s.{kind}"
+            case "download", {"dataset": _}:
+                return (script,)
             case "events" | "metrics" | "report", _:
                 return (script,)
         raise _no_job(stage, wildcards)
@@ -362,7 +365,9 @@ class Plan:
     def _spec(self, stage: str, **wildcards: object) -> dict:
         match stage, wildcards:
             case "download", {"dataset": dataset}:
-                return {"dataset": dataset, "sources": self._sources(dataset)}
+                sources = self._sources(dataset)
+                files = downloads.digest(dataset, sources)
+                return {"dataset": dataset, "sources": sources, "files": files}
             case "partition", {"paper": paper, "federation": federation}:
                 seed = self.replicate(**wildcards).removeprefix("/seed")
                 return self.data(paper, federation).spec(int(seed) if seed else None)
@@ -413,7 +418,7 @@ class Plan:
                 {
                     "federation": run.federation,
                     "dataset": data.dataset,
-                    "partition": data.partition,
+                    "partition": data.partition_label,
                     "label": run.label,
                     "method": run.method,
                     "seeds": list(paper.seeds_of(run)),
@@ -523,20 +528,19 @@ def _check_paper(paper: Paper, name: str, scale: str) -> None:
         check_unique(f"{where}.runs[{run.federation}/{run.label}].seeds", run.seeds)
     check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
     federations = [data.name for data in paper.data]
-    # Weights are downloads like data sets, but nothing can be trained on them.
-    weights = [name for name in registered("data") if name.endswith("_weights")]
-    datasets = [name for name in registered("data") if name not in weights]
+    weights = downloads.weights()
+    datasets, kinds = registered("data.sources"), registered("data.partitions")
     for data in paper.data:
-        check_choice(f"{where}.data[{data.name}].dataset", data.dataset, datasets)
-        if data.per_seed and "seed" not in data.params:
-            raise ConfigError(f"{where}.data[{data.name}]: per_seed needs the parameter seed")
+        at = f"{where}.data[{data.name}]"
+        check_choice(f"{at}.dataset", data.dataset, datasets)
+        check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
     methods, models = registered("methods"), registered("models")
     for run in paper.runs:
         at = f"{where}.runs[{run.federation}/{run.label}]"
         check_choice(f"{at}.federation", run.federation, federations)
         check_choice(f"{at}.method", run.method, methods)
         check_choice(f"{at}.model", run.model, models)
-        for name, module in run.modules.items():
+        for name, module in architectures(run.modules).items():
             check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)

@@ -175,11 +175,11 @@ class Printed:
         if self._published is None or self._pattern is None:
             return float("nan")
         try:
-            name = self._pattern.format(**{**federation["params"], "label": label})
+            name = self._pattern.format(**{**federation["partition"], "label": label})
         except (KeyError, IndexError, ValueError) as error:
             raise ConfigError(
                 f"published {self._pattern!r} does not fit {federation['name']}, which has "
-                f"{', '.join(federation['params'])}: {error}"
+                f"{', '.join(federation['partition'])}: {error}"
             ) from None
         found = printed.fractions(self._published, name, metric)
         return found.get((federation["dataset"], key), float("nan"))

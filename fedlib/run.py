@@ -49,24 +49,30 @@ def build_task(spec: dict, device: str = "cpu", weights: Path | None = None) -> 
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
 
 
-def build_modules(spec: dict, task: Task) -> dict[str, Task]:
+def build_modules(spec: dict, task: Task) -> dict[str, Task | tuple[Task, ...]]:
     """The further architectures of a run specification, where `task` is and in its precision.
+
+    Where a list is declared, of which every client has one, there is a tuple.
 
     Raises:
       ConfigError: for a model or argument that does not exist.
     """
-    modules = {}
-    for name, module in spec["modules"].items():
+
+    def build(where: str, module: dict) -> Task:
         try:
             if module.keys() != {"model", "params"}:
                 raise ValueError(f"it has a model and params, got {sorted(module)}")
-            build = partial(models.load(module["model"]).build, **module["params"])
-            modules[name] = Task(
-                build, dtype=task.dtype, device=task.device, precision=task.precision
-            )
+            make = partial(models.load(module["model"]).build, **module["params"])
+            return Task(make, dtype=task.dtype, device=task.device, precision=task.precision)
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"module {name}: {_text(error)}") from error
-    return modules
+            raise ConfigError(f"module {where}: {_text(error)}") from error
+
+    return {
+        name: tuple(build(f"{name}[{i}]", one) for i, one in enumerate(module))
+        if isinstance(module, list | tuple)
+        else build(name, module)
+        for name, module in spec["modules"].items()
+    }
 
 
 def _class_weights(spec: dict) -> torch.Tensor | None:

@@ -12,14 +12,17 @@ SCALES = ("demo", "reduced", "full")
 
 @dataclass(frozen=True)
 class Data:
-    """One federation: a data set as a paper cuts it into clients.
+    """One federation: a data set, times a partition.
 
     Attributes:
       name: path-safe identifier, unique in the paper ("emnist").
-      dataset: module of `fedlib.data` that builds it ("emnist").
-      params: keyword arguments of that module's `build(raw, **params)`; JSON-able.
+      dataset: module of `fedlib.data.sources` that reads it ("emnist").
+      partition: how it is dealt to clients: {"kind": module of `fedlib.data.partitions`, ...} with
+        the fields of that module's class; JSON-able.
+      seed: of every draw that the federation needs.
       title: how tables and figures call it ("EMNIST").
-      partition: short name of the partition for the tidy table ("dirichlet0.4").
+      partition_label: short name of the partition for the tidy table ("dirichlet0.4").
+      params: keyword arguments of the data set's `read`, such as {"source": "leaf"}; JSON-able.
       family: title shared by federations that differ in one parameter alone ("EMNIST" of
         "EMNIST, alpha = 10"), which sweeps draw in one panel; "" for the title.
       notes: what differs from the paper at this scale; shown under every table.
@@ -30,16 +33,19 @@ class Data:
 
     name: str
     dataset: str
-    params: dict
+    partition: dict
+    seed: int
     title: str
-    partition: str
+    partition_label: str
+    params: dict = field(default_factory=dict)
     family: str = ""
     notes: tuple[str, ...] = ()
     per_seed: bool = False
 
     def spec(self, seed: int | None = None) -> dict:
         """What determines the shards; `seed` is the training seed, where `per_seed`."""
-        declared = {"dataset": self.dataset, "params": self.params}
+        names = ("dataset", "params", "partition", "seed")
+        declared = {name: getattr(self, name) for name in names}
         return declared | ({"replicate": seed} if self.per_seed else {})
 
     def describe(self) -> dict:
@@ -59,7 +65,9 @@ class Run:
       model_params: keyword arguments of the model's `build`.
       rounds: communication rounds.
       modules: further architectures that the method needs, by the name of its field: {"gate":
-        {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`.
+        {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`. A
+        list of such where clients differ in their architecture: of which client has which, the
+        method decides, by its number modulo theirs (`Cohort.in_turn`) unless it says otherwise.
       local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
         arguments of the dataclass of that name in `fedlib.local`.
       params: the method's hyper-parameters (its dataclass fields).
@@ -81,7 +89,7 @@ class Run:
     rounds: int
     local: dict
     model_params: dict = field(default_factory=dict)
-    modules: dict[str, dict] = field(default_factory=dict)
+    modules: dict[str, dict | list[dict]] = field(default_factory=dict)
     params: dict = field(default_factory=dict)
     participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
     evaluate_every: int = 1

@@ -207,6 +207,48 @@ class Task:
         return _floats(self._training)
 
 
+@dataclass(frozen=True)
+class JointTask(Task):
+    """The task of a cohort whose clients train several modules, or modules of several kinds.
+
+    What the engine asks of a task (what is a running statistic, what needs two examples) it
+    answers for all of them; models and losses are those of the first.
+
+    Attributes:
+      others: the further tasks; entries of their parameters may have the first one's names.
+    """
+
+    others: tuple[Task, ...] = ()
+
+    def __post_init__(self):
+        """Raises ValueError for a name that is a running statistic here and trained there."""
+        super().__post_init__()
+        for task in (self, *self.others):
+            trained = {name for name, _ in task._training.named_parameters()}
+            if both := sorted(trained & self.statistics):
+                raise ValueError(f"{both} are running statistics of one module, trained in another")
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of the running statistics of all modules."""
+        return super().statistics.union(*(task.statistics for task in self.others))
+
+    @cached_property
+    def norms(self) -> frozenset[str]:
+        """Names of the entries of batch-normalisation layers of all modules."""
+        return super().norms.union(*(task.norms for task in self.others))
+
+    @cached_property
+    def convolves(self) -> bool:
+        """Whether any module has convolutions."""
+        return super().convolves or any(task.convolves for task in self.others)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a step of each module costs less than launching it."""
+        return super().is_light and all(task.is_light for task in self.others)
+
+
 def set_precision(task: Task) -> None:
     """Make this process compute as precisely on a GPU as `task` says; a CPU needs no telling.
 

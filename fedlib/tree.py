@@ -1,18 +1,45 @@
 """Arithmetic on pytrees of tensors (nested dicts and tuples), client dimension first.
 
+What belongs to clients is stacked, leaves [C, ...], or in `Rows`, a tree for each client; both may
+be in one tree.
+
 Dimension key used in the whole package:
   C clients in the cohort   N examples of one client (padded)   B batch
   E experts                 L classes                           D flattened parameters
   T evaluations             M examples in the pool
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import SequenceKey, register_pytree_node, tree_flatten
 
 Tree = dict | tuple | list | Tensor
+Index = Tensor | np.ndarray | int | slice  # of clients
+
+
+class Rows(tuple):
+    """A tree for each client: shapes, and even keys, may differ from one to the next.
+
+    Clients have tensors of their own (or, like models that nobody has trained yet, the same ones),
+    so that to replace some copies nothing of the others', and all of them may stay in host memory:
+    executors bring the rows of a cohort to the device. A leaf may also be something other than a
+    tensor, such as the client's `Task`; a function gets it as it is.
+    """
+
+    __slots__ = ()
+
+
+register_pytree_node(
+    Rows,
+    lambda rows: (list(rows), None),
+    lambda rows, _: Rows(rows),
+    serialized_type_name="fedlib.tree.Rows",
+    flatten_with_keys_fn=lambda rows: ([(SequenceKey(i), row) for i, row in enumerate(rows)], None),
+)
 
 
 def map(fn: Callable, tree: Tree, *others: Tree) -> Tree:
@@ -24,15 +51,26 @@ def map(fn: Callable, tree: Tree, *others: Tree) -> Tree:
     Raises:
       ValueError: if the others are not structured like `tree`.
     """
+    return _map(fn, None, tree, *others)
+
+
+def map_clients(fn: Callable, tree: Tree, *others: Tree) -> Tree:
+    """As `map`, but `Rows` in `tree` are leaves: `fn` gets them whole."""
+    return _map(fn, Rows, tree, *others)
+
+
+def _map(fn: Callable, leaf: type | None, tree: Tree, *others: Tree) -> Tree:
     kind = type(tree)
     if kind is dict:
         for other in others:
             if other.keys() != tree.keys():
                 raise ValueError(f"trees differ: {sorted(tree)} and {sorted(other)}")
-        return {key: map(fn, x, *[other[key] for other in others]) for key, x in tree.items()}
-    if not isinstance(tree, tuple | list):
+        return {
+            key: _map(fn, leaf, x, *[other[key] for other in others]) for key, x in tree.items()
+        }
+    if kind is leaf or not isinstance(tree, tuple | list):
         return fn(tree, *others)
-    parts = [map(fn, *xs) for xs in zip(tree, *others, strict=True)]
+    parts = [_map(fn, leaf, *xs) for xs in zip(tree, *others, strict=True)]
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 
@@ -55,8 +93,11 @@ def unflatten(values: list, like: Tree) -> Tree:
 
 
 def stack(trees: list[Tree]) -> Tree:
-    """Trees of equal structure along a new leading dimension: n x [...] -> [n, ...]"""
-    return map(lambda *rows: torch.stack(rows), *trees)
+    """Trees of equal structure along a new leading dimension: n x [...] -> [n, ...]
+
+    Leaves that are not tensors are taken to be equal.
+    """
+    return map(lambda *rows: torch.stack(rows) if isinstance(rows[0], Tensor) else rows[0], *trees)
 
 
 def unstack(tree: Tree) -> list[Tree]:
@@ -81,24 +122,125 @@ def repeat(tree: Tree, n: int) -> Tree:
     return map(lambda x: x.expand(n, *x.shape).clone(), tree)
 
 
-def take(tree: Tree, index: Tensor | int | slice) -> Tree:
-    """Rows `index` of every leaf: [C, ...] -> [len(index), ...]."""
-    return map(lambda x: x[index], tree)
+def take(tree: Tree, index: Index) -> Tree:
+    """The clients `index`: [C, ...] -> [len(index), ...], `Rows` likewise; of one client its row.
+
+    Of `Rows` the index has to be known on the host: give numbers or an array, as
+    `Cohort.host_ids`; to read a tensor waits for the device.
+    """
+    return map_clients(lambda x: _take_rows(x, index) if type(x) is Rows else x[index], tree)
 
 
-def put(tree: Tree, index: Tensor, rows: Tree) -> Tree:
-    """A copy of `tree` whose rows `index` are `rows`."""
-    return map(lambda x, new: x.index_copy(0, index, new.to(x.dtype)), tree, rows)
+def put(tree: Tree, index: Tensor | np.ndarray, rows: Tree) -> Tree:
+    """A copy of `tree` in which the clients `index` have `rows`.
+
+    In `Rows` nothing is copied: the others' rows are the same objects, and new ones move to where
+    the client's old row is.
+    """
+
+    def replace(x: Tensor | Rows, new: Tensor | Rows) -> Tensor | Rows:
+        if type(x) is not Rows:
+            return x.index_copy(0, index, new.to(x.dtype))
+        after = list(x)
+        for client, row in zip(index.tolist(), new, strict=True):
+            after[client] = map(lambda old, own: own.to(old), x[client], row)
+        return Rows(after)
+
+    return map_clients(replace, tree, rows)
 
 
-def put_(tree: Tree, index: Tensor, rows: Tree) -> None:
-    """Put `rows` where the rows `index` of `tree` are, in place."""
-    map(lambda x, new: x.index_copy_(0, index, new.to(x.dtype)), tree, rows)
+def put_(tree: Tree, index: Tensor | np.ndarray, rows: Tree) -> None:
+    """Put `rows` where the clients `index` of `tree` are, in place."""
+
+    def replace(x: Tensor | Rows, new: Tensor | Rows) -> None:
+        if type(x) is not Rows:
+            x.index_copy_(0, index, new.to(x.dtype))
+            return
+        for client, row in zip(index.tolist(), new, strict=True):
+            map(Tensor.copy_, x[client], row)
+
+    map_clients(replace, tree, rows)
+
+
+def _take_rows(rows: Rows, index: Index) -> Tree:
+    if isinstance(index, int | np.integer):
+        return rows[index]
+    if isinstance(index, slice):
+        return Rows(rows[index])
+    return Rows(rows[client] for client in index.tolist())
+
+
+def in_turn(values: Sequence[Any], clients: Iterable[int]) -> Rows:
+    """Of each client k the value number k modulo their number, the same object for several."""
+    return Rows(values[client % len(values)] for client in clients)
+
+
+def joined(tree: Tree, client: int) -> Tree:
+    """One client's tree: its rows, beside what is not in `Rows` and so everybody's."""
+    return map_clients(lambda x: x[client] if type(x) is Rows else x, tree)
+
+
+def kinds(tree: Tree) -> np.ndarray | None:
+    """Number of each client's kind, in order of appearance -> [C]; None if all are alike.
+
+    Clients of one kind have equal keys and shapes in all `Rows` of `tree`, and the same leaves
+    where these are not tensors: they can be stacked.
+    """
+    numbers: dict[Hashable, int] = {}
+    clients = zip(*rows_in(tree), strict=True)
+    found = [numbers.setdefault(_kind(own), len(numbers)) for own in clients]
+    return np.array(found) if len(numbers) > 1 else None
+
+
+def by_kind(fn: Callable[[int], Tree], numbers: np.ndarray | None, size: int) -> Rows:
+    """`fn(client)` of the first of each kind, for all `size` clients of the kinds `numbers`."""
+    if numbers is None:
+        return Rows((fn(0),) * size)
+    made = [fn(int(client)) for client in np.unique(numbers, return_index=True)[1]]
+    return Rows(made[number] for number in numbers)
+
+
+def rows_in(tree: Tree) -> list[Rows]:
+    """All `Rows` in `tree`."""
+    found = []
+    map_clients(lambda x: found.append(x) if type(x) is Rows else None, tree)
+    return found
+
+
+def _kind(tree: Tree) -> Hashable:
+    if isinstance(tree, dict):
+        return frozenset((key, _kind(x)) for key, x in tree.items())
+    if isinstance(tree, tuple | list):
+        return tuple([_kind(x) for x in tree])
+    if isinstance(tree, Tensor):
+        return tree.shape, tree.dtype
+    return tree if isinstance(tree, bool | int | float | str | None) else id(tree)
+
+
+def together(tree: Tree) -> Tree:
+    """`Rows` stacked, leaves [C, ...]; leaves that are not tensors are everybody's.
+
+    Raises:
+      ValueError: if clients are of different kinds.
+    """
+    return map_clients(lambda x: _together(x) if type(x) is Rows else x, tree)
+
+
+def _together(rows: Rows) -> Tree:
+    if kinds(rows) is not None:
+        raise ValueError(
+            f"{len(rows)} clients have trees of different shapes, which cannot be stacked or "
+            "averaged; do it kind by kind (fedlib.tree.kinds), or with what they have in common"
+        )
+    return stack(list(rows))
 
 
 def mix(tree: Tree, weights: Tensor) -> Tree:
-    """Linear combinations over clients: [C, ...] with weights [C] -> [...], [E, C] -> [E, ...]."""
-    return map(lambda x: torch.tensordot(weights.to(x.dtype), x, dims=1), tree)
+    """Linear combinations over clients: [C, ...] with weights [C] -> [...], [E, C] -> [E, ...].
+
+    Raises ValueError for `Rows` of different kinds.
+    """
+    return map(lambda x: torch.tensordot(weights.to(x.dtype), x, dims=1), together(tree))
 
 
 def mean(tree: Tree, weights: Tensor) -> Tree:
@@ -136,18 +278,23 @@ def is_broadcast(x: Tensor) -> bool:
     return x.dim() > 0 and x.shape[0] > 1 and x.stride(0) == 0
 
 
-def partition(tree: dict, names: Callable[[str], bool]) -> tuple[dict, dict]:
-    """(the rest, the entries whose key satisfies `names`), through nested dicts."""
+def partition(tree: Tree, names: Callable[[str], bool]) -> tuple[Tree, Tree]:
+    """(the rest, the entries whose key satisfies `names`), through nested dicts and `Rows`."""
+    if type(tree) is Rows:
+        pairs = [partition(row, names) for row in tree]
+        return Rows(rest for rest, _ in pairs), Rows(chosen for _, chosen in pairs)
     rest, chosen = {}, {}
     for key, value in tree.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict | Rows):
             rest[key], chosen[key] = partition(value, names)
         else:
             (chosen if names(key) else rest)[key] = value
     return rest, chosen
 
 
-def merge(rest: dict, chosen: dict) -> dict:
+def merge(rest: Tree, chosen: Tree) -> Tree:
     """Undo `partition`."""
-    nested = {k: merge(v, chosen[k]) for k, v in rest.items() if isinstance(v, dict)}
+    if type(rest) is Rows:
+        return Rows(merge(*pair) for pair in zip(rest, chosen, strict=True))
+    nested = {k: merge(v, chosen[k]) for k, v in rest.items() if isinstance(v, dict | Rows)}
     return {**rest, **chosen, **nested}

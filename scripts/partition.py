@@ -8,7 +8,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from fedlib import command, data, provenance
+from fedlib import command, provenance
+from fedlib.data.build import build, roots
 from fedlib.federation import GROUPS, SPLITS, Federation
 
 
@@ -23,12 +24,12 @@ def main() -> None:
     args = parser.parse_args()
 
     spec = command.json_argument(args.spec)
-    roots = ("scripts/partition.py", f"fedlib.data.{data.dataset_of(spec)}")
-    provenance.check_code(args.code, *roots)
-    federation = data.build(spec, args.raw)
+    modules = ("scripts/partition.py", *roots(spec))
+    provenance.check_code(args.code, *modules)
+    federation = build(spec, args.raw)
     federation.save(args.shards, args.manifest)
     print(summary(federation))
-    provenance.assert_covered(*roots)
+    provenance.assert_covered(*modules)
 
 
 def summary(federation: Federation) -> str:

@@ -12,14 +12,14 @@ from fedlib import papers, spec
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
 
 
 def toy_paper(scale="demo", *, name="toy", federations=("digits", "mnist"), runs=None, **changes):
     """A small declaration: FedAvg and FedEM on each federation, a table and a figure of all."""
     data = [
-        spec.Data(f, f, {"seed": 0}, f.title(), "iid", notes=(f"{f} is small",))
-        for f in federations
+        spec.Data(f, f, IID, 0, f.title(), "iid", notes=(f"{f} is small",)) for f in federations
     ]
     if runs is None:
         runs = [toy_run(f, label) for f in federations for label in ("fedavg", "fedem")]

@@ -14,13 +14,51 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedlib.data import downloads
+from fedlib.data.build import build
 from fedlib.data.raw import RawFile
+from fedlib.federation import Federation
 
 REAL_RAW = Path(os.environ.get("FEDLIB_RAW", Path(__file__).resolve().parents[1] / "data/raw"))
 
 
-def needs(*files):
-    """Skips a test unless the real raw files are there."""
+NOWHERE = Path("/no/such/folder")
+
+
+def federation(
+    dataset: str,
+    kind: str,
+    raw: Path = NOWHERE,
+    *,
+    seed: int = 1,
+    params: dict | None = None,
+    **fields,
+) -> Federation:
+    """The federation of a data set, read with `params`, and a partition with these fields."""
+    partition = {"kind": kind, **fields}
+    declared = {"dataset": dataset, "params": params or {}, "partition": partition, "seed": seed}
+    return build(declared, raw)
+
+
+def make_up(monkeypatch, raw: Path, dataset: str, **contents: bytes) -> None:
+    """Put made-up raw files in place of the official ones, by their keys in the table."""
+    files = downloads.table(dataset).files
+    for key, content in contents.items():
+        made_up = official(files[key].path, content)
+        put(raw, made_up, content)
+        monkeypatch.setitem(files, key, made_up)
+
+
+def make_up_cifar10(monkeypatch, raw: Path, num: int) -> None:
+    """CIFAR-10 with `num` images in each of its six batches."""
+    names = downloads.files("cifar10")
+    contents = {name: cifar10_batch(num, first=num * i) for i, name in enumerate(names)}
+    make_up(monkeypatch, raw, "cifar10", **contents)
+
+
+def needs(dataset: str, source: str | None = None):
+    """Skips a test unless the real raw files of a data set are there."""
+    files = downloads.files(dataset, source).values()
     missing = [file.path for file in files if not (REAL_RAW / file.path).exists()]
     return pytest.mark.skipif(bool(missing), reason=f"no {missing[:1]} below {REAL_RAW}")
 

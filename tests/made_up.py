@@ -134,16 +134,18 @@ def explorer(explores: bool, seed: int, p: float, experts=6, rounds=30, clients=
     }
 
 
-def majority(*fractions: float, dataset="majority_cifar10") -> list[dict]:
+def majority(*fractions: float, dataset="cifar10") -> list[dict]:
     """Federations whose clients have this share of their data from two classes."""
     return [
         {
             "name": f"cifar10-p{p:.1f}",
             "dataset": dataset,
-            "params": {"p": p},
+            "params": {},
+            "partition": {"kind": "majority", "p": p},
+            "seed": 1,
             "title": f"CIFAR-10, p = {p:g}",
             "family": "CIFAR-10",
-            "partition": f"majority{p:g}",
+            "partition_label": f"majority{p:g}",
             "notes": [],
         }
         for p in fractions
@@ -175,7 +177,7 @@ def explorers(federations: list[dict], labels=("eps", "none"), seeds=(1, 2), **c
 
 def save_explorers(exhibit: dict, folder) -> None:
     """The files of every run of an exhibit of `explorers`, under `folder`."""
-    p = {federation["name"]: federation["params"]["p"] for federation in exhibit["federations"]}
+    p = {federation["name"]: federation["partition"]["p"] for federation in exhibit["federations"]}
     for run in exhibit["runs"]:
         settings = run["params"]["num_experts"], run["rounds"]
         for seed in exhibit["seeds"]:
@@ -226,10 +228,12 @@ def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dic
             {
                 "name": name,
                 "dataset": name,
-                "params": {"partition": {"kind": "dirichlet", "alpha": 0.4}},
+                "params": {},
+                "partition": {"kind": "dirichlet", "alpha": 0.4},
+                "seed": 1,
                 "title": FEDERATIONS[name],
                 "family": FEDERATIONS[name],
-                "partition": "dirichlet0.4",
+                "partition_label": "dirichlet0.4",
                 "notes": [],
             }
             for name in names
@@ -247,10 +251,12 @@ def alphas(dataset: str, *values: float) -> list[dict]:
         {
             "name": f"{dataset}-alpha{value:g}",
             "dataset": dataset,
-            "params": {"partition": {"kind": "dirichlet", "alpha": value}},
+            "params": {},
+            "partition": {"kind": "dirichlet", "alpha": value},
+            "seed": 1,
             "title": f"{family}, alpha = {value:g}",
             "family": family,
-            "partition": f"dirichlet{value:g}",
+            "partition_label": f"dirichlet{value:g}",
             "notes": [],
         }
         for value in values
@@ -273,7 +279,7 @@ def metrics_spec(exhibit: dict) -> dict:
             {
                 **{name: run[name] for name in names},
                 "dataset": datasets[run["federation"]]["dataset"],
-                "partition": datasets[run["federation"]]["partition"],
+                "partition": datasets[run["federation"]]["partition_label"],
                 "seeds": exhibit["seeds"],
             }
             for run in exhibit["runs"]

@@ -6,13 +6,16 @@ import pickle
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, needs, official, put
+from data_fixtures import REAL_RAW, federation, make_up, needs
 
-from fedlib.data import cifar100, cifar_batch
+from fedlib.data import downloads
+from fedlib.data.sources import cifar100
 from fedlib.errors import DataError
 
 CUT = {
-    "partition": {"kind": "pachinko", "num_clients": 6, "alpha": 0.4, "beta": 10.0},
+    "num_clients": 6,
+    "alpha": 0.4,
+    "beta": 10.0,
     "train_fraction": 0.8,
     "unseen_fraction": 0.2,
     "seed": 12345,
@@ -32,15 +35,12 @@ def batch(num: int, first: int = 0) -> bytes:
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
     """Made-up files in place of the official ones: 500 training and 100 test images."""
-    for name, content in {"TRAIN": batch(500), "TEST": batch(100, first=500)}.items():
-        file = official(getattr(cifar100, name).path, content)
-        put(tmp_path, file, content)
-        monkeypatch.setattr(cifar100, name, file)
+    make_up(monkeypatch, tmp_path, "cifar100", train=batch(500), test=batch(100, first=500))
     return tmp_path
 
 
 def test_the_pool_is_the_training_set_and_then_the_test_set(raw):
-    built = cifar100.build(raw, **CUT)
+    built = federation("cifar100", "pachinko", raw, **CUT)
     assert built.x.shape == (600, 3, 32, 32) and built.x.dtype == np.uint8
     first, second = built.x[:, 0, 0, :2].astype(int).T
     numbers = first + 256 * second
@@ -49,7 +49,7 @@ def test_the_pool_is_the_training_set_and_then_the_test_set(raw):
 
 
 def test_every_client_has_as_many_images_and_is_split_80_to_20(raw):
-    built = cifar100.build(raw, **CUT)
+    built = federation("cifar100", "pachinko", raw, **CUT)
     assert built.train.sizes.tolist() == [80] * 6
     assert built.test.sizes.tolist() == [20] * 6
     assert len(built.ids("unseen")) == 2  # ceil(0.2 * 6)
@@ -71,25 +71,22 @@ def test_labels_that_are_no_hierarchy_are_refused(fine, coarse):
 
 
 def test_a_file_that_is_not_the_official_one_is_refused(raw):
-    path = raw / cifar100.TEST.path
+    path = raw / downloads.files("cifar100")["test"].path
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match=f"{path} has .* the official file has"):
-        cifar100.build(raw, **CUT)
+        federation("cifar100", "pachinko", raw, **CUT)
 
 
-@needs(*cifar100.sources())
+@needs("cifar100")
 def test_the_official_files_give_the_clients_of_the_paper():
-    partition = {**CUT["partition"], "num_clients": 100}
-    built = cifar100.build(REAL_RAW, **{**CUT, "partition": partition})
+    built = federation("cifar100", "pachinko", REAL_RAW, **{**CUT, "num_clients": 100})
     assert np.bincount(built.y).tolist() == [600] * 100
     assert built.train.sizes.tolist() == [480] * 100  # section 3.2: 600 per client
     assert (len(built.ids("seen")), len(built.ids("unseen"))) == (80, 20)
 
 
-@needs(*cifar100.sources())
+@needs("cifar100")
 def test_the_official_files_have_the_hierarchy_of_the_specification():
-    files = [(file.read(REAL_RAW), file.name) for file in cifar100.sources()]
-    batches = [cifar_batch.parse(*file, "fine_labels", "coarse_labels") for file in files]
-    _, fine, coarse = (np.concatenate(part) for part in zip(*batches, strict=True))
-    found = json.dumps(cifar100.hierarchy(fine, coarse).tolist(), separators=(",", ":"))
+    coarse = cifar100.read(REAL_RAW).coarse
+    found = json.dumps(coarse.tolist(), separators=(",", ":"))
     assert hashlib.sha256(found.encode()).hexdigest().startswith("dfdc0e872df7a783")

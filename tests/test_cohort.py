@@ -13,10 +13,11 @@ import fedlib.cohort
 import fedlib.feeding
 from fedlib import tree
 from fedlib.batches import client_plan
+from fedlib.choice import choose
 from fedlib.cohort import sample
 from fedlib.device import DeviceData
 from fedlib.errors import DataError
-from fedlib.executors import Loop, choose
+from fedlib.executors import Loop
 from fedlib.federation import Federation, Split
 from fedlib.local import SGD
 from fedlib.models.emnist_cnn import EmnistCNN

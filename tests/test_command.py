@@ -71,7 +71,7 @@ def test_a_bug_keeps_its_traceback(error):
 
 
 def test_an_argument_is_json_text_or_a_file(tmp_path):
-    value = {"dataset": "digits", "params": {"seed": 1}}
+    value = {"dataset": "digits", "params": {}, "seed": 1}
     (tmp_path / "spec.json").write_text(json.dumps(value))
     assert command.json_argument(json.dumps(value)) == value
     assert command.json_argument(f"@{tmp_path}/spec.json") == value

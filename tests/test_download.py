@@ -414,10 +414,14 @@ def test_the_script_writes_a_receipt_even_where_nothing_is_needed(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "error: no data set 'nothing'; choose one of angled_digits, "),
+        (["nothing"], "error: no data set 'nothing'; choose one of cifar10, "),
         (["mnist", "--mirror", "/no/such/folder"], "error: mirror /no/such/folder is not a folder"),
-        (["emnist", "--spec", '{"sources":["x"]}'], "error: no EMNIST source 'x'"),
+        (["emnist", "--spec", '{"sources":["x"]}'], "error: emnist has no source 'x'"),
         (["mnist", "--code", "0" * 16], "error: the code of scripts/download.py"),
+        (
+            ["mnist", "--spec", '{"sources":["mnist"],"files":"0000"}'],
+            "error: the list of files of mnist changed since this job was planned; run again",
+        ),
     ],
 )
 def test_the_script_explains_mistakes_without_a_traceback(tmp_path, arguments, message):

@@ -27,7 +27,7 @@ PIP_NAME = {
 STAGES = {
     "train": (
         ("download", "partition", "train", "evaluate"),
-        ("fedlib.data", "fedlib.methods", "fedlib.models"),
+        ("fedlib.data.sources", "fedlib.data.partitions", "fedlib.methods", "fedlib.models"),
     ),
     "report": (
         ("metrics", "table", "figure", "report"),

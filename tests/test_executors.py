@@ -11,16 +11,18 @@ from test_methods import METHODS, NETWORKS, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
 
+import fedlib.device
 import fedlib.executors
 import fedlib.graphs
-import fedlib.local
 from fedlib import device, tree
+from fedlib.choice import choose
 from fedlib.closures import Opaque, walk
 from fedlib.command import run_parser
 from fedlib.device import DeviceData
-from fedlib.executors import Batched, Loop, choose
+from fedlib.executors import Batched, Loop
 from fedlib.graphs import Graphs
 from fedlib.local import SGD, Adam, Schedule
+from fedlib.provenance import closure
 from fedlib.results import RunResult
 from fedlib.simulate import Protocol, Simulation
 from fedlib.task import Task, set_precision
@@ -121,7 +123,7 @@ def test_threads_are_given_by_option_or_environment_and_recorded(wanted, tmp_pat
 def test_a_number_of_threads_that_is_none_is_refused(threads, monkeypatch, capsys):
     monkeypatch.setenv("FEDLIB_THREADS", threads)
     with pytest.raises(SystemExit):
-        run_parser("of this test").parse_args(
+        run_parser("of this test", "train").parse_args(
             ["--spec", "{}", "--shards", "a.h5", "--manifest", "a.json"]
         )
     message = f"threads must be a whole number from 1 on, got '{threads}'"
@@ -182,22 +184,29 @@ def test_an_unknown_executor_names_the_choices(wanted):
         choose(wanted, tiny_task())
 
 
+def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
+    # `choice` knows all executors, and none of them knows it: no circle, and no lazy import.
+    assert "fedlib.graphs" not in closure("fedlib.methods.fedavg")
+    assert "fedlib.choice" not in closure("fedlib.graphs", "fedlib.cohort", "fedlib.local")
+    assert {"fedlib.graphs", "fedlib.executors"} <= set(closure("fedlib.choice"))
+
+
 # -- solver memory on the host ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.1)])
 def test_memory_goes_to_the_host_when_all_clients_together_take_too_much(solver, monkeypatch):
     moves = []
-    monkeypatch.setattr(fedlib.local, "moved", lambda x, to: moves.append(to) or x)
+    monkeypatch.setattr(fedlib.device, "moved", lambda x, to: moves.append(to) or x)
     params = {"w": torch.zeros(3, 2)}
     size = sum(x.nbytes for x in tree.leaves(solver.init(params)))
     # 4 clients' rows fill a quarter of 16 rows exactly; those of 5 do not fit.
-    monkeypatch.setattr(fedlib.local, "total_memory", lambda device: 16 * size)
+    monkeypatch.setattr(fedlib.device, "total_memory", lambda device: 16 * size)
     solver.memory(params, 4)
     assert moves == []
     solver.memory(params, 5)
     assert moves == [torch.device("cpu")]
-    assert fedlib.local.DEVICE_SHARE == 0.25
+    assert fedlib.device.DEVICE_SHARE == 0.25
 
 
 @pytest.mark.parametrize("executor", [Loop, Batched, lambda: Batched(2), Graphs])

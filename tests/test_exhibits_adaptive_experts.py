@@ -30,7 +30,7 @@ VARIANTS = {
         {"value": "none", "title": "without"},
     ],
 }
-BY_P = {"protocols": WAYS, "parameter": "p", "of": "federation", "symbol": "p"}
+BY_P = {"protocols": WAYS, "parameter": "partition.p", "of": "federation", "symbol": "p"}
 BY_J = {"protocols": WAYS, "parameter": "num_experts", "symbol": "J", "variants": VARIANTS}
 DRAWN = {
     "cluster_usage": {},
@@ -191,14 +191,14 @@ def test_accuracies_of_what_does_not_exist_are_refused(collected, params, error,
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
     printed = protocols.Printed(PUBLISHED, PATTERN)
-    (here,), (other,) = made_up.majority(1), made_up.majority(1, dataset="majority_digits")
+    (here,), (other,) = made_up.majority(1), made_up.majority(1, dataset="digits")
     assert printed.value(here, "eps", "moe", "accuracy") == 0.9076
     assert printed.value(here, "none", "ifca", "accuracy_std") == 0.0207
     assert printed.value(here, "eps", "all", "num_trials") == 14
     assert np.isnan(printed.value(other, "eps", "moe", "accuracy"))
     assert np.isnan(printed.value(here, "eps-j3", "moe", "accuracy"))
     wrong = protocols.Printed(PUBLISHED, "table2-q{q}-{label}")
-    with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has p: 'q'"):
+    with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has kind, p: 'q'"):
         wrong.value(here, "eps", "moe", "accuracy")
 
 
@@ -207,7 +207,9 @@ def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
 
 def grid(collected, **changes):
     changes = {"published": PATTERN, **changes}
-    return build(collected, "protocol_grid", changes=changes, protocols=WAYS, parameter="p")
+    return build(
+        collected, "protocol_grid", changes=changes, protocols=WAYS, parameter="partition.p"
+    )
 
 
 def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(collected):
@@ -305,7 +307,7 @@ def test_hyperparameters_are_those_declared_beside_those_published(collected):
 
 
 def test_hyperparameters_of_other_data_have_no_published_column(collected):
-    federations = made_up.majority(0.2, dataset="majority_digits")
+    federations = made_up.majority(0.2, dataset="digits")
     changes = one_run(collected, federations=federations)
     sheet = build(collected, "hyperparameters", changes=changes, **SETTINGS)
     assert [column.title for column in sheet.blocks[0].columns[1:]] == ["Global", "Gate"]
@@ -484,7 +486,7 @@ def test_published_numbers_are_crosses_where_settings_and_data_match(collected):
     assert [line.get_ydata()[0] for line in crosses[:2]] == [0.7239, 0.5773]  # Table 2, MoE
     assert texts(figure)[-2:] == ["published, with exploration", "published, without"]
     assert "no test of the paper" in footer(figure)
-    digits = made_up.majority(0.2, dataset="majority_digits")
+    digits = made_up.majority(0.2, dataset="digits")
     changes = {"published": PATTERN, "federations": digits}
     other = draw(collected, "protocol_sweep", "j", PUBLISHED, changes, **BY_J)
     assert len(other.axes[0].get_lines()) == 10

@@ -1,54 +1,74 @@
 """The federations of FedMix. Sections: docs/papers/fedmix.md."""
 
-import inspect
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, cifar10_batch, idx, images, needs, official, put
-
-from fedlib import data
-from fedlib.data import (
-    angled_digits,
-    angled_mnist,
-    cifar10,
-    cifar100,
-    digits,
-    hierarchical_cifar100,
-    hsu_cifar10,
-    mnist,
-    permuted_cifar10,
-    permuted_digits,
-    two_shard_digits,
-    two_shard_mnist,
+from data_fixtures import (
+    NOWHERE,
+    REAL_RAW,
+    federation,
+    idx,
+    images,
+    make_up,
+    make_up_cifar10,
+    needs,
 )
-from fedlib.data.angled import ANGLES, Angled, turn
-from fedlib.data.hierarchical_cifar100 import Hierarchical
-from fedlib.data.hsu import Hsu, among, client_shares
-from fedlib.data.official import Parts
-from fedlib.data.permuted import Permuted
-from fedlib.data.two_shard import TwoShard
+
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.partitions.angled import ANGLES, Angled, turn
+from fedlib.data.partitions.hierarchical import Hierarchical
+from fedlib.data.partitions.hsu import Hsu, among, client_shares
+from fedlib.data.partitions.permuted import Permuted
+from fedlib.data.partitions.two_shard import TwoShard
+from fedlib.data.sources import cifar100, digits
 from fedlib.errors import ConfigError
 
 SEED = 7
-NOWHERE = Path("/no/such/folder")
-DATA_SETS = [
-    *("angled_digits", "angled_mnist", "hierarchical_cifar100", "hsu_cifar10", "hsu_digits"),
-    *("official_femnist", "permuted_cifar10", "permuted_digits"),
-    *("two_shard_digits", "two_shard_mnist"),
+SIZES = {
+    "digits": {"num_clients": 20, "train_examples": 60, "test_examples": 20},
+    "cifar10": {"num_clients": 100, "train_examples": 500, "test_examples": 100},
+    "mnist": {"num_clients": 100, "train_examples": 600, "test_examples": 100},
+    "cifar100": {"num_clients": 500, "train_examples": 100, "test_examples": 20},
+}
+READ = {"cifar10": {"scaling": "measured"}, "mnist": {"scaling": "unit"}}
+FIELDS = {
+    "angled": {"alpha": 1.0},
+    "hierarchical": {"alpha": 0.1, "beta": 10.0},
+    "hsu": {"alpha": 1.0},
+    "permuted": {"num_clusters": 4, "num_clients": 20},
+    "two_shard": {},
+}
+DEALT = [
+    *(("digits", kind) for kind in ("angled", "hsu", "permuted", "two_shard")),
+    *(("cifar10", "hsu"), ("cifar10", "permuted"), ("cifar100", "hierarchical")),
+    *(("mnist", "angled"), ("mnist", "two_shard")),
 ]
 
 
-def parts_of(labels, num_train, num_classes=10) -> Parts:
+def dealt(dataset, kind, raw=NOWHERE, seed=SEED, **fields):
+    """The federation of FedMix, with these fields of the partition changed."""
+    given = SIZES[dataset] | FIELDS[kind]
+    if kind in ("permuted", "two_shard"):
+        given = {"num_clients": SIZES[dataset]["num_clients"], **FIELDS[kind]}
+    read = READ.get(dataset)
+    return federation(dataset, kind, raw, seed=seed, params=read, **{**given, **fields})
+
+
+def parts_of(labels, num_train, num_classes=10, coarse=None) -> Examples:
     """A data set of these labels whose images are numbered."""
     x = np.arange(len(labels))[:, None, None, None]
-    return Parts(x, np.asarray(labels), num_train, num_classes, (0.0,), (1.0,))
+    part = np.repeat(np.array([TRAIN, TEST], np.uint8), [num_train, len(labels) - num_train])
+    y = np.asarray(labels)
+    return Examples(x, y, num_classes, (0.0,), (1.0,), part=part, coarse=coarse)
 
 
 # As many labels of each class as CIFAR-10, and as CIFAR-100, have.
 CIFAR10 = parts_of(np.concatenate([np.arange(50_000) % 10, np.arange(10_000) % 10]), 50_000)
-CIFAR100 = parts_of(np.concatenate([np.arange(50_000), np.arange(10_000)]) % 100, 50_000, 100)
+COARSE = np.arange(100) % 20  # as in CIFAR-100, the classes of a superclass are not adjacent
+CIFAR100 = parts_of(
+    np.concatenate([np.arange(50_000), np.arange(10_000)]) % 100, 50_000, 100, COARSE
+)
 
 
 def counts(parts, owned) -> np.ndarray:
@@ -80,38 +100,36 @@ def same(one, other) -> bool:
 # All of them
 
 
-@pytest.mark.parametrize("name", DATA_SETS)
-def test_a_seed_is_all_that_must_be_given_and_a_wrong_one_is_refused_first(name):
-    build = data.load(name).build
-    required = [p for p in inspect.signature(build).parameters.values() if p.default is p.empty]
-    assert [p.name for p in required] == ["raw", "seed"]
+@pytest.mark.parametrize(("dataset", "kind"), DEALT)
+def test_a_wrong_value_is_refused_before_a_file_is_read(dataset, kind):
     for change, message in (
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
-        ({"seed": 1, "num_clients": 0}, "num_clients must be an integer of at least 1, got 0"),
-        ({"seed": 1, "val_fraction": 1.0}, r"val_fraction must be in \[0, 1\), got 1.0"),
+        ({"num_clients": 0}, "num_clients must be an integer of at least 1, got 0"),
+        ({"val_fraction": 1.0}, r"val_fraction must be in \[0, 1\), got 1.0"),
+        ({"unseen_fraction": 1.2}, r"unseen_fraction must be in \[0, 1\), got 1.2"),
     ):
         with pytest.raises(ConfigError, match=message):
-            build(NOWHERE, **change)
+            dealt(dataset, kind, **change)
 
 
-@pytest.mark.parametrize("name", [name for name in DATA_SETS if name.endswith("_digits")])
-def test_what_the_demo_uses_is_a_function_of_its_seed(name):
-    build = data.load(name).build
-    one, again, other = (build(NOWHERE, seed=seed) for seed in (SEED, SEED, SEED + 1))
+@pytest.mark.parametrize("kind", ["angled", "hsu", "permuted", "two_shard"])
+def test_what_the_demo_uses_is_a_function_of_its_seed(kind):
+    one, again, other = (dealt("digits", kind, seed=seed) for seed in (SEED, SEED, SEED + 1))
     assert same(one, again) and not same(one, other)
     assert one.num_clients == len(one.ids("seen")) == 20
     assert (one.train.sizes > 0).all() and (one.test.sizes > 0).all()
 
 
-@pytest.mark.parametrize("name", ["hsu_digits", "angled_digits", "two_shard_digits"])
-def test_test_images_of_digits_are_never_training_images(name, monkeypatch):
-    x, y = digits.read()
+@pytest.mark.parametrize("kind", ["hsu", "angled", "two_shard"])
+def test_test_images_of_digits_are_never_training_images(kind, monkeypatch):
+    examples = digits.read(NOWHERE)
+    x, y = examples.x, examples.y
     # Numbered images, which stay what they are when they are turned.
     numbered = np.empty_like(x, dtype=np.uint16)
     numbered[:] = np.arange(len(x))[:, None, None, None]
-    monkeypatch.setattr(digits, "read", lambda: (numbered, y))
-    monkeypatch.setattr("fedlib.data.angled.turn", lambda images, angle: images)
-    built = data.load(name).build(NOWHERE, seed=SEED, val_fraction=0.2)
+    monkeypatch.setattr(digits, "read", lambda raw: examples._replace(x=numbered))
+    monkeypatch.setattr("fedlib.data.partitions.angled.turn", lambda images, angle: images)
+    built = dealt("digits", kind, val_fraction=0.2)
     is_test = np.zeros(len(x), bool)
     for label in range(10):
         is_test[np.flatnonzero(y == label)[3::4]] = True
@@ -127,7 +145,7 @@ def test_test_images_of_digits_are_never_training_images(name, monkeypatch):
 @pytest.fixture(scope="module")
 def skewed():
     """The clients of section 5.1 on labels like those of CIFAR-10."""
-    return Hsu(100, 1.0, "prior", 500, 100).owners(CIFAR10, SEED)
+    return Hsu(100, 1.0, 500, 100).owners(CIFAR10, SEED)
 
 
 def test_clients_of_equal_size_share_all_images_and_no_image(skewed):
@@ -147,13 +165,13 @@ def test_label_skew_has_the_statistics_of_the_specification(skewed):
 
 
 def test_alpha_per_class_is_the_other_convention():
-    table = counts(CIFAR10, Hsu(100, 1.0, "per_class", 500, 100).owners(CIFAR10, SEED).train)
+    table = counts(CIFAR10, Hsu(100, 1.0, 500, 100, "per_class").owners(CIFAR10, SEED).train)
     # Section 5.1: Dir with 1.0 per class gives 0.29, 9.8 classes and 0.18.
     assert 0.25 < largest_share(table) < 0.34
     assert 9.0 < (table > 0).sum(1).mean() <= 10
     assert 0.15 < ((table / 500) ** 2).sum(1).mean() < 0.22
     one, other = (
-        Hsu(100, alpha, convention, 500, 100).owners(CIFAR10, SEED)
+        Hsu(100, alpha, 500, 100, convention).owners(CIFAR10, SEED)
         for alpha, convention in ((1.0, "prior"), (0.1, "per_class"))
     )
     assert same(one, other)
@@ -168,8 +186,7 @@ def test_a_client_is_tested_on_the_classes_that_it_trains_on(skewed):
 
 
 def test_validation_examples_are_of_the_same_distribution():
-    labels = parts_of(CIFAR10.y, 50_000)
-    built = Hsu(100, 1.0, "prior", 500, 100).federation(labels, val_fraction=0.1, seed=SEED)
+    built = Hsu(100, 1.0, 500, 100, val_fraction=0.1).deal(CIFAR10, SEED).federation()
     assert built.train.sizes.tolist() == [450] * 100 and built.val.sizes.tolist() == [50] * 100
     assert built.test.sizes.tolist() == [100] * 100
     shares = [
@@ -181,7 +198,7 @@ def test_validation_examples_are_of_the_same_distribution():
 
 
 def test_a_deal_with_label_skew_is_a_function_of_its_seed(skewed):
-    partition = Hsu(100, 1.0, "prior", 500, 100)
+    partition = Hsu(100, 1.0, 500, 100)
     assert same(partition.owners(CIFAR10, SEED), skewed)
     assert not same(partition.owners(CIFAR10, SEED + 1), skewed)
 
@@ -190,7 +207,7 @@ def test_a_deal_with_label_skew_is_a_function_of_its_seed(skewed):
 def test_exhausted_classes_leave_their_share_to_the_others(alpha):
     # Three classes of 10, 20 and 30 examples for six clients of ten: nothing is left over.
     parts = parts_of(np.repeat([0, 1, 2, 0], [10, 20, 30, 6]), 60, num_classes=3)
-    owners = Hsu(6, alpha, "per_class", 10, 1).owners(parts, SEED)
+    owners = Hsu(6, alpha, 10, 1, "per_class").owners(parts, SEED)
     assert counts(parts, owners.train).sum(0).tolist() == [10, 20, 30]
     assert sorted(np.concatenate(owners.train)) == list(range(60))
     if alpha < 1:  # a client has one class as long as there is enough of it
@@ -232,28 +249,27 @@ def test_concentrations_follow_the_convention():
         ({"test_examples": 1.5}, "test_examples must be an integer of at least 1, got 1.5"),
     ],
 )
-@pytest.mark.parametrize("module", [hsu_cifar10, angled_mnist])
-def test_values_that_make_no_sense_are_refused_before_a_file_is_read(module, change, message):
+@pytest.mark.parametrize(("dataset", "kind"), [("cifar10", "hsu"), ("mnist", "angled")])
+def test_values_that_make_no_sense_are_refused_before_a_file_is_read(
+    dataset, kind, change, message
+):
     with pytest.raises(ConfigError, match=message):
-        module.build(NOWHERE, **{"seed": 1, **change})
+        dealt(dataset, kind, **change)
 
 
 def test_too_few_examples_are_an_error():
     with pytest.raises(ConfigError, match="50000 train examples cannot be dealt to 101 clients"):
-        Hsu(101, 1.0, "prior", 500, 100).owners(CIFAR10, SEED)
+        Hsu(101, 1.0, 500, 100).owners(CIFAR10, SEED)
     with pytest.raises(ConfigError, match="10000 test .* with 101 each; take .* test_examples"):
-        Hsu(100, 1.0, "prior", 500, 101).owners(CIFAR10, SEED)
+        Hsu(100, 1.0, 500, 101).owners(CIFAR10, SEED)
 
 
 # Section 5.2, the hierarchy
 
 
-COARSE = np.arange(100) % 20  # as in CIFAR-100, the classes of a superclass are not adjacent
-
-
 @pytest.fixture(scope="module")
 def hierarchical():
-    return Hierarchical(500, 0.1, 10.0, 100, 20).owners(CIFAR100, COARSE, SEED)
+    return Hierarchical(500, 0.1, 10.0, 100, 20).owners(CIFAR100, SEED)
 
 
 def test_the_hierarchy_has_the_statistics_of_the_specification(hierarchical):
@@ -283,15 +299,16 @@ def test_superclasses_of_test_images_are_those_of_training_images(hierarchical):
 
 def test_a_hierarchical_deal_is_a_function_of_its_seed(hierarchical):
     partition = Hierarchical(500, 0.1, 10.0, 100, 20)
-    assert same(partition.owners(CIFAR100, COARSE, SEED), hierarchical)
-    assert not same(partition.owners(CIFAR100, COARSE, SEED + 1), hierarchical)
+    assert same(partition.owners(CIFAR100, SEED), hierarchical)
+    assert not same(partition.owners(CIFAR100, SEED + 1), hierarchical)
 
 
 def test_classes_of_a_used_up_class_come_from_its_superclass_as_long_as_it_lasts():
     # Superclass 0 has the classes 0 and 1 with five images each, superclass 1 the class 2.
-    parts = parts_of(np.repeat([0, 1, 2, 0], [5, 5, 10, 2]), 20, num_classes=3)
+    labels = np.repeat([0, 1, 2, 0], [5, 5, 10, 2])
+    parts = parts_of(labels, 20, num_classes=3, coarse=np.array([0, 0, 1]))
     one_client = Hierarchical(2, 1e-6, 1e6, 10, 1)  # one superclass each, its classes evenly
-    table = counts(parts, one_client.owners(parts, np.array([0, 0, 1]), SEED).train)
+    table = counts(parts, one_client.owners(parts, SEED).train)
     assert sorted(table.tolist()) == [[0, 0, 10], [5, 5, 0]]
 
 
@@ -305,22 +322,20 @@ def test_classes_of_a_used_up_class_come_from_its_superclass_as_long_as_it_lasts
 )
 def test_a_hierarchy_that_makes_no_sense_is_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        hierarchical_cifar100.build(NOWHERE, **{"seed": 1, **change})
+        dealt("cifar100", "hierarchical", **change)
 
 
 def test_hierarchical_clients_are_made_of_the_files_of_cifar100(tmp_path, monkeypatch):
-    for name, num, first in (("TRAIN", 500, 0), ("TEST", 100, 500)):
+    for name, num, first in (("train", 500, 0), ("test", 100, 500)):
         pixels = np.zeros((num, 3072), np.uint8)
         numbers = np.arange(first, first + num)
         pixels[:, 0], pixels[:, 1] = numbers % 256, numbers // 256
         fine = numbers * 7 % 100
         labels = {"fine_labels": fine.tolist(), "coarse_labels": (fine // 5).tolist()}
         content = pickle.dumps({"data": pixels, **labels}, protocol=3)
-        file = official(getattr(cifar100, name).path, content)
-        put(tmp_path, file, content)
-        monkeypatch.setattr(cifar100, name, file)
-    sizes = {"train_examples": 100, "test_examples": 20, "val_fraction": 0.1}
-    built = hierarchical_cifar100.build(tmp_path, seed=1, num_clients=5, **sizes)
+        make_up(monkeypatch, tmp_path, "cifar100", **{name: content})
+    few = {"num_clients": 5, "val_fraction": 0.1}
+    built = dealt("cifar100", "hierarchical", tmp_path, 1, **few)
     first, second = built.x[:, 0, 0, :2].astype(int).T
     numbers = first + 256 * second
     assert (built.y == numbers * 7 % 100).all()
@@ -375,21 +390,21 @@ def angles_of(partition, parts=MNIST):
 
 @pytest.mark.parametrize(("convention", "share"), [("prior", 0.67), ("per_class", 0.34)])
 def test_angles_have_the_statistics_of_the_specification(convention, share):
-    _, table, _ = angles_of(Angled(100, 1.0, convention, None, 600, 100))
+    _, table, _ = angles_of(Angled(100, 1.0, 600, 100, convention, None))
     # The deviation of a client's largest share is below 0.25, of a mean of 100 below 0.025.
     assert largest_share(table) == pytest.approx(share, abs=0.06)
     assert (table.sum(0) > 0).all()
 
 
 def test_training_and_test_images_are_turned_by_the_same_distribution():
-    owners, train, side = angles_of(Angled(100, 1.0, "prior", None, 600, 100))
+    owners, train, side = angles_of(Angled(100, 1.0, 600, 100, "prior", None))
     test = np.stack([np.bincount(side[rows], minlength=8) for rows in owners.test])
     assert (np.abs(train / 600 - test / 100).sum(1) / 2).mean() < 0.1
     assert (np.abs(train / 600 - np.roll(test, 1, 0) / 100).sum(1) / 2).mean() > 0.5
 
 
 def test_without_label_skew_labels_are_iid_and_all_images_are_used():
-    owners, _, _ = angles_of(Angled(100, 1.0, "prior", None, 600, 100))
+    owners, _, _ = angles_of(Angled(100, 1.0, 600, 100, "prior", None))
     assert sorted(np.concatenate(owners.train)) == list(range(60_000))
     assert sorted(np.concatenate(owners.test)) == list(range(60_000, 70_000))
     # 600 of ten equal classes: 60 each, with a deviation of 7.3; the largest of them about 72.
@@ -397,17 +412,17 @@ def test_without_label_skew_labels_are_iid_and_all_images_are_used():
 
 
 def test_with_label_skew_labels_are_those_of_hsu_and_angles_the_same_as_without():
-    plain, skewed = (Angled(100, 1.0, "prior", alpha, 600, 100) for alpha in (None, 1.0))
+    plain, skewed = (Angled(100, 1.0, 600, 100, "prior", alpha) for alpha in (None, 1.0))
     owners, table, _ = angles_of(skewed)
-    assert same(owners, Hsu(100, 1.0, "prior", 600, 100).owners(MNIST, SEED))
+    assert same(owners, Hsu(100, 1.0, 600, 100).owners(MNIST, SEED))
     assert 0.62 < largest_share(counts(MNIST, owners.train)) < 0.76
     assert np.array_equal(table, angles_of(plain)[1])
 
 
 def test_an_image_is_turned_by_the_angle_of_its_side_information():
-    x, y = digits.read()
+    x, y = digits.read(NOWHERE)[:2]
     known = {image.tobytes(): i for i, image in enumerate(x)}
-    built = angled_digits.build(NOWHERE, seed=SEED, num_clients=10, val_fraction=0.1)
+    built = dealt("digits", "angled", num_clients=10, val_fraction=0.1)
     assert built.side.shape == built.y.shape and set(built.side) <= set(range(8))
     at = {
         turn(x[i : i + 1], angle).tobytes(): (i, number)
@@ -422,7 +437,7 @@ def test_an_image_is_turned_by_the_angle_of_its_side_information():
 
 def test_label_alpha_must_be_positive_or_absent():
     with pytest.raises(ConfigError, match="label_alpha must be a positive number, got 0"):
-        angled_digits.build(NOWHERE, seed=1, label_alpha=0)
+        dealt("digits", "angled", label_alpha=0)
 
 
 # Section 5.5, permutations
@@ -430,7 +445,7 @@ def test_label_alpha_must_be_positive_or_absent():
 
 @pytest.fixture(scope="module")
 def permuted():
-    return Permuted(20, 4, "balanced", None, None).federation(CIFAR10, val_fraction=0.1, seed=SEED)
+    return Permuted(20, 4, val_fraction=0.1).deal(CIFAR10, SEED).federation()
 
 
 def test_training_images_are_dealt_once_and_test_images_once_per_cluster(permuted):
@@ -470,7 +485,7 @@ def test_assignments_are_balanced_or_drawn_for_every_client(permuted):
 
 
 def test_with_drawn_clusters_every_cluster_is_still_tested_on_the_whole_test_set():
-    built = Permuted(6, 4, "iid", 50, None).federation(CIFAR10, val_fraction=0.0, seed=SEED)
+    built = Permuted(6, 4, "iid", 50).deal(CIFAR10, SEED).federation()
     sizes = np.bincount(built.cluster, minlength=4)
     assert built.test.sizes.tolist() == [10_000 // sizes[c] for c in built.cluster]
     assert built.train.sizes.tolist() == [50] * 6
@@ -497,12 +512,12 @@ def test_there_are_as_many_permutations_as_clusters_even_if_one_is_drawn_twice()
 )
 def test_permutations_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        permuted_cifar10.build(NOWHERE, **{"seed": 1, **change})
+        dealt("cifar10", "permuted", **change)
 
 
 def test_permuted_clients_need_enough_examples():
     with pytest.raises(ConfigError, match="1352 train examples cannot be dealt to 20 .* with 68"):
-        permuted_digits.build(NOWHERE, seed=1, train_examples=68)
+        dealt("digits", "permuted", train_examples=68)
 
 
 # Section 5.6, two shards
@@ -547,22 +562,22 @@ def test_shards_are_cut_in_the_order_of_the_data_set_and_dealt_at_random():
 
 
 def test_a_tenth_of_the_training_part_is_held_out():
-    built = two_shard_digits.build(NOWHERE, seed=SEED)
-    whole = two_shard_digits.build(NOWHERE, seed=SEED, val_fraction=0.0)
+    built = dealt("digits", "two_shard", val_fraction=0.1)
+    whole = dealt("digits", "two_shard")
     assert (built.train.sizes + built.val.sizes).tolist() == whole.train.sizes.tolist()
     assert built.val.sizes.tolist() == [int(0.1 * n + 0.5) for n in whole.train.sizes]
     assert len(built.x) == 1797
 
 
-@pytest.mark.parametrize("module", [two_shard_mnist, two_shard_digits])
-def test_classes_must_have_as_many_shards(module):
+@pytest.mark.parametrize("dataset", ["mnist", "digits"])
+def test_classes_must_have_as_many_shards(dataset):
     with pytest.raises(ConfigError, match="num_clients must be a multiple of 5, .* got 12"):
-        module.build(NOWHERE, seed=1, num_clients=12)
+        dealt(dataset, "two_shard", num_clients=12)
 
 
 def test_more_shards_than_examples_are_an_error():
     with pytest.raises(ConfigError, match=r"\d+ test examples of a class cannot be cut into 60"):
-        two_shard_digits.build(NOWHERE, seed=1, num_clients=300)
+        dealt("digits", "two_shard", num_clients=300)
 
 
 # Raw files, made up and official
@@ -571,17 +586,11 @@ def test_more_shards_than_examples_are_an_error():
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
     """MNIST and CIFAR-10 with a few numbered images."""
-    for name, num, first in (("TRAIN", 200, 0), ("TEST", 40, 200)):
+    for name, num, first in (("train", 200, 0), ("test", 40, 200)):
         x, y = images(num, first)
-        for kind, content in (("IMAGES", idx(x)), ("LABELS", idx(y))):
-            file = official(getattr(mnist, f"{name}_{kind}").path, content)
-            put(tmp_path, file, content)
-            monkeypatch.setattr(mnist, f"{name}_{kind}", file)
-    batches = [cifar10_batch(40, first=40 * i) for i in range(6)]
-    files = [official(f.path, b) for f, b in zip(cifar10.BATCHES, batches, strict=True)]
-    for file, content in zip(files, batches, strict=True):
-        put(tmp_path, file, content)
-    monkeypatch.setattr(cifar10, "BATCHES", tuple(files))
+        contents = {f"{name}_images": idx(x), f"{name}_labels": idx(y)}
+        make_up(monkeypatch, tmp_path, "mnist", **contents)
+    make_up_cifar10(monkeypatch, tmp_path, 40)
     return tmp_path
 
 
@@ -589,15 +598,17 @@ FEW = {"num_clients": 4, "train_examples": 20, "test_examples": 5, "val_fraction
 
 
 @pytest.mark.parametrize(
-    ("module", "params"),
+    ("dataset", "kind", "fields"),
     [
-        (hsu_cifar10, FEW),
-        (permuted_cifar10, {**FEW, "num_clusters": 1}),
-        (two_shard_mnist, {"num_clients": 5}),
+        ("cifar10", "hsu", FEW),
+        ("cifar10", "permuted", {**FEW, "num_clusters": 1}),
+        ("mnist", "two_shard", {"num_clients": 5}),
     ],
 )
-def test_official_training_images_are_for_training_and_test_images_for_testing(raw, module, params):
-    built = module.build(raw, seed=1, **params)
+def test_official_training_images_are_for_training_and_test_images_for_testing(
+    raw, dataset, kind, fields
+):
+    built = dealt(dataset, kind, raw, 1, **fields)
     number = built.x[:, 0, 0, 0].astype(int)
     assert (number[built.train.rows] < 200).all() and (number[built.val.rows] < 200).all()
     assert (number[built.test.rows] >= 200).all() and len(built.test.rows)
@@ -607,18 +618,18 @@ def test_official_training_images_are_for_training_and_test_images_for_testing(r
 
 
 def test_mnist_is_scaled_to_the_interval_from_0_to_1_and_cifar10_standardised(raw):
-    for module, params in ((angled_mnist, FEW), (two_shard_mnist, {"num_clients": 5})):
-        built = module.build(raw, seed=1, **params)
+    for kind, fields in (("angled", FEW), ("two_shard", {"num_clients": 5})):
+        built = dealt("mnist", kind, raw, 1, **fields)
         assert (built.mean, built.std) == ((0.0,), (1.0,))
         assert built.x.dtype == np.uint8 and built.x.shape[1:] == (1, 28, 28)
-    built = hsu_cifar10.build(raw, seed=1, **FEW)
+    built = dealt("cifar10", "hsu", raw, 1, **FEW)
     assert built.mean == (0.4915, 0.4822, 0.4466) and built.std == (0.2470, 0.2435, 0.2616)
 
 
 @pytest.mark.slow
-@needs(*cifar10.sources())
+@needs("cifar10")
 def test_the_official_cifar10_gives_the_clients_of_the_specification():
-    built = hsu_cifar10.build(REAL_RAW, seed=SEED)
+    built = dealt("cifar10", "hsu", REAL_RAW, val_fraction=0.1)
     assert built.train.sizes.tolist() == [450] * 100 and built.val.sizes.tolist() == [50] * 100
     assert built.test.sizes.tolist() == [100] * 100
     assert np.bincount(built.y).tolist() == [6000] * 10
@@ -626,41 +637,37 @@ def test_the_official_cifar10_gives_the_clients_of_the_specification():
     table = counts(built, rows)
     assert 0.62 < largest_share(table) < 0.76
     assert 3.9 < (table > 0).sum(1).mean() < 5.4
-    built = permuted_cifar10.build(REAL_RAW, seed=SEED)
+    built = dealt("cifar10", "permuted", REAL_RAW)
     assert built.train.sizes.tolist() == [2500] * 20 and built.test.sizes.tolist() == [2000] * 20
 
 
 @pytest.mark.slow
-@needs(*mnist.sources())
+@needs("mnist")
 def test_the_official_mnist_gives_the_clients_of_the_specification():
-    built = two_shard_mnist.build(REAL_RAW, seed=SEED)
+    built = dealt("mnist", "two_shard", REAL_RAW, val_fraction=0.1)
     sizes = built.train.sizes + built.val.sizes
     # Two of the 20 shards of classes of 5,421 to 6,742 training images, 892 to 1,135 test images.
     assert 2 * 271 <= sizes.min() and sizes.max() <= 2 * 338 and sizes.sum() == 60_000
     assert 2 * 44 <= built.test.sizes.min() and built.test.sizes.max() <= 2 * 57
     for label_alpha in (None, 1.0):
-        built = angled_mnist.build(REAL_RAW, seed=SEED, label_alpha=label_alpha)
+        built = dealt("mnist", "angled", REAL_RAW, label_alpha=label_alpha)
         assert built.train.sizes.tolist() == [600] * 100
         assert built.test.sizes.tolist() == [100] * 100
         # Turning keeps the ink that stays inside: all of it, but for the corners.
         assert built.x.mean() / 255 == pytest.approx(0.1309, abs=1e-3)
 
 
-@needs(*cifar100.sources())
+@needs("cifar100")
 def test_the_official_cifar100_gives_the_clients_of_the_specification():
-    built = hierarchical_cifar100.build(REAL_RAW, seed=SEED)
+    built = dealt("cifar100", "hierarchical", REAL_RAW)
     assert built.train.sizes.tolist() == [100] * 500 and built.test.sizes.tolist() == [20] * 500
     fine = counts(built, [built.train.of(c) for c in range(500)])
     assert 19 < (fine > 0).sum(1).mean() < 25
 
 
-def test_some_clients_of_a_skewed_federation_may_be_unseen():
-    everybody, some = (
-        data.load("hsu_digits").build(Path(""), seed=SEED, unseen_fraction=fraction)
-        for fraction in (0, 0.2)
-    )
+@pytest.mark.parametrize("kind", ["angled", "hsu", "permuted", "two_shard"])
+def test_some_clients_of_any_of_these_federations_may_be_unseen(kind):
+    everybody, some = (dealt("digits", kind, unseen_fraction=fraction) for fraction in (0, 0.2))
     assert (len(everybody.ids("unseen")), len(some.ids("unseen"))) == (0, 4)  # of 20
     for split in ("train", "val", "test"):
         assert np.array_equal(everybody.split(split).rows, some.split(split).rows)
-    with pytest.raises(ConfigError, match="unseen_fraction"):
-        data.load("hsu_digits").build(Path(""), seed=SEED, unseen_fraction=1.2)

@@ -7,15 +7,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW
+from data_fixtures import NOWHERE, REAL_RAW, federation
 from PIL import Image
 
-from fedlib.data import femnist
+from fedlib.data import downloads
 from fedlib.data.download import receipt
+from fedlib.data.sources import _femnist_nist as nists
 from fedlib.errors import ConfigError, DataError
 
-CUT = {"train_fraction": 0.8, "seed": 12345}
+FILES = downloads.table("femnist").files
 PAPER, INK = 255, 0
+
+
+def by_writer(raw, seed=12345, source="nist", duplicates="fixed", scaling="standard", **fields):
+    read = {"source": source, "duplicates": duplicates, "scaling": scaling}
+    fields = {"train_fraction": 0.8, "unseen": "last", **fields}
+    return federation("femnist", "writer", raw, seed=seed, params=read, **fields)
+
+
+def written(raw, duplicates="fixed"):
+    return nists.read(raw, downloads.files("femnist", "nist"), duplicates)
 
 
 def png(number: int) -> bytes:
@@ -52,8 +63,8 @@ def nist(tmp_path):
             by_writer[f"{folder}/{number:05}.png"] = content
             number += 1
     # As on NIST's disk: no order that anybody should rely on.
-    zipped(tmp_path / femnist.BY_CLASS.path, dict(reversed(by_class.items())))
-    zipped(tmp_path / femnist.BY_WRITER.path, dict(reversed(by_writer.items())))
+    zipped(tmp_path / FILES["by_class"].path, dict(reversed(by_class.items())))
+    zipped(tmp_path / FILES["by_writer"].path, dict(reversed(by_writer.items())))
     return tmp_path
 
 
@@ -90,7 +101,7 @@ def owned(built, client):
 
 
 def test_a_character_gets_its_class_from_one_archive_and_its_writer_from_the_other(nist):
-    x, y, writer = femnist.read_nist(nist, "fixed")
+    x, y, writer = written(nist)
     order = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     assert y.tolist() == [order.index(c) for written in WRITTEN.values() for c in written]
     assert writer.tolist() == [w for w, written in WRITTEN.items() for _ in written]
@@ -98,7 +109,7 @@ def test_a_character_gets_its_class_from_one_archive_and_its_writer_from_the_oth
 
 
 def test_images_keep_dark_ink_on_white_paper(nist):
-    x, _, _ = femnist.read_nist(nist, "fixed")
+    x, _, _ = written(nist)
     # Bar n spans the pixels from 10 + 5 n to 120 and from 4 to 100 of 128; 128 / 28 = 4.57.
     assert (x[:, 0, 27, :] == PAPER).all()  # below the bar
     assert (x[:, 0, 10, 20] == INK).all()  # columns 91 to 96, the filter reaches 14 further
@@ -109,87 +120,87 @@ def test_images_keep_dark_ink_on_white_paper(nist):
 def test_a_thumbnail_is_pillows_lanczos_filter():
     image = Image.open(io.BytesIO(png(3))).convert("L")
     expected = image.resize((28, 28), Image.Resampling.LANCZOS)
-    assert np.array_equal(femnist.thumbnail(png(3), "3.png"), np.asarray(expected))
+    assert np.array_equal(nists.thumbnail(png(3), "3.png"), np.asarray(expected))
 
 
 def test_writers_with_two_images_are_dropped(nist):
-    built = femnist.build(nist, **CUT)
+    built = by_writer(nist)
     assert sorted((built.train.sizes + built.test.sizes).tolist()) == [5, 5]
 
 
 def test_the_official_duplicates_are_the_first_images_of_all_writers_but_the_first(nist):
-    x, y, writer = femnist.read_nist(nist, "official")
+    x, y, writer = written(nist, "official")
     assert writer.tolist() == ["f0001_01"] * 5 + ["f0002_01"] * 3 + ["f0003_02"] * 6
     assert np.array_equal(x[5], x[6]) and y[5] == y[6]
     assert np.array_equal(x[8], x[9]) and y[8] == y[9]
     # The writer of two images now counts three, and stays.
-    assert femnist.build(nist, duplicates="official", **CUT).num_clients == 3
+    assert by_writer(nist, duplicates="official").num_clients == 3
 
 
 def test_of_equal_images_in_two_classes_the_first_path_counts(nist):
-    with zipfile.ZipFile(nist / femnist.BY_CLASS.path, "a") as archive:
+    with zipfile.ZipFile(nist / FILES["by_class"].path, "a") as archive:
         archive.writestr("by_class/30/hsf_0/copy.png", png(0))  # "5" is 35, so this comes first
-    assert femnist.read_nist(nist, "fixed")[1][0] == 0
+    assert written(nist)[1][0] == 0
 
 
 def test_an_image_without_a_class_is_named(nist):
-    with zipfile.ZipFile(nist / femnist.BY_WRITER.path, "a") as archive:
+    with zipfile.ZipFile(nist / FILES["by_writer"].path, "a") as archive:
         archive.writestr("by_write/hsf_0/f0001_01/c0001_01/new.png", png(50))
     with pytest.raises(DataError, match=r"c0001_01/new.png of by_write.zip is not in by_class.zip"):
-        femnist.build(nist, **CUT)
+        by_writer(nist)
 
 
 def test_what_is_not_an_image_is_named(nist):
     for file, folder in (
-        (femnist.BY_CLASS, "by_class/35/hsf_0"),
-        (femnist.BY_WRITER, "by_write/a/b/c"),
+        (FILES["by_class"], "by_class/35/hsf_0"),
+        (FILES["by_writer"], "by_write/a/b/c"),
     ):
         with zipfile.ZipFile(nist / file.path, "a") as archive:
             archive.writestr(f"{folder}/text.png", b"text")
     with pytest.raises(DataError, match=r"by_write/a/b/c/text.png is not an image"):
-        femnist.build(nist, **CUT)
+        by_writer(nist)
 
 
 def test_an_image_that_is_not_square_is_named():
     content = io.BytesIO()
     Image.new("L", (128, 64)).save(content, "png")
     with pytest.raises(DataError, match=r"wide.png has \(28, 14\) pixels as a thumbnail"):
-        femnist.thumbnail(content.getvalue(), "wide.png")
+        nists.thumbnail(content.getvalue(), "wide.png")
 
 
 @pytest.mark.parametrize("code", ["2e", "zz", "5b"])
 def test_a_class_that_is_no_character_is_named(code):
     with pytest.raises(DataError, match=f"by_class.zip has a class '{code}'"):
-        femnist.label(code)
+        nists.label(code)
 
 
 @pytest.mark.parametrize(("code", "number"), [("30", 0), ("39", 9), ("41", 10), ("7a", 61)])
 def test_labels_are_digits_then_capitals_then_small_letters(code, number):
-    assert femnist.label(code) == number
+    assert nists.label(code) == number
 
 
 def test_an_archive_that_is_cut_or_damaged_is_named(nist):
-    path = nist / femnist.BY_WRITER.path
+    path = nist / FILES["by_writer"].path
     content = path.read_bytes()
     path.write_bytes(content[:-30])
     with pytest.raises(DataError, match=f"{path} is not a whole zip archive .* delete it"):
-        femnist.build(nist, **CUT)
+        by_writer(nist)
     at = content.index(png(0)) + 60
     path.write_bytes(content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
     with pytest.raises(DataError, match=f"{path} is broken .*CRC.*; delete it"):
-        femnist.build(nist, **CUT)
+        by_writer(nist)
 
 
 def test_a_missing_archive_is_named_and_leafs_files_do_not_stand_in(leaf_files):
     with pytest.raises(DataError, match=r"by_class.zip does not exist; run the download stage"):
-        femnist.build(leaf_files, **CUT)
+        by_writer(leaf_files)
 
 
 # LEAF's files
 
 
 def test_both_parts_of_a_writer_are_joined_and_split_again(leaf_files):
-    built = femnist.build(leaf_files, source="leaf", **CUT)
+    built = by_writer(leaf_files, source="leaf")
     numbers = {frozenset(built.x[owned(built, c), 0, 0, 0].tolist()) for c in range(3)}
     assert numbers == {
         frozenset({5, 6, 7, 20, 21}),
@@ -202,13 +213,13 @@ def test_both_parts_of_a_writer_are_joined_and_split_again(leaf_files):
 
 
 def test_the_last_writers_of_a_random_order_are_unseen(leaf_files):
-    built = femnist.build(leaf_files, source="leaf", unseen_fraction=0.4, **CUT)
+    built = by_writer(leaf_files, source="leaf", unseen_fraction=0.4)
     assert built.ids("unseen").tolist() == [1, 2]  # int(0.6 * 3) = 1 is seen
 
 
 def test_num_clients_takes_the_first_writers_of_the_random_order(leaf_files):
-    everybody = femnist.build(leaf_files, source="leaf", **CUT)
-    two = femnist.build(leaf_files, source="leaf", num_clients=2, **CUT)
+    everybody = by_writer(leaf_files, source="leaf")
+    two = by_writer(leaf_files, source="leaf", num_clients=2)
     assert two.num_clients == 2 and everybody.num_clients == 3
     for client in range(2):
         ours = np.sort(two.x[owned(two, client)][:, 0, 0, 0])
@@ -217,13 +228,13 @@ def test_num_clients_takes_the_first_writers_of_the_random_order(leaf_files):
 
 def test_more_writers_than_there_are_is_an_error(leaf_files):
     with pytest.raises(DataError, match="num_clients is 4, but only 3 writers are there"):
-        femnist.build(leaf_files, source="leaf", num_clients=4, **CUT)
-    with pytest.raises(ConfigError, match="num_clients must be at least 1 or absent, got 0"):
-        femnist.build(leaf_files, source="leaf", num_clients=0, **CUT)
+        by_writer(leaf_files, source="leaf", num_clients=4)
+    with pytest.raises(ConfigError, match="num_clients must be an integer of at least 1, got 0"):
+        by_writer(leaf_files, source="leaf", num_clients=0)
 
 
 def test_the_receipt_names_leafs_files_and_changes_with_them(leaf_files):
-    files = femnist.sources(source="leaf")
+    files = downloads.files("femnist", "leaf").values()
     before = receipt("femnist", files, leaf_files)
     names = [f"femnist/data/{part}/{n}.json" for part in ("test", "train") for n in (1, 2)]
     assert [entry["path"] for entry in before["files"]] == names
@@ -233,7 +244,7 @@ def test_the_receipt_names_leafs_files_and_changes_with_them(leaf_files):
 
 def test_without_leafs_files_the_message_says_who_makes_them(tmp_path):
     with pytest.raises(DataError, match=r"femnist/data/train has no \*.json; put there what LEAF"):
-        femnist.build(tmp_path, source="leaf", **CUT)
+        by_writer(tmp_path, source="leaf")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +258,7 @@ def test_without_leafs_files_the_message_says_who_makes_them(tmp_path):
 def test_what_is_not_a_file_of_leaf_is_named(leaf_files, content, message):
     (leaf_files / "femnist/data/train/3.json").write_text(content)
     with pytest.raises(DataError, match=message):
-        femnist.build(leaf_files, source="leaf", **CUT)
+        by_writer(leaf_files, source="leaf")
 
 
 @pytest.mark.parametrize("pixel", [0.5, -1 / 255, 256 / 255])
@@ -256,20 +267,20 @@ def test_pixels_that_are_no_shades_are_refused(leaf_files, pixel):
     path = leaf_files / "femnist/data/train/3.json"
     path.write_text(json.dumps({"users": ["e"], "user_data": data}))
     with pytest.raises(DataError, match="pixels are not multiples of 1/255 from 0 to 1"):
-        femnist.build(leaf_files, source="leaf", **CUT)
+        by_writer(leaf_files, source="leaf")
 
 
 def test_a_writer_in_two_files_of_a_part_is_refused(leaf_files):
     leaf(leaf_files, "train", "3.json", {"a": [1]})
     with pytest.raises(DataError, match="train/3.json has the writer a, whom another file has too"):
-        femnist.build(leaf_files, source="leaf", **CUT)
+        by_writer(leaf_files, source="leaf")
 
 
 def test_parts_without_a_common_writer_are_refused(tmp_path):
     leaf(tmp_path, "train", "1.json", {"a": [1]})
     leaf(tmp_path, "test", "1.json", {"b": [2]})
     with pytest.raises(DataError, match="have no writer in common"):
-        femnist.build(tmp_path, source="leaf", **CUT)
+        by_writer(tmp_path, source="leaf")
 
 
 # Both
@@ -277,8 +288,7 @@ def test_parts_without_a_common_writer_are_refused(tmp_path):
 
 def test_pixels_may_stay_between_0_and_1(leaf_files):
     standard, unit = (
-        femnist.build(leaf_files, source="leaf", scaling=scaling, **CUT)
-        for scaling in ("standard", "unit")
+        by_writer(leaf_files, source="leaf", scaling=scaling) for scaling in ("standard", "unit")
     )
     assert np.array_equal(standard.x, unit.x)
     assert (standard.mean, standard.std) == ((0.1307,), (0.3081,))
@@ -288,7 +298,7 @@ def test_pixels_may_stay_between_0_and_1(leaf_files):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source": "tff"}, "no FEMNIST source 'tff'; choose one of nist, leaf"),
+        ({"source": "mnist"}, "femnist has no source 'mnist'; choose one of nist, leaf, tff"),
         ({"duplicates": "none"}, "no duplicates 'none'; choose one of fixed, official"),
         ({"source": "leaf", "duplicates": "official"}, "duplicates must be 'fixed' with source"),
         ({"fraction": 0}, "fraction must be in"),
@@ -300,15 +310,15 @@ def test_pixels_may_stay_between_0_and_1(leaf_files):
 )
 def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        femnist.build(Path("/no/such/folder"), **{**CUT, **change})
+        by_writer(NOWHERE, **change)
 
 
 @pytest.mark.skipif(
-    not list((REAL_RAW / femnist.LEAF_TRAIN.path).glob("*.json")),
-    reason=f"no {femnist.LEAF_TRAIN.path} below {REAL_RAW}",
+    not list((REAL_RAW / FILES["leaf_train"].path).glob("*.json")),
+    reason=f"no LEAF files below {REAL_RAW}",
 )
 def test_leafs_own_files_have_all_62_classes_in_dark_ink():
-    built = femnist.build(REAL_RAW, source="leaf", unseen_fraction=0.2, min_examples=1, **CUT)
+    built = by_writer(REAL_RAW, source="leaf", unseen_fraction=0.2, min_examples=1)
     assert len(np.unique(built.y)) == 62
     assert np.median(built.x) == PAPER  # most of an image is paper
     sizes = built.train.sizes + built.test.sizes

@@ -146,8 +146,17 @@ def test_a_new_method_repeats_nothing(folder):
 
 
 def test_a_new_data_set_repeats_nothing(folder):
-    shutil.copy(folder / "fedlib/data/digits.py", folder / "fedlib/data/brand_new.py")
-    replace(folder, "fedlib/data/__init__.py", '"digits"', '"brand_new", "digits"')
+    data = "fedlib/data/sources"
+    shutil.copy(folder / data / "digits.py", folder / data / "brand_new.py")
+    replace(folder, f"{data}/__init__.py", '"digits"', '"brand_new", "digits"')
+    assert would_run(folder) == set()
+
+
+def test_a_new_partition_repeats_nothing(folder):
+    data = "fedlib/data/partitions"
+    shutil.copy(folder / data / "dirichlet.py", folder / data / "brand_new.py")
+    old = '"dirichlet": "Dirichlet"'
+    replace(folder, f"{data}/__init__.py", old, '"brand_new": "Dirichlet", ' + old)
     assert would_run(folder) == set()
 
 
@@ -191,7 +200,11 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("scripts/train.py", ALL_RUNS),
         ("scripts/evaluate.py", names(PLAN, "evaluate", *AFTER_RUNS)),
         ("scripts/partition.py", names(PLAN, "partition") | ALL_RUNS),
-        ("fedlib/data/digits.py", names(PLAN, *STAGES)),
+        ("scripts/download.py", names(PLAN, *STAGES)),
+        ("fedlib/data/sources/digits.py", names(PLAN, "partition") | ALL_RUNS),
+        ("fedlib/data/partitions/dirichlet.py", names(PLAN, "partition") | ALL_RUNS),
+        ("fedlib/data/partitions/hsu.py", set()),
+        ("fedlib/data/sources/mnist.py", set()),
         ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
         ("scripts/table.py", names(PLAN, "table", "report")),
         ("scripts/figure.py", names(PLAN, "figure", "report")),
@@ -229,7 +242,7 @@ def test_a_hyper_parameter_repeats_the_runs_that_have_it(folder):
 def test_a_parameter_of_the_data_repeats_all_that_is_made_of_it(folder):
     redeclare(
         folder,
-        "data=tuple(_replace(d, params={**d.params, 'seed': 99}) for d in paper.data)",
+        "data=tuple(_replace(d, seed=99) for d in paper.data)",
     )
     assert would_run(folder) == names(PLAN, "partition") | ALL_RUNS
 
@@ -386,7 +399,7 @@ def test_shards_of_other_content_are_trained_on_again(folder):
 
 
 def test_shards_that_come_out_unchanged_are_not_trained_on_again(folder):
-    append(folder, "fedlib/data/digits.py", "\nX = 1\n")
+    append(folder, "fedlib/data/sources/digits.py", "\nX = 1\n")
     done = workflow.snakemake(folder, *workflow.smoke("partitions"))
     assert done.returncode == 0, done.stdout
     assert would_run(folder) == set()

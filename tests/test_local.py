@@ -158,6 +158,95 @@ def test_a_proximal_step_has_the_golden_value_of_the_specification(executor):
     assert trained["p"].item() == pytest.approx(0.929950, abs=1e-15)
 
 
+# -- clipping -----------------------------------------------------------------------------
+
+
+def clipped_by_torch(groups, bound):
+    """What `torch.nn.utils.clip_grad_norm_` makes of each group of gradients."""
+    weights = [[nn.Parameter(torch.zeros_like(g)) for g in group] for group in groups]
+    for group, grads in zip(weights, groups, strict=True):
+        for weight, grad in zip(group, grads, strict=True):
+            weight.grad = grad.clone()
+        nn.utils.clip_grad_norm_(group, bound)
+    return [[weight.grad for weight in group] for group in weights]
+
+
+def test_a_gradient_is_shrunk_to_the_norm_by_group():
+    # Norms: body (3, 4) is 5, gate (0.3, 0.4) is 0.5, what has no entries together (6, 8) is 10.
+    def one(x):
+        return torch.tensor(x).double()
+
+    grads = {
+        "body": {"w": one([[3.0]]), "b": one([4.0])},
+        "gate": {"w": one([0.3, 0.4])},
+        "s": one(6.0),
+        "t": one([8.0]),
+    }
+    ours = SGD(lr=1.0, clip_norm=2.0).clipped(grads)
+    expected = {
+        "body": {"w": one([[3.0]]) * 2 / 5, "b": one([4.0]) * 2 / 5},
+        "gate": grads["gate"],
+        "s": one(6.0) * 2 / 10,
+        "t": one([8.0]) * 2 / 10,
+    }
+    assert_close(ours, {n: expected[n] for n in ours}, 1e-6)  # the millionth in the denominator
+    leaves = [tree.leaves(grads[n]) for n in ("body", "gate")] + [[grads["s"], grads["t"]]]
+    theirs = clipped_by_torch(leaves, 2.0)
+    assert_close([tree.leaves(ours["body"]), tree.leaves(ours["gate"])], theirs[:2], 1e-15)
+    assert_close([ours["s"], ours["t"]], theirs[2], 1e-15)
+
+
+def test_stacked_gradients_are_clipped_client_by_client():
+    draw = torch.Generator().manual_seed(0)
+    grads = [
+        {"m": {"w": c * torch.randn(2, 3, generator=draw).double(), "b": torch.ones(()).double()}}
+        for c in (0.1, 1.0, 10.0)
+    ]
+    solver = Adam(lr=1.0, clip_norm=1.5)
+    alone = [solver.clipped(g) for g in grads]
+    assert_close(solver.clipped(tree.stack(grads), stacked=True), tree.stack(alone), 1e-15)
+    assert alone[0] is not grads[0] and torch.equal(alone[0]["m"]["w"], grads[0]["m"]["w"])
+
+
+@pytest.mark.parametrize("off", [None, 0, 0.0])
+def test_no_bound_leaves_gradients_alone(off):
+    grads = {"w": torch.full((3,), 100.0)}
+    assert SGD(lr=1.0, clip_norm=off).clipped(grads) is grads
+
+
+@every_solver
+@both_executors
+def test_clipped_training_equals_a_module_with_torch_optim(name, executor):
+    # Body and head as groups of their own; 0.45 binds in some steps, and not in others.
+    solver, optimiser, arguments = SOLVERS[name]
+    solver = options(solver, batch_size=4, epochs=3, clip_norm=0.45)
+    task, federation = tiny_task(), toy_federation((10, 7), unseen=0)
+    cohort = cohort_of(task, federation, executor=executor)
+    body, head = task.split(task.init(0))
+
+    def loss(params, batch):
+        return task.loss({**params["body"], **params["head"]}, batch)
+
+    trained, _ = cohort.fit(loss, cohort.broadcast({"body": body, "head": head}), local=solver)
+    norms = []
+
+    class Clipping(optimiser):
+        def step(self):
+            for group in self.param_groups:
+                norms.append(float(nn.utils.clip_grad_norm_(group["params"], 0.45)))
+            return super().step()
+
+    def make(module):
+        groups = module.body.parameters(), module.head.parameters()
+        return Clipping([{"params": list(group)} for group in groups], **arguments)
+
+    for client in range(2):
+        (expected,) = torch_run(task, federation, [(solver, 0)], make, client=client)
+        ours = tree.take({**trained["body"], **trained["head"]}, client)
+        assert_close(ours, {name: expected[name] for name in ours})
+    assert min(norms) < 0.45 < max(norms)
+
+
 # -- what is remembered -------------------------------------------------------------------
 
 

@@ -1,16 +1,17 @@
 """Clients with two majority classes. Sections: docs/papers/adaptive_experts.md."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, cifar10_batch, needs, official, put
+from data_fixtures import NOWHERE, REAL_RAW, federation, make_up_cifar10, needs
 
 from fedlib.cohort import sample
-from fedlib.data import cifar10, digits, majority_cifar10, majority_digits
-from fedlib.data.majority import Majority
-from fedlib.data.official import hold_out, round_half_up, set_aside
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.official import hold_out, round_half_up
+from fedlib.data.partitions.majority import Majority
+from fedlib.data.sources import digits
+from fedlib.data.sources.digits import set_aside
 from fedlib.errors import ConfigError
 
 SEED = 7
@@ -21,7 +22,19 @@ NUM_TRAIN = 50_000
 
 def deal(num_clients, p, train_examples=500, test_examples=100, seed=SEED):
     partition = Majority(num_clients, p, train_examples, test_examples)
-    return partition.owners(LABELS, NUM_TRAIN, seed)
+    part = np.repeat(np.array([TRAIN, TEST], np.uint8), [NUM_TRAIN, len(LABELS) - NUM_TRAIN])
+    return partition.owners(Examples(LABELS, LABELS, 10, part=part), seed)
+
+
+def of_digits(p, seed=SEED, **given):
+    sizes = {"num_clients": 10, "train_examples": 24, "test_examples": 8}
+    return federation("digits", "majority", seed=seed, p=p, **sizes, **given)
+
+
+def of_cifar10(raw, **given):
+    sizes = {"num_clients": 50, "train_examples": 500, "test_examples": 100}
+    read = {"scaling": "measured"}
+    return federation("cifar10", "majority", raw, params=read, **{**sizes, **given})
 
 
 def classes(rows):
@@ -133,7 +146,7 @@ def test_a_pool_without_enough_examples_is_an_error_and_nothing_is_shared():
 )
 def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        majority_cifar10.build(Path("/no/such/folder"), **{"p": 0.5, "seed": 1, **change})
+        of_cifar10(NOWHERE, **{"p": 0.5, **change})
 
 
 @pytest.mark.parametrize(
@@ -167,9 +180,7 @@ def test_clients_hold_out_other_examples_but_always_the_same():
 
 
 def test_a_federation_with_a_validation_part_has_the_same_other_examples():
-    whole, held = (
-        majority_digits.build(Path(""), p=0.6, seed=SEED, val_fraction=f) for f in (0.0, 0.25)
-    )
+    whole, held = (of_digits(0.6, val_fraction=f) for f in (0.0, 0.25))
     assert np.array_equal(whole.x, held.x)
     assert whole.train.sizes.tolist() == [24] * 10 and whole.val.sizes.tolist() == [0] * 10
     assert held.train.sizes.tolist() == [18] * 10 and held.val.sizes.tolist() == [6] * 10
@@ -184,7 +195,7 @@ def test_a_federation_with_a_validation_part_has_the_same_other_examples():
 
 def test_clients_that_opt_out_are_drawn_and_everything_else_stays_as_it_is():
     def build(seed=SEED, **given):
-        return majority_digits.build(Path(""), p=0.6, seed=seed, **given)
+        return of_digits(0.6, seed, **given)
 
     everybody, some = build(), build(unseen_fraction=0.35)  # of ten clients, rounded down
     unseen = some.ids("unseen").tolist()
@@ -199,7 +210,7 @@ def test_clients_that_opt_out_are_drawn_and_everything_else_stays_as_it_is():
 
 @pytest.mark.parametrize(("fraction", "number"), [(0.0, 0), (0.3, 3), (0.29, 2), (0.5, 5)])
 def test_how_many_opt_out(fraction, number):
-    some = majority_digits.build(Path(""), p=0.6, seed=SEED, unseen_fraction=fraction)
+    some = of_digits(0.6, unseen_fraction=fraction)
     assert len(some.ids("unseen")) == number  # of 10; 0.29 of them are 2.9
 
 
@@ -208,14 +219,16 @@ def test_how_many_opt_out(fraction, number):
 
 def test_every_fourth_image_of_a_class_is_set_aside():
     labels = np.array([0, 1, 0, 0, 1, 0, 1, 0, 1, 1])  # five of each
-    order, num_train = set_aside(labels, 4)
+    part = set_aside(labels, 4)
     # The fourth 0 is row 5, the fourth 1 row 8.
-    assert order.tolist() == [0, 1, 2, 3, 4, 6, 7, 9, 5, 8] and num_train == 8
+    assert np.flatnonzero(part == TEST).tolist() == [5, 8]
+    examples = Examples(np.arange(10), labels, 2, part=part).by_part()
+    assert examples.x.tolist() == [0, 1, 2, 3, 4, 6, 7, 9, 5, 8] and examples.num_train == 8
 
 
 @pytest.mark.parametrize("p", [0.2, 0.6, 1.0])
 def test_digits_have_the_clients_of_the_declared_sizes(p):
-    built = majority_digits.build(Path(""), p=p, seed=SEED)
+    built = of_digits(p)
     assert built.train.sizes.tolist() == [24] * 10 and built.test.sizes.tolist() == [8] * 10
     assert (len(built.ids("seen")), len(built.ids("unseen"))) == (10, 0)
     assert (built.mean, built.std, built.num_classes) == (digits.MEAN, digits.STD, 10)
@@ -227,7 +240,7 @@ def test_digits_have_the_clients_of_the_declared_sizes(p):
 
 
 def test_test_images_of_digits_are_never_training_images():
-    x, y = digits.read()
+    x, y = digits.read(NOWHERE)[:2]
     number = {
         image.tobytes() + bytes([label]): i
         for i, (image, label) in enumerate(zip(x, y, strict=True))
@@ -236,7 +249,7 @@ def test_test_images_of_digits_are_never_training_images():
     is_test = np.zeros(len(x), bool)
     for label in range(10):
         is_test[np.flatnonzero(y == label)[3::4]] = True
-    built = majority_digits.build(Path(""), p=0.5, seed=SEED)
+    built = of_digits(0.5)
     for split, expected in (("train", False), ("test", True)):
         rows = built.split(split).rows
         numbers = [number[built.x[r].tobytes() + bytes([built.y[r]])] for r in rows]
@@ -244,13 +257,9 @@ def test_test_images_of_digits_are_never_training_images():
 
 
 def test_cifar10_keeps_its_test_batch_for_testing(tmp_path, monkeypatch):
-    batches = [cifar10_batch(40, first=40 * i) for i in range(6)]
-    files = [official(f.path, b) for f, b in zip(cifar10.BATCHES, batches, strict=True)]
-    for file, content in zip(files, batches, strict=True):
-        put(tmp_path, file, content)
-    monkeypatch.setattr(cifar10, "BATCHES", tuple(files))
+    make_up_cifar10(monkeypatch, tmp_path, 40)
     sizes = {"num_clients": 3, "train_examples": 20, "test_examples": 4}
-    built = majority_cifar10.build(tmp_path, p=0.5, seed=1, val_fraction=0.2, **sizes)
+    built = of_cifar10(tmp_path, p=0.5, val_fraction=0.2, **sizes)
     number = built.x[:, 0, 0, 0].astype(int)  # the first pixel of `cifar10_batch` numbers them
     assert (number[built.train.rows] < 200).all() and (number[built.val.rows] < 200).all()
     assert (number[built.test.rows] >= 200).all()
@@ -261,12 +270,12 @@ def test_cifar10_keeps_its_test_batch_for_testing(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@needs(*cifar10.sources())
+@needs("cifar10")
 def test_the_official_cifar10_gives_the_clients_of_the_specification():
-    built = majority_cifar10.build(REAL_RAW, p=1.0, seed=SEED, num_clients=20)
+    built = of_cifar10(REAL_RAW, p=1.0, seed=SEED, num_clients=20)
     assert np.bincount(built.y[built.train.rows]).tolist() == [3000] * 2 + [500] * 8
     assert np.bincount(built.y[built.test.rows]).tolist() == [600] * 2 + [100] * 8
-    built = majority_cifar10.build(REAL_RAW, p=0.6, seed=SEED, val_fraction=0.2)
+    built = of_cifar10(REAL_RAW, p=0.6, seed=SEED, val_fraction=0.2)
     assert built.train.sizes.tolist() == [400] * 50
     assert built.val.sizes.tolist() == [100] * 50
     assert built.test.sizes.tolist() == [100] * 50

@@ -1,22 +1,18 @@
 """MNIST by writer: who wrote which digit, according to QMNIST's labels."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, idx, idx_int, images, needs, official, put
+from data_fixtures import NOWHERE, REAL_RAW, federation, idx, idx_int, images, make_up, needs
 
-from fedlib.data import mnist
+from fedlib.data import downloads
 from fedlib.errors import ConfigError, DataError
 
-CUT = {
-    "partition": {"kind": "writer"},
-    "source": "qmnist",
-    "unseen": "test_writers",
-    "train_fraction": 0.8,
-    "seed": 1,
-}
-NUM = {"TRAIN": 60, "TEST": 20}
+CUT = {"unseen": "test_part", "train_fraction": 0.8}
+NUM = {"train": 60, "test": 20}
+
+
+def by_writer(raw, source="qmnist", **fields):
+    return federation("mnist", "writer", raw, params={"source": source}, **{**CUT, **fields})
 
 
 def described(labels, first_writer, writers, beyond=0):
@@ -31,22 +27,17 @@ def described(labels, first_writer, writers, beyond=0):
 def raw(tmp_path, monkeypatch):
     """60 training images by writers 100 to 105, 20 test images by writers 2000 to 2003."""
 
-    def replace(name, content):
-        file = official(getattr(mnist, name).path, content)
-        put(tmp_path, file, content)
-        monkeypatch.setattr(mnist, name, file)
-
-    for name, first in (("TRAIN", 0), ("TEST", 60)):
+    for name, first in (("train", 0), ("test", 60)):
         x, y = images(NUM[name], first)
-        replace(f"{name}_IMAGES", idx(x))
-        replace(f"{name}_LABELS", idx(y))
-        rows = described(y, 100, 6) if name == "TRAIN" else described(y, 2000, 4, beyond=30)
-        replace(f"{name}_WRITERS", idx_int(rows))
+        rows = described(y, 100, 6) if name == "train" else described(y, 2000, 4, beyond=30)
+        contents = {"images": idx(x), "labels": idx(y), "writers": idx_int(rows)}
+        named = {f"{name}_{kind}": content for kind, content in contents.items()}
+        make_up(monkeypatch, tmp_path, "mnist", **named)
     return tmp_path
 
 
 def test_writers_of_the_training_set_are_seen_and_those_of_the_test_set_unseen(raw):
-    built = mnist.build(raw, **CUT)
+    built = by_writer(raw)
     assert (len(built.ids("seen")), len(built.ids("unseen"))) == (6, 4)
     numbers = built.x[:, 0, 0, 0]
     for client in range(10):
@@ -59,28 +50,27 @@ def test_writers_of_the_training_set_are_seen_and_those_of_the_test_set_unseen(r
 
 
 def test_unseen_writers_can_be_drawn_from_all(raw):
-    built = mnist.build(raw, **{**CUT, "unseen": "fraction", "unseen_fraction": 0.3})
+    built = by_writer(raw, unseen="drawn", unseen_fraction=0.3)
     assert (len(built.ids("seen")), len(built.ids("unseen"))) == (7, 3)
 
 
 def test_the_files_that_name_the_writers_are_asked_for_only_where_they_are_needed():
-    assert len(mnist.sources()) == 4
-    assert mnist.sources(source="qmnist")[4:] == (mnist.TRAIN_WRITERS, mnist.TEST_WRITERS)
+    assert len(downloads.files("mnist")) == 4
+    assert list(downloads.files("mnist", "qmnist"))[4:] == ["train_writers", "test_writers"]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source": "kmnist"}, "no MNIST source 'kmnist'; choose one of mnist, qmnist"),
-        ({"source": "mnist"}, "partition writer needs source 'qmnist', got 'mnist'"),
-        ({"unseen": "some"}, "no unseen clients 'some'; choose one of fraction, test_writers"),
-        ({"unseen_fraction": 0.2}, "needs partition writer and unseen_fraction 0, got .* 0.2"),
-        ({"partition": {"kind": "iid", "num_clients": 2}}, "needs partition writer .* got iid"),
+        ({"source": "kmnist"}, "mnist has no source 'kmnist'; choose one of mnist, qmnist"),
+        ({"source": "mnist"}, "writer needs natural clients, .* which mnist from source mnist"),
+        ({"unseen": "some"}, "no unseen 'some'; choose one of drawn, last, test_part"),
+        ({"unseen_fraction": 0.2}, "'test_part' needs unseen_fraction 0, got 0.2"),
     ],
 )
 def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        mnist.build(Path("/no/such/folder"), **{**CUT, **change})
+        by_writer(NOWHERE, **change)
 
 
 @pytest.mark.parametrize(
@@ -92,16 +82,14 @@ def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, mes
     ],
 )
 def test_writers_of_other_images_are_refused(raw, monkeypatch, rows, message):
-    file = official(mnist.TRAIN_WRITERS.path, idx_int(rows))
-    put(raw, file, idx_int(rows))
-    monkeypatch.setattr(mnist, "TRAIN_WRITERS", file)
+    make_up(monkeypatch, raw, "mnist", train_writers=idx_int(rows))
     with pytest.raises(DataError, match=message):
-        mnist.build(raw, **CUT)
+        by_writer(raw)
 
 
-@needs(*mnist.sources(source="qmnist"))
+@needs("mnist", "qmnist")
 def test_the_official_files_name_539_seen_and_297_unseen_writers():
-    built = mnist.build(REAL_RAW, **CUT)
+    built = by_writer(REAL_RAW)
     sizes = built.train.sizes + built.test.sizes
     seen, unseen = (sizes[built.ids(group)] for group in ("seen", "unseen"))
     assert (len(seen), seen.sum(), seen.min(), seen.max()) == (539, 60_000, 19, 131)

@@ -5,7 +5,9 @@ import string
 
 import pytest
 
-from fedlib import data, figures, methods, models, papers, tables, tree
+from fedlib import figures, methods, models, papers, tables, tree
+from fedlib.data import downloads, sources
+from fedlib.data.build import check
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.provenance import ROOT
@@ -32,19 +34,16 @@ def test_every_run_constructs(name, scale):
 
 
 @every_scale
-def test_every_federation_names_a_data_set_and_parameters_that_it_has(name, scale):
-    import inspect
-
+def test_every_federation_names_a_data_set_and_a_partition_that_fits_it(name, scale):
     for declared in declare(name, scale).data:
-        build = data.load(declared.dataset).build
-        inspect.signature(build).bind("data/raw", **declared.params)
+        assert check(declared.spec()).needs is not None
 
 
 @every_scale
 def test_models_fit_their_data_sets(name, scale):
     paper = declare(name, scale)
     for run in paper.runs:
-        dataset = data.load(paper.federation(run.federation).dataset)
+        dataset = sources.load(paper.federation(run.federation).dataset)
         assert run.model_params["num_classes"] == dataset.NUM_CLASSES
 
 
@@ -93,7 +92,7 @@ def test_only_the_full_scale_is_without_a_word_on_its_differences(name, scale):
 def test_the_demo_needs_no_download():
     for name in papers.names():
         for declared in declare(name, "demo").data:
-            assert data.load(declared.dataset).sources(**declared.params) == ()
+            assert not downloads.files(declared.dataset)
 
 
 def test_an_unknown_scale_names_the_choices():
@@ -194,13 +193,10 @@ def test_heterogeneity_varies_nothing_but_the_concentration(scale, alphas):
     families = {}
     for name in sweep.federations:
         described = paper.federation(name).describe()
-        partition = dict(described["params"]["partition"])
-        families.setdefault(described["family"], []).append(partition.pop("alpha"))
-        base = paper.federation(name.split("-alpha")[0]).describe()["params"]
-        assert {**described["params"], "partition": partition} == {
-            **base,
-            "partition": {k: v for k, v in base["partition"].items() if k != "alpha"},
-        }
+        families.setdefault(described["family"], []).append(described["partition"]["alpha"])
+        base = paper.federation(name.split("-alpha")[0]).spec()
+        partition = {**base["partition"], "alpha": described["partition"]["alpha"]}
+        assert paper.federation(name).spec() == {**base, "partition": partition}
     assert all(sorted(set(found)) == sorted(found) for found in families.values())
     assert {len(found) for found in families.values()} == {alphas}
 

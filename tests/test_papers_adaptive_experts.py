@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedlib import data, papers
+from fedlib import papers
 from fedlib.cohort import sample
+from fedlib.data.build import build
 from fedlib.spec import SCALES
 
 every_scale = pytest.mark.parametrize("scale", SCALES)
@@ -16,9 +17,9 @@ def declare(scale):
 
 def clients(paper, run):
     """Clients that train, and those of a round."""
-    params = paper.federation(run.federation).params
-    number = params.get("num_clients", 10)  # the demo's data sets have ten if not told
-    seen = np.arange(number - int(number * params.get("unseen_fraction", 0)))
+    partition = paper.federation(run.federation).partition
+    number = partition["num_clients"]
+    seen = np.arange(number - int(number * partition.get("unseen_fraction", 0)))
     return len(seen), len(sample(seen, run.participation["rate"], seed=0, round=0))
 
 
@@ -45,8 +46,8 @@ def test_trials_redraw_the_partition_but_of_writers_that_the_official_data_have_
 
 def test_two_trials_of_the_demo_have_other_clients_of_the_same_kind():
     for declared in declare("demo").data:
-        one, other = (data.build(declared.spec(seed), "data/raw") for seed in (0, 1))
-        again = data.build(declared.spec(0), "data/raw")
+        one, other = (build(declared.spec(seed), "data/raw") for seed in (0, 1))
+        again = build(declared.spec(0), "data/raw")
         assert one.digests == again.digests
         assert one.digests["train/rows"] != other.digests["train/rows"]
         assert one.train.sizes.tolist() == other.train.sizes.tolist()
@@ -72,8 +73,8 @@ def test_the_full_scale_has_every_exhibit_of_the_paper():
         for name in ("effect_of_clusters", "cluster_usage", "effect_of_clusters_other")
     )
     assert paper.figures["methods"].federations == sweep  # Figures 3 and 4
-    assert [paper.federation(name).params["p"] for name in sweep] == [0.2, 0.4, 0.6, 0.8, 1.0]
-    assert [paper.federation(name).params["p"] for name in usage] == [0.2, 0.6, 1.0]  # Figure 5
+    assert [paper.federation(name).partition["p"] for name in sweep] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert [paper.federation(name).partition["p"] for name in usage] == [0.2, 0.6, 1.0]  # Figure 5
     # Claims of the text: J = 2 on two rotations, J = 9 on FEMNIST, both with smaller and larger J.
     for federation, best in [("rotated-cifar10-2", 2), ("femnist", 9)]:
         assert federation in others
@@ -93,7 +94,7 @@ def test_the_number_of_clients_is_calibrated_on_runs_that_differ_in_it_alone():
     assert table.labels == ("none",)
     assert table.federations == ("cifar10-p0.2", "cifar10-p0.2-k20")
     ours, other = (paper.federation(name) for name in table.federations)
-    assert differences(ours.params, other.params) == {"num_clients": 20}
+    assert differences(ours.partition, other.partition) == {"num_clients": 20}
     run, twin = (paper.run(name, "none").spec(0) for name in table.federations)
     assert differences(run, twin).keys() == {"participation", "params"}
     assert differences(run["params"], twin["params"]) == {"both_mixtures": False}
@@ -104,7 +105,7 @@ def test_clients_that_opt_out_change_nothing_else():
     [name] = paper.tables["opt_out"].federations
     assert paper.tables["opt_out"].params["group"] == "unseen"
     base = paper.federation(name.removesuffix("-optout"))
-    assert differences(base.params, paper.federation(name).params) == {"unseen_fraction": 0.5}
+    assert differences(base.partition, paper.federation(name).partition) == {"unseen_fraction": 0.5}
     for label in ("eps", "none"):
         assert paper.run(name, label).spec(0) == paper.run(base.name, label).spec(0)
 
@@ -127,16 +128,16 @@ def test_the_profiles_differ_in_what_section_9_says():
         relu = differences(published["model_params"], clean["model_params"])
         assert relu == {"logit_relu": False}  # X4
         data = differences(
-            paper.federation(federation).params, paper.federation(f"{federation}-clean").params
+            paper.federation(federation).partition,
+            paper.federation(f"{federation}-clean").partition,
         )
         assert data == {"val_fraction": 0.2}
 
 
 def test_the_reduced_scale_keeps_what_orderings_are_about():
     paper = declare("reduced")
-    params = [data.params for data in paper.data]
-    assert [p["p"] for p in params] == [0.2, 0.6, 1.0]
-    assert {data.dataset for data in paper.data} == {"majority_cifar10"}
+    assert [data.partition["p"] for data in paper.data] == [0.2, 0.6, 1.0]
+    assert {data.dataset for data in paper.data} == {"cifar10"}
     assert {(run.label, run.params["num_experts"]) for run in paper.runs} == {
         ("eps", 3),
         ("none", 3),

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from data_fixtures import REAL_RAW, needs
 
-from fedlib import data, metrics
-from fedlib.data import cifar10, emnist
-from fedlib.data.cut import Scheme
+from fedlib import metrics
+from fedlib.data.build import build
+from fedlib.data.examples import Examples
+from fedlib.data.partitions import parse
 from fedlib.papers import load
 from fedlib.papers._pfedmm_criteria import REPORTED
+from fedlib.papers._pfedmm_settings import has_unseen
 from fedlib.published import read
 from fedlib.results import Scores
 from fedlib.spec import SCALES
@@ -28,19 +30,17 @@ def declare(scale):
 
 def cut_as_declared(federation, num_examples, num_classes):
     """The federation of scale full, of made-up examples with as many of every class."""
-    params = {"fraction": 1.0, "val_fraction": 0.0, "unseen_fraction": 0.0}
-    params |= declare("full").federation(federation).params
-    params.pop("source", None)
+    declared = declare("full").federation(federation)
     labels = np.repeat(np.arange(num_classes), num_examples // num_classes)
-    images = np.zeros((len(labels), 1), np.float32)
-    return Scheme(**params).federation(images, labels, num_classes=num_classes)
+    examples = Examples(np.zeros((len(labels), 1), np.float32), labels, num_classes)
+    return parse(declared.partition).deal(examples, declared.seed).federation()
 
 
 @every_scale
 def test_only_the_experiment_on_unseen_clients_sets_clients_apart(scale):
     paper = declare(scale)
     shown = paper.tables["unseen"].federations
-    apart = {d.name for d in paper.data if {"unseen_fraction", "unseen"} & d.params.keys()}
+    apart = {d.name for d in paper.data if has_unseen(d)}
     # The unseen writers of MNIST are those of its own test set.
     assert set(shown) == apart
     assert all(name == "mnist" or name.endswith("-unseen") for name in apart)
@@ -75,7 +75,7 @@ def test_runs_with_unseen_clients_are_otherwise_those_of_the_main_table(scale):
         base = paper.federation(name.removesuffix("-unseen"))
         federation = paper.federation(name)
         assert federation.dataset == base.dataset
-        assert federation.params == base.params | {"unseen_fraction": 0.2}
+        assert federation.partition == base.partition | {"unseen_fraction": 0.2}
         runs = [run for run in paper.runs if run.federation == name]
         assert {"fedavg-plus", "fedem", "pfedmm"} <= {run.label for run in runs}
         for run in runs:
@@ -93,9 +93,9 @@ def test_the_main_table_of_cifar10_trains_80_clients_on_349_batches():
 
 def test_every_client_of_emnist_and_cifar100_is_seen():
     assert len(cut_as_declared("emnist", 62 * 2_000, 62).ids("seen")) == 100
-    params = declare("full").federation("cifar100").params
-    assert params["partition"]["num_clients"] == 100
-    assert "unseen_fraction" not in params
+    partition = declare("full").federation("cifar100").partition
+    assert partition["num_clients"] == 100
+    assert "unseen_fraction" not in partition
 
 
 def test_the_bottom_decile_of_80_clients_is_the_8th_worst():
@@ -106,10 +106,10 @@ def test_the_bottom_decile_of_80_clients_is_the_8th_worst():
 
 
 @pytest.mark.slow
-@needs(*cifar10.sources())
+@needs("cifar10")
 def test_cifar10_itself_is_cut_as_its_counts_say():
     declared = declare("full").federation("cifar10")
-    built = data.build(declared.spec(), REAL_RAW)
+    built = build(declared.spec(), REAL_RAW)
     made = cut_as_declared("cifar10", 60_000, 10)
     assert built.train.sizes.tolist() == made.train.sizes.tolist()
     assert built.test.sizes.tolist() == made.test.sizes.tolist()
@@ -117,14 +117,14 @@ def test_cifar10_itself_is_cut_as_its_counts_say():
 
 
 @pytest.mark.slow
-@needs(*emnist.sources(source="test"))
+@needs("emnist", "test")
 def test_emnist_at_scale_reduced_trains_all_clients_on_all_images():
     paper = declare("reduced")
-    built = data.build(paper.federation("emnist").spec(), REAL_RAW)
+    built = build(paper.federation("emnist").spec(), REAL_RAW)
     assert len(built.ids("seen")) == built.num_clients == 100
     # floor(0.8 n) of every client is for training.
     assert built.train.sizes.sum() + built.test.sizes.sum() == 81_425
-    apart = data.build(paper.federation("emnist-unseen").spec(), REAL_RAW)
+    apart = build(paper.federation("emnist-unseen").spec(), REAL_RAW)
     assert (len(apart.ids("seen")), len(apart.ids("unseen"))) == (80, 20)
     assert apart.train.sizes.tolist() == built.train.sizes.tolist()
 
@@ -140,7 +140,7 @@ def test_clients_of_cifar10_that_are_left_out_are_counted_under_its_table(federa
 @pytest.mark.parametrize("federation", ["digits", "digits-alpha0.1", "digits-alpha1e6"])
 def test_clients_of_the_demo_that_are_left_out_are_counted_under_its_table(federation):
     declared = declare("demo").federation(federation)
-    left_out = 20 - data.build(declared.spec(), "").num_clients
+    left_out = 20 - build(declared.spec(), "").num_clients
     told = "left out" in " ".join(declared.notes)
     assert told == (left_out > 0)
     assert not told or declared.notes[-1].endswith(f"left out: {left_out} of 20.")

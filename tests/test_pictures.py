@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 from torchvision.transforms import functional as vision
 
 from fedlib import context, streams
-from fedlib.data import cifar10_parts
+from fedlib.data.sources import cifar10
 from fedlib.errors import ConfigError
 from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn, pictures
 from fedlib.models.initialise import convolution_weights
@@ -109,7 +109,7 @@ def test_grey_has_no_hue_and_none_is_changed_in_evaluation():
 
 
 def test_colours_are_scaled_as_the_images_of_cifar10_are():
-    assert (pictures.MEAN, pictures.STD) == (cifar10_parts.MEAN, cifar10_parts.STD)
+    assert (pictures.MEAN, pictures.STD) == cifar10.SCALINGS["measured"]
 
 
 @pytest.mark.parametrize("layer", [pictures.ColourJitter(), pictures.Contrast(0.2, 1.8)])

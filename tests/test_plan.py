@@ -11,6 +11,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib import byhand, config, plan, provenance
 from fedlib.config import normalised
+from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.plan import PATHS, STAGES, Cell, Plan
 from fedlib.spec import Figure, Table
@@ -106,7 +107,7 @@ def test_no_two_outputs_share_a_path(toy):
 
 
 def test_pretrained_weights_are_downloaded_like_a_data_set(toy):
-    [weights] = [n for n in provenance.registered("data") if n.endswith("_weights")]
+    [weights] = downloads.weights()
     made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights)])
     assert weights in made.datasets()
     assert made.weights("toy", "digits", "fedavg") == []
@@ -134,7 +135,7 @@ def test_seeds_share_a_partition_where_the_declaration_says_nothing(toy):
     ]
     assert made.manifests() == [f"results/demo/shards/toy/{f}.json" for f in ("digits", "mnist")]
     job = {"paper": "toy", "federation": "digits"}
-    assert made.spec("partition", **job) == '{"dataset":"digits","params":{"seed":0}}'
+    assert "replicate" not in json.loads(made.spec("partition", **job))
     for seed in (3, 4):
         cell = Cell("toy", "digits", "fedem", seed)._asdict()
         assert made.path("shards", **cell) == "results/demo/shards/toy/digits.h5"
@@ -153,11 +154,8 @@ def test_every_seed_has_a_partition_of_its_own_where_the_declaration_says_so(rec
     for seed in (3, 4):
         cell = Cell("toy", "digits", "fedem", seed)._asdict()
         assert made.path("shards", **cell) == f"results/demo/shards/toy/digits/seed{seed}.h5"
-        assert json.loads(made.spec("partition", **cell)) == {
-            "dataset": "digits",
-            "params": {"seed": 0},
-            "replicate": seed,
-        }
+        told = json.loads(made.spec("partition", **cell))
+        assert (told["dataset"], told["seed"], told["replicate"]) == ("digits", 0, seed)
 
 
 def test_a_partition_of_its_own_changes_no_job_but_partitions_and_exhibits(toy, recut):
@@ -222,13 +220,6 @@ def test_a_partition_that_is_not_there_is_refused(recut, name, message):
         recut().spec(stage, **wildcards)
 
 
-def test_data_that_are_cut_without_a_seed_have_no_replicates(toy):
-    digits, mnist = toy_paper().data
-    without = replace(digits, params={}, per_seed=True)
-    with pytest.raises(ConfigError, match=r"toy.data\[digits\]: per_seed needs the parameter seed"):
-        toy(data=(without, mnist))
-
-
 # --- Specifications and code ----------------------------------------------------------------------
 
 
@@ -272,10 +263,12 @@ def test_an_exhibit_has_its_runs_row_by_row(toy):
     assert spec["federations"][0] == {
         "name": "digits",
         "dataset": "digits",
-        "params": {"seed": 0},
+        "params": {},
+        "partition": {"kind": "iid", "num_clients": 4, "train_fraction": 0.8},
+        "seed": 0,
         "title": "Digits",
         "family": "Digits",
-        "partition": "iid",
+        "partition_label": "iid",
         "notes": ["digits is small"],
         "per_seed": False,
     }
@@ -349,6 +342,31 @@ def test_the_code_of_a_run_is_its_script_method_and_model(toy):
         "scripts/figure.py",
         "fedlib.figures.accuracy_over_rounds",
     )
+
+
+def test_the_code_of_a_federation_is_its_script_source_and_partition(toy):
+    assert toy().roots("partition", paper="toy", federation="mnist") == (
+        "scripts/partition.py",
+        "fedlib.data.sources.mnist",
+        "fedlib.data.partitions.iid",
+    )
+    code = provenance.closure(*toy().roots("partition", paper="toy", federation="mnist"))
+    assert not {"fedlib.data.sources.digits", "fedlib.data.partitions.hsu"} & {*code}
+
+
+def test_a_download_depends_on_what_is_downloaded_and_on_no_reader(toy, tmp_path, monkeypatch):
+    made = toy()
+    roots = made.roots("download", dataset="mnist")
+    assert not [m for m in provenance.closure(*roots) if m.startswith("fedlib.data.sources.")]
+    assert made.code("download", dataset="mnist") == made.code("download", dataset="digits")
+    before = made.spec("download", dataset="mnist"), made.spec("download", dataset="digits")
+    files = downloads.table("mnist").files
+    moved = replace(files["train_images"], urls=("https://elsewhere/train.gz",))
+    monkeypatch.setitem(files, "train_images", moved)
+    after = made.spec("download", dataset="mnist"), made.spec("download", dataset="digits")
+    assert after[0] != before[0] and after[1] == before[1]
+    job = {"paper": "toy", "federation": "mnist"}
+    assert "elsewhere" not in made.spec("partition", **job)
 
 
 def test_every_job_has_a_specification_and_code(toy):
@@ -486,7 +504,9 @@ def test_raw_files_may_come_from_another_source_which_is_noted(declare):
     given = other.data("toy", "mnist")
     assert given.params == {**declared.params, "source": "qmnist"}
     assert given.notes[-1].endswith("raw files of source qmnist instead of mnist.")
-    assert json.loads(other.spec("download", dataset="mnist"))["sources"] == ["qmnist"]
+    told = json.loads(other.spec("download", dataset="mnist"))
+    assert told["sources"] == ["qmnist"]
+    assert told["files"] != json.loads(plain.spec("download", dataset="mnist"))["files"]
     assert Plan({"sources": ["mnist:mnist"]}).data("toy", "mnist") == declared
     with pytest.raises(ConfigError, match="sources: unknown 'digits'; .*: mnist"):
         Plan({"sources": ["digits:other"]})
@@ -539,6 +559,10 @@ MAIN = toy_paper().tables["main"]
         (
             {"federations": ("digits", "minst")},
             r"papers.toy.data\[minst\].dataset: unknown 'minst'; known: .*mnist",
+        ),
+        (
+            {"data": tuple(replace(d, partition={"kind": "idd"}) for d in toy_paper().data)},
+            r"papers.toy.data\[digits\].partition.kind: unknown 'idd'; known: .*iid",
         ),
         (
             {"tables": {"main": replace(MAIN, kind="acuracy")}},

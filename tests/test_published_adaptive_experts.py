@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import data, published
+from fedlib import published
+from fedlib.data import sources
 
 FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/published/adaptive_experts.csv"
 LABELS = ("moe", "ifca", "ensemble", "finetuned", "local")
@@ -18,7 +19,7 @@ def numbers():
 
 def cell(numbers, p, explore, label, metric="accuracy"):
     found = published.fractions(numbers, f"table2-p{p}-{explore}", metric)
-    return found["majority_cifar10", label]
+    return found["cifar10", label]
 
 
 def test_every_cell_of_table_2_can_be_looked_up(numbers):
@@ -32,17 +33,17 @@ def test_every_cell_of_table_2_can_be_looked_up(numbers):
 
 
 def test_data_sets_are_those_of_the_project(numbers):
-    assert set(numbers["dataset"]) <= set(data.NAMES)
+    assert set(numbers["dataset"]) <= set(sources.NAMES)
 
 
 def test_the_claims_of_the_text_are_the_arithmetic_of_table_2(numbers):
     claim = published.fractions(numbers, "text", "accuracy_gain_over_ifca")
     gain = cell(numbers, "1.0", "eps", "moe") - cell(numbers, "1.0", "none", "ifca")
     rounding = 1.1e-4  # either number is rounded to 0.01 percent
-    assert claim["majority_cifar10", "moe"] == pytest.approx(gain, abs=rounding)
+    assert claim["cifar10", "moe"] == pytest.approx(gain, abs=rounding)
     claim = published.fractions(numbers, "text", "accuracy_gain_over_local")
     gain = cell(numbers, "1.0", "eps", "moe") - cell(numbers, "1.0", "none", "local")
-    assert claim["majority_cifar10", "moe"] == pytest.approx(gain, abs=rounding)
+    assert claim["cifar10", "moe"] == pytest.approx(gain, abs=rounding)
 
 
 def test_exploration_helps_the_mixture_in_every_row(numbers):
@@ -57,7 +58,7 @@ def test_exploration_helps_the_mixture_in_every_row(numbers):
 def test_hyper_parameters_are_plain_numbers(numbers):
     lr = published.fractions(numbers, "table1", "lr")
     assert lr == {
-        ("majority_cifar10", "global"): 0.00586,
-        ("majority_cifar10", "local"): 0.000269,
-        ("majority_cifar10", "gate"): 0.000003,
+        ("cifar10", "global"): 0.00586,
+        ("cifar10", "local"): 0.000269,
+        ("cifar10", "gate"): 0.000003,
     }

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, cifar10_batch, needs, official, put
+from data_fixtures import NOWHERE, REAL_RAW, federation, make_up_cifar10, needs
 
-from fedlib.data import cifar10, digits, rotated_cifar10, rotated_digits
-from fedlib.data.rotated import Rotated
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.partitions.rotated import Rotated
+from fedlib.data.sources import digits
 from fedlib.errors import ConfigError
 
 SEED = 7
@@ -16,12 +17,14 @@ SEED = 7
 @pytest.fixture
 def raw(tmp_path, monkeypatch) -> Path:
     """CIFAR-10 with 40 images in each batch."""
-    batches = [cifar10_batch(40, first=40 * i) for i in range(6)]
-    files = [official(f.path, b) for f, b in zip(cifar10.BATCHES, batches, strict=True)]
-    for file, content in zip(files, batches, strict=True):
-        put(tmp_path, file, content)
-    monkeypatch.setattr(cifar10, "BATCHES", tuple(files))
+    make_up_cifar10(monkeypatch, tmp_path, 40)
     return tmp_path
+
+
+def parts_of(num: int, num_train: int) -> Examples:
+    """Numbered images, the training part first."""
+    part = np.repeat(np.array([TRAIN, TEST], np.uint8), [num_train, num - num_train])
+    return Examples(np.arange(num)[:, None, None, None], np.zeros(num, int), 10, part=part)
 
 
 # Section 4.2, the invariants
@@ -32,7 +35,7 @@ def raw(tmp_path, monkeypatch) -> Path:
 )
 def test_every_angle_deals_the_whole_data_set_to_its_clients(rotations, train, test):
     # 50,000 training images to 200 / 2 or 200 / 4 clients, and 10,000 test images.
-    owners = Rotated(200, rotations).owners(60_000, 50_000, SEED)
+    owners = Rotated(200, rotations).owners(parts_of(60_000, 50_000), SEED)
     assert [len(rows) for rows in owners.train] == [train] * 200
     assert [len(rows) for rows in owners.test] == [test] * 200
     block = 200 // len(rotations)
@@ -45,29 +48,32 @@ def test_every_angle_deals_the_whole_data_set_to_its_clients(rotations, train, t
 
 
 def test_the_angles_are_dealt_in_orders_of_their_own():
-    train = Rotated(4, (0, 180)).owners(120, 100, SEED).train
+    train = Rotated(4, (0, 180)).owners(parts_of(120, 100), SEED).train
     assert not np.array_equal(train[0], train[2] - 120)
     # Every client has examples from all over the data set, not a block of it.
     assert all(rows.max() - rows.min() > 50 for rows in train)
 
 
 def test_a_deal_is_a_function_of_its_seed():
-    one, again, other = (Rotated(4).owners(120, 100, seed) for seed in (SEED, SEED, SEED + 1))
+    one, again, other = (
+        Rotated(4).owners(parts_of(120, 100), seed) for seed in (SEED, SEED, SEED + 1)
+    )
     for part in range(2):
         assert all(map(np.array_equal, one[part], again[part]))
         assert not any(map(np.array_equal, one[part], other[part]))
 
 
 def test_the_angle_is_the_true_cluster_of_a_client(raw):
-    federation = rotated_cifar10.build(raw, seed=SEED, num_clients=8, rotations=[0, 90, 180, 270])
-    assert federation.cluster.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    angles = [0, 90, 180, 270]
+    built = federation("cifar10", "rotated", raw, num_clients=8, rotations=angles)
+    assert built.cluster.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_images_are_turned_anticlockwise():
     x = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
-    pool, y = Rotated(4, (0, 90, 180, 270)).pool(x, np.array([5, 6]))
-    assert y.tolist() == [5, 6] * 4
-    none, quarter, half, three = pool.reshape(4, *x.shape)
+    pool = Rotated(4, (0, 90, 180, 270)).pool(Examples(x, np.array([5, 6]), 10))
+    assert pool.y.tolist() == [5, 6] * 4
+    none, quarter, half, three = pool.x.reshape(4, *x.shape)
     assert np.array_equal(none, x)
     assert np.array_equal(half, x[:, :, ::-1, ::-1])  # both flips
     for i in range(4):
@@ -90,7 +96,7 @@ def test_images_are_turned_anticlockwise():
 )
 def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        rotated_cifar10.build(Path("/no/such/folder"), **{"seed": 1, **change})
+        federation("cifar10", "rotated", NOWHERE, **{"num_clients": 200, **change})
 
 
 @pytest.mark.parametrize(
@@ -103,14 +109,14 @@ def test_values_that_make_no_sense_are_refused_before_a_file_is_read(change, mes
 )
 def test_too_few_examples_are_an_error(partition, message):
     with pytest.raises(ConfigError, match=message):
-        partition.owners(120, 100, SEED)
+        partition.owners(parts_of(120, 100), SEED)
 
 
 # Data sets
 
 
 def test_the_second_half_of_the_clients_sees_images_upside_down(raw):
-    built = rotated_cifar10.build(raw, seed=1, num_clients=4)
+    built = federation("cifar10", "rotated", raw, num_clients=4, params={"scaling": "measured"})
     assert built.train.sizes.tolist() == [100] * 4 and built.test.sizes.tolist() == [20] * 4
     assert built.x.shape == (480, 3, 32, 32)
     for client in range(4):
@@ -127,19 +133,20 @@ def test_the_second_half_of_the_clients_sees_images_upside_down(raw):
 
 def test_fewer_images_may_be_dealt_and_only_these_are_stored(raw):
     sizes = {"train_examples": 10, "test_examples": 3}
-    built = rotated_cifar10.build(raw, seed=1, num_clients=4, val_fraction=0.2, **sizes)
+    built = federation("cifar10", "rotated", raw, num_clients=4, val_fraction=0.2, **sizes)
     assert built.train.sizes.tolist() == [8] * 4 and built.val.sizes.tolist() == [2] * 4
     assert built.test.sizes.tolist() == [3] * 4
     assert len(built.x) == 4 * 13
 
 
 def test_digits_are_turned_too():
-    built = rotated_digits.build(Path(""), seed=SEED)
+    built = federation("digits", "rotated", seed=SEED, num_clients=10)
     # 1,797 images, of which every fourth of a class is a test image.
-    num_test = sum(count // 4 for count in np.bincount(digits.read()[1]))
+    x, y = digits.read(NOWHERE)[:2]
+    num_test = sum(count // 4 for count in np.bincount(y))
     assert built.train.sizes.tolist() == [(1797 - num_test) // 5] * 10
     assert built.test.sizes.tolist() == [num_test // 5] * 10
-    known = {image.tobytes() for image in digits.read()[0]}
+    known = {image.tobytes() for image in x}
     upright = [image.tobytes() in known for image in built.x[built.train.of(0)]]
     turned = [image.tobytes() in known for image in built.x[built.train.of(9)]]
     back = [image[:, ::-1, ::-1].tobytes() in known for image in built.x[built.train.of(9)]]
@@ -148,9 +155,9 @@ def test_digits_are_turned_too():
 
 
 @pytest.mark.slow
-@needs(*cifar10.sources())
+@needs("cifar10")
 def test_the_official_cifar10_is_in_each_half_once():
-    built = rotated_cifar10.build(REAL_RAW, seed=SEED)
+    built = federation("cifar10", "rotated", REAL_RAW, seed=SEED, num_clients=200)
     assert built.train.sizes.tolist() == [500] * 200 and built.test.sizes.tolist() == [100] * 200
     upright = np.sort([_digest(x) for x in built.x[built.train.rows[:50_000]]])
     turned = np.sort([_digest(x[:, ::-1, ::-1]) for x in built.x[built.train.rows[50_000:]]])

@@ -1,17 +1,24 @@
 """Shakespeare: from the complete works to windows of letters, one client per role."""
 
 import string
-from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import REAL_RAW, needs, put
+from data_fixtures import NOWHERE, REAL_RAW, federation, needs, put
 
-from fedlib.data import shakespeare
-from fedlib.data.shakespeare import read_roles, split_lines, split_role, windows
+from fedlib.data import downloads
+from fedlib.data.sources import shakespeare
+from fedlib.data.sources.shakespeare import read_roles, split_lines, split_role, windows
 from fedlib.errors import ConfigError, DataError
 
-CUT = {"train_fraction": 0.8, "seed": 12345}
+WORKS = downloads.table("shakespeare").files["text"]
+
+
+def by_role(raw, seed=12345, train_fraction=0.8, val_fraction=0.0, val_split="fixed", **fields):
+    read = {"train_fraction": train_fraction, "val_fraction": val_fraction, "val_split": val_split}
+    fields = {"order": "random", **fields}
+    return federation("shakespeare", "natural", raw, seed=seed, params=read, **fields)
+
 
 HEADER = "a first line that is skipped\nThe Complete Works\nby William Shakespeare\nSonnet\n"
 PLAY = """
@@ -46,7 +53,7 @@ def raw(tmp_path):
             "THE SECOND": speech("Ann", 15) + speech("CY", 8) + speech("DEE", 6),
         }
     )
-    put(tmp_path, shakespeare.TEXT, text.encode())
+    put(tmp_path, WORKS, text.encode())
     return tmp_path
 
 
@@ -164,7 +171,7 @@ def test_a_character_outside_the_vocabulary_is_named():
 
 
 def test_labels_are_the_window_one_character_later(raw):
-    built = shakespeare.build(raw, **CUT)
+    built = by_role(raw)
     assert built.num_clients == 5
     assert built.x.shape == built.y.shape and built.x.shape[1] == 80
     assert built.x.dtype == built.y.dtype == np.uint8
@@ -175,8 +182,8 @@ def test_labels_are_the_window_one_character_later(raw):
 
 
 def test_the_windows_of_a_client_are_those_of_its_texts(raw):
-    built = shakespeare.build(raw, val_fraction=0.25, **CUT)
-    roles = read_roles((raw / shakespeare.TEXT.path).read_text())
+    built = by_role(raw, val_fraction=0.25)
+    roles = read_roles((raw / WORKS.path).read_text())
     expected = sorted(
         tuple(max(0, len(text) - 80) for text in split_role(lines, 0.8, 0.25, "fixed"))
         for lines in roles.values()
@@ -186,34 +193,32 @@ def test_the_windows_of_a_client_are_those_of_its_texts(raw):
 
 
 def test_the_last_roles_of_a_random_order_are_unseen(raw):
-    built = shakespeare.build(raw, unseen_fraction=0.4, **CUT)
+    built = by_role(raw, unseen_fraction=0.4)
     assert built.ids("unseen").tolist() == [3, 4]  # int(0.6 * 5) = 3 are seen
-    again, other = (
-        shakespeare.build(raw, **{**CUT, "seed": seed}).train.sizes.tolist() for seed in (12345, 1)
-    )
+    again, other = (by_role(raw, seed).train.sizes.tolist() for seed in (12345, 1))
     assert built.train.sizes.tolist() == again != other
 
 
 def test_a_fraction_of_the_roles_can_be_used(raw):
-    assert shakespeare.build(raw, fraction=0.5, **CUT).num_clients == 2  # int(0.5 * 5)
+    assert by_role(raw, fraction=0.5).num_clients == 2  # int(0.5 * 5)
 
 
 def test_roles_without_a_window_are_dropped_and_numbers_kept(raw):
     short = works({"ONE": speech("ANN", 8) + "  BOB. a\n    b\n    c\n" + speech("CY", 8)})
-    put(raw, shakespeare.TEXT, short.encode())
-    built = shakespeare.build(raw, **CUT)
+    put(raw, WORKS, short.encode())
+    built = by_role(raw)
     assert built.num_clients == 2 and len(set(built.client_id) & {0, 1, 2}) == 2
 
 
 def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
-    path = raw / shakespeare.TEXT.path
-    before = shakespeare.build(raw, **CUT)
+    path = raw / WORKS.path
+    before = by_role(raw)
     content = path.read_bytes()
     path.write_bytes(content.replace(b"\n", b"\r\n"))
-    assert shakespeare.build(raw, **CUT).digests == before.digests
+    assert by_role(raw).digests == before.digests
     path.write_bytes(content + b"\xe9")
     with pytest.raises(DataError, match="shakespeare/100.txt is not plain ASCII"):
-        shakespeare.build(raw, **CUT)
+        by_role(raw)
 
 
 @pytest.mark.parametrize(
@@ -228,20 +233,26 @@ def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
 )
 def test_values_that_make_no_sense_are_refused_before_the_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
-        shakespeare.build(Path("/no/such/folder"), **{**CUT, **change})
+        by_role(NOWHERE, **change)
 
 
 def test_a_federation_without_a_seen_role_is_refused(raw):
-    with pytest.raises(ConfigError, match="none of the 5 roles is seen"):
-        shakespeare.build(raw, unseen_fraction=0.9, **CUT)
+    with pytest.raises(ConfigError, match="none of the 5 clients is seen"):
+        by_role(raw, unseen_fraction=0.9)
+
+
+def test_a_validation_part_is_of_the_lines_and_not_drawn_again(raw):
+    with pytest.raises(ConfigError, match="val_fraction must be absent: the data set has"):
+        read = {"train_fraction": 0.8, "val_fraction": 0.25}
+        federation("shakespeare", "natural", raw, params=read, val_fraction=0.2)
 
 
 # The complete works, where they are
 
 
-@needs(shakespeare.TEXT)
+@needs("shakespeare")
 def test_the_complete_works_have_1145_roles_in_36_plays():
-    roles = read_roles((REAL_RAW / shakespeare.TEXT.path).read_text())
+    roles = read_roles((REAL_RAW / WORKS.path).read_text())
     assert (len(roles), len({play for play, _ in roles})) == (1145, 36)
     assert sum(map(len, roles.values())) == 106_132
     assert min(map(len, roles.values())) == 3

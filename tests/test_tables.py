@@ -439,7 +439,7 @@ def test_sweep_over_federations_that_do_not_state_the_parameter_is_refused():
 
 def test_sweep_with_two_federations_of_one_value_is_refused():
     exhibit = alpha_exhibit(0.1, 10)
-    exhibit["federations"][1]["params"] = exhibit["federations"][0]["params"]
+    exhibit["federations"][1]["partition"] = exhibit["federations"][0]["partition"]
     tidy = alpha_metrics(
         {(federation["name"], m): 0.5 for federation in exhibit["federations"] for m in METHODS}
     )

@@ -7,9 +7,9 @@ from benchmarks import models
 from benchmarks.clock import Clock
 from benchmarks.items import LR, SEED, Item
 from fedlib import methods
+from fedlib.choice import choose
 from fedlib.cohort import sample
 from fedlib.device import DeviceData
-from fedlib.executors import choose
 from fedlib.federation import Federation, Split
 from fedlib.local import SGD
 from fedlib.simulate import Protocol, Simulation

@@ -1,44 +1,26 @@
-"""Federations whose clients own training and test examples of a data set's own two parts.
+"""Partitions whose clients own training and test examples of a data set's own two parts.
 
-Everywhere else in this package a data set is joined and each client's share is split again; here
-no training example of the data set becomes a test example. Randomness comes from named streams,
-because the official code that these federations follow is not seeded. The federations of FedMix are
-made in the same way (its specification, section 5).
+No training example of the data set becomes a test example. Randomness comes from named streams,
+because the official code that these partitions follow is not seeded.
 
 Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
-  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe; specification section 4.
+  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe; specification section 4. The partitions
+  of FedMix are made in the same way (its specification, section 5).
 Deviation: seeded (X15), and `val_fraction` holds examples out of a client's training part (X6).
 """
 
 import math
-from dataclasses import replace
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fedlib import streams
-from fedlib.data.partition import check_count, check_fraction
+from fedlib.data.checks import check_fraction
+from fedlib.data.examples import Dealt, Examples
 from fedlib.errors import ConfigError
-from fedlib.federation import GROUPS, Federation, Split
-
-
-class Parts(NamedTuple):
-    """A data set, its training part first.
-
-    Attributes:
-      x: [N, ...] inputs.
-      y: [N] labels.
-      num_train: how many of them are training examples.
-      num_classes: L.
-      mean, std: per channel, see `Federation`.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    num_train: int
-    num_classes: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+from fedlib.federation import GROUPS
 
 
 class Owners(NamedTuple):
@@ -53,57 +35,62 @@ class Owners(NamedTuple):
     test: list[np.ndarray]
 
 
-def federation(
-    parts: Parts,
-    owners: Owners,
-    *,
-    val_fraction: float,
-    seed: int,
-    side: np.ndarray | None = None,
-    cluster: np.ndarray | None = None,
-) -> Federation:
-    """The federation in which everybody is seen; examples that nobody owns are not stored.
+@dataclass(frozen=True, kw_only=True)
+class Official(ABC):
+    """What these partitions have in common.
 
-    Args:
-      parts: the data set.
-      owners: rows of it.
+    Attributes:
       val_fraction: of a client's training examples, 0 for none.
-      seed: of the draw of validation examples.
-      side: [N] of each example, cluster: [C] of each client, see `Federation`.
+      unseen_fraction: of the clients, at random and rounded down; they do not train.
     """
-    kept = [hold_out(rows, val_fraction, seed, c) for c, rows in enumerate(owners.train)]
-    dealt = [fit for fit, _ in kept], [val for _, val in kept], owners.test
-    stored = np.unique(np.concatenate([rows for part in dealt for rows in part]))
-    train, val, test = (
-        Split.from_lists([np.searchsorted(stored, rows) for rows in part]) for part in dealt
-    )
-    everything = len(stored) == len(parts.x)  # then a copy would only take memory
-    x, y, side = (
-        array if everything or array is None else array[stored]
-        for array in (parts.x, parts.y, side)
-    )
-    return Federation(
-        x=x,
-        y=y,
-        num_classes=parts.num_classes,
-        train=train,
-        val=val,
-        test=test,
-        group=np.full(len(owners.train), GROUPS.index("seen"), np.uint8),
-        client_id=np.arange(len(owners.train)),
-        mean=parts.mean,
-        std=parts.std,
-        side=side,
-        cluster=cluster,
-    )
 
+    NAME: ClassVar[str]  # of the partition's random streams
+    needs: ClassVar[tuple[str, ...]] = ("classes", "part")
 
-def with_unseen(federation: Federation, fraction: float, *stream: int | str) -> Federation:
-    """The federation in which a random `fraction` of the clients, rounded down, does not train."""
-    group = federation.group.copy()
-    order = streams.generator(*stream).permutation(len(group))
-    group[order[: int(fraction * len(group) + 1e-9)]] = GROUPS.index("unseen")
-    return replace(federation, group=group)
+    val_fraction: float = 0.0
+    unseen_fraction: float = 0.0
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_fraction("val_fraction", self.val_fraction, zero=True)
+        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
+
+    @abstractmethod
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client, given the data set with its training part first.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients."""
+        parts = examples.by_part()
+        return self.dealt(parts, self.owners(parts, seed), seed)
+
+    def dealt(
+        self,
+        pool: Examples,
+        owners: Owners,
+        seed: int,
+        *,
+        side: np.ndarray | None = None,
+        cluster: np.ndarray | None = None,
+    ) -> Dealt:
+        """The clients who own these rows of the pool.
+
+        Args:
+          pool: which the partition has made of the data set.
+          owners: rows of it.
+          seed: of the draws of validation examples and of unseen clients.
+          side: [M] of each example, cluster: [C] of each client, see `Federation`.
+        """
+        kept = [hold_out(rows, self.val_fraction, seed, c) for c, rows in enumerate(owners.train)]
+        train, val = map(list, zip(*kept, strict=True))
+        group = np.full(len(train), GROUPS.index("seen"), np.uint8)
+        order = streams.generator(seed, self.NAME, "unseen").permutation(len(group))
+        group[order[: int(self.unseen_fraction * len(group) + 1e-9)]] = GROUPS.index("unseen")
+        return Dealt(pool, train, val, owners.test, group, side=side, cluster=cluster)
 
 
 def hold_out(
@@ -147,23 +134,3 @@ def check_enough(part: str, num: int, num_clients: int, size: int) -> None:
             f"{num} {part} examples cannot be dealt to {num_clients} clients with {size} "
             f"each; take fewer clients or fewer {part}_examples"
         )
-
-
-def set_aside(labels: np.ndarray, every: int) -> tuple[np.ndarray, int]:
-    """Rows with a test part at their end, made of every `every`-th example of each class.
-
-    For a data set that comes without one.
-
-    Returns:
-      Order of the rows [N] int64, and the number of training examples at its beginning.
-    """
-    is_test = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
-        is_test[np.flatnonzero(labels == label)[every - 1 :: every]] = True
-    return np.argsort(is_test, kind="stable"), int((~is_test).sum())
-
-
-def check_draws(val_fraction: float, seed: int) -> None:
-    """Raises ConfigError unless these parameters of `federation` make sense."""
-    check_fraction("val_fraction", val_fraction, zero=True)
-    check_count("seed", seed, least=0)

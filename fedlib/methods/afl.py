@@ -23,6 +23,7 @@ from fedlib.cohort import Cohort
 from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
 from fedlib.task import Batch, Params
+from fedlib.tree import Rows
 
 
 class State(NamedTuple):
@@ -101,7 +102,7 @@ class AFL(Method):
         """One step of the server's solver."""
         lr = self.local.rates(server.epochs, round)[0, 0].to(self.task.dtype)
         w, buffers = self.local.step(w, gradient, server.buffers[0], lr, {})
-        return w, Memory((buffers,), server.epochs + 1)
+        return w, Memory(Rows((buffers,)), server.epochs + 1)
 
     def shares(self, cohort: Cohort) -> Tensor:
         """Lambda at the start: each seen client's share of the training examples."""

@@ -54,11 +54,12 @@ class LabelLeakage(FedAvg):
     def __post_init__(self):
         """Raises ValueError for a solver whose steps are not the rate times the gradient."""
         local = self.local
-        plain = isinstance(local, SGD) and not local.momentum and not local.weight_decay
+        changed = local.weight_decay or local.clip_norm
+        plain = isinstance(local, SGD) and not local.momentum and not changed
         if not plain or local.schedule.kind != "constant" or not local.lr > 0:
             raise ValueError(
                 "label leakage is read from steps of SGD with a constant lr above 0, without "
-                f"momentum or weight decay, got {local}"
+                f"momentum, weight decay or clipping, got {local}"
             )
 
     def init(self, num_clients: int, seed: int) -> State:

@@ -10,7 +10,7 @@ the same function faster (`fedlib.models.layers`).
 
 Source: torchvision.models.mobilenet_v2, width 1.0, as used by FedEM and pFedMM for CIFAR.
 Weights: torchvision's ImageNet weights IMAGENET1K_V1 where a run asks for them
-(`fedlib.data.mobilenet_v2_weights` downloads them); torchvision's initialisation otherwise.
+(`mobilenet_v2_weights` of `fedlib.data.downloads`); torchvision's initialisation otherwise.
 """
 
 from pathlib import Path

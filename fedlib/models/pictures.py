@@ -13,7 +13,7 @@ from fedlib.models.layers import CropFlip, uniform_bits
 
 _JITTER, _CONTRAST = (1 << 16) + 1, (1 << 16) + 2  # salts that no other layer has
 GREY = (0.2989, 0.587, 0.114)  # of red, green and blue; torchvision
-# How `fedlib.data.cifar10_parts` scales pixels; a test compares them.
+# The scaling "measured" of `fedlib.data.sources.cifar10`; a test compares them.
 MEAN, STD = (0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)
 
 

@@ -11,7 +11,7 @@ from fedlib.papers._criteria import cell, criterion, table
 from fedlib.spec import Run, Table
 
 SOURCE = "Table 2"
-REPORTED = "majority_cifar10"  # the data set of Table 2
+REPORTED = "cifar10"  # the data set of Table 2
 TOLERANCE = 0.03  # section 8: about three points, once the number of clients is right
 METRIC = "accuracy_client_mean"
 PROTOCOLS = ("moe", "ifca", "ensemble", "finetuned", "local")  # as the published labels
@@ -44,7 +44,7 @@ class Cells:
     def of(self, setting: Setting, label: str, protocol: str) -> dict:
         """That of a protocol, with exploration ("eps") or without ("none")."""
         data = setting.data
-        exhibit = f"table2-p{data.params['p']:.1f}-{label}"
+        exhibit = f"table2-p{data.partition['p']:.1f}-{label}"
         printed = (exhibit, REPORTED, protocol, "accuracy")
         known = printed if data.dataset == REPORTED else None
         return cell(data.name, label, known, protocol=protocol, metric=METRIC)
@@ -62,7 +62,7 @@ class Cells:
 
 def _at(setting: Setting, cells: Cells) -> list[dict]:
     """Orderings at one majority fraction."""
-    p = setting.data.params["p"]
+    p = setting.data.partition["p"]
     moe = cells.of(setting, "eps", "moe")
     best = ("none", "finetuned") if p == 1 else ("eps", "moe")
     title = f"{TITLES[best[1]]}({'ε' if best[0] == 'eps' else 'none'})"
@@ -100,7 +100,7 @@ def _values(setting: Setting, cells: Cells) -> list[dict]:
     """Every cell near the published one, on the data that the paper has numbers of."""
     if setting.data.dataset != REPORTED:
         return []
-    p = setting.data.params["p"]
+    p = setting.data.partition["p"]
     return [
         criterion(
             f"Within 3 points of the paper at p = {p:g}, {told}",
@@ -116,10 +116,11 @@ def _values(setting: Setting, cells: Cells) -> list[dict]:
 
 def _text(settings: tuple[Setting, ...]) -> list[dict]:
     """What the text says of other data."""
-    turned = next((s.data for s in settings if len(s.data.params.get("rotations", ())) == 2), None)
+    angles = {s.data.name: s.data.partition.get("rotations", ()) for s in settings}
+    turned = next((s.data for s in settings if len(angles[s.data.name]) == 2), None)
     rotated = turned.name if turned else "rotated-cifar10-2"
-    counted = ("text", "rotated_cifar10", "ifca", "num_clusters_with_right_assignment")
-    known = counted if turned is None or turned.dataset == "rotated_cifar10" else None
+    counted = ("text", REPORTED, "ifca", "num_clusters_with_right_assignment")
+    known = counted if turned is None or turned.dataset == REPORTED else None
     by_number = [
         cell("femnist", "eps" if j == 9 else f"eps-j{j}", protocol="moe", metric=METRIC)
         for j in FEMNIST_CLUSTERS

@@ -218,7 +218,7 @@ def clean(setting: Setting) -> Setting:
         name=f"{setting.data.name}-clean",
         title=f"{setting.data.title}, clean",
         family=f"{setting.data.family or setting.data.title}, clean",
-        params={**setting.data.params, "val_fraction": VAL_FRACTION},
+        partition={**setting.data.partition, "val_fraction": VAL_FRACTION},
     )
     return _as(setting, "clean", data, personal_clients=None)
 
@@ -237,7 +237,7 @@ def of_20_clients(setting: Setting) -> Setting:
         setting.data,
         name=f"{setting.data.name}-k20",
         title=f"{setting.data.title}, 20 clients",
-        params={**setting.data.params, "num_clients": 20},
+        partition={**setting.data.partition, "num_clients": 20},
     )
     only = {"explorations": ("none",), "both_mixtures": False}
     return _as(setting, "clients", data, num_clients=20, cohort=20, **only)
@@ -250,7 +250,7 @@ def opted_out(setting: Setting) -> Setting:
         name=f"{setting.data.name}-optout",
         title=f"{setting.data.title}, half opt out",
         family=f"{setting.data.family}, half opt out",
-        params={**setting.data.params, "unseen_fraction": OPT_OUT},
+        partition={**setting.data.partition, "unseen_fraction": OPT_OUT},
     )
     return _as(setting, "opt_out", data)
 
@@ -281,10 +281,11 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     middle = replace(middle, schedules=("eps_decay",), sweep=(1, 2))
     rotated = Data(
         name="rotated-digits",
-        dataset="rotated_digits",
-        params={"seed": SEED, "num_clients": 10, "rotations": [0, 180]},
+        dataset="digits",
+        partition={"kind": "rotated", "num_clients": 10, "rotations": [0, 180]},
+        seed=SEED,
         title="Rotated digits",
-        partition="rotated180",
+        partition_label="rotated180",
         notes=(DIGITS_NOTE,),
         per_seed=True,
     )
@@ -342,7 +343,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     settings = []
     for setting in map(_cifar10, (0.2, 0.6, 1.0)):
         data = setting.data
-        data = replace(data, params={**data.params, **sizes}, notes=(note,))
+        data = replace(data, partition={**data.partition, **sizes}, notes=(note,))
         settings.append(replace(setting, data=data, **few))
     return (
         "reduced: the paper's partition of real CIFAR-10 with fewer clients, images, rounds and "
@@ -378,13 +379,19 @@ GATE = Network(3e-6, 12, 12, 8, 0.78, 6.88e-4)
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
+def _majority(p: float, **sizes: int) -> dict:
+    return {"kind": "majority", "p": p, **sizes}
+
+
 def _majority_digits(p: float) -> Data:
     return Data(
         name=f"digits-p{p:.1f}",
-        dataset="majority_digits",
-        params={"p": p, "seed": SEED},
+        dataset="digits",
+        # The largest clients for which p may be 1: class 0 is a majority class of all ten.
+        partition=_majority(p, num_clients=10, train_examples=24, test_examples=8),
+        seed=SEED,
         title=f"Digits, p={p:.1f}",
-        partition=f"majority{p:.1f}",
+        partition_label=f"majority{p:.1f}",
         family="Digits by majority fraction",
         notes=(DIGITS_NOTE,),
         per_seed=True,
@@ -395,10 +402,13 @@ def _cifar10(p: float) -> Setting:
     """50 clients of 500 images; a fraction p of them is of two classes (section 4.1)."""
     data = Data(
         name=f"cifar10-p{p:.1f}",
-        dataset="majority_cifar10",
-        params={"p": p, "seed": SEED, "num_clients": 50},
+        dataset="cifar10",
+        params={"scaling": "measured"},
+        # The paper does not say how many clients; the official configurations have 20 and 50.
+        partition=_majority(p, num_clients=50, train_examples=500, test_examples=100),
+        seed=SEED,
         title=f"CIFAR-10, p={p:.1f}",
-        partition=f"majority{p:.1f}",
+        partition_label=f"majority{p:.1f}",
         family="CIFAR-10 by majority fraction",
         per_seed=True,
     )
@@ -426,10 +436,12 @@ def _rotated(count: int) -> Setting:
     angles = [angle for angle in (0, 90, 180, 270) if count == 4 or angle % 180 == 0]
     data = Data(
         name=f"rotated-cifar10-{count}",
-        dataset="rotated_cifar10",
-        params={"seed": SEED, "num_clients": 200, "rotations": angles},
+        dataset="cifar10",
+        params={"scaling": "measured"},
+        partition={"kind": "rotated", "num_clients": 200, "rotations": angles},
+        seed=SEED,
         title=f"CIFAR-10, {count} rotations",
-        partition=f"rotated{count}",
+        partition_label=f"rotated{count}",
         per_seed=True,
     )
     # Column cifar10rot_none, whose epsilon is the 0.82 of the paper (6.2); widths are the model's.
@@ -463,16 +475,16 @@ def _femnist() -> Setting:
     data = Data(
         name="femnist",
         dataset="femnist",
-        params={
-            "source": "nist",
+        params={"source": "nist", "scaling": "unit"},
+        partition={
+            "kind": "writer",
             "num_clients": 182,
             "min_examples": 100,
-            "scaling": "unit",
             "train_fraction": 0.8,
-            "seed": SEED,
         },
+        seed=SEED,
         title="FEMNIST",
-        partition="writer",
+        partition_label="writer",
     )
     # Configuration femnist, with the widths of 5.5.
     return Setting(

@@ -14,6 +14,21 @@ SEED = 12345  # of the partitions; ours
 SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
 CLUSTER_SEEDS = tuple(range(10))  # whether clusters are found varies from seed to seed (7.2)
 TABLE_ROUNDS = (200, 1000, 2000, 4000)  # Figure 14a
+READING = {  # how each data set is read: pixels are scaled as in 5.1, 5.4 and 5.6
+    "digits": {},
+    "cifar10": {"scaling": "measured"},
+    "cifar100": {},
+    "mnist": {"scaling": "unit"},
+    "femnist": {"source": "tff", "scaling": "unit"},
+}
+# All images are used where there are 50,000 or 60,000 to train on and 10,000 to test on.
+HSU = {"kind": "hsu", "alpha": 1.0}
+HSU_DIGITS = {**HSU, "num_clients": 20, "train_examples": 60, "test_examples": 20}
+HSU_CIFAR10 = {**HSU, "num_clients": 100, "train_examples": 500, "test_examples": 100}
+ANGLED = {"kind": "angled", "alpha": 1.0}
+ANGLED_DIGITS = {**ANGLED, "num_clients": 20, "train_examples": 60, "test_examples": 20}
+ANGLED_MNIST = {**ANGLED, "num_clients": 100, "train_examples": 600, "test_examples": 100}
+PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}
 HELD_OUT = {"val_fraction": 0.1}  # 45,000 of CIFAR-10's training images train (5.1), MNIST's (5.6)
 CENTRAL_ROUNDS = 16  # parts of the one epoch of Figure 14b; ours
 FOLLOWED = ("new_shard", "finetuned")  # Figures 12 and 13
@@ -40,10 +55,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             _setting(
                 "digits",
-                "hsu_digits",
+                "digits",
                 "Digits",
-                {"val_fraction": 0.2, "unseen_fraction": 0.2},
-                partition="hsu1.0",
+                {**HSU_DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
+                short="hsu1.0",
                 num_clients=16,
                 cohort=4,
                 labels=(
@@ -55,13 +70,13 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=ALL_CURVES,
                 **digits,
             ),
-            _leak("digits", "hsu_digits", "Digits", 20, digits),
+            _leak("digits", "Digits", HSU_DIGITS, digits),
             _setting(
                 "angled-digits",
-                "angled_digits",
+                "digits",
                 "Digits at eight angles",
-                {},
-                partition="angles1.0",
+                ANGLED_DIGITS,
+                short="angles1.0",
                 num_clients=20,
                 cohort=5,
                 labels=ROTATION_LINES,
@@ -71,10 +86,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "angled-digits-labels",
-                "angled_digits",
+                "digits",
                 "Digits at eight angles, labels skewed",
-                {"label_alpha": 1.0},
-                partition="angles1.0-labels1.0",
+                {**ANGLED_DIGITS, "label_alpha": 1.0},
+                short="angles1.0-labels1.0",
                 num_clients=20,
                 cohort=5,
                 labels=ROTATION_LINES,
@@ -84,10 +99,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "permuted-digits",
-                "permuted_digits",
+                "digits",
                 "Digits, labels permuted",
-                {},
-                partition="permuted4",
+                PERMUTED,
+                short="permuted4",
                 num_clients=20,
                 cohort=20,
                 labels=("clients-k4", "clients-k3", "clients-k5"),
@@ -97,10 +112,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "two-shard-digits",
-                "two_shard_digits",
+                "digits",
                 "Digits in two shards",
-                HELD_OUT,
-                partition="shards2",
+                {"kind": "two_shard", "num_clients": 20, **HELD_OUT},
+                short="shards2",
                 num_clients=20,
                 cohort=5,
                 labels=("fedmix-vae", "fedavg"),
@@ -109,7 +124,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 **digits | {"model": ("mlp", DIGITS_MLP)},
             ),
             _central(
-                *("digits", "hsu_digits", "Digits, one client", 1300, 400),
+                *("digits", "Digits, one client", 1300, 400),
                 digits | {"batch_size": 4},
                 # At a small alpha a label would be among the few images that are left over.
                 alpha=1e6,
@@ -134,10 +149,10 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             _setting(
                 "cifar10",
-                "hsu_cifar10",
+                "cifar10",
                 "CIFAR-10",
-                HELD_OUT,
-                partition="hsu1.0",
+                {**HSU_CIFAR10, **HELD_OUT},
+                short="hsu1.0",
                 num_clients=100,
                 cohort=10,
                 labels=("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
@@ -145,13 +160,13 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("accuracy", "divergence", "tables", "views"),
                 **cifar,
             ),
-            _leak("cifar10", "hsu_cifar10", "CIFAR-10", 100, cifar),
+            _leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
             _setting(
                 "permuted-cifar10",
-                "permuted_cifar10",
+                "cifar10",
                 "CIFAR-10, labels permuted",
-                {"train_examples": 500, "test_examples": 100},
-                partition="permuted4",
+                {**PERMUTED, "train_examples": 500, "test_examples": 100},
+                short="permuted4",
                 num_clients=20,
                 cohort=20,
                 labels=("clients-k4",),
@@ -167,10 +182,10 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "two-shard-mnist",
-                "two_shard_mnist",
+                "mnist",
                 "MNIST in two shards",
-                HELD_OUT,
-                partition="shards2",
+                {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
+                short="shards2",
                 num_clients=100,
                 cohort=10,
                 labels=("fedmix-vae", "fedavg"),
@@ -187,7 +202,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "one hidden layer, trained for at most 15 epochs.",
                 ),
             ),
-            _central("cifar10", "hsu_cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+            _central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
         ),
     )
 
@@ -205,10 +220,10 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (
             _setting(
                 "cifar10",
-                "hsu_cifar10",
+                "cifar10",
                 "CIFAR-10",
-                HELD_OUT,
-                partition="hsu1.0",
+                {**HSU_CIFAR10, **HELD_OUT},
+                short="hsu1.0",
                 num_clients=100,
                 cohort=10,
                 rounds=2000,
@@ -225,13 +240,20 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 gb=300,
                 **cifar,
             ),
-            _leak("cifar10", "hsu_cifar10", "CIFAR-10", 100, cifar),
+            _leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
             _setting(
                 "cifar100",
-                "hierarchical_cifar100",
+                "cifar100",
                 "CIFAR-100",
-                {},
-                partition="hierarchical0.1",
+                {
+                    "kind": "hierarchical",
+                    "num_clients": 500,
+                    "alpha": 0.1,
+                    "beta": 10.0,
+                    "train_examples": 100,
+                    "test_examples": 20,
+                },
+                short="hierarchical0.1",
                 num_clients=500,
                 cohort=10,
                 model=resnet,
@@ -249,10 +271,10 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "femnist",
-                "official_femnist",
+                "femnist",
                 "FEMNIST",
-                {"source": "tff"},
-                partition="writer",
+                {"kind": "writer_parts"},
+                short="writer",
                 num_clients=3400,
                 cohort=10,
                 model=("lenet5", _image(1, 28, 62)),
@@ -266,38 +288,38 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "angled-mnist",
-                "angled_mnist",
+                "mnist",
                 "MNIST at eight angles",
-                {},
-                partition="angles1.0",
+                ANGLED_MNIST,
+                short="angles1.0",
                 roles=("rotations",),
                 **rotations,
             ),
             _setting(
                 "angled-mnist-labels",
-                "angled_mnist",
+                "mnist",
                 "MNIST at eight angles, labels skewed",
-                {"label_alpha": 1.0},
-                partition="angles1.0-labels1.0",
+                {**ANGLED_MNIST, "label_alpha": 1.0},
+                short="angles1.0-labels1.0",
                 roles=("rotations",),
                 **rotations,
             ),
             _setting(
                 # The paper does not say whether alpha is shared out among the angles (5.4).
                 "angled-mnist-per-angle",
-                "angled_mnist",
+                "mnist",
                 "MNIST at eight angles, α for each",
-                {"convention": "per_class"},
-                partition="angles8.0",
+                {**ANGLED_MNIST, "convention": "per_class"},
+                short="angles8.0",
                 roles=("rotations",),
                 **rotations,
             ),
             _setting(
                 "permuted-cifar10",
-                "permuted_cifar10",
+                "cifar10",
                 "CIFAR-10, labels permuted",
-                {},
-                partition="permuted4",
+                PERMUTED,
+                short="permuted4",
                 num_clients=20,
                 cohort=20,
                 rounds=100,
@@ -311,10 +333,10 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             ),
             _setting(
                 "two-shard-mnist",
-                "two_shard_mnist",
+                "mnist",
                 "MNIST in two shards",
-                HELD_OUT,
-                partition="shards2",
+                {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
+                short="shards2",
                 num_clients=100,
                 cohort=10,
                 model=("mlp", MNIST_MLP),
@@ -324,7 +346,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 vae=VAE,
                 roles=("vae",),
             ),
-            _central("cifar10", "hsu_cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+            _central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
         ),
     )
 
@@ -333,29 +355,31 @@ def _image(in_channels: int, side: int, num_classes: int) -> dict:
     return {"in_channels": in_channels, "side": side, "num_classes": num_classes}
 
 
-def _setting(name: str, dataset: str, title: str, params: dict, *, partition: str,
+def _setting(name: str, dataset: str, title: str, partition: dict, *, short: str,
              notes: tuple[str, ...] = (), **how) -> Setting:  # fmt: skip
     data = Data(
         name=name,
         dataset=dataset,
-        params={"seed": SEED, **params},
-        title=title,
+        params=READING[dataset],
         partition=partition,
+        seed=SEED,
+        title=title,
+        partition_label=short,
         notes=notes,
     )
     return Setting(data, **how)
 
 
-def _leak(name: str, dataset: str, title: str, num_clients: int, how: dict) -> Setting:
+def _leak(dataset: str, title: str, partition: dict, how: dict) -> Setting:
     """One round of everybody, from which the server reads labels (section 7.5)."""
     return _setting(
-        f"{name}-leak",
+        f"{dataset}-leak",
         dataset,
         f"{title}, all clients",
-        {},
-        partition="hsu1.0",
-        num_clients=num_clients,
-        cohort=num_clients,
+        {**partition, **HELD_OUT},
+        short="hsu1.0",
+        num_clients=partition["num_clients"],
+        cohort=partition["num_clients"],
         labels=("leak-step", "leak-epoch"),
         seeds=(0,),
         roles=("leakage",),
@@ -363,18 +387,18 @@ def _leak(name: str, dataset: str, title: str, num_clients: int, how: dict) -> S
     )
 
 
-def _central(name: str, dataset: str, title: str, train: int, test: int, how: dict,
-             **params) -> Setting:  # fmt: skip
+def _central(dataset: str, title: str, train: int, test: int, how: dict,
+             alpha: float = 1.0) -> Setting:  # fmt: skip
     """All data in one place, of which one epoch is trained, in sixteen parts (section 7.4)."""
-    params |= {"num_clients": 1, "train_examples": train, "test_examples": test}
+    sizes = {"num_clients": 1, "train_examples": train, "test_examples": test}
     # As many steps as one epoch of the nine tenths that are not for validation.
     steps = math.ceil(0.9 * train / how["batch_size"] / CENTRAL_ROUNDS)
     setting = _setting(
-        f"{name}-central",
+        f"{dataset}-central",
         dataset,
         title,
-        params | {"val_fraction": 0.1},
-        partition="central",
+        {"kind": "hsu", "alpha": alpha, **sizes, **HELD_OUT},
+        short="central",
         num_clients=1,
         cohort=1,
         labels=("plain-k4",),

@@ -132,7 +132,7 @@ class Setting:
     @property
     def split(self) -> str:
         """Whose accuracy learning curves show: validation sets, where there are any (section 5)."""
-        return "val" if self.data.params.get("val_fraction") else "test"
+        return "val" if self.data.partition.get("val_fraction") else "test"
 
     def runs(self) -> Iterator[Run]:
         """A run of each label."""

@@ -7,7 +7,7 @@ one has a curve that ends below its row of the table, the other no curve at all.
 from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, criterion, table
-from fedlib.papers._pfedmm_settings import PUBLISHED, Setting
+from fedlib.papers._pfedmm_settings import PUBLISHED, Setting, has_unseen
 from fedlib.spec import Data, Run, Table
 
 REPORTED = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -27,7 +27,7 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
     found = [
         *_orders(stand_ins),
         *(x for name, title in REPORTED.items() for x in _near(name, title)),
-        *_unseen([s.data for s in settings if s.has_unseen]),
+        *_unseen([s.data for s in settings if has_unseen(s.data)]),
         criterion(
             "EMNIST: at least three seeds",
             "Ours; the paper has one",

@@ -98,6 +98,12 @@ NO_EXPERIMENTS = {
 }
 
 
+def has_unseen(data: Data) -> bool:
+    """Whether some clients of a federation take no part in training."""
+    partition = data.partition
+    return bool(partition.get("unseen_fraction")) or partition.get("unseen") == "test_part"
+
+
 @dataclass(frozen=True)
 class Setting:
     """How methods are run on one federation, and which experiments it is in.
@@ -153,11 +159,6 @@ class Setting:
     left_out: dict[float, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
 
-    @property
-    def has_unseen(self) -> bool:
-        """Whether clients take no part in training: set apart, or by a parameter of their own."""
-        return self.exhibit == "unseen" or "unseen" in self.data.params
-
     def runs(self) -> Iterator[Run]:
         """Every method once, then the runs of the other experiments."""
         for label in self.labels:
@@ -196,7 +197,7 @@ class Setting:
         data = replace(
             self.data,
             name=f"{self.data.name}-unseen",
-            params={**self.data.params, "unseen_fraction": UNSEEN_FRACTION},
+            partition={**self.data.partition, "unseen_fraction": UNSEEN_FRACTION},
             title=f"{self.data.title}, {UNSEEN_FRACTION:.0%} unseen",
             family=self.data.title,
         )
@@ -208,14 +209,14 @@ class Setting:
             if alpha == ALPHA:
                 continue
             short = f"{alpha:g}".replace("e+0", "e")  # 1e6
-            partition = {**self.data.params["partition"], "alpha": alpha}
+            partition = {**self.data.partition, "alpha": alpha}
             data = replace(
                 self.data,
                 name=f"{self.data.name}-alpha{short}",
-                params={**self.data.params, "partition": partition},
+                partition=partition,
                 title=f"{self.data.title}, α={short}",
                 family=self.data.title,
-                partition=f"{partition['kind']}{short}",
+                partition_label=f"{partition['kind']}{short}",
                 notes=self.data.notes + self._left_out_note(alpha),
             )
             yield self.alone(data, self.alpha_labels, "heterogeneity")
@@ -223,7 +224,7 @@ class Setting:
     def _left_out_note(self, alpha: float) -> tuple[str, ...]:
         if alpha not in self.left_out:
             return ()
-        some, all_ = self.left_out[alpha], self.data.params["partition"]["num_clients"]
+        some, all_ = self.left_out[alpha], self.data.partition["num_clients"]
         return (
             "Clients that draw too few examples to train and test on are left out: "
             f"{some} of {all_}.",

@@ -45,7 +45,7 @@ VARIANTS = {
     ],
 }
 TABLE_2 = "table2-p{p:.1f}-{label}"
-BY_P = {"parameter": "p", "of": "federation", "symbol": "p"}
+BY_P = {"parameter": "partition.p", "of": "federation", "symbol": "p"}
 NETWORKS = [
     {"title": "Global", "key": "global"},
     {"title": "Local", "key": "local"},
@@ -84,7 +84,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             title="Personalised accuracy by majority fraction",
             caption=f"The paper's Table 2. {TRIALS}",
             federations=primary,
-            params={"protocols": PROTOCOLS, "parameter": "p"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p"},
             published=TABLE_2,
         ),
         "hyperparameters": Table(
@@ -104,7 +104,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             caption=f"{TRIALS} No ReLU on logits, weight decay as in Table 1, and every decision "
             "on held-out training data.",
             federations=clean,
-            params={"protocols": PROTOCOLS, "parameter": "p"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p"},
         ),
         "other_data": Table(
             **grid,
@@ -129,7 +129,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             "(MoE), mixtures that train the gate alone, and the best single expert (IFCA). The "
             "paper is silent on it, and its configurations differ (X10).",
             federations=_names((s for s in settings if s.both_mixtures), "table2"),
-            params={"protocols": MIXTURES, "parameter": "p"},
+            params={"protocols": MIXTURES, "parameter": "partition.p"},
         ),
         "clients": Table(
             kind="protocol_grid",
@@ -149,7 +149,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             "get the clusters' models and train experts and gates of their own. The official code "
             "has this option and its configurations do not use it (X16).",
             federations=opted_out,
-            params={"protocols": PROTOCOLS, "parameter": "p", "group": "unseen"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p", "group": "unseen"},
         ),
         "headlines": Table(
             kind="headlines",
@@ -169,7 +169,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
                 *dict.fromkeys(x.replace("_", "-") for s in settings for x in s.schedules),
             ),
             federations=_names((s for s in settings if s.schedules), "table2"),
-            params={"protocols": PROTOCOLS, "parameter": "p"},
+            params={"protocols": PROTOCOLS, "parameter": "partition.p"},
         ),
         "cost": Table(
             kind="cost",

@@ -329,7 +329,7 @@ def _of(role: str, settings: tuple[Setting, ...]) -> dict[str, tuple[str, ...]]:
 
 def _ways(settings: tuple[Setting, ...]) -> list[dict]:
     """Columns of the table of protocols; new clients only where some federation has any."""
-    new = any(s.data.params.get("unseen_fraction") for s in settings if "views" in s.roles)
+    new = any(s.data.partition.get("unseen_fraction") for s in settings if "views" in s.roles)
     return [way for way in WAYS if new or way.get("group") != "unseen"]
 
 

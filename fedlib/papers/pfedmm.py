@@ -27,6 +27,7 @@ from fedlib.papers._pfedmm_settings import (
     SERVERLESS,
     UNSEEN_FRACTION,
     Setting,
+    has_unseen,
 )
 from fedlib.spec import Figure, Paper, Run, Table
 
@@ -72,7 +73,7 @@ class Declared:
 
     def unseen(self) -> dict:
         """The same of federations with clients who take no part in training."""
-        by_themselves = [s for s in self.settings if s.has_unseen and s.exhibit != "unseen"]
+        by_themselves = [s for s in self.settings if has_unseen(s.data) and s.exhibit != "unseen"]
         where = [s for s in self.settings if s.exhibit == "unseen"] + by_themselves
         return self._named(METHODS, [s.data.name for s in where])
 

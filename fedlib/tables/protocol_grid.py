@@ -49,9 +49,9 @@ def build(
       exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
         `fedlib.published`.
       protocols: in the order of columns, see `fedlib.protocols`.
-      parameter: of the federations, a dotted path into their params, whose values are the heads of
-        rows; there is a block per family then. Without it the titles of the federations are.
-      symbol: how the paper calls the parameter; its own name if not given.
+      parameter: of the federations, a dotted path into their declarations, whose values are the
+        heads of rows; there is a block per family then. Without it the federations' titles are.
+      symbol: how the paper calls the parameter; the last part of the path if not given.
       metric, group: see `fedlib.protocols.accuracies`.
 
     Raises:
@@ -61,7 +61,7 @@ def build(
     values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
     numbers = _numbers(exhibit, values, shown, ways.Printed(published, exhibit["published"]))
     numbers = numbers.assign(metric=metric, group=group)
-    head = "Data" if parameter is None else symbol or parameter
+    head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
     heads = {
         federation["name"]: federation["title"]
         if parameter is None

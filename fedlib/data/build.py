@@ -1,0 +1,95 @@
+"""Federations from declarations: a data set, times a partition."""
+
+import dataclasses
+import inspect
+from pathlib import Path
+
+from fedlib import streams
+from fedlib.data import partitions, sources
+from fedlib.data.checks import check_choice, check_seed
+from fedlib.data.examples import FEATURES
+from fedlib.data.partitions import Partition
+from fedlib.errors import ConfigError
+from fedlib.federation import Federation
+
+KEYS = ("dataset", "params", "partition", "seed")
+
+
+def build(spec: dict, raw: str | Path) -> Federation:
+    """The federation declared by `spec`, made from the raw files below the folder `raw`.
+
+    Args:
+      spec: {"dataset": name, "params": keyword arguments of that data set's `read`, "partition":
+        {"kind": name, parameters}, "seed": of every draw}, as `fedlib.spec.Data.spec` gives it, and
+        with "replicate" the training seed for which it is cut; the federation carries it along.
+      raw: the folder data/raw.
+
+    Raises:
+      ConfigError: as `check`.
+      DataError: if a raw file is missing or not the official one.
+    """
+    partition = check(spec)
+    read, seed = sources.load(spec["dataset"]).read, _seed(spec)
+    drawn = {"seed": seed} if "seed" in inspect.signature(read).parameters else {}
+    examples = read(Path(raw), **spec["params"], **drawn)
+    return dataclasses.replace(partition.deal(examples, seed).federation(), spec=spec)
+
+
+def check(spec: dict) -> Partition:
+    """The partition that `spec` declares, once all is checked that no file must be read for.
+
+    Raises:
+      ConfigError: for a data set, partition or parameter that does not exist or makes no sense, or
+        a data set that does not have what the partition needs.
+    """
+    roots(spec)
+    dataset, params, kind = spec["dataset"], spec["params"], spec["partition"]["kind"]
+    _check_params(dataset, params)
+    check_seed(spec["seed"])
+    partition = partitions.parse(spec["partition"])
+    source = params.get("source")
+    missing = [need for need in partition.needs if need not in sources.has(dataset, source)]
+    if missing:
+        choices = ", ".join(sources.having(*partition.needs)) or "none"
+        raise ConfigError(
+            f"partition {kind} needs {' and '.join(FEATURES[need] for need in missing)}, which "
+            f"{dataset}{f' from source {source}' if source else ''} does not have; of the data "
+            f"sets there fit: {choices}"
+        )
+    return partition
+
+
+def roots(spec: dict) -> tuple[str, str]:
+    """The modules that `build` loads by name.
+
+    Raises:
+      ConfigError: if it is not a data spec, or names a data set or partition that does not exist.
+    """
+    if set(spec) - {"replicate"} != {*KEYS}:
+        raise ConfigError(
+            f"a data spec has the keys {', '.join(KEYS)}, and may have replicate, got "
+            f"{sorted(spec)}"
+        )
+    dataset = spec["dataset"]
+    check_choice("data set", dataset, sources.NAMES)
+    kind = partitions.kind_of(spec["partition"])
+    return f"fedlib.data.sources.{dataset}", f"fedlib.data.partitions.{kind}"
+
+
+def _seed(spec: dict) -> int:
+    """The seed of all draws: as declared, for a replicate one that is drawn for it."""
+    if "replicate" not in spec:
+        return spec["seed"]
+    stream = streams.generator(spec["seed"], "replicate", spec["replicate"])
+    return int(stream.integers(2**31))
+
+
+def _check_params(dataset: str, params: dict) -> None:
+    signature = inspect.signature(sources.load(dataset).read)
+    known = [name for name in signature.parameters if name not in ("raw", "seed")]
+    required = [n for n in known if signature.parameters[n].default is inspect.Parameter.empty]
+    for name in [*params, *required]:
+        if name not in known or name not in params:
+            problem = "has no parameter" if name not in known else "needs the parameter"
+            takes = ", ".join(known) or "none"
+            raise ConfigError(f"data set {dataset} {problem} {name!r}; it takes {takes}")

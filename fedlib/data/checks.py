@@ -1,0 +1,44 @@
+"""What a parameter of a source or a partition must be; each raises ConfigError otherwise."""
+
+import math
+from collections.abc import Iterable
+
+from fedlib.errors import ConfigError
+
+
+def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
+    """Raises ConfigError unless `value` is in (0, 1); `zero` and `one` admit that end."""
+    interval = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+    if not _is_number(value) or not (
+        0 < value < 1 or (zero and value == 0) or (one and value == 1)
+    ):
+        raise ConfigError(f"{name} must be in {interval}, got {value!r}")
+
+
+def check_count(name: str, value: int, least: int = 1) -> None:
+    """Raises ConfigError unless `value` is an integer of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises ConfigError unless `value` is a positive, finite number."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise ConfigError(f"{name} must be a positive number, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Raises ConfigError unless `value` is one of the `choices`."""
+    if value not in list(choices):
+        raise ConfigError(f"no {name} {value!r}; choose one of {', '.join(choices)}")
+
+
+def check_seed(seed: int) -> None:
+    """Raises ConfigError unless every generator takes this seed."""
+    check_count("seed", seed, least=0)
+    if seed >= 2**32:
+        raise ConfigError(f"seed must be below 2**32 (numpy's legacy generator), got {seed}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,148 @@
+"""What a source makes of raw files, and what a partition makes of that.
+
+A source reads `Examples`. A partition deals them, which gives `Dealt`: it may turn, copy or relabel
+examples, reads whatever the source knows of them, and owns every decision on who trains, validates
+and tests on what. `Dealt.federation` packs the result.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedlib.errors import ConfigError
+from fedlib.federation import GROUPS, Federation, Split
+
+TRAIN, VAL, TEST = range(3)  # values of `Examples.part`
+
+# What a data set may have besides inputs and labels: a source says what it `HAS`, a partition what
+# it `needs`.
+FEATURES = {
+    "classes": "one class for each example",
+    "coarse": "coarse labels",
+    "images": "images",
+    "owner": "natural clients, such as writers",
+    "part": "an official training and test part",
+    "ten_classes": "ten classes",
+}
+
+
+class Examples(NamedTuple):
+    """A data set.
+
+    Attributes:
+      x: [M, ...] inputs.
+      y: [M] labels, or [M, T].
+      num_classes: L.
+      mean, std: per channel, see `Federation`.
+      part: [M] uint8, `TRAIN`, `VAL` or `TEST`, where the publisher says so.
+      owner: [M] int64, which natural client each example is of, such as who wrote it.
+      num_owners: of these, those without an example included.
+      coarse: [L] coarse label of each class, where there is a hierarchy.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    num_classes: int
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    part: np.ndarray | None = None
+    owner: np.ndarray | None = None
+    num_owners: int = 0
+    coarse: np.ndarray | None = None
+
+    @property
+    def num_train(self) -> int:
+        """How many examples are of the official training part."""
+        return int(np.count_nonzero(self.part == TRAIN))
+
+    def take(self, rows: np.ndarray) -> "Examples":
+        """These examples, in this order."""
+        each = {name: getattr(self, name) for name in ("x", "y", "part", "owner")}
+        return self._replace(**{k: a if a is None else a[rows] for k, a in each.items()})
+
+    def by_part(self) -> "Examples":
+        """The training part first; within a part the order stays."""
+        if np.all(self.part[:-1] <= self.part[1:]):
+            return self
+        return self.take(np.argsort(self.part, kind="stable"))
+
+    def of_owner(self, part: int | None = None) -> list[np.ndarray]:
+        """Rows of each owner, in ascending order -> [num_owners] arrays of int64
+
+        Args:
+          part: only those of this part; None for all.
+        """
+        chosen = np.arange(len(self.y)) if part is None else np.flatnonzero(self.part == part)
+        order = chosen[np.argsort(self.owner[chosen], kind="stable")]
+        counts = np.bincount(self.owner[chosen], minlength=self.num_owners)
+        return np.split(order, np.cumsum(counts)[:-1])
+
+
+class Dealt(NamedTuple):
+    """Who owns which example, and for what.
+
+    Attributes:
+      examples: the pool, which may be another one than was dealt.
+      train, val, test: [C] arrays of rows of the pool, all disjoint.
+      group: [C] uint8, an index into `GROUPS`.
+      client_id: [C] int64, see `Federation`; None numbers the clients as they come.
+      side: [M] int64 of each example of the pool, cluster: [C] int64; see `Federation`.
+    """
+
+    examples: Examples
+    train: list[np.ndarray]
+    val: list[np.ndarray]
+    test: list[np.ndarray]
+    group: np.ndarray
+    client_id: np.ndarray | None = None
+    side: np.ndarray | None = None
+    cluster: np.ndarray | None = None
+
+    def without_the_untestable(self) -> "Dealt":
+        """Without clients that have no training or no test example; `client_id` keeps numbers.
+
+        Nothing can be measured on these.
+
+        Raises:
+          ConfigError: if no seen client is left.
+        """
+        both = zip(self.train, self.test, strict=True)
+        kept = [c for c, (train, test) in enumerate(both) if len(train) and len(test)]
+        if GROUPS.index("seen") not in self.group[kept]:
+            raise ConfigError(
+                f"none of the {len(self.train)} clients is seen and has training and test "
+                "examples; take fewer clients, more data or a smaller unseen_fraction"
+            )
+        splits = {name: [getattr(self, name)[c] for c in kept] for name in ("train", "val", "test")}
+        cluster = None if self.cluster is None else self.cluster[kept]
+        client_id = np.array(kept, np.int64)
+        return self._replace(**splits, group=self.group[kept], client_id=client_id, cluster=cluster)
+
+    def federation(self) -> Federation:
+        """The federation; examples that nobody owns are not stored, the others keep their order.
+
+        Raises:
+          DataError: if a row has two owners.
+        """
+        splits = {"train": self.train, "val": self.val, "test": self.test}
+        rows = [rows for owned in splits.values() for rows in owned]
+        stored = np.unique(np.concatenate(rows))
+        pool, side = self.examples, self.side
+        if len(stored) < len(pool.y):  # otherwise a copy would only take memory
+            pool, side = pool.take(stored), side if side is None else side[stored]
+        number = np.arange(len(self.group)) if self.client_id is None else self.client_id
+        return Federation(
+            x=pool.x,
+            y=pool.y,
+            num_classes=pool.num_classes,
+            **{
+                name: Split.from_lists([np.searchsorted(stored, rows) for rows in owned])
+                for name, owned in splits.items()
+            },
+            group=self.group,
+            client_id=number,
+            mean=pool.mean,
+            std=pool.std,
+            side=side,
+            cluster=self.cluster,
+        )

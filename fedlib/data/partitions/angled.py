@@ -1,0 +1,106 @@
+"""Images turned by one of eight angles, each client having a distribution of its own over them.
+
+Every image, training or test, is turned once, by an angle drawn for it; `Federation.side` keeps
+the number of the angle. Between the pixels is interpolated bilinearly, and what comes from outside
+the image is 0.
+
+Source: Reisser et al., "Federated Mixture of Experts" (FedMix); specification section 5.4.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data import official
+from fedlib.data.checks import check_count
+from fedlib.data.examples import Dealt, Examples
+from fedlib.data.official import Official, Owners
+from fedlib.data.partitions import hsu
+
+ANGLES = tuple(range(0, 360, 45))  # degrees, anticlockwise
+
+
+@dataclass(frozen=True)
+class Angled(Official):
+    """Who owns which example, and how it is turned.
+
+    Attributes:
+      num_clients: C.
+      alpha, convention: of the Dirichlet distribution over the angles, see `hsu.Hsu`.
+      label_alpha: of one over the classes, with the same convention; None deals the examples
+        whatever their classes are.
+      train_examples, test_examples: of every client, validation included in the former.
+    """
+
+    NAME: ClassVar[str] = "angled"
+    needs: ClassVar[tuple[str, ...]] = ("classes", "images", "part")
+
+    num_clients: int
+    alpha: float
+    train_examples: int
+    test_examples: int
+    convention: str = "prior"
+    label_alpha: float | None = None
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        hsu.check_concentration("alpha", self.alpha, self.convention)
+        if self.label_alpha is not None:
+            hsu.check_concentration("label_alpha", self.label_alpha, self.convention)
+        for name in ("num_clients", "train_examples", "test_examples"):
+            check_count(name, getattr(self, name))
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients, and the number of each image's angle as side information."""
+        parts = examples.by_part()
+        owners = self.owners(parts, seed)
+        side = self.side(owners, len(parts.y), seed)
+        x = parts.x.copy()
+        for number, angle in enumerate(ANGLES):
+            x[side == number] = turn(parts.x[side == number], angle)
+        return self.dealt(parts._replace(x=x), owners, seed, side=side)
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        if self.label_alpha is not None:
+            sizes = self.train_examples, self.test_examples
+            labels = hsu.Hsu(self.num_clients, self.label_alpha, *sizes, self.convention)
+            return labels.owners(parts, seed)
+        train, test = (
+            official.deal_evenly(
+                part, num, self.num_clients, size, streams.generator(seed, "angled", part)
+            )
+            for part, num, size in (
+                ("train", parts.num_train, self.train_examples),
+                ("test", len(parts.y) - parts.num_train, self.test_examples),
+            )
+        )
+        return Owners(list(train), list(parts.num_train + test))
+
+    def side(self, owners: Owners, num: int, seed: int) -> np.ndarray:
+        """Number of the angle of each of `num` examples, 0 for those that nobody owns -> [num]"""
+        draw = streams.generator(seed, "angled", "shares")
+        shares = hsu.client_shares(draw, self.alpha, self.convention, self.num_clients, len(ANGLES))
+        side = np.zeros(num, np.int64)
+        for client, rows in enumerate(zip(*owners, strict=True)):
+            draw = streams.generator(seed, "angled", client)
+            for part in rows:
+                side[part] = draw.choice(len(ANGLES), len(part), p=shares[client])
+        return side
+
+
+def turn(x: np.ndarray, angle: int) -> np.ndarray:
+    """Images [N, F, H, H] turned by one of `ANGLES` -> [N, F, H, H]; exact for multiples of 90."""
+    quarters, rest = divmod(angle, 90)
+    if rest:
+        from scipy import ndimage  # takes a while, and only this needs it
+
+        x = ndimage.rotate(x, rest, axes=(2, 3), reshape=False, order=1)
+    return np.rot90(x, quarters, axes=(2, 3))

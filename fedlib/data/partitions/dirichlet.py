@@ -1,0 +1,78 @@
+"""Clients to whom every group of labels is dealt in Dirichlet proportions.
+
+Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
+  specification section 3.3.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.draws import as_rows, chunks, dirichlet, subset
+from fedlib.data.examples import Examples
+from fedlib.data.joined import Joined
+from fedlib.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Dirichlet(Joined):
+    """Each group of labels is dealt to the clients in Dirichlet proportions (section 3.3).
+
+    For the fractions see `Joined`.
+
+    Attributes:
+      num_clients: C.
+      alpha: concentration; small is heterogeneous, 1e6 is practically uniform.
+      num_groups: random groups that the labels are put into (3 on CIFAR-10; the code's
+        n_components), or None for one group per label.
+      min_examples: clients with fewer are left empty; small alphas leave some with one or two,
+        on which batch normalisation cannot train.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("classes",)
+
+    num_clients: int
+    alpha: float
+    num_groups: int | None = None
+    min_examples: int = 1
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        check_positive("alpha", self.alpha)
+        check_count("min_examples", self.min_examples)
+        if self.num_groups is not None:
+            check_count("num_groups", self.num_groups)
+
+    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, group by group; a client may own none -> [C] arrays"""
+        draw, numpy_draw = random.Random(seed), np.random.RandomState(seed)
+        group_of = self._groups(draw, examples.y)
+        chosen = subset(draw, len(examples.y), self.fraction, self.num_clients)
+        members = [[] for _ in range(max(group_of.values()) + 1)]
+        for row in chosen:
+            members[group_of[int(examples.y[row])]].append(row)
+        for rows in members:
+            draw.shuffle(rows)
+        clients = [[] for _ in range(self.num_clients)]
+        for rows in members:
+            shares = dirichlet(numpy_draw, self.alpha, self.num_clients)
+            counts = numpy_draw.multinomial(len(rows), shares)
+            for client, part in zip(clients, np.split(rows, np.cumsum(counts)[:-1]), strict=True):
+                client.extend(part)
+        return as_rows([rows if len(rows) >= self.min_examples else [] for rows in clients])
+
+    def _groups(self, draw: random.Random, labels: np.ndarray) -> dict[int, int]:
+        order = list(range(int(labels.max()) + 1))
+        num_groups = len(order) if self.num_groups is None else self.num_groups
+        if num_groups > len(order):
+            raise ConfigError(
+                f"num_groups must be at most the {len(order)} labels of the data, got {num_groups}"
+            )
+        draw.shuffle(order)
+        groups = chunks(order, num_groups)
+        return {label: group for group, chunk in enumerate(groups) for label in chunk}

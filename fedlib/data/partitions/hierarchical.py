@@ -1,0 +1,88 @@
+"""Clients that draw a superclass, then a class of it, from distributions of their own.
+
+Every draw is of an image that nobody has yet. A class without images left is removed, and the
+shares of the others of its superclass are renormalised; so is a superclass without classes left.
+
+Source: S. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, as used in Reisser et al.,
+  "Federated Mixture of Experts" (FedMix); specification section 5.2.
+Deviation: Reddi et al. test with 100 clients of their own. Here the test images are dealt to those
+  who train, by the same distributions.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.draws import dirichlet
+from fedlib.data.examples import Examples
+from fedlib.data.official import Official, Owners
+from fedlib.data.partitions import hsu
+
+
+@dataclass(frozen=True)
+class Hierarchical(Official):
+    """Who owns which example.
+
+    Attributes:
+      num_clients: C.
+      alpha: concentration of each superclass.
+      beta: concentration of each class of a superclass.
+      train_examples, test_examples: of every client, validation included in the former.
+    """
+
+    NAME: ClassVar[str] = "hierarchical"
+    needs: ClassVar[tuple[str, ...]] = ("classes", "coarse", "part")
+
+    num_clients: int
+    alpha: float
+    beta: float
+    train_examples: int
+    test_examples: int
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        for name in ("alpha", "beta"):
+            check_positive(name, getattr(self, name))
+        for name in ("num_clients", "train_examples", "test_examples"):
+            check_count(name, getattr(self, name))
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        draw = streams.generator(seed, "hierarchical", "shares")
+        members = [np.flatnonzero(parts.coarse == n) for n in range(int(parts.coarse.max()) + 1)]
+        clients = []
+        for _ in range(self.num_clients):
+            shares = dirichlet(draw, self.alpha, len(members))
+            fine = [dirichlet(draw, self.beta, len(classes)) for classes in members]
+            clients.append(partial(_among, shares, fine, members))
+        return hsu.deal(parts, clients, (self.train_examples, self.test_examples), seed)
+
+
+def _among(
+    shares: np.ndarray, fine: list[np.ndarray], members: list[np.ndarray], left: np.ndarray
+) -> np.ndarray:
+    """How probable each class is that is `left` -> [L]
+
+    Args:
+      shares: of the superclasses.
+      fine: of the classes of each superclass, among them.
+      members: the classes of each superclass.
+      left: [L] bool.
+    """
+    some_left = np.array([left[classes].any() for classes in members])
+    probability = np.zeros(len(left))
+    for share, own, classes, some in zip(
+        hsu.among(shares, some_left), fine, members, some_left, strict=True
+    ):
+        if some:
+            probability[classes] = share * hsu.among(own, left[classes])
+    return probability

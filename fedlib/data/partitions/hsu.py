@@ -1,0 +1,151 @@
+"""Clients of equal size whose classes are drawn from a Dirichlet distribution of each client.
+
+Nobody shares an example: a client whose next class is used up draws another one in the same
+proportions, and the last clients get what is left. Training, validation and test examples of a
+client come from the same distribution.
+
+Source: T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of Non-Identical Data Distribution for
+  Federated Visual Classification", 2019 (arXiv:1909.06335), as used in Reisser et al., "Federated
+  Mixture of Experts" (FedMix); specification section 5.1.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data import official
+from fedlib.data.checks import check_choice, check_count, check_positive
+from fedlib.data.draws import dirichlet
+from fedlib.data.examples import Examples
+from fedlib.data.official import Official, Owners
+
+CONVENTIONS = ("prior", "per_class")
+
+# Given which classes have examples left, [L] bool: how probable each is, [L], summing to 1.
+Shares = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Hsu(Official):
+    """Who owns which example.
+
+    Attributes:
+      num_clients: C.
+      alpha: concentration; small is heterogeneous, 0 would be one class per client.
+      convention: "prior" multiplies alpha with the prior of the classes, so that the concentrations
+        sum to alpha: 0.1 for each of ten classes at alpha 1, as in the public splits of the
+        source. "per_class" takes alpha itself for each class.
+      train_examples, test_examples: of every client, validation included in the former.
+    """
+
+    NAME: ClassVar[str] = "hsu"
+
+    num_clients: int
+    alpha: float
+    train_examples: int
+    test_examples: int
+    convention: str = "prior"
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_concentration("alpha", self.alpha, self.convention)
+        for name in ("num_clients", "train_examples", "test_examples"):
+            check_count(name, getattr(self, name))
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        draw = streams.generator(seed, "hsu", "shares")
+        shares = client_shares(
+            draw, self.alpha, self.convention, self.num_clients, parts.num_classes
+        )
+        return deal(
+            parts,
+            [partial(among, row) for row in shares],
+            (self.train_examples, self.test_examples),
+            seed,
+        )
+
+
+def check_concentration(name: str, alpha: float, convention: str) -> None:
+    """Raises ConfigError unless these parameters of `client_shares` make sense."""
+    check_positive(name, alpha)
+    check_choice("convention", convention, CONVENTIONS)
+
+
+def client_shares(
+    draw: np.random.Generator, alpha: float, convention: str, num_clients: int, num: int
+) -> np.ndarray:
+    """A distribution over `num` things, equally frequent on the whole, of each client -> [C, num]
+
+    Raises:
+      ConfigError: if `alpha` is so small that every share underflows to 0.
+    """
+    concentration = alpha / num if convention == "prior" else alpha
+    return np.stack([dirichlet(draw, concentration, num) for _ in range(num_clients)])
+
+
+def among(shares: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """The shares of those that are left, summing to 1 -> [num]; uniform if all these are 0.
+
+    Args:
+      shares: [num], not negative.
+      left: [num] bool, not all of them False.
+    """
+    kept = np.where(left, shares, 0.0)
+    total = kept.sum()
+    return kept / total if total > 0 else left / left.sum()
+
+
+def deal(parts: Examples, clients: Sequence[Shares], sizes: tuple[int, int], seed: int) -> Owners:
+    """Rows of each client: random examples of classes that are drawn one by one.
+
+    The clients' order is random, and the same for both parts: who comes late, and gets what is
+    left, does so in training as in testing.
+
+    Args:
+      parts: the data set.
+      clients: from what each draws its classes.
+      sizes: training and test examples of every client.
+      seed: of every draw.
+
+    Raises:
+      ConfigError: if there are too few examples.
+    """
+    order = streams.generator(seed, "hsu", "order").permutation(len(clients))
+    owned = []
+    for part, labels, size in zip(
+        ("train", "test"), np.split(parts.y, [parts.num_train]), sizes, strict=True
+    ):
+        official.check_enough(part, len(labels), len(clients), size)
+        draw = streams.generator(seed, "hsu", part)
+        left = [
+            draw.permutation(np.flatnonzero(labels == label)).tolist()
+            for label in range(parts.num_classes)
+        ]
+        rows = {client: _take(clients[client], left, size, draw) for client in order}
+        start = 0 if part == "train" else parts.num_train
+        owned.append([start + np.array(rows[client]) for client in range(len(clients))])
+    return Owners(*owned)
+
+
+def _take(shares: Shares, left: list[list[int]], size: int, draw: np.random.Generator) -> list[int]:
+    """`size` rows of classes drawn from `shares`; they are removed from the rows `left`."""
+    taken, bounds = [], None
+    for uniform in draw.random(size):
+        if bounds is None:
+            bounds = np.cumsum(shares(np.array([bool(rows) for rows in left])))
+            bounds /= bounds[-1]  # exactly 1 at the end, and above every draw
+        rows = left[int(np.searchsorted(bounds, uniform, side="right"))]
+        taken.append(rows.pop())
+        if not rows:
+            bounds = None
+    return taken

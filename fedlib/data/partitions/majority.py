@@ -1,0 +1,114 @@
+"""Clients with two majority classes: a fraction p of their examples, half of it each.
+
+Client i has the classes i // 10 and i % 10, so clients 0, 11, 22, ... have a single one. All take
+their majority examples first and then the rest, from what is left of the other classes, whichever
+these are: with many clients and a large p the rest has more of the classes 5 to 9.
+
+Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
+  FL-IJCAI 2022 (arXiv:2206.07832); EricssonResearch/fl-moe, its "overlap" mode; specification
+  section 4.1.
+Deviation: seeded; sizes are rounded instead of cut off; a single majority class gives distinct
+  examples; where too few examples are left it is an error, and examples are never shared.
+  Clients that opt out of training (X16) are unseen: cohorts are drawn from the others, where the
+  official code draws from all and passes those over.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data.checks import check_count, check_fraction
+from fedlib.data.examples import Examples
+from fedlib.data.official import Official, Owners, round_half_up
+from fedlib.errors import ConfigError
+
+NUM_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Majority(Official):
+    """Who owns which example.
+
+    Attributes:
+      num_clients: C, at most 100.
+      p: fraction of a client's examples that is of its majority classes, in [0, 1]. At 0.2 clients
+        are almost alike, at 1 they have no other classes.
+      train_examples, test_examples: of every client; even, so that they can be halved.
+    """
+
+    NAME: ClassVar[str] = "majority"
+    needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
+
+    num_clients: int
+    p: float
+    train_examples: int
+    test_examples: int
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        if self.num_clients > NUM_CLASSES**2:
+            raise ConfigError(
+                f"num_clients must be at most {NUM_CLASSES**2}, one for each pair of classes, "
+                f"got {self.num_clients}"
+            )
+        check_fraction("p", self.p, zero=True, one=True)
+        for name in ("train_examples", "test_examples"):
+            value = getattr(self, name)
+            check_count(name, value)
+            if value % 2:
+                raise ConfigError(f"{name} must be even, got {value}")
+
+    def pair(self, client: int) -> tuple[int, int]:
+        """The majority classes of a client, which may be one and the same."""
+        return divmod(client, NUM_CLASSES)
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client.
+
+        Raises:
+          ConfigError: if there are too few examples of a class.
+        """
+        train, test = np.split(parts.y, [parts.num_train])
+        return Owners(
+            self._deal("train", train, self.train_examples, seed),
+            [parts.num_train + r for r in self._deal("test", test, self.test_examples, seed)],
+        )
+
+    def _deal(self, part: str, labels: np.ndarray, size: int, seed: int) -> list[np.ndarray]:
+        """Rows of each client in one part of the data, `size` each -> [C] arrays"""
+        deck = _Deck(part, labels, streams.generator(seed, "majority", part))
+        half = round_half_up(self.p * size / 2)
+        pairs = [self.pair(client) for client in range(self.num_clients)]
+        majority = [
+            [deck.take(client, half, [a]), deck.take(client, half, [b])]
+            for client, (a, b) in enumerate(pairs)
+        ]
+        others = [
+            deck.take(client, size - 2 * half, [c for c in range(NUM_CLASSES) if c not in pair])
+            for client, pair in enumerate(pairs)
+        ]
+        return [np.concatenate([*own, rest]) for own, rest in zip(majority, others, strict=True)]
+
+
+class _Deck:
+    """Examples that nobody owns yet; taking some removes them."""
+
+    def __init__(self, part: str, labels: np.ndarray, draw: np.random.Generator):
+        self.part, self.labels, self.draw = part, labels, draw
+        self.left = np.ones(len(labels), bool)
+
+    def take(self, client: int, count: int, classes: list[int]) -> np.ndarray:
+        """`count` random ones of these classes -> [count] int64"""
+        candidates = np.flatnonzero(self.left & np.isin(self.labels, classes))
+        if len(candidates) < count:
+            raise ConfigError(
+                f"client {client} needs {count} {self.part} examples of the classes {classes}, "
+                f"but {len(candidates)} are left; take fewer clients or fewer {self.part}_examples"
+            )
+        taken = self.draw.choice(candidates, count, replace=False)
+        self.left[taken] = False
+        return taken

@@ -1,0 +1,79 @@
+"""Clients that are natural clients of the data set, with the parts that it gives them.
+
+Source: FedEM (Marfoq et al., NeurIPS 2021), synthetic data and Shakespeare of the official code;
+  pFedMM's specification, sections 3.9 and 3.10.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_choice, check_fraction
+from fedlib.data.draws import divide, draw_some, last_are_unseen
+from fedlib.data.examples import TEST, TRAIN, VAL, Dealt, Examples
+from fedlib.errors import ConfigError
+
+ORDERS = ("given", "random")
+
+
+@dataclass(frozen=True)
+class Natural:
+    """One client per natural client: a role of a play, a client of a made-up federation.
+
+    Attributes:
+      order: of the clients: "given" by the data set, or "random".
+      fraction: of the clients that is used, in (0, 1]; the first ones of their order.
+      val_fraction: of a client's training examples, drawn at random, the others being in random
+        order too; None leaves the parts as the data set gives them.
+      unseen_fraction: of the clients, the last ones of their order.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+
+    order: str = "given"
+    fraction: float = 1.0
+    val_fraction: float | None = None
+    unseen_fraction: float = 0.0
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        check_choice("order", self.order, ORDERS)
+        check_fraction("fraction", self.fraction, one=True)
+        if self.val_fraction is not None:
+            check_fraction("val_fraction", self.val_fraction, zero=True)
+        check_fraction("unseen_fraction", self.unseen_fraction, zero=True)
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients; their examples are stored client by client, in the order of the clients.
+
+        Raises:
+          ConfigError: if a validation part is asked for and the data set has one already.
+        """
+        train, val, test = (examples.of_owner(part) for part in (TRAIN, VAL, TEST))
+        if self.val_fraction is not None:
+            if any(map(len, val)):
+                raise ConfigError("val_fraction must be absent: the data set has a validation part")
+            halves = [divide(rows, 1 - self.val_fraction, seed) for rows in train]
+            train, val = map(list, zip(*halves, strict=True))
+        chosen = self._chosen(examples.num_owners, seed)
+        group = last_are_unseen(len(chosen), self.unseen_fraction)
+        parts = ([rows[c] for c in chosen] for rows in (train, val, test))
+        return _packed(Dealt(examples, *parts, group).without_the_untestable())
+
+    def _chosen(self, num_owners: int, seed: int) -> list[int]:
+        if self.order == "random":
+            return draw_some(list(range(num_owners)), self.fraction, seed)
+        return list(range(int(num_owners * self.fraction)))
+
+
+def _packed(dealt: Dealt) -> Dealt:
+    """The same clients, whose examples are in a row."""
+    own = [np.sort(np.concatenate(parts)) for parts in zip(*dealt[1:4], strict=True)]
+    order = np.concatenate(own)
+    if np.array_equal(order, np.arange(len(dealt.examples.y))):
+        return dealt
+    place = np.empty(len(dealt.examples.y), np.int64)
+    place[order] = np.arange(len(order))
+    train, val, test = ([place[rows] for rows in part] for part in dealt[1:4])
+    return dealt._replace(examples=dealt.examples.take(order), train=train, val=val, test=test)

@@ -1,0 +1,94 @@
+"""Clients that draw coarse labels, and classes within them, by Dirichlet shares.
+
+Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
+  specification section 3.4.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.draws import as_rows, dirichlet, subset
+from fedlib.data.examples import Examples
+from fedlib.data.joined import Joined
+
+
+@dataclass(frozen=True)
+class Pachinko(Joined):
+    """Equal clients whose coarse labels, and classes within them, are Dirichlet (section 3.4).
+
+    For the fractions see `Joined`.
+
+    Attributes:
+      num_clients: C.
+      alpha: concentration over coarse labels.
+      beta: concentration over the classes of one coarse label.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("classes", "coarse")
+
+    num_clients: int
+    alpha: float
+    beta: float
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        check_positive("alpha", self.alpha)
+        check_positive("beta", self.beta)
+
+    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, all of one size -> [C] arrays of int64"""
+        draw, numpy_draw = random.Random(seed), np.random.RandomState(seed)
+        left = [[] for _ in range(len(examples.coarse))]  # rows of each class nobody owns yet
+        chosen = subset(draw, len(examples.y), self.fraction, self.num_clients)
+        for row in chosen:
+            left[int(examples.y[row])].append(row)
+        tree = [
+            [int(fine) for fine in np.flatnonzero(examples.coarse == coarse) if left[fine]]
+            for coarse in range(int(examples.coarse.max()) + 1)
+        ]
+        tree = [fines for fines in tree if fines]
+        size = len(chosen) // self.num_clients
+        clients = [
+            self._client(tree, left, size, draw, numpy_draw) for _ in range(self.num_clients)
+        ]
+        return as_rows(clients)
+
+    def _client(
+        self,
+        tree: list[list[int]],
+        left: list[list[int]],
+        size: int,
+        draw: random.Random,
+        numpy_draw: np.random.RandomState,
+    ) -> list[int]:
+        """One client's rows; what it takes is removed from `tree` and `left`."""
+        coarse_shares = dirichlet(numpy_draw, self.alpha, len(tree))
+        fine_shares = [dirichlet(numpy_draw, self.beta, len(fines)) for fines in tree]
+        taken = []
+        for _ in range(size):
+            coarse = int(numpy_draw.multinomial(1, coarse_shares).argmax())
+            fine = int(numpy_draw.multinomial(1, fine_shares[coarse]).argmax())
+            rows = left[tree[coarse][fine]]
+            row = draw.choice(rows)
+            rows.remove(row)
+            taken.append(row)
+            if not rows:
+                del tree[coarse][fine]
+                fine_shares[coarse] = _without(fine_shares[coarse], fine)
+            if not tree[coarse]:
+                del tree[coarse], fine_shares[coarse]
+                coarse_shares = _without(coarse_shares, coarse)
+        return taken
+
+
+def _without(shares: np.ndarray, index: int) -> np.ndarray:
+    """The shares without one of them, summing to 1 again; uniform if only zeros are left."""
+    left = np.delete(shares, index)
+    total = left.sum()
+    return left / total if total > 0 else np.full(len(left), 1 / max(1, len(left)))

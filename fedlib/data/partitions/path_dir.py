@@ -1,0 +1,64 @@
+"""Clients of a few classes each, whose shares of a class are a Dirichlet draw.
+
+Classes are handed out as by `path_line`, but owners may share a class very unevenly.
+
+Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
+  Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350), as its journal
+  version describes the data.
+Deviation: neither version states the concentration, or the order of draws.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.draws import dirichlet, subset
+from fedlib.data.examples import Examples
+from fedlib.data.joined import Joined
+from fedlib.data.partitions.path_line import hand_out, hands
+
+
+@dataclass(frozen=True)
+class PathDir(Joined):
+    """Classes and shares of them; for the fractions see `Joined`.
+
+    Attributes:
+      num_clients: C.
+      classes_per_client: so many different classes each, as long as there are such; C times this is
+        a multiple of the number of classes.
+      alpha: concentration; small is heterogeneous.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("classes",)
+
+    num_clients: int
+    classes_per_client: int
+    alpha: float
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        check_count("classes_per_client", self.classes_per_client)
+        check_positive("alpha", self.alpha)
+
+    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, class by class; may be none -> [C] arrays of int64"""
+        dealt = hands(
+            np.random.RandomState(seed),
+            self.num_clients,
+            examples.num_classes,
+            self.classes_per_client,
+            partial(_shares, self.alpha),
+            distinct=True,
+        )
+        chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
+        return hand_out(dealt, examples.y, np.array(chosen))
+
+
+def _shares(alpha: float, draw: np.random.RandomState, num_owners: int) -> np.ndarray:
+    return dirichlet(draw, alpha, num_owners)

@@ -1,0 +1,142 @@
+"""Clients of a few classes each, of every class about as much as its other owners.
+
+Every class has as many owners, which share it unevenly but not very: by uniform draws. A client
+takes its classes one by one, at random among those with the most owners missing.
+
+Source: L. Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
+  Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350), whose sibling
+  papers publish the procedure; the order of draws from NumPy's legacy generator is theirs.
+Deviation: `distinct` draws again where a client would get a class twice. What rounding leaves over
+  of a class has no owner, as there.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.draws import subset
+from fedlib.data.examples import Examples
+from fedlib.data.joined import Joined
+from fedlib.errors import ConfigError
+
+# Of one class, given how many owners it has: their shares, summing to 1.
+Shares = Callable[[np.random.RandomState, int], np.ndarray]
+Hand = list[tuple[int, float]]  # classes of a client, and its share of each
+
+
+@dataclass(frozen=True)
+class PathLine(Joined):
+    """Classes and shares of them; for the fractions see `Joined`.
+
+    Attributes:
+      num_clients: C.
+      classes_per_client: so many of the classes each; C times this is a multiple of them.
+      low, high: shares of a class are uniform draws from this interval, divided by their sum.
+      distinct: no class twice, unless only classes are left that the client has. Off, this is the
+        published procedure; without effect where the classes are a multiple of
+        `classes_per_client`.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("classes",)
+
+    num_clients: int
+    classes_per_client: int
+    low: float = 0.4
+    high: float = 0.6
+    distinct: bool = True
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        check_count("classes_per_client", self.classes_per_client)
+        check_positive("low", self.low)
+        check_positive("high", self.high)
+        if self.low > self.high:
+            raise ConfigError(f"low must be at most high, got {self.low} and {self.high}")
+
+    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, class by class -> [C] arrays of int64"""
+        per_client = self.classes_per_client
+        draw = np.random.RandomState(seed)
+        dealt = hands(
+            draw, self.num_clients, examples.num_classes, per_client, self._shares, self.distinct
+        )
+        chosen = subset(random.Random(seed), len(examples.y), self.fraction, self.num_clients)
+        return hand_out(dealt, examples.y, np.array(chosen))
+
+    def _shares(self, draw: np.random.RandomState, num_owners: int) -> np.ndarray:
+        shares = draw.uniform(self.low, self.high, num_owners)
+        return shares / shares.sum()
+
+
+def hands(
+    draw: np.random.RandomState,
+    num_clients: int,
+    num_classes: int,
+    per_client: int,
+    shares: Shares,
+    distinct: bool,
+) -> list[Hand]:
+    """Classes and shares of each client; the last share of a class is taken first -> [C] lists
+
+    Raises:
+      ConfigError: if the classes cannot have as many owners each.
+    """
+    num_owners, left_over = divmod(num_clients * per_client, num_classes)
+    if left_over or per_client > num_classes:
+        raise ConfigError(
+            f"{num_clients} clients with {per_client} classes each cannot be as many for each of "
+            f"{num_classes} classes; num_clients times classes_per_client must be a multiple"
+        )
+    of_class = [shares(draw, num_owners) for _ in range(num_classes)]
+    missing = np.full(num_classes, num_owners)
+    dealt = []
+    for _ in range(num_clients):
+        held: Hand = []
+        for _ in range(per_client):
+            label = _most_missing(draw, missing, [label for label, _ in held], distinct)
+            missing[label] -= 1
+            held.append((label, float(of_class[label][missing[label]])))
+        dealt.append(held)
+    return dealt
+
+
+def _most_missing(
+    draw: np.random.RandomState, missing: np.ndarray, held: list[int], distinct: bool
+) -> int:
+    """A random one of the classes with the most owners missing."""
+    label = int(draw.choice(np.flatnonzero(missing == missing.max())))
+    others = missing.copy()
+    others[held] = 0
+    if distinct and label in held and others.any():
+        label = int(draw.choice(np.flatnonzero(others == others.max())))
+    return label
+
+
+def hand_out(dealt: Sequence[Hand], labels: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+    """The share of each client in these rows, each class dealt in the order of the rows.
+
+    Args:
+      dealt: classes and shares of each client.
+      labels: [M] classes of all examples.
+      rows: in random order.
+
+    Returns:
+      [C] arrays of int64; floor(share * n) of the n rows of a class.
+    """
+    members = [rows[labels[rows] == label] for label in range(int(labels.max()) + 1)]
+    at = [0] * len(members)
+    owned = []
+    for hand in dealt:
+        own = []
+        for label, share in hand:
+            start, size = at[label], int(share * len(members[label]))
+            at[label] = start + size
+            own.append(members[label][start : start + size])
+        owned.append(np.concatenate(own))
+    return owned

@@ -1,0 +1,50 @@
+"""Clients that own a few pieces of the data sorted by label.
+
+Source: pFedMM and FedEM (Marfoq et al., NeurIPS 2021), data preparation of the official code;
+  specification section 3.5.
+Deviation: shuffles with the seeded generator.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib.data.checks import check_count
+from fedlib.data.draws import as_rows, chunks, subset
+from fedlib.data.examples import Examples
+from fedlib.data.joined import Joined
+
+
+@dataclass(frozen=True)
+class Pathological(Joined):
+    """Every client owns a few shards of the data sorted by label (section 3.5).
+
+    For the fractions see `Joined`.
+
+    Attributes:
+      num_clients: C.
+      shards_per_client: shards of one client, about its number of classes.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("classes",)
+
+    num_clients: int
+    shards_per_client: int = 2
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        check_count("shards_per_client", self.shards_per_client)
+
+    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
+        """Rows owned by each client, shard by shard -> [C] arrays of int64"""
+        draw = random.Random(seed)
+        num_shards = self.num_clients * self.shards_per_client
+        chosen = subset(draw, len(examples.y), self.fraction, num_shards)
+        shards = chunks(sorted(chosen, key=lambda row: examples.y[row]), num_shards)
+        draw.shuffle(shards)
+        hands = chunks(shards, self.num_clients)
+        return as_rows([[row for shard in hand for row in shard] for hand in hands])

@@ -1,0 +1,119 @@
+"""Clients whose labels are permuted, in one of a few ways; the permutations are the true clusters.
+
+The training examples are dealt evenly at random, and every cluster has a random permutation of the
+labels that holds for all examples of its clients. `Federation.cluster` keeps who is in which.
+
+Source: F. Sattler, K.-R. Mueller, W. Samek, "Clustered Federated Learning", 2019
+  (arXiv:1910.01991), as used in Reisser et al., "Federated Mixture of Experts" (FedMix);
+  specification section 5.5.
+Deviation: the paper tests every client on the whole test set. Here every cluster has a copy of it,
+  dealt evenly to its clients, so that a test example counts once per cluster and not once per
+  client: an example has one owner in this package, and a copy for each of twenty clients would
+  take 600 MB. The mean over the clients of a cluster is still one over the whole test set.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data import official
+from fedlib.data.checks import check_choice, check_count
+from fedlib.data.examples import Dealt, Examples
+from fedlib.data.official import Official, Owners
+from fedlib.errors import ConfigError
+
+ASSIGNMENTS = ("balanced", "iid")
+
+
+@dataclass(frozen=True)
+class Permuted(Official):
+    """Who owns which example, and what its label becomes.
+
+    Attributes:
+      num_clients: C.
+      num_clusters: permutations of the labels, all different.
+      assignment: "balanced" has as many clients in each cluster, "iid" draws every client's.
+      train_examples, test_examples: of every client; None deals all there are.
+    """
+
+    NAME: ClassVar[str] = "permuted"
+
+    num_clients: int
+    num_clusters: int
+    assignment: str = "balanced"
+    train_examples: int | None = None
+    test_examples: int | None = None
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        check_count("num_clusters", self.num_clusters)
+        check_choice("assignment", self.assignment, ASSIGNMENTS)
+        if self.num_clusters > self.num_clients:
+            raise ConfigError(
+                f"num_clusters must be at most the {self.num_clients} clients, "
+                f"got {self.num_clusters}"
+            )
+        if self.assignment == "balanced" and self.num_clients % self.num_clusters:
+            raise ConfigError(
+                f"num_clients must be a multiple of the {self.num_clusters} clusters with "
+                f"assignment 'balanced', got {self.num_clients}"
+            )
+        for name in ("train_examples", "test_examples"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients, and the cluster that each is in."""
+        parts = examples.by_part()
+        cluster, owners = self.clusters(seed), self.owners(parts, seed)
+        # The training part, then one copy of the test part for each cluster.
+        copies = np.concatenate(
+            [
+                np.arange(parts.num_train),
+                np.tile(np.arange(parts.num_train, len(parts.y)), self.num_clusters),
+            ]
+        )
+        pool = parts.take(copies)
+        ways = self.permutations(parts.num_classes, seed)
+        for client, rows in enumerate(map(np.concatenate, zip(*owners, strict=True))):
+            pool.y[rows] = ways[cluster[client]][pool.y[rows]]
+        return self.dealt(pool, owners, seed, cluster=cluster)
+
+    def clusters(self, seed: int) -> np.ndarray:
+        """The cluster of each client -> [C] int64"""
+        draw = streams.generator(seed, "permuted", "clusters")
+        if self.assignment == "iid":
+            return draw.integers(self.num_clusters, size=self.num_clients)
+        return draw.permutation(np.arange(self.num_clients) % self.num_clusters)
+
+    def permutations(self, num_classes: int, seed: int) -> np.ndarray:
+        """What each label becomes in each cluster -> [num_clusters, L] int64"""
+        draw = streams.generator(seed, "permuted", "labels")
+        ways: dict[tuple[int, ...], None] = {}  # a set that keeps its order
+        while len(ways) < self.num_clusters:  # of 10! there are always more
+            ways[tuple(draw.permutation(num_classes).tolist())] = None
+        return np.array(list(ways))
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client in the training part and, behind it, a test part per cluster.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        num_test = len(parts.y) - parts.num_train
+        draw = streams.generator(seed, "permuted", "train")
+        train = official.deal_evenly(
+            "train", parts.num_train, self.num_clients, self.train_examples, draw
+        )
+        test, cluster = [np.empty(0, np.int64)] * self.num_clients, self.clusters(seed)
+        for number in np.unique(cluster):
+            clients = np.flatnonzero(cluster == number)
+            draw = streams.generator(seed, "permuted", "test", number)
+            rows = official.deal_evenly("test", num_test, len(clients), self.test_examples, draw)
+            for client, dealt in zip(clients, rows, strict=True):
+                test[client] = parts.num_train + number * num_test + dealt
+        return Owners(list(train), test)

@@ -1,0 +1,99 @@
+"""Clients whose images are all turned by the same angle; angles are the true clusters.
+
+`Federation.cluster` keeps who has which.
+
+Every angle has its own copy of the whole data set, dealt to its clients, so each image occurs once
+per angle. Clients come in blocks: those of the first angle first.
+
+Source: A. Ghosh et al., "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020
+  (jichan3751/ifca), as used in Isaksson et al., FL-IJCAI 2022 (EricssonResearch/fl-moe);
+  specification section 4.2.
+Deviation: seeded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data import official
+from fedlib.data.checks import check_count
+from fedlib.data.examples import Dealt, Examples
+from fedlib.data.official import Official, Owners
+from fedlib.errors import ConfigError
+
+ANGLES = (0, 90, 180, 270)  # degrees, anticlockwise
+
+
+@dataclass(frozen=True)
+class Rotated(Official):
+    """Who owns which example of the pool that `pool` makes.
+
+    Attributes:
+      num_clients: C, as many for each angle.
+      rotations: angles in degrees, some of `ANGLES`; (0,) turns nothing.
+      train_examples, test_examples: of every client; None deals all there are.
+    """
+
+    NAME: ClassVar[str] = "rotated"
+    needs: ClassVar[tuple[str, ...]] = ("images", "part")
+
+    num_clients: int
+    rotations: Sequence[int] = (0, 180)
+    train_examples: int | None = None
+    test_examples: int | None = None
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("num_clients", self.num_clients)
+        angles = list(self.rotations)
+        if not angles or len({*angles}) < len(angles) or not {*angles} <= {*ANGLES}:
+            raise ConfigError(
+                f"rotations must be different angles out of {', '.join(map(str, ANGLES))}, "
+                f"got {angles}"
+            )
+        if self.num_clients % len(angles):
+            raise ConfigError(
+                f"num_clients must be a multiple of the {len(angles)} rotations, "
+                f"got {self.num_clients}"
+            )
+        for name in ("train_examples", "test_examples"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients, and the number of each one's angle as its true cluster."""
+        parts = examples.by_part()
+        number = np.arange(len(self.rotations))
+        cluster = np.repeat(number, self.num_clients // len(number))
+        return self.dealt(self.pool(parts), self.owners(parts, seed), seed, cluster=cluster)
+
+    def pool(self, parts: Examples) -> Examples:
+        """All images [M, F, H, H], once per angle -> angles * M examples"""
+        turned = [np.rot90(parts.x, angle // 90, axes=(2, 3)) for angle in self.rotations]
+        y = np.tile(parts.y, len(self.rotations))
+        return parts._replace(x=np.concatenate(turned), y=y, part=None, owner=None)
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client in the pool that `pool` makes of these examples.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        owners, num, num_train = Owners([], []), len(parts.y), parts.num_train
+        for number, angle in enumerate(self.rotations):
+            start = number * num
+            train = self._deal("train", num_train, self.train_examples, angle, seed)
+            test = self._deal("test", num - num_train, self.test_examples, angle, seed)
+            owners.train.extend(start + train)
+            owners.test.extend(start + num_train + test)
+        return owners
+
+    def _deal(self, part: str, num: int, size: int | None, angle: int, seed: int) -> np.ndarray:
+        """Positions in one part, in random order, of the clients of an angle -> [C, size] int64"""
+        clients = self.num_clients // len(self.rotations)
+        draw = streams.generator(seed, "rotated", part, angle)
+        return official.deal_evenly(part, num, clients, size, draw)

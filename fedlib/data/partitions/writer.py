@@ -1,0 +1,74 @@
+"""Clients that are natural clients of the data set, each with all examples of its own.
+
+Source: FedEM (Marfoq et al., NeurIPS 2021), FEMNIST of the official code; pFedMM's specification,
+  section 3.8.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib.data.checks import check_choice, check_count
+from fedlib.data.draws import draw_some, last_are_unseen, some_are_unseen
+from fedlib.data.examples import TEST, Examples
+from fedlib.data.joined import Joined
+from fedlib.errors import ConfigError, DataError
+
+UNSEEN = ("drawn", "last", "test_part")
+
+
+@dataclass(frozen=True)
+class Writer(Joined):
+    """One client per writer, the natural partition (section 3.8).
+
+    For the fractions see `Joined`; `fraction` is of the writers, who come in random order.
+
+    Attributes:
+      min_examples: writers with fewer are left out (3: "writers with <= 2 images dropped").
+      num_clients: exactly so many of the writers, unseen ones included; None for all.
+      unseen: who is, "drawn" by a draw of its own, the "last" ones of the random order, or those
+        with an example of the official test part ("test_part").
+    """
+
+    min_examples: int = 3
+    num_clients: int | None = None
+    unseen: str = "drawn"
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("min_examples", self.min_examples)
+        if self.num_clients is not None:
+            check_count("num_clients", self.num_clients)
+        check_choice("unseen", self.unseen, UNSEEN)
+        if self.unseen == "test_part" and self.unseen_fraction:
+            raise ConfigError(
+                f"unseen 'test_part' needs unseen_fraction 0, got {self.unseen_fraction}"
+            )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What the data set must have."""
+        return ("owner", "part") if self.unseen == "test_part" else ("owner",)
+
+    def owners(self, examples: Examples, seed: int) -> list[np.ndarray]:
+        """Rows of each of a random `fraction` of the writers -> [C] arrays of int64
+
+        Raises:
+          DataError: if there are fewer writers than clients.
+        """
+        rows = [own for own in examples.of_owner() if len(own) >= self.min_examples]
+        chosen = draw_some(rows, self.fraction, seed)
+        if self.num_clients is not None and len(chosen) < self.num_clients:
+            raise DataError(
+                f"num_clients is {self.num_clients}, but only {len(chosen)} writers are there"
+            )
+        return chosen[: self.num_clients]
+
+    def groups(self, examples: Examples, owners: list[np.ndarray], seed: int) -> np.ndarray:
+        """Who is seen and who is not -> [C] uint8"""
+        if self.unseen == "test_part":
+            return np.array([np.any(examples.part[rows] == TEST) for rows in owners], np.uint8)
+        if self.unseen == "last":
+            return last_are_unseen(len(owners), self.unseen_fraction)
+        return some_are_unseen(len(owners), self.unseen_fraction, seed)

@@ -1,0 +1,64 @@
+"""Clients that are writers, with the training and test examples that the publisher gives them.
+
+Source: Reisser et al., "Federated Mixture of Experts" (FedMix); specification section 5.3.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data.checks import check_count
+from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
+from fedlib.data.official import Official, Owners
+from fedlib.errors import DataError
+
+
+@dataclass(frozen=True)
+class WriterParts(Official):
+    """One client per writer who has training and test examples.
+
+    Attributes:
+      num_clients: so many random writers; None for all, in random order too.
+    """
+
+    NAME: ClassVar[str] = "writer_parts"
+    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+
+    num_clients: int | None = None
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        if self.num_clients is not None:
+            check_count("num_clients", self.num_clients)
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients; the pool has their training examples first, in the order of the clients."""
+        owners = self.owners(examples, seed)
+        rows = [*owners.train, *owners.test]
+        places = np.split(
+            np.arange(sum(map(len, rows))), np.cumsum([len(own) for own in rows])[:-1]
+        )
+        num = len(owners.train)
+        pool = examples.take(np.concatenate(rows))
+        return self.dealt(pool, Owners(places[:num], places[num:]), seed)
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client.
+
+        Raises:
+          DataError: if there are too few writers.
+        """
+        train, test = parts.of_owner(TRAIN), parts.of_owner(TEST)
+        writers = [w for w in range(parts.num_owners) if len(train[w]) and len(test[w])]
+        if not writers:
+            raise DataError("no writer has both training and test examples")
+        if self.num_clients is not None and len(writers) < self.num_clients:
+            raise DataError(
+                f"num_clients is {self.num_clients}, but only {len(writers)} writers are there"
+            )
+        order = streams.generator(seed, "writers").permutation(len(writers))
+        chosen = [writers[i] for i in order[: self.num_clients]]
+        return Owners([train[w] for w in chosen], [test[w] for w in chosen])

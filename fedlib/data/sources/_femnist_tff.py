@@ -1,0 +1,42 @@
+"""FEMNIST as TensorFlow Federated distributes it.
+
+Source: the HDF5 files of earlier versions of TensorFlow Federated, whose layout its
+  simulation/datasets/emnist.py gives: 3,400 writers, 671,585 training and 77,483 test examples,
+  every writer in both parts. Later versions load an SQLite file with the same counts.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+
+from fedlib.data.raw import RawFile
+from fedlib.data.sources._femnist_leaf import Labelled, in_both, shades
+from fedlib.errors import DataError
+
+
+def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labelled]]:
+    """Training and test examples of each writer who has both, the writers sorted.
+
+    A file has the group "examples", in it a group for each writer, and in that the data sets
+    "pixels" [N, 28, 28] float32 and "label" [N] int32.
+    """
+    names = [files[name].path for name in ("tff_train", "tff_test")]
+    paths = [files[name].locate(raw) for name in ("tff_train", "tff_test")]
+    try:
+        with h5py.File(paths[0]) as first, h5py.File(paths[1]) as second:
+            train, test = first["examples"], second["examples"]
+            return [
+                tuple(
+                    shades(part[writer]["pixels"][()], part[writer]["label"][()].ravel())
+                    for part in (train, test)
+                )
+                for writer in in_both(train, test, *names)
+            ]
+    except DataError:
+        raise
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(
+            f"{paths[0]} and {paths[1].name} are not the files of TFF's Federated EMNIST "
+            f"({error}); delete them"
+        ) from None

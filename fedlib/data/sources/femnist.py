@@ -1,0 +1,75 @@
+"""FEMNIST: the handwritten characters of NIST Special Database 19, with their writers.
+
+Labels are 0-9, A-Z, a-z in that order. The images show dark ink on white paper, 28 x 28 pixels. One
+source is never taken for another:
+
+  nist  the two archives of NIST, from which LEAF's procedure is followed; all that is written
+  leaf  LEAF's own files: a training and a test part of each writer
+  tff   Federated EMNIST of TensorFlow Federated: as leaf, with 3,400 writers
+
+Source: S. Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018 (arXiv:1812.01097); S.
+  Reddi et al., "Adaptive Federated Optimization", ICLR 2021.
+Deviation: duplicates="fixed", the default, has every image once. The official code of FedEM repeats
+  the first image of each writer but the first one; duplicates="official" does that too.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.data import downloads
+from fedlib.data.checks import check_choice
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.sources import _femnist_leaf, _femnist_nist, _femnist_tff
+from fedlib.errors import ConfigError
+
+NUM_CLASSES = 62
+HAS = {
+    "nist": ("classes", "images", "owner"),
+    "leaf": ("classes", "images", "owner", "part"),
+    "tff": ("classes", "images", "owner", "part"),
+}
+SCALINGS = {  # mean and deviation
+    "standard": ((0.1307,), (0.3081,)),  # MNIST's; specification of pFedMM, section 3.7
+    "unit": ((0.0,), (1.0,)),  # pixels in [0, 1], 1 for paper, as LEAF and IFCA do
+}
+DUPLICATES = ("fixed", "official")
+
+
+def read(
+    raw: Path, *, source: str = "nist", duplicates: str = "fixed", scaling: str = "standard"
+) -> Examples:
+    """Images [M, 1, 28, 28] uint8, from the raw files below `raw`; owners are the writers.
+
+    Args:
+      raw: folder of raw files.
+      source: "nist", "leaf" or "tff", see above. Of the latter two only writers are there who have
+        both parts.
+      duplicates: "fixed" or "official", see above; the latter needs source "nist".
+      scaling: one of `SCALINGS`.
+
+    Raises:
+      ConfigError: for a value that makes no sense.
+      DataError: if a raw file is missing or not what it should be.
+    """
+    check_choice("duplicates", duplicates, DUPLICATES)
+    check_choice("scaling", scaling, SCALINGS)
+    files = downloads.files("femnist", source)
+    if source == "nist":
+        x, y, writer = _femnist_nist.read(raw, files, duplicates)
+        names, owner = np.unique(writer, return_inverse=True)
+        return Examples(x, y, NUM_CLASSES, *SCALINGS[scaling], owner=owner, num_owners=len(names))
+    if duplicates != "fixed":
+        raise ConfigError(f"duplicates must be 'fixed' with source {source!r}, got {duplicates!r}")
+    module = _femnist_leaf if source == "leaf" else _femnist_tff
+    writers = module.read(raw, files)
+    pieces = [piece for both in writers for piece in both]  # training, test, training, test, ...
+    sizes = [len(labels) for _, labels in pieces]
+    return Examples(
+        *(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)),
+        NUM_CLASSES,
+        *SCALINGS[scaling],
+        part=np.repeat(np.tile(np.array([TRAIN, TEST], np.uint8), len(writers)), sizes),
+        owner=np.repeat(np.arange(2 * len(writers)) // 2, sizes),
+        num_owners=len(writers),
+    )

@@ -1,0 +1,88 @@
+"""MNIST: 70,000 handwritten digits of 28 x 28 pixels, the training set first, then the test set.
+
+With source "qmnist" it is also known who wrote each digit: 539 writers of the training set and 297
+others of the test set.
+
+Source: Y. LeCun, C. Cortes, C. J. C. Burges, http://yann.lecun.com/exdb/mnist/; the writers from
+  C. Yadav, L. Bottou, "Cold Case: The Lost MNIST Digits", NeurIPS 2019,
+  https://github.com/facebookresearch/qmnist, whose first rows describe MNIST's own images.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.data import downloads, idx
+from fedlib.data.checks import check_choice
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.raw import RawFile
+from fedlib.errors import DataError
+
+NUM_CLASSES = 10
+HAS = {
+    "mnist": ("classes", "images", "part", "ten_classes"),
+    "qmnist": ("classes", "images", "owner", "part", "ten_classes"),
+}
+SCALINGS = {  # mean and deviation
+    "standard": ((0.1307,), (0.3081,)),  # of the training set; specification section 3.7
+    "unit": ((0.0,), (1.0,)),  # pixels in [0, 1]
+}
+CLASS, WRITER = 0, 2  # columns of QMNIST's labels
+
+
+def read(raw: Path, *, source: str = "mnist", scaling: str = "standard") -> Examples:
+    """Images [70000, 1, 28, 28] uint8, from the raw files below `raw`.
+
+    Args:
+      raw: folder of raw files.
+      source: "qmnist" names the writers; "mnist" does without.
+      scaling: one of `SCALINGS`.
+
+    Raises:
+      ConfigError: for a value that makes no sense.
+      DataError: if a raw file is missing or not the official one.
+    """
+    check_choice("scaling", scaling, SCALINGS)
+    files = downloads.files("mnist", source)
+    parts = {
+        name: idx.images(
+            files[f"{name}_images"].read(raw), files[f"{name}_labels"].read(raw), f"MNIST {name}"
+        )
+        for name in ("train", "test")
+    }
+    x, y = (np.concatenate(part) for part in zip(*parts.values(), strict=True))
+    sizes = [len(labels) for _, labels in parts.values()]
+    owner, num_owners = None, 0
+    if source == "qmnist":
+        named = [
+            _read_writers(raw, files[f"{name}_writers"], labels)
+            for name, (_, labels) in parts.items()
+        ]
+        names, owner = np.unique(np.concatenate(named), return_inverse=True)
+        num_owners = len(names)
+    return Examples(
+        x,
+        y,
+        NUM_CLASSES,
+        *SCALINGS[scaling],
+        part=np.repeat(np.array([TRAIN, TEST], np.uint8), sizes),
+        owner=owner,
+        num_owners=num_owners,
+    )
+
+
+def _read_writers(raw: Path, file: RawFile, labels: np.ndarray) -> np.ndarray:
+    """Who wrote each of the images with these labels [N] -> [N] int64
+
+    Raises:
+      DataError: if the file describes other images.
+    """
+    described = idx.parse(file.read(raw), file.name)
+    if described.ndim != 2 or described.shape[1] <= WRITER or len(described) < len(labels):
+        raise DataError(
+            f"{file.name} has shape {described.shape}, too small for {len(labels)} rows"
+        )
+    described = described[: len(labels)]  # QMNIST's test set goes on after MNIST's
+    if not np.array_equal(described[:, CLASS], labels):
+        raise DataError(f"{file.name} names other classes than the labels of MNIST")
+    return described[:, WRITER].astype(np.int64)

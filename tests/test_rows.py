@@ -1,0 +1,492 @@
+"""Clients of different architectures: batched by kind, never copied, and right in every stage."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import toy_paper, toy_run
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from test_local import torch_run
+from test_simulate import STAMP, assert_same_bits, silently
+from torch import nn
+from zoo import Deep, zoo
+
+import fedlib.device
+import fedlib.executors
+from fedlib import calibrate, checkpoint, cost, evaluate, methods, tree
+from fedlib.checkpoint import Checkpoints
+from fedlib.command import run_roots
+from fedlib.device import DeviceData, placed
+from fedlib.errors import ConfigError
+from fedlib.executors import Batched, Loop
+from fedlib.graphs import Graphs
+from fedlib.local import SGD, Adam, Memory
+from fedlib.plan import Plan
+from fedlib.run import build_method
+from fedlib.simulate import Protocol, Simulation
+from fedlib.task import JointTask, Task
+from fedlib.tree import Rows
+
+# No batch of 4 leaves one alone, which the deep architecture cannot train on.
+SIZES = (7, 12, 6, 10, 14, 11)
+EVERY_EXECUTOR = {
+    "loop": Loop,
+    "two workers": lambda: Loop(2),
+    "batched": Batched,
+    "blocks of two": lambda: Batched(2),
+    "graphs": Graphs,
+}
+both_executors = pytest.mark.parametrize("executor", EXECUTORS)
+wide = {"w": torch.ones(3, 2), "b": torch.zeros(3)}
+deep = {"v": torch.full((4,), 2.0)}
+
+
+@pytest.fixture(autouse=True)
+def threads_of_torch():
+    """A loop with workers changes them for the whole process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def assert_close(a, b, tolerance=1e-12):
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+def run(executor, method=None, ids=None, rounds=3, sizes=SIZES):
+    """State and test scores after some rounds."""
+    method, federation = method or zoo(), toy_federation(sizes)
+    cohort = replace(cohort_of(method.task, federation, ids), executor=executor)
+    state = method.init(federation.num_clients, 0)
+    for number in range(rounds):
+        state = method.round(state, cohort.in_round(number))
+    everyone = cohort_of(method.task, federation, range(len(sizes)), round=rounds)
+    everyone = replace(everyone, executor=executor)
+    personal = method.personalise(state, everyone)
+    return state, everyone.score(method.predict, personal, split="test")
+
+
+def simulation(executor=Loop, rounds=5, rate=0.5, method=None, **protocol):
+    method, federation = method or zoo(dtype=torch.float32), toy_federation(SIZES)
+    data = DeviceData(federation, method.task.dtype, method.task.device)
+    return Simulation(
+        method, data, Protocol(rounds=rounds, seed=3, rate=rate, **protocol), executor()
+    )
+
+
+# -- trees of rows ------------------------------------------------------------------------
+
+
+def test_rows_are_taken_and_put_by_client_beside_stacked_leaves():
+    both = {"own": Rows([wide, deep, wide]), "all": torch.arange(3.0)}
+    assert tree.take(both, 1) == {"own": deep, "all": torch.tensor(1.0)}
+    taken = tree.take(both, torch.tensor([1, 0]))
+    assert taken["all"].tolist() == [1, 0]
+    assert [row is given for row, given in zip(taken["own"], (deep, wide), strict=True)] == [
+        True
+    ] * 2
+    put = tree.put(both, torch.tensor([1, 0]), tree.map(torch.zeros_like, taken))
+    assert put["all"].tolist() == [0, 0, 2]
+    assert put["own"][1]["v"].tolist() == [0] * 4 and put["own"][0]["w"].sum() == 0
+    assert put["own"][2] is wide  # not a copy, as it is nobody's in this call
+    assert deep["v"].tolist() == [2] * 4
+    assert isinstance(tree.take(both["own"], slice(2)), Rows)
+    own = tree.clone(both)
+    tree.put_(own, torch.tensor([1]), tree.map(torch.zeros_like, tree.take(own, torch.tensor([1]))))
+    assert own["all"].tolist() == [0, 0, 2] and own["own"][1]["v"].tolist() == [0] * 4
+
+
+def test_kinds_are_told_apart_by_keys_shapes_types_and_by_what_is_no_tensor():
+    longer, double = {"v": torch.zeros(5)}, {"v": torch.zeros(4).double()}
+    rows = Rows([deep, wide, longer, dict(deep), double])
+    assert tree.kinds(rows).tolist() == [0, 1, 2, 0, 3]
+    assert tree.kinds({"a": Rows([deep] * 3), "b": Rows([0, 1, 0])}).tolist() == [0, 1, 0]
+    one, other = tiny_task(), tiny_task()  # equal in all but who they are
+    assert tree.kinds(Rows([one, other, one])).tolist() == [0, 1, 0]
+    assert tree.kinds(Rows([deep, deep])) is None
+    assert tree.kinds({"all": torch.zeros(3)}) is None
+
+
+def test_averages_are_of_clients_of_one_kind():
+    rows = Rows([{"v": torch.full((2,), x)} for x in (1.0, 4.0)])
+    assert tree.mean(rows, torch.tensor([2.0, 1.0]))["v"].tolist() == [2, 2]  # (2 + 4) / 3
+    with pytest.raises(ValueError, match="2 clients have trees of different shapes"):
+        tree.mean(Rows([wide, deep]), torch.ones(2))
+
+
+def test_statistics_are_parted_from_the_rest_row_by_row():
+    rows = {"own": Rows([{"a": 1, "mean": 2}, {"mean": 3}])}
+    rest, chosen = tree.partition(rows, lambda name: name == "mean")
+    assert rest == {"own": Rows([{"a": 1}, {}])}
+    assert chosen == {"own": Rows([{"mean": 2}, {"mean": 3}])}
+    assert tree.merge(rest, chosen) == rows
+
+
+# -- training -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EVERY_EXECUTOR)
+@pytest.mark.parametrize("keeps", ["run", "round"])
+def test_every_executor_trains_and_scores_clients_of_two_architectures(name, keeps):
+    reference = run(Loop(), zoo(keeps=keeps))
+    assert_close(run(EVERY_EXECUTOR[name](), zoo(keeps=keeps)), reference)
+
+
+def test_replayed_steps_are_of_one_kind_each():
+    executor = Graphs()
+    sizes = (8,) * 5  # two waves a round of each kind, all of one shape
+    assert_close(run(executor, rounds=4, sizes=sizes), run(Loop(), rounds=4, sizes=sizes))
+    assert executor.notes["recorded_shapes"] == 2
+    assert not executor.notes["not_replayed"]
+
+
+@both_executors
+@pytest.mark.parametrize(
+    "solver", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=0.01, eps=1e-3)]
+)
+def test_each_client_trains_as_a_module_of_its_architecture_with_an_optimiser(executor, solver):
+    tasks = tiny_task(hidden=9), Task(lambda: Deep(), dtype=torch.float64)
+    joint = tasks[0].extended(JointTask, others=tasks[1:])
+    federation = toy_federation(SIZES, unseen=0)
+    # A bias before a normalisation has no gradient but rounding, which Adam's eps has to drown.
+    solver = replace(solver, batch_size=4, epochs=2)
+    cohort = cohort_of(joint, federation, executor=executor)
+    start = cohort.in_turn([task.init(0) for task in tasks])
+    trained, _ = cohort.fit(
+        lambda params, task, batch: task.loss(params, batch),
+        start,
+        cohort.in_turn(tasks),
+        local=solver,
+    )
+    make = {
+        SGD: lambda m: torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, weight_decay=0.1),
+        Adam: lambda m: torch.optim.Adam(m.parameters(), 0.01, eps=1e-3),
+    }[type(solver)]
+    for client, own in enumerate(trained):
+        # Its own module, batch statistics and all: whoever reads only shapes would fail on these.
+        task = Lenient(tasks[client % 2])
+        (expected,) = torch_run(task, federation, [(solver, 0)], make, client=client)
+        assert_close({name: own[name] for name in expected}, expected)
+
+
+class Lenient:
+    """A task for `torch_run`, which knows no counter of batches."""
+
+    def __init__(self, task):
+        self.task = task
+
+    def init(self, seed):
+        return {**self.build().state_dict(), **self.task.init(seed)}
+
+    def build(self):
+        return self.task.build()
+
+
+@pytest.mark.parametrize("executor", [Batched, Graphs])
+def test_architectures_of_equal_shapes_are_not_mixed_up(executor):
+    class Cubed(nn.Module):
+        """As `Squared` in every name and shape."""
+
+        def __init__(self, power=3):
+            super().__init__()
+            self.body, self.head, self.power = nn.Identity(), nn.Linear(4, 3), power
+
+        def forward(self, x):
+            return self.head(self.body(x) ** self.power)
+
+    tasks = [Task(lambda p=p: Cubed(p), dtype=torch.float64) for p in (2, 3)]
+    federation, found = toy_federation(SIZES, unseen=0), []
+    for e in (Loop(), executor()):
+        cohort = replace(cohort_of(tasks[0], federation), executor=e)
+        start = cohort.broadcast(tasks[0].init(0))
+        own = cohort.in_turn(tasks)
+        found.append(
+            cohort.fit(lambda w, task, batch: task.loss(w, batch), start, own, local=sgd())[0]
+        )
+    assert_close(*found)
+    assert not torch.allclose(found[0]["head.weight"][0], found[0]["head.weight"][1])
+
+
+def test_clients_of_one_kind_are_batched_and_of_two_are_not():
+    sizes = []
+
+    class Watching(Batched):
+        def _vmap(self, fn, *args):
+            sizes.append(len(args[-1].x if hasattr(args[-1], "x") else args[0]))
+            return super()._vmap(fn, *args)
+
+    method = zoo()
+    federation = toy_federation((8,) * 6, unseen=1)  # clients 0, 2, 4 are wide, 1 and 3 deep
+    cohort = replace(cohort_of(method.task, federation), executor=Watching())
+    method.round(method.init(6, 0), cohort)
+    assert sizes == [3, 3, 2, 2]  # two batches of 4, of each kind in turn
+
+
+@both_executors
+def test_a_scan_folds_rows_of_two_shapes(executor):
+    federation = toy_federation(SIZES, unseen=0)
+    cohort = cohort_of(tiny_task(), federation, executor=executor)
+    start = cohort.in_turn([torch.zeros(()).double(), torch.zeros(2).double()])
+    found = cohort.scan(lambda total, batch: total + batch.size, start, local=sgd(epochs=2))
+    assert [row.tolist() for row in found] == [
+        2 * size if client % 2 == 0 else [2 * size] * 2 for client, size in enumerate(SIZES)
+    ]
+
+
+@both_executors
+def test_scores_of_different_shapes_are_refused(executor):
+    cohort = cohort_of(tiny_task(), toy_federation(SIZES, unseen=0), executor=executor)
+    rows = cohort.in_turn([torch.zeros(2), torch.zeros(3)])
+    with pytest.raises(ValueError, match=r"differ in shape between clients, \[\(2,\), \(3,\)\]"):
+        cohort.score(lambda row, batch: row.expand(len(batch.y), -1), rows)
+
+
+@both_executors
+def test_a_client_without_examples_of_a_split_is_scored_with_the_others(executor):
+    federation = toy_federation(SIZES, unseen=0)
+    some = np.where(np.arange(len(SIZES)) == 2, 0, 4)
+    federation = replace(federation, test=federation.test.from_lists(
+        [federation.test.of(c)[:n] for c, n in enumerate(some)]
+    ))  # fmt: skip
+    cohort = cohort_of(tiny_task(), federation, executor=executor)
+    rows = cohort.in_turn([torch.ones(1).double(), torch.ones(2).double()])
+    found = cohort.score(lambda row, batch: row.sum().expand(len(batch.y)), rows, split="test")
+    assert found.sum(1).tolist() == [n * (1 + client % 2) for client, n in enumerate(some)]
+
+
+# -- what is kept -------------------------------------------------------------------------
+
+
+@both_executors
+def test_a_round_does_not_touch_the_rows_of_clients_outside_the_cohort(executor):
+    method, federation = zoo(), toy_federation(SIZES)
+    cohort = cohort_of(method.task, federation, [1, 2], executor=executor)
+    before = method.round(method.init(6, 0), cohort_of(method.task, federation))
+    copy = tree.clone(before)
+    after = method.round(before, cohort)
+    for rows, renewed in ((before.private, after.private),
+                          (before.memory.buffers, after.memory.buffers)):  # fmt: skip
+        assert [new is old for old, new in zip(rows, renewed, strict=True)] == [
+            client not in (1, 2) for client in range(6)
+        ]
+    assert_close(before, copy, 0)  # and what was there is as it was
+    pointers = [x.data_ptr() for row in after.private for x in tree.leaves(row)]
+    # Trained clients have tensors of their own; the unseen client still has the drawn model.
+    assert len(set(pointers)) == len(pointers)
+
+
+@both_executors
+def test_only_the_cohorts_rows_are_brought_to_the_device(executor, monkeypatch):
+    method, federation = zoo(), toy_federation(SIZES)
+    state = method.init(6, 0)
+    brought = []
+    real = fedlib.executors.moved
+
+    def counted(values, to):
+        brought.append(sum(x.numel() for x in tree.leaves(values) if isinstance(x, torch.Tensor)))
+        return real(values, to)
+
+    monkeypatch.setattr(fedlib.executors, "moved", counted)
+    method.round(state, cohort_of(method.task, federation, [1, 2], executor=executor))
+    one_of_each = [state.small, *state.private[1:3], *state.memory.buffers[1:3]]
+    trained = sum(tree.numel(x) for x in one_of_each) + tree.numel(state.small)
+    # Besides: two sums and a rate of each client.
+    assert sum(brought) == trained + 2 * (2 + 1)
+
+
+def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
+    moves, rows = [], Rows([wide, deep, wide])  # 9 + 4 + 9 numbers of 4 bytes
+    monkeypatch.setattr(fedlib.device, "moved", lambda x, to: moves.append(to) or dict(x))
+    monkeypatch.setattr(fedlib.device, "total_memory", lambda device: 4 * 22 * 4)
+    assert placed(rows) is rows and moves == []
+    monkeypatch.setattr(fedlib.device, "total_memory", lambda device: 4 * 22 * 4 - 1)
+    there = placed(rows)
+    assert moves == [torch.device("cpu")] * 2  # one of each kind, which clients share
+    assert there[0] is there[2] and there[0] is not wide
+
+
+def test_memory_has_momenta_like_each_clients_parameters():
+    params = {"own": Rows([wide, deep, wide]), "all": torch.ones(2)}
+    memory = SGD(lr=0.1, momentum=0.9).memory(params, 3)
+    assert [sorted(row["own"]) for row in memory.buffers] == [["b", "w"], ["v"], ["b", "w"]]
+    assert all(row["all"].shape == (2,) for row in memory.buffers)
+    renewed = memory.renewed([1], [tree.map(torch.ones_like, memory.buffers[1])], 2)
+    afresh = renewed.afresh()
+    assert afresh.buffers[1]["own"]["v"].tolist() == [0] * 4
+    assert [sorted(row["own"]) for row in afresh.buffers] == [["b", "w"], ["v"], ["b", "w"]]
+    assert afresh.epochs.tolist() == [2, 2, 2]
+
+
+def test_a_joint_task_has_the_statistics_of_all_its_modules():
+    method = zoo()
+    own = [f"body.1.running_{what}" for what in ("mean", "var")]
+    assert sorted(method.joint.statistics) == sorted(own)
+    assert method.joint.needs_pairs and not method.task.needs_pairs
+    assert method.joint.is_light and not method.joint.convolves
+    assert {"body.1.weight", *own} <= method.joint.norms
+    with pytest.raises(ValueError, match=r"\['body.0.running_mean'\] are running statistics of"):
+
+        class Odd(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 3)
+                self.body[0].running_mean = nn.Parameter(torch.zeros(4))
+
+        class Normed(Odd):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.BatchNorm1d(4, affine=False))
+
+        tiny_task().extended(JointTask, others=(Task(Odd), Task(Normed)))
+
+
+# -- the stages ---------------------------------------------------------------------------
+
+
+@both_executors
+def test_a_stopped_run_ends_with_the_same_bits(executor, tmp_path):
+    reference = silently(simulation(EXECUTORS[executor]))
+    for done in range(1, 5):
+        checkpoints = Checkpoints(tmp_path, STAMP, every=100)
+        with pytest.raises(SystemExit):
+            silently(simulation(EXECUTORS[executor]), checkpoints, stop=lambda: True)
+        assert checkpoints.load()[0] == done
+    resumed = silently(simulation(EXECUTORS[executor]), Checkpoints(tmp_path, STAMP))
+    assert_same_bits(resumed, reference)
+    assert isinstance(resumed[0].private, Rows) and isinstance(resumed[0].memory, Memory)
+
+
+def test_rows_are_named_by_client_and_shared_ones_are_written_once(tmp_path):
+    method = zoo()
+    sha256 = checkpoint.save_tensors(tmp_path / "state.pt", checkpoint.flatten(method.init(8, 0)))
+    loaded = checkpoint.load_tensors(tmp_path / "state.pt", sha256)
+    assert ".memory.buffers[7]['small']['head.1.bias']" in loaded
+    own = {name: x.data_ptr() for name, x in loaded.items() if name.startswith(".private[")}
+    drawn = [len(task.init(0)) for task in method.large]
+    assert (len(own), len(set(own.values()))) == (4 * sum(drawn), sum(drawn))
+
+
+@both_executors
+def test_only_what_is_shared_is_communicated(executor):
+    method, federation = zoo(), toy_federation(SIZES)
+    cohort = cohort_of(method.task, federation, executor=executor)
+    method.round(method.init(6, 0), cohort)
+    small = 4 * 3 + 3 + 3 * 3 + 3
+    assert (cohort.journal.down, cohort.journal.up) == (small, small)
+
+
+def test_what_clients_of_two_sizes_send_is_counted_as_their_mean():
+    cohort = cohort_of(tiny_task(), toy_federation(SIZES), [0, 1, 2])
+    cohort.collect(cohort.in_turn([wide, deep]))
+    cohort.send({"own": cohort.in_turn([wide, deep]), "all": torch.zeros(3, 2)})
+    assert cohort.journal.up == pytest.approx((9 + 4 + 9) / 3)
+    assert cohort.journal.down == pytest.approx((9 + 4 + 9) / 3 + 2)
+
+
+def test_a_decentralised_run_mixes_what_is_shared_and_keeps_what_is_private():
+    state, result = silently(simulation(rate=1.0, aggregation="gossip", rounds=2))
+    assert state.small["head.1.bias"].shape == (6, 3)  # a copy of each client's
+    assert tree.kinds(state.private).tolist() == [0, 1, 0, 1, 0, 1]
+    assert np.isfinite(result.train_loss).all()
+    method, federation = zoo(), toy_federation(SIZES)
+    run = simulation(rate=1.0, aggregation="gossip", method=method)
+    cohort = run.cohort(federation.ids("seen"), 0)
+    with pytest.raises(ValueError, match="5 clients have trees of different shapes"):
+        private = tree.take(method.init(6, 0).private, cohort.host_ids)
+        cohort.average(private, private)
+
+
+def test_training_lowers_the_loss_of_both_kinds():
+    method, federation = zoo(), toy_federation((20, 30, 26, 16, 20))
+    cohort = cohort_of(method.task, federation, executor="batched")
+    state = method.init(5, 0)
+
+    def losses(state):
+        return evaluate.score(method, method.personalise(state, cohort), cohort, "train").loss
+
+    start = losses(state)
+    for number in range(10):
+        state = method.round(state, cohort.in_round(number))
+    assert (losses(state) < 0.8 * start).all()
+
+
+def test_a_round_never_waits_for_the_device(monkeypatch):
+    # As in test_executors: the device "meta" has no values, so whoever asks for one gets an error.
+    monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)
+    run = simulation(lambda: Batched(2), method=zoo(device="meta"))
+    state = run.init()
+    for number, ids in enumerate(([0, 1, 2], [1, 2, 3])):
+        state = run.method.round(state, run.cohort(np.array(ids), number))
+    assert {x.device.type for x in tree.leaves(state.private)} == {"meta"}
+
+
+def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
+    # Forward multiply-adds; a step is three times that less the input gradient of first layers.
+    small, wide, deep = 4 * 3 + 3 * 3, 4 * 9 + 9 * 3, 4 * 7 + 7 * 5 + 5 * 3
+    first = {"wide": 4 * 3 + 4 * 9, "deep": 4 * 3 + 4 * 7}
+    steps = [3 * (small + wide) - first["wide"], 3 * (small + deep) - first["deep"]]
+    seen = np.array(SIZES[:5])
+    shares = seen[::2].sum() / seen.sum(), seen[1::2].sum() / seen.sum()
+    measured = cost.flops_per_example(simulation(), simulation().init()) / 2
+    assert measured == pytest.approx(shares[0] * steps[0] + shares[1] * steps[1], rel=1e-12)
+
+
+def test_calibration_tells_runs_apart_by_every_architecture():
+    run = simulation()
+    other = replace(run.method, large=(run.method.large[0], tiny_task(hidden=2)))
+    keys = {calibrate.key(m, run.data, run.protocol) for m in (run.method, other)}
+    assert len(keys) == 2
+    measured = calibrate.measure(run.method, run.data, run.protocol)
+    assert measured["seconds"].keys() == {"loop", "batched"}
+
+
+# -- declarations -------------------------------------------------------------------------
+
+MLP = {"in_features": 4, "num_classes": 3}
+DECLARED = {
+    "method": "zoo",
+    "model": "mlp",
+    "model_params": MLP | {"hidden": 3},
+    "modules": {
+        "large": [
+            {"model": "mlp", "params": MLP | {"hidden": 9}},
+            {"model": "linear", "params": MLP},
+        ]
+    },
+    "params": {},
+    "local": {"solver": "sgd", "lr": 0.1, "clip_norm": 50},
+}
+
+
+def test_a_list_of_modules_is_a_tuple_of_tasks(monkeypatch):
+    monkeypatch.setattr(methods, "load", lambda name: type(zoo()))
+    method = build_method(DECLARED, tiny_task())
+    assert [task.init(0)["head.bias"].shape for task in method.large] == [(3,), (3,)]
+    assert [len(task.init(0)) for task in method.large] == [4, 2]
+    assert all(isinstance(task, Task) and task.dtype == torch.float64 for task in method.large)
+    assert method.local.clip_norm == 50
+
+
+def test_a_module_of_a_list_that_makes_no_sense_is_named():
+    wrong = DECLARED | {"modules": {"large": [DECLARED["modules"]["large"][0], {"model": "mlp"}]}}
+    with pytest.raises(ConfigError, match=r"module large\[1\]: it has a model and params"):
+        build_method(wrong, tiny_task())
+
+
+def test_the_code_of_a_job_holds_every_architecture_of_a_list():
+    assert run_roots("train", DECLARED) == (
+        "scripts/train.py",
+        "fedlib.methods.zoo",
+        "fedlib.models.mlp",
+        "fedlib.models.linear",
+    )
+
+
+def test_a_declared_architecture_that_does_not_exist_is_named(declare):
+    listed = {"large": [DECLARED["modules"]["large"][0], {"model": "vgg", "params": {}}]}
+    run = toy_run(modules=listed)
+    declare(toy=toy_paper(federations=("digits",), runs=[run]))
+    with pytest.raises(ConfigError, match=r"modules\[large\[1\]\]\.model.*vgg"):
+        Plan({})
