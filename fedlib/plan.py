@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from fedlib import papers, shown
+from fedlib import packing, papers, shown
 from fedlib.command import architectures, run_roots, run_weights
 from fedlib.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.data import downloads
@@ -378,7 +378,8 @@ class Plan:
             case "metrics", {"paper": paper}:
                 return self._metrics_spec(self._paper(paper))
             case "table" | "figure", {"paper": paper}:
-                return self._exhibit_spec(stage, self._paper(paper), wildcards[stage])
+                exhibit = self._exhibit_spec(stage, self._paper(paper), wildcards[stage])
+                return packing.packed(exhibit)
             case "report", _:
                 return self._report_spec()
         raise _no_job(stage, wildcards)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, figures, frames, provenance, published
+from fedlib import command, figures, frames, packing, provenance, published
 from fedlib.figures import style
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 
-    spec = command.json_argument(args.spec)
+    spec = packing.unpacked(command.json_argument(args.spec))
     roots = ("scripts/figure.py", f"fedlib.figures.{spec['kind']}")
     figures.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)

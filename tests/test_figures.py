@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from fedlib import figures, methods, metrics, published
+from fedlib import figures, methods, metrics, packing, published
 from fedlib.errors import ConfigError, DataError
 from fedlib.figures import style
 
@@ -344,8 +344,9 @@ def test_script_draws_both_files(collected, tmp_path):
     metrics.write(tidy, tmp_path / "m.parquet")
     metrics.write(clients, tmp_path / "c.parquet")
     exhibit = {**exhibit, "kind": "accuracy_over_rounds", "published": "curve-end"}
+    spec = json.dumps(packing.packed(exhibit))
     command = [
-        *(sys.executable, ROOT / "scripts/figure.py", "--spec", json.dumps(exhibit)),
+        *(sys.executable, ROOT / "scripts/figure.py", "--spec", spec),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
         *("--published", PUBLISHED, "--pdf", tmp_path / "f.pdf", "--png", tmp_path / "f.png"),
     ]
