@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from fedlib import figures, methods, metrics, published
+from fedlib import figures, methods
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics, published
 from fedlib.figures import style
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,13 +9,15 @@ from torch import nn
 from torch.func import grad, vmap
 from torchvision.transforms import functional as vision
 
-from fedlib import context, streams
+from fedlib import streams
 from fedlib.data.sources import cifar10
+from fedlib.engine import ambient
+from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
-from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn, pictures
-from fedlib.models.initialise import convolution_weights
-from fedlib.models.layers import CropFlip
-from fedlib.task import Batch, Task
+from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn
+from fedlib.models.layers import augment
+from fedlib.models.layers.initialise import convolution_weights
+from fedlib.models.layers.random import CropFlip
 
 KEYS = torch.from_numpy(streams.keys(4, 0, "test") >> 1)
 SMALL = {"conv1": 12, "conv2": 11, "hidden1": 7, "hidden2": 8}
@@ -35,7 +37,7 @@ def images(count, side=32, seed=0):
 
 
 def changed(layer, x, key=KEYS[0]):
-    with context.dropout_key(key):
+    with ambient.dropout_key(key):
         return layer(x)
 
 
@@ -48,7 +50,7 @@ def batch_of(x, key=KEYS[0], train=False):
 
 def test_a_crop_is_a_window_of_the_image_or_of_its_mirror_image_and_all_are_drawn():
     x = images(3000, side=12)
-    crops = changed(nn.Sequential(CropFlip(pad=2), pictures.Centre(8)), x)
+    crops = changed(nn.Sequential(CropFlip(pad=2), augment.Centre(8)), x)
     found = set()
     for image, crop in zip(x, crops, strict=True):
         for mirrored in (False, True):
@@ -60,13 +62,13 @@ def test_a_crop_is_a_window_of_the_image_or_of_its_mirror_image_and_all_are_draw
         else:
             pytest.fail("no window of the image")
     assert len(found) == 2 * 5 * 5  # 12 - 8 + 1 places in either direction
-    middle = nn.Sequential(CropFlip(pad=2), pictures.Centre(8)).eval()(x)
+    middle = nn.Sequential(CropFlip(pad=2), augment.Centre(8)).eval()(x)
     assert torch.equal(middle, x[:, :, 2:10, 2:10])
 
 
 def test_contrast_stretches_every_image_about_the_means_of_its_channels():
     x = images(200)
-    layer = pictures.Contrast(0.2, 1.8)
+    layer = augment.Contrast(0.2, 1.8)
     after = changed(layer, x)
     mean = x.mean((2, 3), keepdim=True)
     factors = ((after - mean) / (x - mean)).flatten(1)
@@ -77,19 +79,19 @@ def test_contrast_stretches_every_image_about_the_means_of_its_channels():
 
 def test_standardising_takes_away_what_brightness_adds():
     x = images(4)
-    after = pictures.Standardise()(x).flatten(1)
+    after = augment.Standardise()(x).flatten(1)
     torch.testing.assert_close(after.mean(1), torch.zeros(4).double(), rtol=0, atol=1e-12)
     torch.testing.assert_close(after.std(1, correction=0), torch.ones(4).double())
-    torch.testing.assert_close(pictures.Standardise()(x + 63).flatten(1), after)
-    assert not pictures.Standardise()(torch.ones(2, 3, 4, 4)).any()
+    torch.testing.assert_close(augment.Standardise()(x + 63).flatten(1), after)
+    assert not augment.Standardise()(torch.ones(2, 3, 4, 4)).any()
 
 
 def test_colours_are_those_of_torchvision_with_the_same_factors():
     x, strength = images(8), 0.4
-    mean, std = (torch.tensor(v).double()[:, None, None] for v in (pictures.MEAN, pictures.STD))
-    after = changed(pictures.ColourJitter(strength), (x - mean) / std) * std + mean
-    with context.dropout_key(KEYS[0]):
-        drawn = pictures.uniform(pictures._JITTER, (8, 4), x)
+    mean, std = (torch.tensor(v).double()[:, None, None] for v in (augment.MEAN, augment.STD))
+    after = changed(augment.ColourJitter(strength), (x - mean) / std) * std + mean
+    with ambient.dropout_key(KEYS[0]):
+        drawn = augment.uniform(augment._JITTER, (8, 4), x)
     assert (drawn > 0).all() and (drawn < 1).all() and len(drawn.unique()) == 32
     for image, result, share in zip(x, after, drawn.tolist(), strict=True):
         bright, contrast, colour, hue = (2 * strength * (s - 0.5) for s in share)
@@ -102,20 +104,20 @@ def test_colours_are_those_of_torchvision_with_the_same_factors():
 
 def test_grey_has_no_hue_and_none_is_changed_in_evaluation():
     x = torch.full((1, 3, 2, 2), 0.3).double()
-    torch.testing.assert_close(pictures.turn(x, torch.full((1, 1, 1), 0.3).double()), x)
-    assert pictures.ColourJitter().eval()(x) is x
+    torch.testing.assert_close(augment.turn(x, torch.full((1, 1, 1), 0.3).double()), x)
+    assert augment.ColourJitter().eval()(x) is x
     with pytest.raises(ValueError, match=r"strength must be in \[0, 0.5\], got 0.6"):
-        pictures.ColourJitter(0.6)
+        augment.ColourJitter(0.6)
 
 
 def test_colours_are_scaled_as_the_images_of_cifar10_are():
-    assert (pictures.MEAN, pictures.STD) == cifar10.SCALINGS["measured"]
+    assert (augment.MEAN, augment.STD) == cifar10.SCALINGS["measured"]
 
 
-@pytest.mark.parametrize("layer", [pictures.ColourJitter(), pictures.Contrast(0.2, 1.8)])
+@pytest.mark.parametrize("layer", [augment.ColourJitter(), augment.Contrast(0.2, 1.8)])
 def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
     x = images(5)
-    with context.expert(3):
+    with ambient.expert(3):
         assert torch.equal(changed(layer, x), changed(layer, x))
         other = changed(layer, x)
     assert torch.equal(changed(layer, x), other)
@@ -133,9 +135,9 @@ def test_images_are_changed_in_training_alone_and_only_if_asked_for(name):
     x = images(6).float()
     assert torch.equal(plain.logits(params, batch_of(x)), changing.logits(named, batch_of(x)))
     first = [type(layer) for layer in changing._training.body[:2]]
-    assert first == [CropFlip, pictures.ColourJitter]
+    assert first == [CropFlip, augment.ColourJitter]
     assert not any(
-        isinstance(m, CropFlip | pictures.ColourJitter) for m in plain._training.modules()
+        isinstance(m, CropFlip | augment.ColourJitter) for m in plain._training.modules()
     )
 
 
@@ -207,7 +209,7 @@ def test_clients_of_ifcas_own_network_in_one_batched_call_get_what_each_gets_alo
         return grad(lambda p: task.log_probs(p, batch)[:, 0].mean())(params)
 
     stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
-    with context.stacked_experts(True):  # as in the batched executor
+    with ambient.stacked_experts(True):  # as in the batched executor
         together = vmap(gradient)(stacked, x, KEYS[:3])
     for c, params in enumerate(clients):
         for name, value in gradient(params, x[c], KEYS[c]).items():

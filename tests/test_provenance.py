@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import provenance
 from fedlib.errors import StaleCodeError
+from fedlib.workflow import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -250,10 +250,10 @@ def test_planned_code_is_compared_with_the_code_on_disk():
 
 def test_a_job_that_loads_what_was_not_declared_fails():
     script = (
-        "import importlib\nfrom fedlib import provenance\n"
+        "import importlib\nfrom fedlib.workflow import provenance\n"
         "importlib.import_module('fedlib.spec')\n"
-        "provenance.assert_covered('fedlib.provenance', 'fedlib.spec')\n"
-        "provenance.assert_covered('fedlib.provenance')"
+        "provenance.assert_covered('fedlib.workflow.provenance', 'fedlib.spec')\n"
+        "provenance.assert_covered('fedlib.workflow.provenance')"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert "line 5" in done.stderr
@@ -278,7 +278,7 @@ def supported_pythons():
 def test_all_versions_of_python_agree():
     modules = {f"fedlib.{file.stem}" for file in (ROOT / "fedlib").glob("*.py")}
     roots = sorted(modules - {"fedlib.__init__"})
-    code = f"from fedlib import provenance; print(provenance.code_digest(*{roots!r}))"
+    code = f"from fedlib.workflow import provenance; print(provenance.code_digest(*{roots!r}))"
     pythons = supported_pythons()
     if len(pythons) == 1:
         pytest.skip("only one supported version of Python is installed")
@@ -301,7 +301,7 @@ def test_the_environment_names_versions_and_machine():
 
 def test_asking_for_the_environment_loads_nothing():
     code = (
-        "import sys; from fedlib import provenance; provenance.environment();"
+        "import sys; from fedlib.workflow import provenance; provenance.environment();"
         "print([m for m in ('torch', 'numpy', 'h5py') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -17,8 +17,9 @@ import pytest
 import torch
 from support import toy_federation
 
-from fedlib import command, files, spec
+from fedlib import files, spec
 from fedlib.results import TOTALS, RunResult, View
+from fedlib.workflow import command
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

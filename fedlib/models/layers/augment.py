@@ -1,0 +1,139 @@
+"""Layers that change the images of a batch before a network sees them.
+
+`ColourJitter` and `Contrast` are random as functions of the batch's key, the same for all experts,
+and do nothing in evaluation; `Centre` and `Standardise` are always the same. `CropFlip` before
+`Centre` is a random crop without padding. See `fedlib.models.layers.random`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.engine import ambient
+from fedlib.models.layers.random import CropFlip, uniform_bits
+
+_JITTER, _CONTRAST = (1 << 16) + 1, (1 << 16) + 2  # salts that no other layer has
+GREY = (0.2989, 0.587, 0.114)  # of red, green and blue; torchvision
+# The scaling "measured" of `fedlib.data.sources.cifar10`; a test compares them.
+MEAN, STD = (0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)
+
+
+class ColourJitter(nn.Module):
+    """Brightness, contrast, saturation and hue of each image at random; in training mode only.
+
+    Source: torchvision's ColorJitter, whose order is drawn anew for each image; here it is that of
+    the names above.
+
+    Attributes:
+      strength: factors are uniform in [1 - strength, 1 + strength], shifts of the hue, whose circle
+        has length 1, in [-strength, strength].
+    """
+
+    def __init__(self, strength: float = 0.4):
+        super().__init__()
+        if not 0 <= strength <= 0.5:
+            raise ValueError(f"strength must be in [0, 0.5], got {strength}")
+        self.strength = strength
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images scaled as CIFAR-10: [B, 3, H, W] -> [B, 3, H, W]"""
+        if not self.training:
+            return x
+        mean, std = (x.new_tensor(v)[:, None, None] for v in (MEAN, STD))
+        changes = self.strength * (2 * uniform(_JITTER, (len(x), 4), x) - 1)
+        bright, contrast, colour, hue = changes[..., None, None, None].unbind(1)
+        x = ((x * std + mean) * (1 + bright)).clamp(0, 1)
+        x = blend(x, grey(x).mean((-2, -1), keepdim=True), 1 + contrast)
+        x = blend(x, grey(x), 1 + colour)
+        return (turn(x, hue[:, 0]) - mean) / std
+
+
+class Contrast(nn.Module):
+    """Each image's deviations from its channels' means times a random factor; in training only.
+
+    Attributes:
+      low, high: of the factor.
+    """
+
+    def __init__(self, low: float, high: float):
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, H, W]"""
+        if not self.training:
+            return x
+        factor = self.low + (self.high - self.low) * uniform(_CONTRAST, (len(x), 1, 1, 1), x)
+        mean = x.mean((-2, -1), keepdim=True)
+        return mean + factor * (x - mean)
+
+
+class Centre(nn.Module):
+    """The middle of an image.
+
+    Attributes:
+      side: its pixels.
+    """
+
+    def __init__(self, side: int):
+        super().__init__()
+        self.side = side
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, side, side]"""
+        top, left = ((length - self.side) // 2 for length in x.shape[-2:])
+        return x[..., top : top + self.side, left : left + self.side]
+
+
+class Standardise(nn.Module):
+    """Each image with mean 0 and deviation 1, all channels together.
+
+    Source: TensorFlow's per_image_standardization, whose least deviation is that of one pixel.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, H, W]"""
+        flat = x.flatten(1)
+        std = flat.std(1, correction=0).clamp(min=flat.shape[1] ** -0.5)
+        return ((flat - flat.mean(1, keepdim=True)) / std[:, None]).unflatten(1, x.shape[1:])
+
+
+def augmented(augment: bool) -> list[nn.Module]:
+    """What comes before a network of Adaptive Expert Models: nothing, or crops, flips and colours.
+
+    Off in every configuration of the official code; specification section 4.1.
+    """
+    return [CropFlip(), ColourJitter()] if augment else []
+
+
+def uniform(salt: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Numbers in (0, 1), a function of the batch's key, the same for all experts -> `shape`"""
+    key = ambient.batch_key() + (salt << 32)
+    bits = uniform_bits(key, torch.Size(shape), like.device)
+    return ((bits + 0.5) / 2**32).to(like.dtype)
+
+
+def grey(x: Tensor) -> Tensor:
+    """Colours as seen in black and white: [B, 3, H, W] -> [B, 1, H, W]"""
+    return (x * x.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
+
+
+def blend(x: Tensor, other: Tensor, share: Tensor) -> Tensor:
+    """`share` of x and the rest of `other`, cut off at 0 and 1."""
+    return (share * x + (1 - share) * other).clamp(0, 1)
+
+
+def turn(x: Tensor, shift: Tensor) -> Tensor:
+    """Colours with their hue shifted, brightness and saturation as they were.
+
+    Args:
+      x: [B, 3, H, W] in [0, 1].
+      shift: [B, 1, 1] in turns of the circle of colours.
+    """
+    red, green, blue = x.unbind(1)
+    value = x.amax(1)
+    chroma = value - x.amin(1)
+    width = torch.where(chroma > 0, chroma, 1)
+    of_others = torch.where(value == green, 2 + (blue - red) / width, 4 + (red - green) / width)
+    hue = torch.where(value == red, (green - blue) / width, of_others)  # in sixths of a turn
+    far = ((hue + 6 * shift)[:, None] + x.new_tensor([5, 3, 1])[:, None, None]) % 6
+    return value[:, None] - chroma[:, None] * torch.minimum(far, 4 - far).clamp(0, 1)
