@@ -30,9 +30,8 @@ from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_simulation, build_task
 from fedlib.run.simulate import Protocol, Simulation
 from fedlib.spec import Run
-from fedlib.workflow.command import run_roots
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import code_digest
+from fedlib.workflow.provenance import code_digest, run_roots
 
 BATCH = 4
 LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates

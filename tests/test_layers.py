@@ -12,16 +12,9 @@ from torch.func import vmap
 from fedlib import streams
 from fedlib.engine import ambient
 from fedlib.engine.experts import each_expert
-from fedlib.models.layers.random import (
-    CropFlip,
-    Depthwise,
-    Dropout,
-    MaxPool2d,
-    Pointwise,
-    ReLU6,
-    gaussian,
-    uniform_bits,
-)
+from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.fast import Depthwise, MaxPool2d, Pointwise, ReLU6
+from fedlib.models.layers.random import Dropout, gaussian, uniform_bits
 
 SHAPE = torch.Size([200, 50])
 SIGMAS = 5  # true chance goes beyond in one of two million comparisons

@@ -14,8 +14,9 @@ from fedlib.engine.experts import each_expert
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
 from fedlib.models import emnist_cnn, mobilenet_v2
+from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.fast import MaxPool2d
 from fedlib.models.layers.gate import Gate
-from fedlib.models.layers.random import CropFlip, MaxPool2d
 from fedlib.models.vae import Code
 
 

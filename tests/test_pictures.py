@@ -16,8 +16,8 @@ from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
 from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn
 from fedlib.models.layers import augment
+from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.initialise import convolution_weights
-from fedlib.models.layers.random import CropFlip
 
 KEYS = torch.from_numpy(streams.keys(4, 0, "test") >> 1)
 SMALL = {"conv1": 12, "conv2": 11, "hidden1": 7, "hidden2": 8}

@@ -26,8 +26,8 @@ from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Protocol, Simulation
 from fedlib.tree import Rows
-from fedlib.workflow.command import run_roots
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import run_roots
 
 # No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10, 14, 11)

@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fedlib.models.layers.random import Depthwise, Dropout, Normalised, Pointwise, ReLU6
+from fedlib.models.layers.fast import Depthwise, Normalised, Pointwise, ReLU6
+from fedlib.models.layers.random import Dropout
 
 
 class MobileNetV2(nn.Module):

@@ -25,7 +25,7 @@ from fedlib.spec import Data, Figure, Paper, Run, Table
 from fedlib.workflow import shown
 from fedlib.workflow.command import architectures, run_roots, run_weights
 from fedlib.workflow.config import DEFAULTS, check, check_choice, check_unique, normalised
-from fedlib.workflow.provenance import code_digest, registered
+from fedlib.workflow.provenance import code_digest, registered, run_roots
 
 # Every file and folder of the workflow. {raw} and {folder} are the plan's, the rest are wildcards.
 _CUT = "{paper}/{federation}{replicate}"

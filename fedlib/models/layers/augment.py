@@ -1,20 +1,57 @@
 """Layers that change the images of a batch before a network sees them.
 
-`ColourJitter` and `Contrast` are random as functions of the batch's key, the same for all experts,
-and do nothing in evaluation; `Centre` and `Standardise` are always the same. `CropFlip` before
-`Centre` is a random crop without padding. See `fedlib.models.layers.random`.
+`CropFlip`, `ColourJitter` and `Contrast` are random as functions of the batch's key, the same for
+all experts, and do nothing in evaluation; `Centre` and `Standardise` are always the same.
+`CropFlip` before `Centre` is a random crop without padding. See `fedlib.models.layers.random`.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from fedlib.engine import ambient
-from fedlib.models.layers.random import CropFlip, uniform_bits
+from fedlib.models.layers.random import uniform_bits
 
-_JITTER, _CONTRAST = (1 << 16) + 1, (1 << 16) + 2  # salts that no other layer has
+# Salts that no other layer has, dropout included.
+_PICTURES, _JITTER, _CONTRAST = 1 << 16, (1 << 16) + 1, (1 << 16) + 2
 GREY = (0.2989, 0.587, 0.114)  # of red, green and blue; torchvision
 # The scaling "measured" of `fedlib.data.sources.cifar10`; a test compares them.
 MEAN, STD = (0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)
+
+
+class CropFlip(nn.Module):
+    """A random crop of each padded image, mirrored in half of all cases; in training mode only.
+
+    All experts see the same pictures. Scaled images are padded with zeros, which is their mean
+    colour if they are standardised, as in K. He et al., CVPR 2016, who subtract the mean first;
+    torchvision's users pad with black before they scale.
+
+    Attributes:
+      pad: pixels on each side; 0 only mirrors.
+    """
+
+    def __init__(self, pad: int = 4):
+        super().__init__()
+        if pad < 0:
+            raise ValueError(f"pad must be at least 0, got {pad}")
+        self.pad = pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each image moved by up to `pad` pixels either way: [B, F, H, W] -> [B, F, H, W]"""
+        if not self.training:
+            return x
+        (height, width), shifts = x.shape[-2:], 2 * self.pad + 1
+        key = ambient.batch_key() + (_PICTURES << 32)
+        bits = uniform_bits(key, torch.Size([len(x), 3]), x.device)
+        top, left = (bits[:, :2] * shifts >> 32).unbind(1)
+        columns = torch.arange(width, device=x.device)
+        columns = torch.where(bits[:, 2:] >> 31 == 1, columns.flip(0), columns)  # [B, W]
+        rows = top[:, None] + torch.arange(height, device=x.device)  # [B, H]
+        # Places in an image whose rows follow each other, [B, 1, H * W]
+        places = rows[:, :, None] * (width + 2 * self.pad) + (left[:, None] + columns)[:, None]
+        places = places.flatten(1)[:, None].expand(-1, x.shape[1], -1)
+        padded = F.pad(x, [self.pad] * 4).flatten(2)
+        return padded.gather(2, places).unflatten(2, (height, width))
 
 
 class ColourJitter(nn.Module):

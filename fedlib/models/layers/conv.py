@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from fedlib.engine import ambient
 from fedlib.errors import ConfigError
-from fedlib.models.layers.random import Dropout, MaxPool2d, uniform_bits
+from fedlib.models.layers.fast import MaxPool2d
+from fedlib.models.layers.random import Dropout, uniform_bits
 
 KERNEL = 5  # of every convolution in the networks of Adaptive Expert Models
 
