@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.workflow.command import run, run_argument, run_parser, run_roots
+from fedlib.run_spec import run_roots
+from fedlib.workflow.command import run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
@@ -31,6 +32,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
+        from fedlib.environment import environment
         from fedlib.federation import Federation
         from fedlib.run.build import build_simulation, evaluate_state
         from fedlib.run.cost import measured
@@ -40,7 +42,7 @@ def main() -> None:
         simulation = build_simulation(
             spec, federation, device=device, executor=args.executor, weights=args.weights
         )
-        record = provenance.environment() | {
+        record = environment() | {
             "device": device,
             "threads": args.threads,
             "precision": simulation.method.task.precision,

@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.workflow.command import run, run_argument, run_parser, run_roots
+from fedlib.run_spec import run_roots
+from fedlib.workflow.command import run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
@@ -54,6 +55,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
+        from fedlib.environment import environment
         from fedlib.federation import Federation
         from fedlib.run.build import build_simulation, train
         from fedlib.run.calibrate import as_begun
@@ -79,7 +81,7 @@ def main() -> None:
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
             print(_headline(args, spec, simulation, device), flush=True)
-            record = provenance.environment() | {
+            record = environment() | {
                 "device": device,
                 "threads": args.threads,
                 "precision": simulation.method.task.precision,

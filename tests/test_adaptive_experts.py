@@ -29,9 +29,10 @@ from fedlib.results import RunResult, View
 from fedlib.run import evaluate
 from fedlib.run.build import build_method, build_simulation, build_task
 from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run_spec import run_roots
 from fedlib.spec import Run
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import code_digest, run_roots
+from fedlib.workflow.provenance import code_digest
 
 BATCH = 4
 LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates

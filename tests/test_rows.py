@@ -25,9 +25,9 @@ from fedlib.run import calibrate, checkpoint, cost, evaluate
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import run_roots
 
 # No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10, 14, 11)

@@ -50,9 +50,14 @@ def mixing_matrix(graph: nx.Graph, mixing: str) -> np.ndarray:
     Raises:
       ValueError: for an unknown `mixing`.
     """
+    check_mixing(mixing)
+    return fastest(graph) if mixing == "fastest" else metropolis(graph)
+
+
+def check_mixing(mixing: str) -> None:
+    """Raises ValueError unless there are weights of that name."""
     if mixing not in MIXINGS:
         raise ValueError(f"mixing must be one of {MIXINGS}, got {mixing!r}")
-    return fastest(graph) if mixing == "fastest" else metropolis(graph)
 
 
 def metropolis(graph: nx.Graph) -> np.ndarray:

@@ -23,7 +23,7 @@ from fedlib.run import evaluate
 from fedlib.run.calibrate import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Protocol, Simulation
-from fedlib.workflow.command import run_weights
+from fedlib.run_spec import run_weights
 
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them

@@ -134,7 +134,7 @@ def _are_tasks(value: Any) -> bool:
 
 def device_name(device: torch.device) -> str:
     """The processor or the card."""
-    from fedlib.workflow.provenance import environment
+    from fedlib.environment import environment
 
     return environment()["gpu" if device.type == "cuda" else "cpu"]
 

@@ -1,9 +1,11 @@
 """Run a method on a federation: sample cohorts, do rounds, evaluate, checkpoint, report."""
 
+import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,6 @@ from fedlib.run import checkpoint, evaluate
 from fedlib.run.checkpoint import Checkpoints
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
-MIXINGS = (
-    "fastest",
-    "metropolis",
-)  # as in fedlib.engine.gossip, which only decentralised runs import
 COUNTED = (*TOTALS, "server_examples")
 ADVICE = "a lower learning rate usually helps"
 FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
@@ -70,8 +68,8 @@ class Protocol:
             )
         if not 0 < self.edge_probability <= 1:
             raise ValueError(f"edge_probability must be in (0, 1], got {self.edge_probability}")
-        if self.mixing not in MIXINGS:
-            raise ValueError(f"mixing must be one of {MIXINGS}, got {self.mixing!r}")
+        if self.aggregation == "gossip":
+            _gossip().check_mixing(self.mixing)
         if self.evaluate_every < 1:
             raise ValueError(f"evaluate_every must be at least 1, got {self.evaluate_every}")
 
@@ -137,17 +135,13 @@ class Simulation:
         """The method's state before the first round."""
         state = self.method.init(self.federation.num_clients, self.protocol.seed)
         if self.protocol.aggregation == "gossip":
-            from fedlib.engine.gossip import replicate
-
-            state = replicate(state, self.method.shared, self.federation.num_clients)
+            state = _gossip().replicate(state, self.method.shared, self.federation.num_clients)
         return state
 
     @cached_property
     def _graph(self) -> tuple[type, dict]:
         """Kind of cohort of a decentralised run, and the fields that a server's has not."""
-        from fedlib.engine import gossip
-
-        seen = self.federation.ids("seen")
+        gossip, seen = _gossip(), self.federation.ids("seen")
         graph = gossip.connected_graph(
             len(seen), self.protocol.edge_probability, self.protocol.seed
         )
@@ -232,6 +226,11 @@ class Simulation:
         )
         record.add_evaluation(done, found)
         return state
+
+
+def _gossip() -> ModuleType:
+    """`engine.gossip`, loaded by name, so that only decentralised runs depend on its code."""
+    return importlib.import_module("fedlib.engine.gossip")
 
 
 @dataclass

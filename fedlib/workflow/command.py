@@ -5,33 +5,14 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
+from fedlib.run_spec import RUN_ENTRIES
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-
-# The entries of `fedlib.spec.Run.spec`. Not imported from there: what else a paper declares is no
-# part of the code of a training job.
-RUN_ENTRIES = frozenset(
-    {
-        "class_weights",
-        "evaluate_every",
-        "local",
-        "method",
-        "model",
-        "model_params",
-        "modules",
-        "params",
-        "participation",
-        "precision",
-        "rounds",
-        "seed",
-        "weights",
-    }
-)
 
 
 def run(main: Callable[[], None]) -> int:
@@ -88,38 +69,6 @@ def run_argument(text: str, *more: str) -> dict:
     if missing or unknown:
         raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
     return spec
-
-
-def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
-    """Roots of the code of a job of `stage` that trains or evaluates `run`.
-
-    Args:
-      run: its entries, at least method, model and modules.
-    """
-    further = architectures(run["modules"]).values()
-    models = [run["model"], *(module["model"] for module in further)]
-    names = dict.fromkeys(f"fedlib.models.{model}" for model in models)
-    return f"scripts/{stage}.py", f"fedlib.methods.{run['method']}", *names
-
-
-def run_weights(run: Mapping) -> tuple[str, ...]:
-    """Names of the pretrained weights that a run starts from: its model's, then its modules'.
-
-    Args:
-      run: its entries, at least weights and modules.
-    """
-    further = architectures(run["modules"]).values()
-    named = [run["weights"], *(module.get("weights") for module in further)]
-    return tuple(dict.fromkeys(filter(None, named)))
-
-
-def architectures(modules: Mapping) -> dict[str, dict]:
-    """The further architectures of a run (`Run.modules`) one by one, by where they are declared."""
-    found = {}
-    for name, module in modules.items():
-        listed = isinstance(module, list | tuple)
-        found |= {f"{name}[{i}]": m for i, m in enumerate(module)} if listed else {name: module}
-    return found
 
 
 def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:

@@ -21,11 +21,11 @@ from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
+from fedlib.run_spec import architectures, run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
 from fedlib.workflow import shown
-from fedlib.workflow.command import architectures, run_roots, run_weights
 from fedlib.workflow.config import DEFAULTS, check, check_choice, check_unique, normalised
-from fedlib.workflow.provenance import code_digest, registered, run_roots
+from fedlib.workflow.provenance import code_digest, registered
 
 # Every file and folder of the workflow. {raw} and {folder} are the plan's, the rest are wildcards.
 _CUT = "{paper}/{federation}{replicate}"

@@ -1,4 +1,4 @@
-"""Which code, software and hardware made a result.
+"""Which code made a result.
 
 The code digest of a job is a digest of what its code *means*: of the syntax trees of the job's
 script and of every `fedlib` module that it can import, without comments, docstrings, positions and
@@ -11,7 +11,8 @@ invisible to a parser, so they must be roots of the job that loads them. `assert
 job that forgot one.
 
 What counts as an import: absolute and relative ones, at module level or inside a function, and the
-parent packages of whatever is imported. Not counted: `if TYPE_CHECKING:` blocks, which never run.
+parent packages of whatever is imported. Not counted: `if TYPE_CHECKING:` blocks, which never run,
+and the modules of `PLUMBING`, which change no result.
 
 A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
 that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. It counts entry by
@@ -20,23 +21,32 @@ entry, an entry only where its module does. So registering a method re-runs noth
 
 import ast
 import hashlib
-import importlib.metadata
-import os
-import platform
-import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.errors import StaleCodeError
-
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[2]
 
+# What no number depends on: how a command line is read, a card is taken, files are kept whole and
+# progress is told. They are no part of any digest, so that editing one re-runs nothing; a test
+# sees to it that they reach nothing that computes.
+PLUMBING = frozenset(
+    f"{PACKAGE}.{name}"
+    for name in (
+        "environment",
+        "errors",
+        "files",
+        "run.checkpoint",
+        "workflow",
+        "workflow.command",
+        "workflow.gpu",
+        "workflow.provenance",
+    )
+)
+
 # Fields of a syntax tree that hold statements.
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
-
-_REPORTED = ("numpy", "h5py", "torch", "torchvision", "pandas", "pyarrow", "matplotlib")
 
 
 def code_digest(*roots: str) -> str:
@@ -50,75 +60,18 @@ def code_digest(*roots: str) -> str:
 
 
 def closure(*roots: str) -> tuple[str, ...]:
-    """The roots and every `fedlib` module that they can import, sorted."""
+    """The roots and every `fedlib` module that they can import, sorted; without `PLUMBING`."""
     return _closure(ROOT, roots)
 
 
-def registered(package: str) -> tuple[str, ...]:
-    """Names that `fedlib.<package>` can load, sorted, without importing it.
-
-    They are those of its lazy registry; of a package without one, all its modules.
-    """
-    package = f"{PACKAGE}.{package}"
-    entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
-    modules = {module.rpartition(".")[2] for module, _ in entries}
-    if not modules:
-        files = ROOT.joinpath(*package.split(".")).glob("*.py")
-        modules = {file.stem for file in files if not file.stem.startswith("_")}
-    return tuple(sorted(modules))
+def reachable(*roots: str) -> tuple[str, ...]:
+    """As `closure`, with the `PLUMBING` and what that can import."""
+    return _closure(ROOT, roots, frozenset())
 
 
-def check_code(planned: str | None, *roots: str) -> None:
-    """Compare the code on disk with the digest a job was planned with; None skips the check.
-
-    Raises:
-      StaleCodeError: if they differ. Going on would file a result of the new code under the old.
-    """
-    if planned is None:
-        return
-    found = code_digest(*roots)
-    if found != planned:
-        raise StaleCodeError(
-            f"the code of {', '.join(roots)} changed since this job was planned "
-            f"(planned {planned}, found {found}); run again to plan with the new code"
-        )
-
-
-def assert_covered(*roots: str) -> None:
-    """Check that every `fedlib` module this process has loaded is in the closure of `roots`.
-
-    Raises:
-      RuntimeError: naming the modules that are not; an edit of one would not re-run this job.
-    """
-    loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
-    extra = sorted(loaded.difference(closure(*roots)))
-    if extra:
-        raise RuntimeError(
-            f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
-            f"by imports from {', '.join(roots)}; import it statically or add it to the job's roots"
-        )
-
-
-def environment() -> dict:
-    """Versions and hardware of this process, as a JSON-able dict.
-
-    Only packages that are already imported are listed, so that asking costs nothing. The key `gpu`
-    is the name of the device that PyTorch sees, or None.
-    """
-    versions = {name: _version(name) for name in _REPORTED if name in sys.modules}
-    torch = sys.modules.get("torch")
-    gpu = None
-    if torch is not None and torch.cuda.is_available():
-        gpu = torch.cuda.get_device_name(0)
-    return {
-        "python": platform.python_version(),
-        **versions,
-        "platform": platform.platform(),
-        "cpu": _cpu_name(),
-        "gpu": gpu,
-        "threads": torch.get_num_threads() if torch is not None else _threads(),
-        "commit": _commit(ROOT),
-    }
+def imports(module: str) -> frozenset[str]:
+    """The `fedlib` modules that a module names in its import statements, with their packages."""
+    return _scan(ROOT, module).imports
 
 
 class _Module(NamedTuple):
@@ -147,7 +100,9 @@ def _code_digest(base: Path, roots: tuple[str, ...]) -> str:
 
 
 @cache
-def _closure(base: Path, roots: tuple[str, ...]) -> tuple[str, ...]:
+def _closure(
+    base: Path, roots: tuple[str, ...], left_out: frozenset[str] = PLUMBING
+) -> tuple[str, ...]:
     waiting, seen = list(roots), set()
     while waiting:
         name = waiting.pop()
@@ -156,9 +111,8 @@ def _closure(base: Path, roots: tuple[str, ...]) -> tuple[str, ...]:
         if _source(base, name) is None:
             raise ModuleNotFoundError(f"no {name} in {base}: the root of a code digest must exist")
         seen.add(name)
-        waiting += _scan(base, name).imports
-        if not name.endswith(".py"):
-            waiting += _parents(name)
+        met = [*_scan(base, name).imports, *([] if name.endswith(".py") else _parents(name))]
+        waiting += [module for module in met if module not in left_out]
     return tuple(sorted(seen))
 
 
@@ -297,48 +251,3 @@ def _canonical_fstring(node: ast.JoinedStr) -> str:
         elif value.value:
             parts.append(("text", value.value))
     return f"JoinedStr{parts!r}"
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return getattr(sys.modules[name], "__version__", None)
-
-
-def _threads() -> int:
-    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _commit(root: Path) -> str | None:
-    """The commit that is checked out, read from git's files; None outside a repository."""
-    try:
-        folder = root / ".git"
-        if folder.is_file():  # a worktree: "gitdir: <path>"
-            folder = root / folder.read_text().partition(":")[2].strip()
-        head = (folder / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head
-        reference = head.removeprefix("ref: ")
-        common = folder / "commondir"
-        if common.is_file():
-            folder = folder / common.read_text().strip()
-        loose = folder / reference
-        if loose.is_file():
-            return loose.read_text().strip()
-        for line in (folder / "packed-refs").read_text().splitlines():
-            if line.endswith(" " + reference):
-                return line.partition(" ")[0]
-    except OSError:
-        pass
-    return None
