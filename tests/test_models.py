@@ -115,6 +115,28 @@ SIZES = [
         2_278_334,
         0,
     ),
+    # The sums of these two are explained in test_models_pfedmoe.py.
+    (
+        "pfedmoe_cnn",
+        {"num_classes": 10},
+        (3, 32, 32),
+        conv(3, 16, 5, bias=True)
+        + conv(16, 32, 5, bias=True)
+        + dense(5 * 5 * 32, 2000)
+        + dense(2000, 500),
+        dense(500, 10),
+        2_621_558,
+        0,
+    ),
+    (
+        "pfedmoe_gate",
+        {"num_classes": 2},
+        (3, 32, 32),
+        2 * 3072 + 2 * 2 + dense(3072, 64),
+        dense(64, 2),
+        196_802 + 6_148,
+        2 * 3072,
+    ),
     # The sums of these three are explained in test_models_adaptive_experts.py.
     (
         "leaf_cnn",
