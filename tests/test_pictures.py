@@ -14,7 +14,7 @@ from fedlib.data.sources import cifar10
 from fedlib.engine import ambient
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
-from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn
+from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn, pfedmoe_cnn, pfedmoe_gate
 from fedlib.models.layers import augment
 from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.initialise import convolution_weights
@@ -27,7 +27,11 @@ AUGMENTED = {
     "leaf": partial(leaf_cnn.build, 10, **LEAF),
     "gate": partial(gate_cnn.build, 3, **LEAF),
     "ifca": partial(ifca_cnn.build, 10, 0.5, **SMALL),
+    "pfedmoe": partial(pfedmoe_cnn.build, 10, channels=(4, 3), hidden=(6, 5)),
+    "pfedmoe_gate": partial(pfedmoe_gate.build, 2, hidden=4, input_norm="none"),
 }
+
+CHAINS = {False: augment.augmented, True: augment.erased}  # of Adaptive Experts, of pFedMoE
 
 
 def images(count, side=32, seed=0):
@@ -64,6 +68,69 @@ def test_a_crop_is_a_window_of_the_image_or_of_its_mirror_image_and_all_are_draw
     assert len(found) == 2 * 5 * 5  # 12 - 8 + 1 places in either direction
     middle = nn.Sequential(CropFlip(pad=2), augment.Centre(8)).eval()(x)
     assert torch.equal(middle, x[:, :, 2:10, 2:10])
+
+
+def test_a_crop_without_mirrors_is_a_window_of_the_image():
+    x = images(200, side=12)
+    crops = changed(nn.Sequential(CropFlip(pad=2, flip=False), augment.Centre(8)), x)
+    windows = x.unfold(2, 8, 1).unfold(3, 8, 1)  # [B, 3, 5, 5, 8, 8]
+    same = (windows == crops[:, :, None, None]).all(-1).all(-1).all(1)
+    assert (same.flatten(1).sum(1) == 1).all()
+
+
+def test_erasing_takes_a_rectangle_of_the_declared_sizes_from_its_share_of_the_images():
+    x = 1 + images(2000)
+    gone = changed(augment.Erase(), x) == 0
+    assert torch.equal(gone.all(1), gone.any(1))  # of all channels
+    gone = gone[:, 0]
+    hit = gone.flatten(1).any(1)
+    assert abs(hit.double().mean() - 0.5) < 5 * (0.25 / len(x)) ** 0.5
+    rows, columns = gone[hit].any(2), gone[hit].any(1)
+    height, width = rows.sum(1).double(), columns.sum(1).double()
+    # A rectangle: everything where both a row and a column are hit, and those without a gap.
+    assert torch.equal(gone[hit], rows[:, :, None] & columns[:, None])
+    for hits, size in ((rows, height), (columns, width)):
+        first, last = hits.int().argmax(1), 31 - hits.flip(1).int().argmax(1)
+        assert torch.equal((last - first + 1).double(), size)
+    area, ratio = height * width / 32**2, height / width
+    assert 0.03 < area.min() < 0.05 and 0.18 < area.max() < 0.22  # sides are rounded
+    assert 0.4 < ratio.min() < 0.6 and 1.7 < ratio.max() < 2.4
+    assert (ratio > 1).double().mean().sub(0.5).abs() < 0.08  # uniform in its logarithm
+
+
+def test_images_of_pfedmoe_are_mirrored_then_erased_then_moved():
+    # Only so can the padding of a crop cover what was erased, and never the other way round.
+    mirror, erase, crop = augment.erased(True)
+    assert (mirror.pad, mirror.flip) == (0, True)
+    assert (erase.share, erase.area) == (0.5, (0.04, 0.2))
+    assert (crop.pad, crop.flip) == (4, False)
+    assert augment.erased(False) == []
+
+
+def test_a_cutout_is_a_square_that_a_border_may_cut():
+    x = 1 + images(2000)
+    gone = (changed(augment.Cutout(16), x) == 0)[:, 0]
+    rows, columns = gone.any(2), gone.any(1)
+    assert torch.equal(gone, rows[:, :, None] & columns[:, None])
+    for hits in (rows, columns):
+        # A centre among 32 places; the square reaches 8 pixels back and 7 ahead of it.
+        whole = {(max(c - 8, 0), min(c + 8, 32)) for c in range(32)}
+        first, last = hits.int().argmax(1), 32 - hits.flip(1).int().argmax(1)
+        assert set(zip(first.tolist(), last.tolist(), strict=True)) == whole
+
+
+@pytest.mark.parametrize(
+    "layer, params, message",
+    [
+        (augment.Erase, {"share": 1.5}, r"share must be in \[0, 1\], got 1.5"),
+        (augment.Erase, {"area": (0.2, 0.1)}, "area and ratio must be positive ranges"),
+        (augment.Erase, {"area": (0.1, 0.6)}, "need not fit an image"),
+        (augment.Cutout, {"side": 0}, "side must be at least 1, got 0"),
+    ],
+)
+def test_a_layer_that_makes_no_sense_is_refused(layer, params, message):
+    with pytest.raises(ValueError, match=message):
+        layer(**params)
 
 
 def test_contrast_stretches_every_image_about_the_means_of_its_channels():
@@ -114,7 +181,10 @@ def test_colours_are_scaled_as_the_images_of_cifar10_are():
     assert (augment.MEAN, augment.STD) == cifar10.SCALINGS["measured"]
 
 
-@pytest.mark.parametrize("layer", [augment.ColourJitter(), augment.Contrast(0.2, 1.8)])
+@pytest.mark.parametrize(
+    "layer",
+    [augment.ColourJitter(), augment.Contrast(0.2, 1.8), augment.Erase(), augment.Cutout()],
+)
 def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
     x = images(5)
     with ambient.expert(3):
@@ -131,14 +201,13 @@ def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
 def test_images_are_changed_in_training_alone_and_only_if_asked_for(name):
     plain, changing = Task(AUGMENTED[name]), Task(partial(AUGMENTED[name], augment=True))
     params, named = plain.init(0), changing.init(0)
-    assert all(map(torch.equal, params.values(), named.values()))  # the same, two layers later
+    assert all(map(torch.equal, params.values(), named.values()))  # the same, some layers later
     x = images(6).float()
     assert torch.equal(plain.logits(params, batch_of(x)), changing.logits(named, batch_of(x)))
-    first = [type(layer) for layer in changing._training.body[:2]]
-    assert first == [CropFlip, augment.ColourJitter]
-    assert not any(
-        isinstance(m, CropFlip | augment.ColourJitter) for m in plain._training.modules()
-    )
+    layers = [type(layer) for layer in CHAINS[name.startswith("pfedmoe")](True)]
+    body = [type(layer) for layer in changing._training.body]
+    assert body[: len(layers)] == layers
+    assert not set(layers) & {type(layer) for layer in plain._training.modules()}
 
 
 # IFCA's own network

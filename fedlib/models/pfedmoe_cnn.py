@@ -15,6 +15,7 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import Tensor, nn
 
+from fedlib.models.layers.augment import erased
 from fedlib.models.layers.conv import KERNEL, side_after
 from fedlib.models.layers.fast import MaxPool2d
 
@@ -44,10 +45,12 @@ class PFedMoECNN(nn.Module):
         in_channels: int,
         side: int,
         padding: int,
+        augment: bool,
     ):
         super().__init__()
         left = side_after(side, 2, padding)
         self.body = nn.Sequential(
+            *erased(augment),
             nn.Conv2d(in_channels, channels[0], KERNEL, padding=padding),
             MaxPool2d(2),
             nn.ReLU(),
@@ -75,6 +78,7 @@ def build(
     in_channels: int = 3,
     side: int = 32,
     padding: int = 0,
+    augment: bool = False,
 ) -> nn.Module:
     """The architecture, freshly drawn as torch does.
 
@@ -84,6 +88,7 @@ def build(
       channels, hidden: in place of the size's.
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the side of a map, which images of 8 pixels need.
+      augment: whether training images are mirrored, moved and lose a rectangle at random.
 
     Raises:
       KeyError: for an unknown size; lists the choices.
@@ -96,4 +101,11 @@ def build(
     for name, given in widths.items():
         if len(given) != 2 or min(given) < 1:
             raise ValueError(f"{name} must be two numbers from 1, got {given}")
-    return PFedMoECNN(num_classes, **widths, in_channels=in_channels, side=side, padding=padding)
+    return PFedMoECNN(
+        num_classes,
+        **widths,
+        in_channels=in_channels,
+        side=side,
+        padding=padding,
+        augment=augment,
+    )

@@ -11,6 +11,7 @@ Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 2.
 
 from torch import Tensor, nn
 
+from fedlib.models.layers.augment import erased
 from fedlib.models.layers.switch_norm import SwitchNorm1d, SwitchNorm2d
 
 INPUT_NORMS = ("switch1d", "switch2d", "batch1d", "layer", "none")
@@ -28,10 +29,11 @@ class PFedMoEGate(nn.Module):
         num_experts: int,
         input_norm: str,
         hidden_norm: str,
+        augment: bool,
     ):
         super().__init__()
         features = in_channels * side**2
-        before = _input_norm(input_norm, in_channels, features)
+        before = [*erased(augment), *_input_norm(input_norm, in_channels, features)]
         self.body = nn.Sequential(*before, nn.Linear(features, hidden))
         self.body.extend([*_hidden_norm(hidden_norm, hidden), nn.Sigmoid()])
         self.head = nn.Sequential(nn.Linear(hidden, num_experts))
@@ -80,6 +82,7 @@ def build(
     hidden_norm: str = "none",
     in_channels: int = 3,
     side: int = 32,
+    augment: bool = False,
 ) -> nn.Module:
     """The architecture, freshly drawn as torch does.
 
@@ -89,8 +92,9 @@ def build(
       input_norm: of `INPUT_NORMS`; "switch2d" normalises the image, the others the flat input.
       hidden_norm: of `HIDDEN_NORMS`, before the sigmoid; "batch" also normalises the outputs.
       in_channels, side: of an image.
+      augment: as for the experts, who then see the same images.
 
     Raises:
       ValueError: for an unknown normalisation.
     """
-    return PFedMoEGate(in_channels, side, hidden, num_classes, input_norm, hidden_norm)
+    return PFedMoEGate(in_channels, side, hidden, num_classes, input_norm, hidden_norm, augment)

@@ -1,9 +1,12 @@
 """Layers that change the images of a batch before a network sees them.
 
-`CropFlip`, `ColourJitter` and `Contrast` are random as functions of the batch's key, the same for
-all experts, and do nothing in evaluation; `Centre` and `Standardise` are always the same.
+`CropFlip`, `Erase`, `Cutout`, `ColourJitter` and `Contrast` are random as functions of the batch's
+key, the same for all experts, and do nothing in evaluation; `Centre` and `Standardise` are always
+the same.
 `CropFlip` before `Centre` is a random crop without padding. See `fedlib.models.layers.random`.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +16,7 @@ from fedlib.engine import ambient
 from fedlib.models.layers.random import uniform_bits
 
 # Salts that no other layer has, dropout included.
-_PICTURES, _JITTER, _CONTRAST = 1 << 16, (1 << 16) + 1, (1 << 16) + 2
+_PICTURES, _JITTER, _CONTRAST, _ERASE, _CUTOUT = ((1 << 16) + number for number in range(5))
 GREY = (0.2989, 0.587, 0.114)  # of red, green and blue; torchvision
 # The scaling "measured" of `fedlib.data.sources.cifar10`; a test compares them.
 MEAN, STD = (0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)
@@ -28,13 +31,14 @@ class CropFlip(nn.Module):
 
     Attributes:
       pad: pixels on each side; 0 only mirrors.
+      flip: whether images are mirrored too.
     """
 
-    def __init__(self, pad: int = 4):
+    def __init__(self, pad: int = 4, flip: bool = True):
         super().__init__()
         if pad < 0:
             raise ValueError(f"pad must be at least 0, got {pad}")
-        self.pad = pad
+        self.pad, self.flip = pad, flip
 
     def forward(self, x: Tensor) -> Tensor:
         """Each image moved by up to `pad` pixels either way: [B, F, H, W] -> [B, F, H, W]"""
@@ -44,14 +48,91 @@ class CropFlip(nn.Module):
         key = ambient.batch_key() + (_PICTURES << 32)
         bits = uniform_bits(key, torch.Size([len(x), 3]), x.device)
         top, left = (bits[:, :2] * shifts >> 32).unbind(1)
-        columns = torch.arange(width, device=x.device)
-        columns = torch.where(bits[:, 2:] >> 31 == 1, columns.flip(0), columns)  # [B, W]
+        columns = torch.arange(width, device=x.device).expand(len(x), -1)  # [B, W]
+        if self.flip:
+            columns = torch.where(bits[:, 2:] >> 31 == 1, columns.flip(1), columns)
         rows = top[:, None] + torch.arange(height, device=x.device)  # [B, H]
         # Places in an image whose rows follow each other, [B, 1, H * W]
         places = rows[:, :, None] * (width + 2 * self.pad) + (left[:, None] + columns)[:, None]
         places = places.flatten(1)[:, None].expand(-1, x.shape[1], -1)
         padded = F.pad(x, [self.pad] * 4).flatten(2)
         return padded.gather(2, places).unflatten(2, (height, width))
+
+
+class Erase(nn.Module):
+    """A random rectangle of some images set to zero, their mean colour; in training mode only.
+
+    Source: Z. Zhong et al., "Random Erasing Data Augmentation", AAAI 2020; torchvision's
+    RandomErasing, which draws a rectangle again where it does not fit. Here all must fit.
+
+    Attributes:
+      share: of the images that lose a rectangle.
+      area: least and largest share of the image; ratio: of height over width, uniform in its
+        logarithm.
+    """
+
+    def __init__(
+        self,
+        share: float = 0.5,
+        area: tuple[float, float] = (0.04, 0.2),
+        ratio: tuple[float, float] = (0.5, 2.0),
+    ):
+        super().__init__()
+        if not 0 <= share <= 1:
+            raise ValueError(f"share must be in [0, 1], got {share}")
+        if not (0 < area[0] <= area[1] and 0 < ratio[0] <= ratio[1]):
+            raise ValueError(f"area and ratio must be positive ranges, got {area} and {ratio}")
+        if area[1] * max(ratio[1], 1 / ratio[0]) >= 1:
+            raise ValueError(f"rectangles of area {area} and ratio {ratio} need not fit an image")
+        self.share, self.area, self.ratio = share, area, [math.log(r) for r in ratio]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, H, W]"""
+        if not self.training:
+            return x
+        happens, area, ratio, top, left = uniform(_ERASE, (len(x), 5), x).unbind(1)
+        area = (self.area[0] + (self.area[1] - self.area[0]) * area) * math.prod(x.shape[-2:])
+        ratio = (self.ratio[0] + (self.ratio[1] - self.ratio[0]) * ratio).exp()
+        gone = _between(x.shape[-2], top, (area * ratio).sqrt().round(), x)[:, :, None]
+        gone = gone & _between(x.shape[-1], left, (area / ratio).sqrt().round(), x)[:, None]
+        return x.masked_fill((gone & (happens < self.share)[:, None, None])[:, None], 0)
+
+
+class Cutout(nn.Module):
+    """A square about a random pixel of each image set to zero; in training mode only.
+
+    Near a border a part of the square is outside the image, so that less is lost.
+
+    Source: T. DeVries and G. W. Taylor, "Improved Regularization of Convolutional Neural Networks
+    with Cutout", 2017 (arXiv:1708.04552).
+
+    Attributes:
+      side: of the square.
+    """
+
+    def __init__(self, side: int = 16):
+        super().__init__()
+        if side < 1:
+            raise ValueError(f"side must be at least 1, got {side}")
+        self.side = side
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, H, W]"""
+        if not self.training:
+            return x
+        rows, columns = (
+            self._covered(length, place, x)
+            for length, place in zip(
+                x.shape[-2:], uniform(_CUTOUT, (len(x), 2), x).unbind(1), strict=True
+            )
+        )
+        return x.masked_fill((rows[:, :, None] & columns[:, None])[:, None], 0)
+
+    def _covered(self, length: int, place: Tensor, like: Tensor) -> Tensor:
+        """Places along one axis that the square covers, about the `place` [B] -> [B, length]"""
+        first = (place * length).floor()[:, None] - self.side // 2
+        places = torch.arange(length, device=like.device)
+        return (places >= first) & (places < first + self.side)
 
 
 class ColourJitter(nn.Module):
@@ -140,6 +221,25 @@ def augmented(augment: bool) -> list[nn.Module]:
     Off in every configuration of the official code; specification section 4.1.
     """
     return [CropFlip(), ColourJitter()] if augment else []
+
+
+def erased(augment: bool) -> list[nn.Module]:
+    """What comes before a network of pFedMoE: nothing, or mirrors, rectangles and padded crops.
+
+    In this order, as in the published code of its first author (specification section 4.1).
+    """
+    return [CropFlip(pad=0), Erase(), CropFlip(flip=False)] if augment else []
+
+
+def _between(length: int, place: Tensor, size: Tensor, like: Tensor) -> Tensor:
+    """Places along one axis in an interval of `size` [B] that fits -> [B, length] bool
+
+    Args:
+      place: [B] in (0, 1), where it lies among all that fit.
+    """
+    first = (place * (length - size + 1)).floor()[:, None]
+    places = torch.arange(length, device=like.device)
+    return (places >= first) & (places < first + size[:, None])
 
 
 def uniform(salt: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
