@@ -7,7 +7,7 @@ from fedlib.workflow.provenance import PACKAGE, ROOT, imports
 
 # What the modules of a package may import of the others, by package; a module at the top of
 # fedlib stands for itself. Everything may import the ground.
-GROUND = {"environment", "errors", "files", "run_spec", "spec", "streams", "tree"}
+GROUND = {"environment", "errors", "files", "locks", "run_spec", "seals", "spec", "streams", "tree"}
 ROOMS = {
     "federation": set(),
     "results": set(),

@@ -38,9 +38,11 @@ PLUMBING = frozenset(
         "errors",
         "files",
         "run.checkpoint",
+        "seals",
         "workflow",
         "workflow.command",
         "workflow.gpu",
+        "locks",
         "workflow.provenance",
     )
 )
