@@ -447,6 +447,7 @@ def test_calibration_tells_runs_apart_by_every_architecture():
 
 MLP = {"in_features": 4, "num_classes": 3}
 DECLARED = {
+    "participation": {"rate": 1.0, "aggregation": "damped"},
     "method": "zoo",
     "model": "mlp",
     "model_params": MLP | {"hidden": 3},
