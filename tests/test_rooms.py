@@ -18,12 +18,12 @@ ROOMS = {
     "methods.parts": {"engine", "federation", "models.layers"},
     "methods": {"methods.parts", "engine", "federation", "models.layers"},
     "run": {"methods", "models", "engine", "federation", "results"},
-    "exhibits": {"results"},
+    "exhibits": {"federation", "results"},
     "tables": {"exhibits", "results"},
     "figures": {"exhibits", "results"},
     "reporting": {"tables", "exhibits", "results"},
     "papers": set(),
-    "workflow": {"papers"},
+    "workflow": {"papers", "data.downloads"},
 }
 
 

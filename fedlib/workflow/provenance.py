@@ -21,9 +21,12 @@ entry, an entry only where its module does. So registering a method re-runs noth
 
 import ast
 import hashlib
+import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from fedlib.errors import StaleCodeError
 
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,12 +40,12 @@ PLUMBING = frozenset(
         "environment",
         "errors",
         "files",
+        "locks",
         "run.checkpoint",
         "seals",
         "workflow",
         "workflow.command",
         "workflow.gpu",
-        "locks",
         "workflow.provenance",
     )
 )
@@ -74,6 +77,51 @@ def reachable(*roots: str) -> tuple[str, ...]:
 def imports(module: str) -> frozenset[str]:
     """The `fedlib` modules that a module names in its import statements, with their packages."""
     return _scan(ROOT, module).imports
+
+
+def registered(package: str) -> tuple[str, ...]:
+    """Names that `fedlib.<package>` can load, sorted, without importing it.
+
+    They are those of its lazy registry; of a package without one, all its modules.
+    """
+    package = f"{PACKAGE}.{package}"
+    entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
+    modules = {module.rpartition(".")[2] for module, _ in entries}
+    if not modules:
+        files = ROOT.joinpath(*package.split(".")).glob("*.py")
+        modules = {file.stem for file in files if not file.stem.startswith("_")}
+    return tuple(sorted(modules))
+
+
+def check_code(planned: str | None, *roots: str) -> None:
+    """Compare the code on disk with the digest a job was planned with; None skips the check.
+
+    Raises:
+      StaleCodeError: if they differ. Going on would file a result of the new code under the old.
+    """
+    if planned is None:
+        return
+    found = code_digest(*roots)
+    if found != planned:
+        raise StaleCodeError(
+            f"the code of {', '.join(roots)} changed since this job was planned "
+            f"(planned {planned}, found {found}); run again to plan with the new code"
+        )
+
+
+def assert_covered(*roots: str) -> None:
+    """Check that every `fedlib` module this process has loaded is in the closure of `roots`.
+
+    Raises:
+      RuntimeError: naming the modules that are not; an edit of one would not re-run this job.
+    """
+    loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
+    extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING)))
+    if extra:
+        raise RuntimeError(
+            f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
+            f"by imports from {', '.join(roots)}; import it statically or add it to the job's roots"
+        )
 
 
 class _Module(NamedTuple):
