@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import figures
 from fedlib.exhibits import frames, published
 from fedlib.figures import style
-from fedlib.workflow import command, provenance
+from fedlib.workflow import command, packing, provenance
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 
-    spec = command.json_argument(args.spec)
+    spec = packing.unpacked(command.json_argument(args.spec))
     roots = ("scripts/figure.py", f"fedlib.figures.{spec['kind']}")
     figures.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)

@@ -167,15 +167,13 @@ def test_a_run_that_is_none_of_the_variants_is_named(collected):
         comparisons.variants(collected["p"][0], {"values": []})
 
 
-def test_accuracies_of_the_first_clients_are_their_mean(collected):
+def test_accuracies_are_the_mean_of_the_clients(collected):
     exhibit, tidy, clients = collected["p"]
     shown = comparisons.declared(WAYS)
     where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "seed": 2}
-    every = comparisons.accuracies(exhibit, tidy, clients, shown)
-    first = comparisons.accuracies(exhibit, tidy, clients, shown, first_clients=10)
+    every = comparisons.accuracies(exhibit, tidy, shown)
     rows = exhibits.pick(clients, at="last", split="test", **where).sort_values("client")
     assert value(every, "value", **where) == pytest.approx(rows["accuracy"].mean())
-    assert value(first, "value", **where) == pytest.approx(rows["accuracy"].iloc[:10].mean())
 
 
 @pytest.mark.parametrize(
@@ -183,13 +181,13 @@ def test_accuracies_of_the_first_clients_are_their_mean(collected):
     [
         ({"metric": "loss"}, ConfigError, "metric must be accuracy_client_mean or accuracy, got"),
         ({"group": "all"}, ConfigError, "group must be seen or unseen, got 'all'"),
-        ({"metric": "accuracy", "first_clients": 3}, ConfigError, "first_clients needs the metric"),
         ({"group": "unseen"}, DataError, "the protocol 'moe' on unseen clients; there are none"),
     ],
 )
 def test_accuracies_of_what_does_not_exist_are_refused(collected, params, error, complaint):
+    exhibit, tidy, _ = collected["p"]
     with pytest.raises(error, match=complaint):
-        comparisons.accuracies(*collected["p"], comparisons.declared(WAYS), **params)
+        comparisons.accuracies(exhibit, tidy, comparisons.declared(WAYS), **params)
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
@@ -264,9 +262,8 @@ def test_the_grid_says_what_it_measures_and_what_it_is_no_test_of(collected):
     text = render.to_markdown(grid(collected, runs=runs, seeds=[1]))
     assert "selection on the test set" in text
     assert "one run each, so no deviation can be given" in text
-    few = build(collected, "protocol_grid", protocols=WAYS, first_clients=10)
-    assert "of clients 0 to 9 only" in render.to_markdown(few)
-    assert [row[0].text for row in few.blocks[0].rows][::2] == [
+    plain = build(collected, "protocol_grid", protocols=WAYS)
+    assert [row[0].text for row in plain.blocks[0].rows][::2] == [
         *("CIFAR-10, p = 0.2", "CIFAR-10, p = 1"),
     ]
 

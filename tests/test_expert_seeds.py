@@ -6,11 +6,19 @@ import pytest
 import torch
 from support import modules_of, sgd, tiny_task
 
-from fedlib import methods
+from fedlib import methods, tree
 from fedlib.engine import experts
 
 EXPERTS = 3
 SEEDS = (1234, 1235, 1236, 1237)
+
+
+def shared_and_private(state) -> dict[str, torch.Tensor]:
+    """The experts of pFedMoE: the server's, then the first client's own -> [E, ...]"""
+    private = tree.take(state.models["expert"], slice(1))
+    return tree.concatenate([state.experts, private])
+
+
 # Methods that draw several models, with what else they need, and where their state has them.
 MIXTURES = {
     "adaptive_experts": (
@@ -23,7 +31,7 @@ MIXTURES = {
     "fedmix_vae": ({}, lambda state: state.experts),
     "ifca": ({"cluster_init": "full"}, lambda state: state.experts),
     "pfedmm": ({}, lambda state: state.experts["heads"]),
-    "pfedmoe_baseline": ({"gate_features": 4}, lambda state: state.server["experts"]),
+    "pfedmoe_baseline": ({"gate_features": 4}, shared_and_private),
     "plain_mixture": ({}, lambda state: state.model["experts"]),
 }
 each = pytest.mark.parametrize("name", MIXTURES)
@@ -84,8 +92,9 @@ def test_the_official_body_of_pfedmm_and_gate_of_pfedmoe_come_after_the_experts(
     body = make("pfedmm", expert_seeds="official").init(4, 5).experts["body"]
     assert torch.equal(body["body.0.weight"], tiny_task().init(5 + EXPERTS)["body.0.weight"])
     method = make("pfedmoe_baseline", expert_seeds="official")
-    gate, expected = method.init(4, 5).server["gate"], method.gate.init(5 + EXPERTS)
-    assert all(torch.equal(gate[entry], value) for entry, value in expected.items())
+    gates, expected = method.init(4, 5).models["gate"], method.gate.init(5 + EXPERTS)
+    for entry, value in expected.items():
+        assert all(torch.equal(gate, value) for gate in gates[entry])
 
 
 def test_the_body_of_pfedmm_is_that_of_the_single_model_of_the_seed():

@@ -15,6 +15,7 @@ from fedlib import figures, methods
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published
 from fedlib.figures import style
+from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
@@ -345,8 +346,9 @@ def test_script_draws_both_files(collected, tmp_path):
     metrics.write(tidy, tmp_path / "m.parquet")
     metrics.write(clients, tmp_path / "c.parquet")
     exhibit = {**exhibit, "kind": "accuracy_over_rounds", "published": "curve-end"}
+    spec = json.dumps(packing.packed(exhibit))
     command = [
-        *(sys.executable, ROOT / "scripts/figure.py", "--spec", json.dumps(exhibit)),
+        *(sys.executable, ROOT / "scripts/figure.py", "--spec", spec),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
         *("--published", PUBLISHED, "--pdf", tmp_path / "f.pdf", "--png", tmp_path / "f.png"),
     ]

@@ -15,6 +15,7 @@ from fedlib.data.partitions import parse
 from fedlib.exhibits import metrics
 from fedlib.exhibits.published import read
 from fedlib.papers import load
+from fedlib.papers._pfedmm_criteria import REPORTED
 from fedlib.papers._pfedmm_settings import has_unseen
 from fedlib.results import Scores
 from fedlib.spec import SCALES
@@ -46,10 +47,25 @@ def test_only_the_experiment_on_unseen_clients_sets_clients_apart(scale):
     others = {
         name: exhibit.federations
         for name, exhibit in (paper.tables | paper.figures).items()
-        if not name.startswith("unseen")
+        if not name.startswith("unseen") and name != "criteria"
     }
     for name, federations in others.items():
         assert apart & set(federations) <= {"mnist"}, name
+
+
+@every_scale
+def test_criteria_take_unseen_clients_from_where_they_are_and_nothing_else(scale):
+    paper = declare(scale)
+    terms = [x for one in paper.tables["criteria"].params["criteria"] for x in one["terms"]]
+    cells = [cell for x in terms for cell in ([x] if isinstance(x, dict) else x)]
+    runs = {(run.federation, run.label) for run in paper.runs}
+    about_unseen = {cell["federation"] for cell in cells if cell.get("group") == "unseen"}
+    assert about_unseen == set(paper.tables["unseen"].federations)
+    seen = {cell["federation"] for cell in cells if cell.get("group", "seen") == "seen"}
+    assert not seen & about_unseen
+    # The paper's own data sets are not at every scale.
+    missing = {(cell["federation"], cell["label"]) for cell in cells} - runs
+    assert not missing if scale == "full" else {name for name, _ in missing} <= set(REPORTED)
 
 
 @every_scale

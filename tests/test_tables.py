@@ -17,6 +17,7 @@ from fedlib.exhibits import metrics, published
 from fedlib.exhibits import selection as exhibits
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
@@ -227,7 +228,10 @@ def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
     assert "EMNIST 1 seen, 1 unseen" in text
 
 
-LEAD = {"of": "pfedmm", "claim": {"title": "Abstract", "exhibit": "abstract-claim"}}
+LEAD = {
+    "of": "pfedmm",
+    "claim": {"title": "Abstract", "exhibit": "abstract-claim", "dataset": "unspecified"},
+}
 
 
 def lead(group="seen", at="best", values=None, **claim):
@@ -265,10 +269,28 @@ def test_a_claim_stands_beside_the_largest_lead_of_its_kind():
     assert (row["claim"], row["federation"], row["label"]) == ("Abstract", "emnist", "fedem")
     assert (row["published"], row["mean"]) == (pytest.approx(0.088), pytest.approx(0.09))
     texts = [cell.text for cell in best.blocks[-1].rows[0]]
-    assert texts == ["Abstract", "over FedEM on EMNIST", "+8.8", "+9.0"]
+    assert texts == ["Abstract", "over FedEM on EMNIST", "+8.8", "+9.0 (+6.0 to +12.0)"]
     row = lead(metric="unseen_gain_max", over="any").numbers.iloc[-1]
     assert (row["federation"], row["label"]) == ("cifar10", "fedavg")
     assert (row["published"], row["mean"]) == (pytest.approx(0.058), pytest.approx(0.18))
+
+
+def test_a_lead_shows_of_its_seeds_what_so_many_can_say():
+    # Leads of 2, 3 and 4 points: t(0.975, 2) is 4.3027, and 4.3027 * 1 / sqrt(3) is 2.48.
+    def shown(values: list[float]) -> tuple[str, str]:
+        """The cell of the lead over FedAvg, which has a half, and what the notes say of it."""
+        seeds = tuple(range(1, len(values) + 1))
+        exhibit = made_up.exhibit(["fedavg", "pfedmm"], ["emnist"], seeds=seeds)
+        found = {"fedavg": [0.5] * len(values), "pfedmm": values}
+        tidy = frame({("emnist", label, "accuracy", "best"): x for label, x in found.items()})
+        claim = LEAD["claim"] | {"metric": "gain", "over": "best"}
+        sheet = build(exhibit, tidy, kind="lead", of="pfedmm", claim=claim)
+        return sheet.blocks[0].rows[0][-1].text, render.to_markdown(sheet)
+
+    texts, notes = zip(*map(shown, ([0.52], [0.52, 0.47], [0.52, 0.53, 0.54])), strict=True)
+    assert texts == ("+2.0", "−0.5 (−3.0 to +2.0)", "+3.0 ± 2.5")
+    told = ("one run each", "(smallest to largest seed)", "half-width of its 95 % interval")
+    assert all(text in note for text, note in zip(told, notes, strict=True))
 
 
 def test_a_claim_about_unseen_clients_takes_no_method_without_a_way_for_them():
@@ -626,9 +648,9 @@ def test_every_method_has_a_title_of_its_own():
 @pytest.mark.slow
 def test_script_writes_the_three_files(tmp_path):
     exhibit = main_exhibit()
-    main_metrics().to_parquet(tmp_path / "m.parquet")
-    pd.DataFrame({"paper": []}).to_parquet(tmp_path / "c.parquet")
-    (tmp_path / "spec.json").write_text(json.dumps(exhibit))
+    metrics.write(main_metrics(), tmp_path / "m.parquet")
+    metrics.write(pd.DataFrame({"paper": []}), tmp_path / "c.parquet")
+    (tmp_path / "spec.json").write_text(json.dumps(packing.packed(exhibit)))
     command = [
         *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
@@ -640,6 +662,6 @@ def test_script_writes_the_three_files(tmp_path):
     assert (tmp_path / "t.md").read_text() == render.to_markdown(expected)
     assert (tmp_path / "t.tex").read_text() == render.to_latex(expected)
     exhibit["kind"] = "pie"
-    command[3] = json.dumps(exhibit)
+    command[3] = json.dumps(packing.packed(exhibit))
     failed = subprocess.run([*command, "--published"], capture_output=True, text=True)
     assert failed.returncode == 1 and failed.stderr.startswith("error: no table kind 'pie'")

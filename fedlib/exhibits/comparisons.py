@@ -107,30 +107,26 @@ def variants(exhibit: dict, declared: dict | None) -> Variants:
 def accuracies(
     exhibit: dict,
     metrics: pd.DataFrame,
-    clients: pd.DataFrame,
     shown: list[Shown],
     *,
     metric: str = "accuracy_client_mean",
     group: str = PRIMARY.group,
-    first_clients: int | None = None,
 ) -> pd.DataFrame:
     """Test accuracy of every run, protocol and seed at the last round, as a fraction.
 
     Args:
-      exhibit, metrics, clients: see `fedlib.exhibits.selection`, `fedlib.exhibits.metrics`.
+      exhibit, metrics: see `fedlib.exhibits.selection`, `fedlib.exhibits.metrics`.
       shown: which protocols.
       metric: one of `METRICS`.
       group: one of `GROUPS`.
-      first_clients: only of the clients 0 ... first_clients - 1, as some official code evaluates;
-        then the metric must be "accuracy_client_mean".
 
     Returns:
       Columns federation, label, protocol, seed and value; a run has no row for a protocol that it
       lacks.
 
     Raises:
-      ConfigError: for another metric or group, or if `first_clients` does not go with the metric.
-      DataError: if no run has one of the protocols, or a run has none of the first clients.
+      ConfigError: for another metric or group.
+      DataError: if no run has one of the protocols.
     """
     if metric not in METRICS:
         raise ConfigError(f"metric must be {' or '.join(METRICS)}, got {metric!r}")
@@ -138,14 +134,7 @@ def accuracies(
         raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
     where = {"at": "last", "split": PRIMARY.split, "group": group}
     key = ["federation", "label", "protocol", "seed"]
-    if first_clients is None:
-        mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **where)
-    elif metric == "accuracy_client_mean":
-        rows = exhibits.pick(exhibits.select(exhibit, clients), **where)
-        rows = rows[(rows["client"] < first_clients) & (rows["count"] > 0)]
-        mine = rows.groupby(key, sort=False)["accuracy"].mean().rename("value").reset_index()
-    else:
-        raise ConfigError(f"first_clients needs the metric accuracy_client_mean, got {metric}")
+    mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **where)
     for protocol in shown:
         if not (mine["protocol"] == protocol.name).any():
             raise DataError(

@@ -2,9 +2,10 @@
 
 An exhibit is the JSON object that `fedlib.workflow.plan` makes of a declared table or figure:
 {"paper", "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note",
-"seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}. Federations that
-differ in one parameter alone, such as how unlike their clients are, have the same "family"; it is
-the title of a federation on its own.
+"seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}; on its way to a
+job its runs are packed, see `fedlib.workflow.packing`. Federations that differ
+in one parameter alone, such as how unlike their clients are, have the same "family"; it is the
+title of a federation on its own.
 """
 
 import functools

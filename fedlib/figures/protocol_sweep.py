@@ -39,7 +39,6 @@ def draw(
     variants: dict | None = None,
     metric: str = "accuracy_client_mean",
     group: str = PRIMARY.group,
-    first_clients: int | None = None,
 ) -> Figure:
     """The figure; what is published is marked by crosses, see `comparisons.Printed`.
 
@@ -52,7 +51,7 @@ def draw(
       panels: one per "federation" (per family, if the parameter is of the federations), variants
         told apart by dashes; or one per "variant", and of each family if there are several.
       variants: see `fedlib.exhibits.comparisons.variants`; by labels if not given.
-      metric, group, first_clients: see `fedlib.exhibits.comparisons.accuracies`.
+      metric, group: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
       ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
@@ -61,8 +60,7 @@ def draw(
     if panels not in PANELS:
         raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")
     shown, kinds = ways.declared(protocols), ways.variants(exhibit, variants)
-    choice = {"metric": metric, "group": group, "first_clients": first_clients}
-    values = ways.accuracies(exhibit, metrics, clients, shown, **choice)
+    values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
     places = _places(exhibit, parameter, of, panels, kinds)
     settings = sorted(places["setting"].unique())
     scale = scale_of(settings)
@@ -93,12 +91,10 @@ def draw(
         for axes in grid:
             axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
     style.legend(figure, _handles(shown, kinds, panels, crossed))
-    selected = "" if first_clients is None else f"Of clients 0 to {first_clients - 1} only."
     style.footer(
         figure,
         exhibit,
         f"After the last round, on the {ways.GROUPS[group]}.",
-        selected,
         style.spread_text(exhibit, "band"),
         exhibits.PARAMETER_NOTES.get(parameter, ""),
         EVEN if scale == "even" else "",

@@ -41,7 +41,7 @@ TEST_SELECTION = (
     "The published numbers of the methods that the authors ran are the best round on the test "
     "data: compare them with the column of the best round."
 )
-CLAIM = {"title": "Abstract", "exhibit": "abstract-claim"}
+CLAIM = {"title": "Abstract", "exhibit": "abstract-claim", "dataset": "unspecified"}
 EXPERTS = {"parameter": "num_experts", "symbol": "M", "methods": list(MIXTURES)}
 ALPHA = {"parameter": "partition.alpha", "of": "federation", "symbol": "α"}
 

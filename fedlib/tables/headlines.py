@@ -68,7 +68,7 @@ def build(
         _check(claim, shown)
     missing = [claim["title"] for claim in claims if not _covers(exhibit, claim)]
     claims = [claim for claim in claims if claim["title"] not in missing]
-    values = ways.accuracies(exhibit, metrics, clients, list(shown.values()), metric=metric)
+    values = ways.accuracies(exhibit, metrics, list(shown.values()), metric=metric)
     trials, table = ways.over_trials(values), ways.Printed(published, cells)
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
     rows = []

@@ -15,7 +15,16 @@ from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.comparisons import GROUPS
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes, summary
-from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, points
+from fedlib.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    percent,
+    points,
+    with_spread,
+)
 from fedlib.tables.summary import STATISTICS
 
 WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
@@ -42,7 +51,8 @@ def build(
       exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       of: label of the method that is ahead.
-      claim: {"title", "exhibit" and "metric" of the published number, "over": one of `OVER`}.
+      claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
+        `OVER`}.
       group: one of `fedlib.exhibits.comparisons.GROUPS`.
       at: one of `WHEN`.
 
@@ -65,8 +75,9 @@ def build(
         notes=[
             exhibits.scale_text(exhibit),
             f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
-            f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points: "
-            f"the mean over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+            f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points; "
+            f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+            f"{exhibits.rounds_text(exhibit)}",
             *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
             *notes.particulars(exhibit),
         ],
@@ -118,7 +129,7 @@ def _claimed(
     if len(known):
         chosen = known.groupby("federation")["mean"].agg(OVER[claim["over"]])
         row = known.loc[known.loc[chosen, "mean"].idxmax()].to_dict()
-    row["published"] = next((x for (_, label), x in values.items() if label == of), np.nan)
+    row["published"] = values.get((claim["dataset"], of), np.nan)
     return pd.DataFrame([row | {"claim": claim["title"]}], columns=numbers.columns)
 
 
@@ -140,4 +151,4 @@ def _claim_block(exhibit: dict, row: pd.Series) -> Block:
 
 
 def _values(row: dict | pd.Series) -> list[Cell]:
-    return [Cell(points(row["published"])), Cell(points(row["mean"]))]
+    return [Cell(points(row["published"])), Cell(with_spread(dict(row), "ci95", points, percent))]

@@ -38,7 +38,6 @@ def build(
     symbol: str | None = None,
     metric: str = "accuracy_client_mean",
     group: str = PRIMARY.group,
-    first_clients: int | None = None,
 ) -> Sheet:
     """The table; its numbers have one row per federation, run and protocol.
 
@@ -53,14 +52,13 @@ def build(
       parameter: of the federations, a dotted path into their declarations, whose values are the
         heads of rows; there is a block per family then. Without it the federations' titles are.
       symbol: how the paper calls the parameter; the last part of the path if not given.
-      metric, group, first_clients: see `fedlib.exhibits.comparisons.accuracies`.
+      metric, group: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
       ConfigError, DataError: see `fedlib.exhibits.comparisons`.
     """
     shown = ways.declared(protocols)
-    choice = {"metric": metric, "group": group, "first_clients": first_clients}
-    values = ways.accuracies(exhibit, metrics, clients, shown, **choice)
+    values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
     numbers = _numbers(exhibit, values, shown, ways.Printed(published, exhibit["published"]))
     numbers = numbers.assign(metric=metric, group=group)
     head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
@@ -81,7 +79,7 @@ def build(
         ],
         notes=[
             exhibits.scale_text(exhibit),
-            _measured(exhibit, metric, group, first_clients),
+            _measured(exhibit, metric, group),
             *ways.selection_note(exhibit),
             *(
                 ["Difference: reproduced minus published, in percentage points."]
@@ -174,13 +172,10 @@ def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
 
 
-def _measured(exhibit: dict, metric: str, group: str, first_clients: int | None) -> str:
+def _measured(exhibit: dict, metric: str, group: str) -> str:
     """What a number is, and what stands after its ±."""
-    clients = ways.GROUPS[group]
-    if first_clients is not None:
-        clients = f"{clients}, of clients 0 to {first_clients - 1} only"
     spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
     return (
-        f"Percent, {ways.METRICS[metric]}, on the test examples of the {clients}, after the last "
-        f"round; {exhibits.seeds_text(exhibit)}: {spread}. {exhibits.rounds_text(exhibit)}"
+        f"Percent, {ways.METRICS[metric]}, on the test examples of the {ways.GROUPS[group]}, after "
+        f"the last round; {exhibits.seeds_text(exhibit)}: {spread}. {exhibits.rounds_text(exhibit)}"
     )

@@ -116,18 +116,23 @@ def percents(
     ]
 
 
-def with_spread(found: dict, spread: str, text: Callable[[float], str]) -> str:
+def with_spread(
+    found: dict,
+    spread: str,
+    text: Callable[[float], str],
+    width: Callable[[float], str] | None = None,
+) -> str:
     """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
 
     Args:
       found: a row of `fedlib.exhibits.metrics.over_seeds`.
       spread: of its columns, what stands after ±.
-      text: of a number.
+      text: of a number; width: of the number after ±, if that has another (no sign).
     """
     if np.isnan(found["mean"]):
         return ABSENT
     if found["seeds"] >= INTERVAL_SEEDS:
-        return f"{text(found['mean'])} ± {text(found[spread])}"
+        return f"{text(found['mean'])} ± {(width or text)(found[spread])}"
     if found["seeds"] > 1:
         return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
     return text(found["mean"])

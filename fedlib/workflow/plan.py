@@ -23,7 +23,7 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import architectures, run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
-from fedlib.workflow import shown
+from fedlib.workflow import packing, shown
 from fedlib.workflow.config import DEFAULTS, check, check_choice, check_unique, normalised
 from fedlib.workflow.provenance import code_digest, registered
 
@@ -380,7 +380,8 @@ class Plan:
             case "metrics", {"paper": paper}:
                 return self._metrics_spec(self._paper(paper))
             case "table" | "figure", {"paper": paper}:
-                return self._exhibit_spec(stage, self._paper(paper), wildcards[stage])
+                exhibit = self._exhibit_spec(stage, self._paper(paper), wildcards[stage])
+                return packing.packed(exhibit)
             case "report", _:
                 return self._report_spec()
         raise _no_job(stage, wildcards)
