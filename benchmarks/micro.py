@@ -49,8 +49,8 @@ def seconds_of(fn: Callable[[], object]) -> float:
 
 def plan(cores: int) -> dict:
     """Batch plans of a round: which examples a client sees in which step."""
-    from fedlib.batches import client_plan
-    from fedlib.local import SGD
+    from fedlib.engine.batches import client_plan
+    from fedlib.engine.solvers import SGD
 
     item = ITEMS["W2b"]
     local, sizes = SGD(lr=LR, batch_size=item.batch_size), item.sizes().tolist()
@@ -63,8 +63,8 @@ def step(cores: int) -> dict:
     import torch
 
     from benchmarks import models
-    from fedlib.local import SGD, gradient
-    from fedlib.task import Batch, Task
+    from fedlib.engine.solvers import SGD, gradient
+    from fedlib.engine.task import Batch, Task
 
     torch.set_num_threads(1)
     found = {}
@@ -97,7 +97,7 @@ def aggregate(cores: int) -> dict:
 
     from benchmarks import models
     from fedlib import tree
-    from fedlib.task import Task
+    from fedlib.engine.task import Task
 
     torch.set_num_threads(cores)
     item = ITEMS["W1a"]
@@ -147,7 +147,7 @@ def shards(cores: int) -> dict:
 _FIRST_BATCH = """
 import os, runpy, sys, time
 started = float(sys.argv.pop(1))
-from fedlib.local import SGD
+from fedlib.engine.solvers import SGD
 def first(*args):
     print(time.monotonic() - started, flush=True)
     os._exit(0)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from benchmarks.items import Item
 from fedlib.models import emnist_cnn, mlp, mobilenet_v2
-from fedlib.models.layers import MaxPool2d
+from fedlib.models.layers.fast import MaxPool2d
 
 DROPOUT = 0.2  # torchvision's, in MobileNet-v2
 

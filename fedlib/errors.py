@@ -1,6 +1,6 @@
 """The errors a user can mend: each message says what is wrong, the value, and what would be right.
 
-`fedlib.command` prints them without a traceback; every other exception is a bug of ours.
+`fedlib.workflow.command` prints them without a traceback; every other exception is a bug of ours.
 """
 
 

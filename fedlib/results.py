@@ -60,7 +60,7 @@ class RunResult:
       client_rounds: [T] int64, cohort sizes added up since round 0.
       train_loss: [R] float64, mean training loss over the cohort's clients, per round.
       diagnostics: arrays by name, such as `pi` [num_clients, E] at the last evaluation, and
-        `flops_per_example` [1] of an evaluation, see `fedlib.cost`.
+        `flops_per_example` [1] of an evaluation, see `fedlib.run.cost`.
       spec: the run's specification, seed included.
       server_examples: [T] int64, likewise, in steps on the server's data; None without a server.
       provenance: versions, device, executor, digests; wall-clock seconds are in here too, because

@@ -70,14 +70,15 @@ class Run:
         in their architecture: of which client has which, the method decides, by its number modulo
         theirs (`Cohort.in_turn`) unless it says otherwise.
       local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
-        arguments of the dataclass of that name in `fedlib.local`.
+        arguments of the dataclass of that name in `fedlib.engine.solvers`.
       params: the method's hyper-parameters (its dataclass fields).
       participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
-        "renormalised"}, and whatever else of `fedlib.simulate.Protocol` is not as there.
+        "renormalised"}, and whatever else of `fedlib.run.simulate.Protocol` is not as there.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       weights: pretrained weights of `model`, a module of `fedlib.data`; None for random ones.
-      class_weights: [L] factors of the training loss by label, see `fedlib.task.Task`, or None.
-      precision: of matrix products and convolutions, see `fedlib.task.Task`.
+      class_weights: [L] factors of the training loss by label, see `fedlib.engine.task.Task`, or
+        None.
+      precision: of matrix products and convolutions, see `fedlib.engine.task.Task`.
       seeds: in place of the paper's, for runs of which more are wanted; () for the paper's.
       notes: what a reader must know about this run; shown under every table it is in.
     """

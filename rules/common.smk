@@ -13,10 +13,10 @@ from snakemake.utils import validate
 CHECKOUT = Path(workflow.basedir)
 sys.path.insert(0, str(CHECKOUT))
 
-from fedlib.config import DEFAULTS, check, normalised
+from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
-from fedlib.plan import WILDCARDS, Plan
+from fedlib.workflow.plan import WILDCARDS, Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary

@@ -2,7 +2,7 @@
 """Measure which executor is fastest here for the runs of a configuration, for `executor: auto`.
 
 Runs whose shards are not there yet are left out: cut them first (`snakemake partitions`). Runs that
-take the same executor, such as the seeds of one, are measured once. See `fedlib.calibrate`.
+take the same executor, such as the seeds of one, are measured once. See `fedlib.run.calibrate`.
 """
 
 import argparse
@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, config
 from fedlib.errors import DataError
-from fedlib.plan import Plan
-from fedlib.provenance import ROOT
+from fedlib.workflow import command, config
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
 
 def main() -> None:
@@ -29,7 +29,8 @@ def main() -> None:
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
 
-    from fedlib import calibrate, gpu
+    from fedlib.run import calibrate
+    from fedlib.workflow import gpu
 
     known = {} if args.again else calibrate.remembered()
     with gpu.device(plan.config["device"]) as device:
@@ -41,9 +42,9 @@ def main() -> None:
 
 def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
     """What was measured of a run, by its key; nothing if it is known or cannot be measured."""
-    from fedlib import calibrate
     from fedlib.federation import Federation
-    from fedlib.run import build_simulation
+    from fedlib.run import calibrate
+    from fedlib.run.build import build_simulation
 
     name = "/".join(map(str, cell.values()))
     shards = Path(plan.path("shards", **cell))

@@ -7,11 +7,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, provenance, seals
+from fedlib import seals
 from fedlib.data import downloads, sources
 from fedlib.data.checks import check_choice
 from fedlib.data.download import fetch, receipt
 from fedlib.errors import StaleCodeError
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import run, run_argument, run_parser, run_roots
+from fedlib.run_spec import run_roots
+from fedlib.workflow.command import run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
@@ -23,23 +24,25 @@ def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
     spec = run_argument(args.spec, "views")
-    from fedlib import files, gpu, provenance
+    from fedlib import files
+    from fedlib.workflow import gpu, provenance
 
     roots = run_roots("evaluate", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
-        from fedlib.cost import measured
+        from fedlib.environment import environment
         from fedlib.federation import Federation
-        from fedlib.run import build_simulation, evaluate_state
+        from fedlib.run.build import build_simulation, evaluate_state
+        from fedlib.run.cost import measured
 
         torch.set_num_threads(args.threads)
         federation = Federation.load(args.shards, args.manifest)
         simulation = build_simulation(
             spec, federation, device=device, executor=args.executor, weights=args.weights
         )
-        record = provenance.environment() | {
+        record = environment() | {
             "device": device,
             "threads": args.threads,
             "precision": simulation.method.task.precision,

@@ -6,9 +6,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, events, provenance
 from fedlib.errors import DataError
+from fedlib.reporting import events
 from fedlib.results import RunResult
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, figures, frames, packing, provenance, published
+from fedlib import figures
+from fedlib.exhibits import frames, published
 from fedlib.figures import style
+from fedlib.workflow import command, packing, provenance
 
 
 def main() -> None:

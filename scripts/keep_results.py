@@ -15,10 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, config, files, report
+from fedlib import files
 from fedlib.errors import ConfigError, DataError
-from fedlib.plan import Plan
-from fedlib.provenance import ROOT
+from fedlib.reporting import report
+from fedlib.workflow import command, config
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
 KEPT = ("table_csv", "figure_pdf", "figure_png")
 

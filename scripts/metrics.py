@@ -7,7 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, metrics, provenance
+from fedlib.exhibits import metrics
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:

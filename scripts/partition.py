@@ -8,9 +8,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from fedlib import command, provenance
 from fedlib.data.build import build, roots
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:

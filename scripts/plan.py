@@ -16,10 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import byhand, command, config, dryrun
 from fedlib.errors import ConfigError
-from fedlib.plan import Plan
-from fedlib.provenance import ROOT
+from fedlib.workflow import command, config, dryrun, shell
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
 
 
 def main() -> None:
@@ -41,13 +41,13 @@ def main() -> None:
     if args.what == "jobs":
         _print_jobs(plan, args)
     elif args.what == "commands" and not args.job:
-        print("\n".join(byhand.script(plan)))
+        print("\n".join(shell.script(plan)))
     else:
-        stage, wildcards = byhand.job(*args.job)
+        stage, wildcards = shell.job(*args.job)
         if args.what == "spec":
             print(plan.spec(stage, **wildcards))
         else:
-            print(byhand.command(plan, stage, **wildcards))
+            print(shell.command(plan, stage, **wildcards))
 
 
 def _base(overlays: list[str]) -> list[Path]:

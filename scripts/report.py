@@ -7,7 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, files, provenance, report
+from fedlib import files
+from fedlib.reporting import report
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, papers
+from fedlib import papers
 from fedlib.errors import DataError
+from fedlib.workflow import command
 
 
 def main() -> None:

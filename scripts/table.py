@@ -7,8 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, frames, packing, provenance, published, tables
+from fedlib import tables
+from fedlib.exhibits import frames, published
 from fedlib.tables import render
+from fedlib.workflow import command, packing, provenance
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.command import run, run_argument, run_parser, run_roots
+from fedlib.run_spec import run_roots
+from fedlib.workflow.command import run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
@@ -46,17 +47,19 @@ def main() -> None:
     args = arguments()
     spec = run_argument(args.spec)
     # After parsing, so that --help needs neither PyTorch nor a second of patience.
-    from fedlib import files, gpu, locks, provenance
+    from fedlib import files, locks
+    from fedlib.workflow import gpu, provenance
 
     roots = run_roots("train", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         import torch
 
-        from fedlib.calibrate import as_begun
-        from fedlib.checkpoint import Checkpoints
+        from fedlib.environment import environment
         from fedlib.federation import Federation
-        from fedlib.run import build_simulation, train
+        from fedlib.run.build import build_simulation, train
+        from fedlib.run.calibrate import as_begun
+        from fedlib.run.checkpoint import Checkpoints
 
         torch.set_num_threads(args.threads)
         federation = Federation.load(args.shards, args.manifest)
@@ -78,7 +81,7 @@ def main() -> None:
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
             print(_headline(args, spec, simulation, device), flush=True)
-            record = provenance.environment() | {
+            record = environment() | {
                 "device": device,
                 "threads": args.threads,
                 "precision": simulation.method.task.precision,

@@ -15,8 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import command, errands, locks
-from fedlib.provenance import ROOT
+from fedlib import locks
+from fedlib.workflow import command, errands
+from fedlib.workflow.provenance import ROOT
 
 TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
 READERS = ("plan", "calibrate", "report", "keep")  # these may go beside a workflow that runs

@@ -8,8 +8,8 @@ import torch
 from support import TinyNet, cohort_of, sgd
 
 from fedlib import methods
-from fedlib.batches import client_plan
-from fedlib.local import Schedule
+from fedlib.engine.batches import client_plan
+from fedlib.engine.solvers import Schedule
 
 ROUNDS, EPOCHS = 3, 2
 SOLVER = sgd(epochs=EPOCHS, schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))

@@ -212,7 +212,7 @@ def describe(federation, label, rounds=30, **changes) -> dict:
 
 
 def exhibit(labels, names=("emnist", "cifar10"), seeds=(1, 2), **changes) -> dict:
-    """An exhibit of those runs, as `fedlib.plan` would give it to a script."""
+    """An exhibit of those runs, as `fedlib.workflow.plan` would give it to a script."""
     return {
         "paper": "pfedmm",
         "name": "main",

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedlib.cohort import Cohort
-from fedlib.device import DeviceData
-from fedlib.executors import Batched, Loop
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
-from fedlib.local import SGD
 from fedlib.models import vae
-from fedlib.models.layers import Dropout
-from fedlib.task import Task
+from fedlib.models.layers.random import Dropout
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
 

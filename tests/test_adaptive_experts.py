@@ -15,22 +15,24 @@ from test_stages import evaluation, finish, options, start
 from torch import nn
 from torch.nn.functional import nll_loss
 
-from fedlib import evaluate, methods, personal, streams, tree
-from fedlib.batches import client_plan
-from fedlib.command import run_roots
-from fedlib.device import DeviceData
+from fedlib import methods, streams, tree
+from fedlib.engine.batches import client_plan
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.solvers import AdamW
+from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError
-from fedlib.executors import Loop
 from fedlib.federation import Federation, Split
-from fedlib.local import AdamW
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
-from fedlib.plan import Plan
-from fedlib.provenance import code_digest
+from fedlib.methods.parts import early_stopping
 from fedlib.results import RunResult, View
-from fedlib.run import build_method, build_simulation, build_task
-from fedlib.simulate import Protocol, Simulation
+from fedlib.run import evaluate
+from fedlib.run.build import build_method, build_simulation, build_task
+from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run_spec import run_roots
 from fedlib.spec import Run
-from fedlib.task import Batch, Task
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import code_digest
 
 BATCH = 4
 LOCAL, FINETUNE, GATE = 0.03, 0.02, 0.05  # learning rates
@@ -361,13 +363,13 @@ def test_nobody_trains_for_what_is_not_asked_for(monkeypatch, views, trains):
     federation, method = toy_federation(SIZES), make(2)
     run = simulation(method, federation)
     state, _ = run.run(report=lambda line: None)
-    trained, fit = set(), personal.fit
+    trained, fit = set(), early_stopping.fit
 
     def noted(*args, stream, **options):
         trained.add(stream)
         return fit(*args, stream=stream, **options)
 
-    monkeypatch.setattr(personal, "fit", noted)
+    monkeypatch.setattr(early_stopping, "fit", noted)
     found = evaluate.final(method, state, lambda group: run.everyone(group, 2), views=views)
     held_out = {View(group, "default", "test") for group in ("seen", "unseen")}
     assert set(found.scores) == held_out | {View(*view) for view in views}
@@ -415,7 +417,7 @@ def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
     cohort = cohort_of(task, federation)
     stretches = []
 
-    class Script(personal.Cohort):
+    class Script(early_stopping.Cohort):
         """A cohort in which an epoch adds 1 to the parameter."""
 
         def fit(self, loss, params, *per_client, local, memory, stream):
@@ -428,12 +430,12 @@ def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
             return torch.tensor(values, dtype=torch.float64)[:, None].repeat(1, 4)
 
     fields = {name: getattr(cohort, name) for name in cohort.__dataclass_fields__}
-    kept = personal.fit(
+    kept = early_stopping.fit(
         Script(**fields),
         lambda params, batch: None,
         {"epochs": torch.zeros(cohort.size, 1, dtype=torch.float64)},
         local=AdamW(lr=1.0, batch_size=BATCH),
-        stopping=personal.EarlyStopping(**stopping),
+        stopping=early_stopping.EarlyStopping(**stopping),
         stream="test",
         keep=keep,
     )
@@ -484,7 +486,7 @@ def test_a_client_with_nothing_to_stop_on_is_named():
 )
 def test_early_stopping_that_means_nothing_is_refused(params, message):
     with pytest.raises(ValueError, match=message):
-        personal.EarlyStopping(**params)
+        early_stopping.EarlyStopping(**params)
 
 
 # -- evaluation in parts ---------------------------------------------------------------------

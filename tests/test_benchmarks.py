@@ -13,8 +13,8 @@ from benchmarks import __main__ as bench
 from benchmarks import clock, environments, micro, models, page
 from benchmarks.contenders import CONTENDERS, OWN, PEERS, ours
 from benchmarks.items import ITEMS
-from fedlib.cohort import sample
-from fedlib.provenance import ROOT
+from fedlib.engine.cohort import sample
+from fedlib.workflow.provenance import ROOT
 
 every_item = pytest.mark.parametrize("name", ITEMS)
 

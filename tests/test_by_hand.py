@@ -15,10 +15,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.batches import client_plan
+from fedlib.engine.batches import client_plan
+from fedlib.engine.experts import responsibilities
+from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
-from fedlib.mixture import responsibilities
-from fedlib.task import Task
 
 
 @executors
@@ -293,7 +293,7 @@ def test_pfedmm_local_step_of_section_8_3(executor):
     expected = torch.tensor([[0.854355, 0.798139, 0.744397], [0.744397, 0.913015, 0.854355]])
     torch.testing.assert_close(losses.T, expected.double(), rtol=0, atol=1e-6)
 
-    from fedlib.evaluate import score
+    from fedlib.run.evaluate import score
 
     # "Before" is after the E-step, before the gradient step.
     before = score(method, method.refresh(state, cohort), cohort, "test")

@@ -13,7 +13,7 @@ from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.batches import client_plan
+from fedlib.engine.batches import client_plan
 from fedlib.methods.clustered import bipartition
 from fedlib.streams import generator
 

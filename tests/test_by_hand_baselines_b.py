@@ -15,11 +15,11 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.evaluate import score
-from fedlib.local import Schedule
+from fedlib.engine.solvers import Schedule
+from fedlib.engine.task import Task
 from fedlib.methods.pfedmoe_baseline import PFedMoEBaseline
-from fedlib.models.gate import Gate
-from fedlib.task import Task
+from fedlib.models.layers.gate import Gate
+from fedlib.run.evaluate import score
 
 
 @executors

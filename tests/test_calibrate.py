@@ -8,13 +8,14 @@ import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 from test_stages import SPEC, options, run_here, shards
 
-from fedlib import calibrate, methods, tree
-from fedlib.calibrate import MARGIN, decide
-from fedlib.checkpoint import Checkpoints
-from fedlib.device import DeviceData
+from fedlib import methods, tree
+from fedlib.engine.device import DeviceData
 from fedlib.errors import DataError
 from fedlib.results import RunResult
-from fedlib.simulate import Protocol
+from fedlib.run import calibrate
+from fedlib.run.calibrate import MARGIN, decide
+from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.simulate import Protocol
 
 UNEVEN = (7, 12, 6, 10, 3)
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedlib import checkpoint, seals
-from fedlib.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib import seals
+from fedlib.engine.solvers import Memory
 from fedlib.errors import DataError
 from fedlib.files import digest
-from fedlib.local import Memory
+from fedlib.run import checkpoint
+from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 
 STAMP = {"spec": {"method": "fedavg", "seed": 1}, "code": "abc"}
 
@@ -145,7 +146,7 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"fedlib.checkpoint.{moment}", crash)
+    monkeypatch.setattr(f"fedlib.run.checkpoint.{moment}", crash)
     with pytest.raises(KeyboardInterrupt):
         checkpoints.save(4, flatten(state(4.0)))
     monkeypatch.undo()

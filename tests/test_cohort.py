@@ -9,19 +9,19 @@ import torch
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
-import fedlib.cohort
-import fedlib.feeding
+import fedlib.engine.cohort
+import fedlib.engine.waves
 from fedlib import tree
-from fedlib.batches import client_plan
-from fedlib.choice import choose
-from fedlib.cohort import sample
-from fedlib.device import DeviceData
+from fedlib.engine.batches import client_plan
+from fedlib.engine.choice import choose
+from fedlib.engine.cohort import sample
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.executors import Loop
 from fedlib.federation import Federation, Split
-from fedlib.local import SGD
 from fedlib.models.emnist_cnn import EmnistCNN
-from fedlib.task import Task
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -294,7 +294,7 @@ def per_client_weights(cohort):
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("sizes", [(0, 3, 1, 4), (3, 0, 0), (2, 2)])
 def test_scores_come_in_shard_order_with_zeros_beyond(executor, piece, shared, sizes, monkeypatch):
-    monkeypatch.setattr(fedlib.cohort, "EVALUATION_BATCH", piece)
+    monkeypatch.setattr(fedlib.engine.cohort, "EVALUATION_BATCH", piece)
     federation = with_validation(sizes)
     cohort = cohort_of(tiny_task(), federation, executor=executor)
     w = per_client_weights(cohort)
@@ -499,7 +499,7 @@ def test_many_steps_are_fetched_in_several_parts(monkeypatch):
     task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
     local = sgd(epochs=3, drop_last=True)
     together, _ = fit(task, federation, executor="loop", local=local)
-    monkeypatch.setattr(fedlib.feeding, "GATHERED", 8)  # two batches of 4
+    monkeypatch.setattr(fedlib.engine.waves, "GATHERED", 8)  # two batches of 4
     assert_close(fit(task, federation, executor="loop", local=local)[0], together, 0)
 
 

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from fedlib import command, errors
+from fedlib import errors
 from fedlib.errors import ConfigError
+from fedlib.workflow import command
 
 
 def raising(error: BaseException):

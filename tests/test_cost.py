@@ -14,20 +14,22 @@ from test_simulate import METHODS, every_method, silently, simulation
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import cost, evaluate, methods, metrics, tables, tree
-from fedlib.checkpoint import Checkpoints, flatten
-from fedlib.cohort import sample
-from fedlib.device import DeviceData
+from fedlib import methods, tables, tree
+from fedlib.engine.cohort import sample
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.executors import Batched, Loop
+from fedlib.exhibits import metrics
 from fedlib.models import char_lstm, emnist_cnn, linear, mlp
 from fedlib.results import RunResult
-from fedlib.run import build_simulation, evaluate_state, train
-from fedlib.simulate import Protocol, Simulation
+from fedlib.run import cost, evaluate
+from fedlib.run.build import build_simulation, evaluate_state, train
+from fedlib.run.checkpoint import Checkpoints, flatten
+from fedlib.run.simulate import Protocol, Simulation
 from fedlib.spec import Run
 from fedlib.tables import render
 from fedlib.tables.cost import quantity
-from fedlib.task import Task
 
 FEATURES, HIDDEN, CLASSES = 4, 6, 3
 BODY, HEAD = FEATURES * HIDDEN, HIDDEN * CLASSES  # multiply-adds of the layers of the MLP
@@ -454,7 +456,7 @@ def test_counting_does_not_import_a_compiler():
     """It takes a second, for a measurement that takes a hundredth."""
     program = """if True:
         import sys, torch
-        from fedlib import cost
+        from fedlib.run import cost
         with cost.Operations() as counter:
             torch.ones(2, 3) @ torch.ones(3, 4)
         assert counter.flops == 2 * 2 * 3 * 4

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import clusters, measures, metrics, papers, predicates, published, tables
+from fedlib import papers, tables
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import clusters, measures, metrics, predicates, published
 from fedlib.spec import SCALES
 from fedlib.tables import criteria, render
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from fedlib.divergence import gradient_divergence
+from fedlib.methods.parts.divergence import gradient_divergence
 
 
 def of(rows, weights=None):

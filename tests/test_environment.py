@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedlib import provenance
+from fedlib.workflow import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,7 +69,7 @@ def third_party(path: Path) -> set[str]:
 
 
 def source(module: str) -> Path:
-    """File of a module or script, as `fedlib.provenance` names them."""
+    """File of a module or script, as `fedlib.workflow.provenance` names them."""
     if module.endswith(".py"):
         return ROOT / module
     path = ROOT.joinpath(*module.split("."))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import errands
 from fedlib.errors import ConfigError
+from fedlib.workflow import errands
 
 ROOT = Path(__file__).resolve().parents[1]
 GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}

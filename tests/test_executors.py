@@ -11,21 +11,22 @@ from test_methods import METHODS, NETWORKS, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
 
-import fedlib.device
-import fedlib.executors
-import fedlib.graphs
-from fedlib import device, tree
-from fedlib.choice import choose
-from fedlib.closures import Opaque, walk
-from fedlib.command import run_parser
-from fedlib.device import DeviceData
-from fedlib.executors import Batched, Loop
-from fedlib.graphs import Graphs
-from fedlib.local import SGD, Adam, Schedule
-from fedlib.provenance import closure
+import fedlib.engine.device
+import fedlib.engine.executors
+import fedlib.engine.graphs
+from fedlib import tree
+from fedlib.engine import device
+from fedlib.engine.choice import choose
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.fingerprint import Opaque, walk
+from fedlib.engine.graphs import Graphs
+from fedlib.engine.solvers import SGD, Adam, Schedule
+from fedlib.engine.task import Task, set_precision
 from fedlib.results import RunResult
-from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task, set_precision
+from fedlib.run.simulate import Protocol, Simulation
+from fedlib.workflow.command import run_parser
+from fedlib.workflow.provenance import closure
 
 UNEVEN = (7, 12, 6, 10, 3)
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -186,9 +187,13 @@ def test_an_unknown_executor_names_the_choices(wanted):
 
 def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
     # `choice` knows all executors, and none of them knows it: no circle, and no lazy import.
-    assert "fedlib.graphs" not in closure("fedlib.methods.fedavg")
-    assert "fedlib.choice" not in closure("fedlib.graphs", "fedlib.cohort", "fedlib.local")
-    assert {"fedlib.graphs", "fedlib.executors"} <= set(closure("fedlib.choice"))
+    assert "fedlib.engine.graphs" not in closure("fedlib.methods.fedavg")
+    assert "fedlib.engine.choice" not in closure(
+        "fedlib.engine.graphs", "fedlib.engine.cohort", "fedlib.engine.solvers"
+    )
+    assert {"fedlib.engine.graphs", "fedlib.engine.executors"} <= set(
+        closure("fedlib.engine.choice")
+    )
 
 
 # -- solver memory on the host ------------------------------------------------------------
@@ -197,16 +202,16 @@ def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
 @pytest.mark.parametrize("solver", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.1)])
 def test_memory_goes_to_the_host_when_all_clients_together_take_too_much(solver, monkeypatch):
     moves = []
-    monkeypatch.setattr(fedlib.device, "moved", lambda x, to: moves.append(to) or x)
+    monkeypatch.setattr(fedlib.engine.device, "moved", lambda x, to: moves.append(to) or x)
     params = {"w": torch.zeros(3, 2)}
     size = sum(x.nbytes for x in tree.leaves(solver.init(params)))
     # 4 clients' rows fill a quarter of 16 rows exactly; those of 5 do not fit.
-    monkeypatch.setattr(fedlib.device, "total_memory", lambda device: 16 * size)
+    monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 16 * size)
     solver.memory(params, 4)
     assert moves == []
     solver.memory(params, 5)
     assert moves == [torch.device("cpu")]
-    assert fedlib.device.DEVICE_SHARE == 0.25
+    assert fedlib.engine.device.DEVICE_SHARE == 0.25
 
 
 @pytest.mark.parametrize("executor", [Loop, Batched, lambda: Batched(2), Graphs])
@@ -219,7 +224,7 @@ def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
         brought.append(to)
         return tree.clone(values)
 
-    monkeypatch.setattr(fedlib.executors, "moved", copied)
+    monkeypatch.setattr(fedlib.engine.executors, "moved", copied)
     assert_close(at_home, trained(executor()), 0)
     assert set(brought) == {torch.device("cpu")}
     _, memory = at_home
@@ -242,7 +247,7 @@ def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
     executor = Graphs()
     trained(executor, local=sgd(), federation=toy_federation((8, 8), unseen=0), count=3)
     assert executor.notes["recorded_shapes"] == 1
-    assert executor.notes["replays"] == 2 * 3 - fedlib.graphs.WARM
+    assert executor.notes["replays"] == 2 * 3 - fedlib.engine.graphs.WARM
     assert not executor.notes["not_replayed"]
 
 
@@ -299,7 +304,7 @@ def test_steps_that_look_at_their_cohort_are_not_replayed_and_the_reason_is_note
 
 def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
     # A number in the function, unlike a tensor, makes another function.
-    monkeypatch.setattr(fedlib.graphs, "PROGRAMS", 2)
+    monkeypatch.setattr(fedlib.engine.graphs, "PROGRAMS", 2)
     task, federation, executor = tiny_task(), toy_federation(), Graphs()
     cohort = replace(cohort_of(task, federation), executor=executor)
     for number in range(4):

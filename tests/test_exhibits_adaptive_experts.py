@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from fedlib import exhibit as exhibits
-from fedlib import figures, metrics, protocols, published, tables
+from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import comparisons, metrics, published
+from fedlib.exhibits import selection as exhibits
 from fedlib.figures import gate_weights, ranked, style
 from fedlib.results import RunResult, View
 from fedlib.tables import render
@@ -140,7 +141,7 @@ def test_columns_of_diagnostics_are_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_a_protocol_is_called_by_its_key():
-    shown = protocols.declared([{"name": "default", "key": "ifca"}, {"name": "x", "title": "X"}])
+    shown = comparisons.declared([{"name": "default", "key": "ifca"}, {"name": "x", "title": "X"}])
     assert shown == [("default", "ifca", "IFCA"), ("x", "x", "X")]
 
 
@@ -155,22 +156,22 @@ def test_a_protocol_is_called_by_its_key():
 )
 def test_wrong_protocols_are_refused(declared, complaint):
     with pytest.raises(ConfigError, match=complaint):
-        protocols.declared(declared)
+        comparisons.declared(declared)
 
 
 def test_a_run_that_is_none_of_the_variants_is_named(collected):
     some = {**VARIANTS, "values": VARIANTS["values"][:1]}
     with pytest.raises(ConfigError, match=r"run cifar10-p0.2/none has exploration = 'none'"):
-        protocols.variants(collected["p"][0], some)
+        comparisons.variants(collected["p"][0], some)
     with pytest.raises(ConfigError, match="variants have a parameter and values, got values"):
-        protocols.variants(collected["p"][0], {"values": []})
+        comparisons.variants(collected["p"][0], {"values": []})
 
 
 def test_accuracies_are_the_mean_of_the_clients(collected):
     exhibit, tidy, clients = collected["p"]
-    shown = protocols.declared(WAYS)
+    shown = comparisons.declared(WAYS)
     where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "seed": 2}
-    every = protocols.accuracies(exhibit, tidy, shown)
+    every = comparisons.accuracies(exhibit, tidy, shown)
     rows = exhibits.pick(clients, at="last", split="test", **where).sort_values("client")
     assert value(every, "value", **where) == pytest.approx(rows["accuracy"].mean())
 
@@ -186,18 +187,18 @@ def test_accuracies_are_the_mean_of_the_clients(collected):
 def test_accuracies_of_what_does_not_exist_are_refused(collected, params, error, complaint):
     exhibit, tidy, _ = collected["p"]
     with pytest.raises(error, match=complaint):
-        protocols.accuracies(exhibit, tidy, protocols.declared(WAYS), **params)
+        comparisons.accuracies(exhibit, tidy, comparisons.declared(WAYS), **params)
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
-    printed = protocols.Printed(PUBLISHED, PATTERN)
+    printed = comparisons.Printed(PUBLISHED, PATTERN)
     (here,), (other,) = made_up.majority(1), made_up.majority(1, dataset="digits")
     assert printed.value(here, "eps", "moe", "accuracy") == 0.9076
     assert printed.value(here, "none", "ifca", "accuracy_std") == 0.0207
     assert printed.value(here, "eps", "all", "num_trials") == 14
     assert np.isnan(printed.value(other, "eps", "moe", "accuracy"))
     assert np.isnan(printed.value(here, "eps-j3", "moe", "accuracy"))
-    wrong = protocols.Printed(PUBLISHED, "table2-q{q}-{label}")
+    wrong = comparisons.Printed(PUBLISHED, "table2-q{q}-{label}")
     with pytest.raises(ConfigError, match="does not fit cifar10-p1.0, which has kind, p: 'q'"):
         wrong.value(here, "eps", "moe", "accuracy")
 
@@ -448,7 +449,7 @@ def test_protocols_look_like_the_methods_that_they_are():
     assert style.protocol_look("moe") == style.METHODS["adaptive_experts"]
     assert style.protocol_look("fedavg") == style.METHODS["fedavg"]
     assert len({look.color for look in style.PROTOCOLS.values()}) == len(style.PROTOCOLS)
-    assert protocols.TITLES.keys() <= style.PROTOCOLS.keys()
+    assert comparisons.TITLES.keys() <= style.PROTOCOLS.keys()
 
 
 def test_sweep_over_federations_has_a_panel_per_variant_and_a_line_per_protocol(collected):

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from fedlib import exhibit, figures, metrics, protocols, published, recorded, tables
+from fedlib import figures, tables
 from fedlib.data import sources
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import comparisons, metrics, of_clients, published, selection
 from fedlib.figures import client_matrices, style
 from fedlib.results import RunResult, Scores, View
 from fedlib.tables import render
@@ -246,9 +247,9 @@ def test_a_legend_has_the_shades_of_the_lines(curves):
 
 def test_protocols_have_titles():
     names = [{"name": name} for name in ("new_shard", "new_shard_vae", "finetuned")]
-    titles = [protocol.title for protocol in protocols.declared(names)]
+    titles = [protocol.title for protocol in comparisons.declared(names)]
     assert titles == ["New shard, no labels", "New shard, VAE", "Fine-tuned"]
-    assert exhibit.method_title("local_global") == "Local/Global"
+    assert selection.method_title("local_global") == "Local/Global"
 
 
 # Gradient divergence
@@ -566,9 +567,9 @@ def test_leakage_table_has_distance_and_correlation(leaking):
 def test_a_matrix_has_the_columns_of_its_run_alone():
     frame = pd.DataFrame({"federation": "f", "label": "a", "pi_10": [1.0], "pi_2": [2.0]})
     frame = frame.assign(pi_11=np.nan, pi_x=3.0, pit_0=4.0)
-    assert recorded.matrix(frame, "pi").tolist() == [[2, 1]]
+    assert of_clients.matrix(frame, "pi").tolist() == [[2, 1]]
     with pytest.raises(DataError, match="f/a has no pi_0, pi_1, ... of every client"):
-        recorded.matrix(pd.concat([frame, frame.assign(pi_2=np.nan)]), "pi")
+        of_clients.matrix(pd.concat([frame, frame.assign(pi_2=np.nan)]), "pi")
 
 
 # Accuracy and traffic

@@ -6,7 +6,8 @@ import pytest
 import torch
 from support import modules_of, sgd, tiny_task
 
-from fedlib import methods, mixture, tree
+from fedlib import methods, tree
+from fedlib.engine import experts
 
 EXPERTS = 3
 SEEDS = (1234, 1235, 1236, 1237)
@@ -103,7 +104,7 @@ def test_the_body_of_pfedmm_is_that_of_the_single_model_of_the_seed():
 
 def test_what_is_drawn_after_the_experts_is_no_expert_of_another_seed():
     pairs = itertools.product(range(50), range(EXPERTS + 1))
-    numbers = [mixture.expert_seed(seed, e, "independent") for seed, e in pairs]
+    numbers = [experts.expert_seed(seed, e, "independent") for seed, e in pairs]
     assert len(set(numbers)) == len(numbers) == 50 * (EXPERTS + 1)
     # PyTorch's generator of the CPU begins from the lower half of its seed.
     assert len({number % 2**32 for number in numbers}) == len(numbers)

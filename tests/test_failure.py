@@ -7,9 +7,9 @@ import pytest
 import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.graphs import Graphs
 from fedlib.errors import DivergedError
-from fedlib.executors import Batched, Loop
-from fedlib.graphs import Graphs
 
 SIZES = (8, 8, 5, 8, 8)  # batches of 4, and one of 1
 

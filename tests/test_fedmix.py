@@ -9,10 +9,12 @@ import pytest
 import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 
-from fedlib import evaluate, methods, tree, variational
+from fedlib import methods, tree
+from fedlib.engine.task import Batch
 from fedlib.errors import DataError
 from fedlib.methods.fedmix import FedMix
-from fedlib.task import Batch
+from fedlib.methods.parts import variational
+from fedlib.run import evaluate
 
 SOLVER = sgd(momentum=0.0, weight_decay=0.0)  # plain SGD, as in the paper
 R, E = 3, 3  # of `mix`, where nothing else is said

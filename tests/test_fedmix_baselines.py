@@ -12,11 +12,11 @@ from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, models, tree
-from fedlib.batches import client_plan
+from fedlib.engine.batches import client_plan
+from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
 from fedlib.methods.fedavg_adam import FedAvgAdam
 from fedlib.methods.local_global import LocalGlobal
-from fedlib.task import Task
 
 SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves one alone
 COHORTS = ([0, 2], [1], [2, 1])  # client 3 never takes part

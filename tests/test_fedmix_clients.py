@@ -11,10 +11,12 @@ from by_hand import ROUNDS, ByHand, assert_params, executors, train
 from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
-from fedlib import clusters, evaluate, methods, tree
+from fedlib import methods, tree
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Batch
+from fedlib.exhibits import clusters
 from fedlib.federation import Federation, Split
-from fedlib.local import SGD
-from fedlib.task import Batch
+from fedlib.run import evaluate
 
 JOINT = torch.tensor([[-2, -1, -3, -2.5], [-1.5, -1.2, -2, -3]]).double()
 EXPERTS = 3

@@ -11,13 +11,14 @@ from support import cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
-from fedlib import methods, tree, vae
-from fedlib.batches import client_plan
-from fedlib.local import Adam
+from fedlib import methods, tree
+from fedlib.engine.batches import client_plan
+from fedlib.engine.solvers import Adam
+from fedlib.engine.task import Batch, Task
+from fedlib.methods.parts import vae
+from fedlib.methods.parts.early_stopping import EarlyStopping
 from fedlib.models import vae as architecture
-from fedlib.models.layers import gaussian
-from fedlib.personal import EarlyStopping
-from fedlib.task import Batch, Task
+from fedlib.models.layers.random import gaussian
 
 LATENT = 2
 CODER = Task(lambda: architecture.build(4, hidden=(5,), latent=LATENT), dtype=torch.float64)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from fedlib import figures, methods, metrics, packing, published
+from fedlib import figures, methods
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics, published
 from fedlib.figures import style
+from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"

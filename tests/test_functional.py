@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedlib.functional import call
+from fedlib.engine.functional import call
 
 
 def net() -> nn.Module:

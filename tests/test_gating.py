@@ -4,8 +4,9 @@ import pytest
 import torch
 from support import tiny_task, toy_federation
 
-from fedlib import gating, tree
-from fedlib.task import Batch, Task
+from fedlib import tree
+from fedlib.engine.task import Batch, Task
+from fedlib.methods.parts import gating
 
 
 def draw(*shape, seed=0):

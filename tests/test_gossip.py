@@ -7,9 +7,9 @@ import torch
 from support import EXECUTORS, sgd, tiny_task, toy_federation
 
 from fedlib import methods, streams, tree
-from fedlib.device import DeviceData
-from fedlib.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
-from fedlib.simulate import Protocol, Simulation
+from fedlib.engine.device import DeviceData
+from fedlib.engine.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
+from fedlib.run.simulate import Protocol, Simulation
 
 GRAPHS = {
     "random": connected_graph(12, 0.3, seed=5),

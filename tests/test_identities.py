@@ -51,8 +51,8 @@ def test_pfedmm_with_one_head_is_fedavg():
 
 def test_pfedmm_without_a_body_is_fedem():
     # A body without parameters leaves nothing to share: E heads are E whole models.
+    from fedlib.engine.task import Task
     from fedlib.models.linear import build
-    from fedlib.task import Task
 
     federation = toy_federation()
     task = Task(lambda: build(4, 3), dtype=torch.float64)
@@ -92,7 +92,7 @@ def test_both_aggregations_agree_when_everybody_takes_part(name):
 
 
 def test_a_constant_added_to_all_losses_of_an_example_leaves_responsibilities_alone():
-    from fedlib.mixture import responsibilities
+    from fedlib.engine.experts import responsibilities
 
     draw = torch.Generator().manual_seed(0)
     losses = torch.rand(2, 5, 3, generator=draw, dtype=torch.float64)
@@ -102,7 +102,7 @@ def test_a_constant_added_to_all_losses_of_an_example_leaves_responsibilities_al
 
 
 def test_a_mixture_weight_of_zero_is_absorbing():
-    from fedlib.mixture import responsibilities
+    from fedlib.engine.experts import responsibilities
 
     q = responsibilities(torch.tensor([0.0, 1.0]), torch.tensor([[0.0, 50.0], [1.0, 1.0]]))
     assert torch.equal(q, torch.tensor([[0.0, 1.0], [0.0, 1.0]]))

@@ -7,11 +7,12 @@ import pytest
 import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 
-from fedlib import checkpoint, methods, tree
+from fedlib import methods, tree
+from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.federation import Federation, Split
 from fedlib.models.linear import build
-from fedlib.task import Task
+from fedlib.run import checkpoint
 
 ROUNDS = 3
 

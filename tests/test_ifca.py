@@ -11,17 +11,19 @@ from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors
 from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
-from fedlib import evaluate, exploration, methods, streams, tree
-from fedlib.checkpoint import Checkpoints
-from fedlib.cost import flops_per_example
-from fedlib.device import DeviceData
+from fedlib import methods, streams, tree
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.solvers import Schedule
+from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.executors import Loop
 from fedlib.federation import Split
-from fedlib.local import Schedule
+from fedlib.methods.parts import exploration
 from fedlib.models import leaf_cnn
-from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task
+from fedlib.run import evaluate
+from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.cost import flops_per_example
+from fedlib.run.simulate import Protocol, Simulation
 
 
 def make(num_experts=3, task=None, local=None, **params):

@@ -11,8 +11,8 @@ import sys
 import pytest
 import workflow
 
-from fedlib import config, dryrun
-from fedlib.plan import STAGES, Plan
+from fedlib.workflow import config, dryrun
+from fedlib.workflow.plan import STAGES, Plan
 
 pytestmark = pytest.mark.slow
 
@@ -208,7 +208,7 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
         ("scripts/table.py", names(PLAN, "table", "report")),
         ("scripts/figure.py", names(PLAN, "figure", "report")),
-        ("fedlib/report.py", names(PLAN, "report")),
+        ("fedlib/reporting/report.py", names(PLAN, "report")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -9,11 +9,12 @@ from by_hand import ByHand, assert_params, executors
 from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
-from fedlib import leakage, methods
-from fedlib.batches import client_plan
-from fedlib.local import Adam, Schedule
+from fedlib import methods
+from fedlib.engine.batches import client_plan
+from fedlib.engine.solvers import Adam, Schedule
+from fedlib.engine.task import Task
+from fedlib.exhibits import leakage
 from fedlib.models import linear
-from fedlib.task import Task
 
 FULL = {"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}  # one step on a whole shard
 

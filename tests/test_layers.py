@@ -9,18 +9,12 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from fedlib import context, streams
-from fedlib.mixture import each_expert
-from fedlib.models.layers import (
-    CropFlip,
-    Depthwise,
-    Dropout,
-    MaxPool2d,
-    Pointwise,
-    ReLU6,
-    gaussian,
-    uniform_bits,
-)
+from fedlib import streams
+from fedlib.engine import ambient
+from fedlib.engine.experts import each_expert
+from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.fast import Depthwise, MaxPool2d, Pointwise, ReLU6
+from fedlib.models.layers.random import Dropout, gaussian, uniform_bits
 
 SHAPE = torch.Size([200, 50])
 SIGMAS = 5  # true chance goes beyond in one of two million comparisons
@@ -29,7 +23,7 @@ KEYS = torch.from_numpy(streams.keys(3, 0, "test") >> 1)
 
 def mask(key, p=0.5, salt=0, expert=0, shape=SHAPE):
     """Which values are kept."""
-    with context.dropout_key(torch.as_tensor(key)), context.expert(expert):
+    with ambient.dropout_key(torch.as_tensor(key)), ambient.expert(expert):
         return Dropout(p, salt)(torch.ones(shape, dtype=torch.float64)) != 0
 
 
@@ -49,7 +43,7 @@ def test_a_mask_keeps_about_the_declared_share(p, key):
 
 def test_what_is_kept_is_scaled_so_that_the_mean_stays():
     x = torch.linspace(-1, 2, 1000, dtype=torch.float64)
-    with context.dropout_key(KEYS[0]):
+    with ambient.dropout_key(KEYS[0]):
         dropped = Dropout(0.2)(x)
     kept = dropped != 0
     assert torch.equal(dropped[kept], x[kept] / (1 - 0.2))
@@ -103,7 +97,7 @@ def test_evaluation_and_a_share_of_zero_change_nothing_and_need_no_key(layer):
 
 def test_batched_keys_give_the_masks_of_each_key():
     def drop(key, x):
-        with context.dropout_key(key):
+        with ambient.dropout_key(key):
             return Dropout(0.5)(x)
 
     x = torch.ones(len(KEYS), *SHAPE)
@@ -117,9 +111,9 @@ def test_stacked_experts_get_the_masks_of_each_expert():
     def drop(scale):
         return scale * Dropout(0.5)(torch.ones(SHAPE, dtype=torch.float64))
 
-    with context.dropout_key(KEYS[0]):
+    with ambient.dropout_key(KEYS[0]):
         one_by_one = each_expert(drop, scales)
-        with context.stacked_experts(True):
+        with ambient.stacked_experts(True):
             stacked = each_expert(drop, scales)
     assert torch.equal(stacked, one_by_one)
     for expert, scale in enumerate(scales):
@@ -174,7 +168,7 @@ def pictures(count, channels=3, height=5, width=7):
 
 
 def augmented(x, key=KEYS[0], expert=0, pad=PAD):
-    with context.dropout_key(key), context.expert(expert):
+    with ambient.dropout_key(key), ambient.expert(expert):
         return CropFlip(pad)(x)
 
 
@@ -238,7 +232,7 @@ def test_all_experts_see_the_same_pictures():
     scales = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     expected = augmented(x).unsqueeze(1) * scales[:, None, None, None]
     for stacked in (False, True):
-        with context.dropout_key(KEYS[0]), context.stacked_experts(stacked):
+        with ambient.dropout_key(KEYS[0]), ambient.stacked_experts(stacked):
             seen = each_expert(lambda scale: CropFlip(PAD)(scale * x), scales)
         assert torch.equal(seen, expected)
 
@@ -340,6 +334,6 @@ def test_pooling_is_torch_s_in_the_layout_that_a_cpu_is_fast_in():
 
 def test_pooling_of_stacked_clients_is_that_of_each():
     x = torch.randn(2, 4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    with context.stacked_experts(True):
+    with ambient.stacked_experts(True):
         stacked = torch.func.vmap(MaxPool2d(2))(x)
     assert torch.equal(stacked, torch.stack([MaxPool2d(2)(own) for own in x]))

@@ -6,9 +6,10 @@ import torch
 from support import EXECUTORS, cohort_of, tiny_task, toy_federation
 from torch import nn
 
-from fedlib import local, tree
-from fedlib.batches import client_plan
-from fedlib.local import SGD, Adam, AdamW, Schedule, from_spec
+from fedlib import tree
+from fedlib.engine import solvers
+from fedlib.engine.batches import client_plan
+from fedlib.engine.solvers import SGD, Adam, AdamW, Schedule, from_spec
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -287,7 +288,7 @@ def test_memory_is_one_row_of_momenta_per_client_or_nothing():
 
 
 def test_memory_afresh_is_empty_and_counts_for_everybody_what_the_furthest_did():
-    memory = local.Memory(({"w": torch.ones(3)}, {"w": torch.ones(3)}), torch.tensor([0, 5]))
+    memory = solvers.Memory(({"w": torch.ones(3)}, {"w": torch.ones(3)}), torch.tensor([0, 5]))
     afresh = memory.afresh()
     assert [own["w"].tolist() for own in afresh.buffers] == [[0, 0, 0]] * 2
     assert afresh.epochs.tolist() == [5, 5]

@@ -12,7 +12,7 @@ import pytest
 from fedlib import locks
 from fedlib.errors import BusyError
 from fedlib.locks import exclusive
-from fedlib.provenance import ROOT
+from fedlib.workflow.provenance import ROOT
 
 # Works in a folder, says so and stays.
 WORKFLOW = """

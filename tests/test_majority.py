@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from data_fixtures import NOWHERE, REAL_RAW, federation, make_up_cifar10, needs
 
-from fedlib.cohort import sample
 from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.official import hold_out, round_half_up
 from fedlib.data.partitions.majority import Majority
 from fedlib.data.sources import digits
 from fedlib.data.sources.digits import set_aside
+from fedlib.engine.cohort import sample
 from fedlib.errors import ConfigError
 
 SEED = 7

@@ -8,14 +8,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fedlib import context, models, streams, tree
+from fedlib import models, streams, tree
+from fedlib.engine import ambient
+from fedlib.engine.experts import each_expert
+from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
-from fedlib.mixture import each_expert
 from fedlib.models import emnist_cnn, mobilenet_v2
-from fedlib.models.gate import Gate
-from fedlib.models.layers import CropFlip, MaxPool2d
+from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.fast import MaxPool2d
+from fedlib.models.layers.gate import Gate
 from fedlib.models.vae import Code
-from fedlib.task import Batch, Task
 
 
 def conv(inputs, outputs, kernel, groups=1, bias=False):
@@ -112,6 +114,28 @@ SIZES = [
         dense(2048, 62),
         2_278_334,
         0,
+    ),
+    # The sums of these two are explained in test_models_pfedmoe.py.
+    (
+        "pfedmoe_cnn",
+        {"num_classes": 10},
+        (3, 32, 32),
+        conv(3, 16, 5, bias=True)
+        + conv(16, 32, 5, bias=True)
+        + dense(5 * 5 * 32, 2000)
+        + dense(2000, 500),
+        dense(500, 10),
+        2_621_558,
+        0,
+    ),
+    (
+        "pfedmoe_gate",
+        {"num_classes": 2},
+        (3, 32, 32),
+        2 * 3072 + 2 * 2 + dense(3072, 64),
+        dense(64, 2),
+        196_802 + 6_148,
+        2 * 3072,
     ),
     # The sums of these three are explained in test_models_adaptive_experts.py.
     (
@@ -480,7 +504,7 @@ def test_resnet20_augments_in_training_alone_and_has_the_same_parameters():
         batch = batch._replace(x=batch.x.double())
         found, expected = augmenting.logits(params, batch), plain.logits(params, batch)
         assert torch.equal(found, expected) != train
-    with context.dropout_key(batch.key):
+    with ambient.dropout_key(batch.key):
         seen = batch._replace(x=CropFlip(4)(batch.x))
     assert torch.equal(found, plain.logits(params, seen))
 
@@ -509,7 +533,7 @@ def test_stacked_clients_and_experts_train_the_models_of_fedmix_as_each_alone(na
         return {entry: value.grad for entry, value in params.items()}
 
     by_client = [tree.stack(experts) for experts in clients]
-    with context.stacked_experts(True):
+    with ambient.stacked_experts(True):
         together = gradients(torch.func.vmap, tree.stack(by_client), keys)
     for number, experts in enumerate(by_client):
         alone = gradients(lambda loss: loss, experts, keys[number])
@@ -522,10 +546,10 @@ def test_the_autoencoder_decodes_a_draw_in_training_and_the_mean_otherwise():
     batch = batch_of((1, 2, 2), train=True)
     many = torch.tensor([[1.0, -2.0, 0.0, 2 * math.log(3.0)]], dtype=torch.float64)
     code = many.expand(20_000, -1)  # of means 1 and -2, and deviations 1 and 3
-    with context.dropout_key(batch.key):
+    with ambient.dropout_key(batch.key):
         drawn = Code(2)(code)
         assert torch.equal(Code(2)(code), drawn)
-        with context.expert(1):
+        with ambient.expert(1):
             assert not torch.equal(Code(2)(code), drawn)
     scaled = (drawn - torch.tensor([1.0, -2.0])) / torch.tensor([1.0, 3.0])
     # Deviations of the mean, and of the mean square, of n standard normal numbers.
@@ -616,7 +640,7 @@ def test_stacked_clients_train_mobilenet_v2_as_each_alone(train):
         return {n: v.grad if n in weights else v for n, v in params.items()}
 
     stacked = {name: torch.stack([own[name] for own in clients]) for name in clients[0]}
-    with context.stacked_experts(True):
+    with ambient.stacked_experts(True):
         together = gradients(torch.func.vmap, stacked)
     for number, own in enumerate(clients):
         alone = gradients(lambda loss: loss, own)

@@ -7,13 +7,14 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from fedlib import context, streams, tree
+from fedlib import streams, tree
+from fedlib.engine import ambient
+from fedlib.engine.task import Batch, Task, log_probs
 from fedlib.errors import ConfigError
 from fedlib.models import gate_cnn, ifca_cnn, leaf_cnn
-from fedlib.models.initialise import convolution_weights
-from fedlib.models.layers import Dropout
-from fedlib.models.maps import Dropout2d, LocalResponse
-from fedlib.task import Batch, Task, log_probs
+from fedlib.models.layers.conv import Dropout2d, LocalResponse
+from fedlib.models.layers.initialise import convolution_weights
+from fedlib.models.layers.random import Dropout
 
 CIFAR, FEMNIST = {"in_channels": 3, "side": 32}, {"in_channels": 1, "side": 28}
 GLOBAL = {"conv1": 128, "conv2": 32, "hidden": 1024, "dropout": 0.8}  # Table 1
@@ -236,7 +237,7 @@ def test_masks_are_a_function_of_the_key_in_training_and_off_in_evaluation(name)
 @pytest.mark.parametrize("p", [0.2, 0.5])
 def test_channels_are_dropped_whole_and_the_rest_is_scaled(p):
     x = torch.rand(100, 40, 3, 2, generator=torch.Generator().manual_seed(0)) + 1
-    with context.dropout_key(KEYS[0]):
+    with ambient.dropout_key(KEYS[0]):
         dropped = Dropout2d(p)(x)
         other = Dropout2d(p, salt=1)(x)
     kept = dropped != 0
@@ -257,7 +258,7 @@ def test_channels_are_not_dropped_in_evaluation_or_with_a_share_of_zero():
 def test_dropping_channels_after_the_pool_is_the_same_as_before_it_and_before_the_relu():
     x = torch.randn(6, 5, 10, 10, generator=torch.Generator().manual_seed(0))
     pool, drop = nn.MaxPool2d(2), Dropout2d(0.5)
-    with context.dropout_key(KEYS[0]):
+    with ambient.dropout_key(KEYS[0]):
         assert torch.equal(pool(drop(x).relu()), drop(pool(x)).relu())
 
 
@@ -277,7 +278,7 @@ def test_clients_in_one_batched_call_get_what_each_gets_alone(name):
         batch = batch_of(x, key, train=True)
         return torch.func.grad(lambda p: task.log_probs(p, batch)[:, 0].mean())(params)
 
-    with context.stacked_experts(True):  # as in the batched executor
+    with ambient.stacked_experts(True):  # as in the batched executor
         together = vmap(gradient)(tree.stack(clients), x, KEYS[:3])
     for c, params in enumerate(clients):
         alone = gradient(params, x[c], KEYS[c])

@@ -6,9 +6,10 @@ import shlex
 import made_up
 import pytest
 
-from fedlib import packing, papers
+from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.plan import Plan
+from fedlib.workflow import packing
+from fedlib.workflow.plan import Plan
 
 MOST = 64_000  # bytes, half of what a shell takes as one argument (MAX_ARG_STRLEN, 32 pages)
 

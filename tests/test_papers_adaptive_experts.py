@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedlib import papers
-from fedlib.cohort import sample
 from fedlib.data.build import build
+from fedlib.engine.cohort import sample
 from fedlib.spec import SCALES
 
 every_scale = pytest.mark.parametrize("scale", SCALES)

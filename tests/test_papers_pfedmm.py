@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from data_fixtures import REAL_RAW, needs
 
-from fedlib import metrics
 from fedlib.data.build import build
 from fedlib.data.examples import Examples
 from fedlib.data.partitions import parse
+from fedlib.exhibits import metrics
+from fedlib.exhibits.published import read
 from fedlib.papers import load
 from fedlib.papers._pfedmm_criteria import REPORTED
 from fedlib.papers._pfedmm_settings import has_unseen
-from fedlib.published import read
 from fedlib.results import Scores
 from fedlib.spec import SCALES
 

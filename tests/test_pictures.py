@@ -9,13 +9,15 @@ from torch import nn
 from torch.func import grad, vmap
 from torchvision.transforms import functional as vision
 
-from fedlib import context, streams
+from fedlib import streams
 from fedlib.data.sources import cifar10
+from fedlib.engine import ambient
+from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
-from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn, pictures
-from fedlib.models.initialise import convolution_weights
-from fedlib.models.layers import CropFlip
-from fedlib.task import Batch, Task
+from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn, pfedmoe_cnn, pfedmoe_gate
+from fedlib.models.layers import augment
+from fedlib.models.layers.augment import CropFlip
+from fedlib.models.layers.initialise import convolution_weights
 
 KEYS = torch.from_numpy(streams.keys(4, 0, "test") >> 1)
 SMALL = {"conv1": 12, "conv2": 11, "hidden1": 7, "hidden2": 8}
@@ -25,7 +27,11 @@ AUGMENTED = {
     "leaf": partial(leaf_cnn.build, 10, **LEAF),
     "gate": partial(gate_cnn.build, 3, **LEAF),
     "ifca": partial(ifca_cnn.build, 10, 0.5, **SMALL),
+    "pfedmoe": partial(pfedmoe_cnn.build, 10, channels=(4, 3), hidden=(6, 5)),
+    "pfedmoe_gate": partial(pfedmoe_gate.build, 2, hidden=4, input_norm="none"),
 }
+
+CHAINS = {False: augment.augmented, True: augment.erased}  # of Adaptive Experts, of pFedMoE
 
 
 def images(count, side=32, seed=0):
@@ -35,7 +41,7 @@ def images(count, side=32, seed=0):
 
 
 def changed(layer, x, key=KEYS[0]):
-    with context.dropout_key(key):
+    with ambient.dropout_key(key):
         return layer(x)
 
 
@@ -48,7 +54,7 @@ def batch_of(x, key=KEYS[0], train=False):
 
 def test_a_crop_is_a_window_of_the_image_or_of_its_mirror_image_and_all_are_drawn():
     x = images(3000, side=12)
-    crops = changed(nn.Sequential(CropFlip(pad=2), pictures.Centre(8)), x)
+    crops = changed(nn.Sequential(CropFlip(pad=2), augment.Centre(8)), x)
     found = set()
     for image, crop in zip(x, crops, strict=True):
         for mirrored in (False, True):
@@ -60,13 +66,76 @@ def test_a_crop_is_a_window_of_the_image_or_of_its_mirror_image_and_all_are_draw
         else:
             pytest.fail("no window of the image")
     assert len(found) == 2 * 5 * 5  # 12 - 8 + 1 places in either direction
-    middle = nn.Sequential(CropFlip(pad=2), pictures.Centre(8)).eval()(x)
+    middle = nn.Sequential(CropFlip(pad=2), augment.Centre(8)).eval()(x)
     assert torch.equal(middle, x[:, :, 2:10, 2:10])
+
+
+def test_a_crop_without_mirrors_is_a_window_of_the_image():
+    x = images(200, side=12)
+    crops = changed(nn.Sequential(CropFlip(pad=2, flip=False), augment.Centre(8)), x)
+    windows = x.unfold(2, 8, 1).unfold(3, 8, 1)  # [B, 3, 5, 5, 8, 8]
+    same = (windows == crops[:, :, None, None]).all(-1).all(-1).all(1)
+    assert (same.flatten(1).sum(1) == 1).all()
+
+
+def test_erasing_takes_a_rectangle_of_the_declared_sizes_from_its_share_of_the_images():
+    x = 1 + images(2000)
+    gone = changed(augment.Erase(), x) == 0
+    assert torch.equal(gone.all(1), gone.any(1))  # of all channels
+    gone = gone[:, 0]
+    hit = gone.flatten(1).any(1)
+    assert abs(hit.double().mean() - 0.5) < 5 * (0.25 / len(x)) ** 0.5
+    rows, columns = gone[hit].any(2), gone[hit].any(1)
+    height, width = rows.sum(1).double(), columns.sum(1).double()
+    # A rectangle: everything where both a row and a column are hit, and those without a gap.
+    assert torch.equal(gone[hit], rows[:, :, None] & columns[:, None])
+    for hits, size in ((rows, height), (columns, width)):
+        first, last = hits.int().argmax(1), 31 - hits.flip(1).int().argmax(1)
+        assert torch.equal((last - first + 1).double(), size)
+    area, ratio = height * width / 32**2, height / width
+    assert 0.03 < area.min() < 0.05 and 0.18 < area.max() < 0.22  # sides are rounded
+    assert 0.4 < ratio.min() < 0.6 and 1.7 < ratio.max() < 2.4
+    assert (ratio > 1).double().mean().sub(0.5).abs() < 0.08  # uniform in its logarithm
+
+
+def test_images_of_pfedmoe_are_mirrored_then_erased_then_moved():
+    # Only so can the padding of a crop cover what was erased, and never the other way round.
+    mirror, erase, crop = augment.erased(True)
+    assert (mirror.pad, mirror.flip) == (0, True)
+    assert (erase.share, erase.area) == (0.5, (0.04, 0.2))
+    assert (crop.pad, crop.flip) == (4, False)
+    assert augment.erased(False) == []
+
+
+def test_a_cutout_is_a_square_that_a_border_may_cut():
+    x = 1 + images(2000)
+    gone = (changed(augment.Cutout(16), x) == 0)[:, 0]
+    rows, columns = gone.any(2), gone.any(1)
+    assert torch.equal(gone, rows[:, :, None] & columns[:, None])
+    for hits in (rows, columns):
+        # A centre among 32 places; the square reaches 8 pixels back and 7 ahead of it.
+        whole = {(max(c - 8, 0), min(c + 8, 32)) for c in range(32)}
+        first, last = hits.int().argmax(1), 32 - hits.flip(1).int().argmax(1)
+        assert set(zip(first.tolist(), last.tolist(), strict=True)) == whole
+
+
+@pytest.mark.parametrize(
+    "layer, params, message",
+    [
+        (augment.Erase, {"share": 1.5}, r"share must be in \[0, 1\], got 1.5"),
+        (augment.Erase, {"area": (0.2, 0.1)}, "area and ratio must be positive ranges"),
+        (augment.Erase, {"area": (0.1, 0.6)}, "need not fit an image"),
+        (augment.Cutout, {"side": 0}, "side must be at least 1, got 0"),
+    ],
+)
+def test_a_layer_that_makes_no_sense_is_refused(layer, params, message):
+    with pytest.raises(ValueError, match=message):
+        layer(**params)
 
 
 def test_contrast_stretches_every_image_about_the_means_of_its_channels():
     x = images(200)
-    layer = pictures.Contrast(0.2, 1.8)
+    layer = augment.Contrast(0.2, 1.8)
     after = changed(layer, x)
     mean = x.mean((2, 3), keepdim=True)
     factors = ((after - mean) / (x - mean)).flatten(1)
@@ -77,19 +146,19 @@ def test_contrast_stretches_every_image_about_the_means_of_its_channels():
 
 def test_standardising_takes_away_what_brightness_adds():
     x = images(4)
-    after = pictures.Standardise()(x).flatten(1)
+    after = augment.Standardise()(x).flatten(1)
     torch.testing.assert_close(after.mean(1), torch.zeros(4).double(), rtol=0, atol=1e-12)
     torch.testing.assert_close(after.std(1, correction=0), torch.ones(4).double())
-    torch.testing.assert_close(pictures.Standardise()(x + 63).flatten(1), after)
-    assert not pictures.Standardise()(torch.ones(2, 3, 4, 4)).any()
+    torch.testing.assert_close(augment.Standardise()(x + 63).flatten(1), after)
+    assert not augment.Standardise()(torch.ones(2, 3, 4, 4)).any()
 
 
 def test_colours_are_those_of_torchvision_with_the_same_factors():
     x, strength = images(8), 0.4
-    mean, std = (torch.tensor(v).double()[:, None, None] for v in (pictures.MEAN, pictures.STD))
-    after = changed(pictures.ColourJitter(strength), (x - mean) / std) * std + mean
-    with context.dropout_key(KEYS[0]):
-        drawn = pictures.uniform(pictures._JITTER, (8, 4), x)
+    mean, std = (torch.tensor(v).double()[:, None, None] for v in (augment.MEAN, augment.STD))
+    after = changed(augment.ColourJitter(strength), (x - mean) / std) * std + mean
+    with ambient.dropout_key(KEYS[0]):
+        drawn = augment.uniform(augment._JITTER, (8, 4), x)
     assert (drawn > 0).all() and (drawn < 1).all() and len(drawn.unique()) == 32
     for image, result, share in zip(x, after, drawn.tolist(), strict=True):
         bright, contrast, colour, hue = (2 * strength * (s - 0.5) for s in share)
@@ -102,20 +171,23 @@ def test_colours_are_those_of_torchvision_with_the_same_factors():
 
 def test_grey_has_no_hue_and_none_is_changed_in_evaluation():
     x = torch.full((1, 3, 2, 2), 0.3).double()
-    torch.testing.assert_close(pictures.turn(x, torch.full((1, 1, 1), 0.3).double()), x)
-    assert pictures.ColourJitter().eval()(x) is x
+    torch.testing.assert_close(augment.turn(x, torch.full((1, 1, 1), 0.3).double()), x)
+    assert augment.ColourJitter().eval()(x) is x
     with pytest.raises(ValueError, match=r"strength must be in \[0, 0.5\], got 0.6"):
-        pictures.ColourJitter(0.6)
+        augment.ColourJitter(0.6)
 
 
 def test_colours_are_scaled_as_the_images_of_cifar10_are():
-    assert (pictures.MEAN, pictures.STD) == cifar10.SCALINGS["measured"]
+    assert (augment.MEAN, augment.STD) == cifar10.SCALINGS["measured"]
 
 
-@pytest.mark.parametrize("layer", [pictures.ColourJitter(), pictures.Contrast(0.2, 1.8)])
+@pytest.mark.parametrize(
+    "layer",
+    [augment.ColourJitter(), augment.Contrast(0.2, 1.8), augment.Erase(), augment.Cutout()],
+)
 def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
     x = images(5)
-    with context.expert(3):
+    with ambient.expert(3):
         assert torch.equal(changed(layer, x), changed(layer, x))
         other = changed(layer, x)
     assert torch.equal(changed(layer, x), other)
@@ -129,14 +201,13 @@ def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
 def test_images_are_changed_in_training_alone_and_only_if_asked_for(name):
     plain, changing = Task(AUGMENTED[name]), Task(partial(AUGMENTED[name], augment=True))
     params, named = plain.init(0), changing.init(0)
-    assert all(map(torch.equal, params.values(), named.values()))  # the same, two layers later
+    assert all(map(torch.equal, params.values(), named.values()))  # the same, some layers later
     x = images(6).float()
     assert torch.equal(plain.logits(params, batch_of(x)), changing.logits(named, batch_of(x)))
-    first = [type(layer) for layer in changing._training.body[:2]]
-    assert first == [CropFlip, pictures.ColourJitter]
-    assert not any(
-        isinstance(m, CropFlip | pictures.ColourJitter) for m in plain._training.modules()
-    )
+    layers = [type(layer) for layer in CHAINS[name.startswith("pfedmoe")](True)]
+    body = [type(layer) for layer in changing._training.body]
+    assert body[: len(layers)] == layers
+    assert not set(layers) & {type(layer) for layer in plain._training.modules()}
 
 
 # IFCA's own network
@@ -207,7 +278,7 @@ def test_clients_of_ifcas_own_network_in_one_batched_call_get_what_each_gets_alo
         return grad(lambda p: task.log_probs(p, batch)[:, 0].mean())(params)
 
     stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
-    with context.stacked_experts(True):  # as in the batched executor
+    with ambient.stacked_experts(True):  # as in the batched executor
         together = vmap(gradient)(stacked, x, KEYS[:3])
     for c, params in enumerate(clients):
         for name, value in gradient(params, x[c], KEYS[c]).items():

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import byhand, config, plan, provenance
-from fedlib.config import normalised
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
-from fedlib.plan import PATHS, STAGES, Cell, Plan
 from fedlib.spec import Figure, Table
+from fedlib.workflow import config, plan, provenance, shell
+from fedlib.workflow.config import normalised
+from fedlib.workflow.plan import PATHS, STAGES, Cell, Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -119,7 +119,8 @@ def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy,
     known = provenance.registered("data")
     registered = {"data": (*known, "other_weights")}
     monkeypatch.setattr(
-        "fedlib.plan.registered", lambda of: registered.get(of) or provenance.registered(of)
+        "fedlib.workflow.plan.registered",
+        lambda of: registered.get(of) or provenance.registered(of),
     )
     gate = {"model": "mlp", "params": {}}
     modules = {
@@ -132,7 +133,7 @@ def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy,
     receipts = [f"data/raw/{name}.json" for name in (weights, "other_weights")]
     assert made.weights("toy", "digits", "fedem") == receipts
     run = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
-    line = byhand.command(made, "train", **run)
+    line = shell.command(made, "train", **run)
     assert f" --weights {' '.join(receipts)} " in line
     about = made.about()["papers"][0]["federations"][0]["weights"]
     assert about == f"{weights} and other_weights".replace("_", " ")
@@ -217,13 +218,13 @@ def test_there_is_a_partition_for_the_seeds_of_every_run_on_it(recut):
 
 
 def test_a_partition_of_one_seed_is_named_by_it(recut):
-    stage, wildcards = byhand.job("partition", "toy/digits/seed4")
+    stage, wildcards = shell.job("partition", "toy/digits/seed4")
     assert recut().path("shards", **wildcards) == "results/demo/shards/toy/digits/seed4.h5"
-    command = byhand.command(recut(), stage, **wildcards)
+    command = shell.command(recut(), stage, **wildcards)
     assert '"replicate":4' in command
     assert command.endswith("--manifest results/demo/shards/toy/digits/seed4.json")
-    stage, wildcards = byhand.job("train", "toy/digits/fedem/seed4")
-    train = byhand.command(recut(), stage, **wildcards)
+    stage, wildcards = shell.job("train", "toy/digits/fedem/seed4")
+    train = shell.command(recut(), stage, **wildcards)
     assert " --shards results/demo/shards/toy/digits/seed4.h5 " in train
 
 
@@ -243,7 +244,7 @@ def test_a_partition_of_one_seed_is_named_by_it(recut):
 )
 def test_a_partition_that_is_not_there_is_refused(recut, name, message):
     with pytest.raises(ConfigError, match=message):
-        stage, wildcards = byhand.job("partition", name)
+        stage, wildcards = shell.job("partition", name)
         recut().spec(stage, **wildcards)
 
 
@@ -413,7 +414,7 @@ def test_every_job_has_a_specification_and_code(toy):
     ],
 )
 def test_a_job_that_is_not_planned_is_named_with_the_choices(toy, stage, job, message):
-    stage, wildcards = byhand.job(stage, job)
+    stage, wildcards = shell.job(stage, job)
     with pytest.raises(ConfigError, match=message):
         toy().spec(stage, **wildcards)
 
@@ -687,7 +688,7 @@ def test_a_word_without_a_value_is_refused():
 
 def test_planning_needs_the_standard_library_only():
     code = (
-        "import sys; from fedlib.plan import Plan; plan = Plan({});"
+        "import sys; from fedlib.workflow.plan import Plan; plan = Plan({});"
         "[(plan.spec(s, **w), plan.code(s, **w)) for s, w in plan.jobs()];"
         "print([m for m in ('torch', 'numpy', 'pandas', 'yaml') if m in sys.modules])"
     )
@@ -715,10 +716,10 @@ def test_large_matrices_are_planned_in_time(toy, num_labels, budget):
 
 
 def test_jobs_are_named_by_their_wildcards(toy):
-    stage, wildcards = byhand.job("train", "toy/digits/fedem/seed3")
+    stage, wildcards = shell.job("train", "toy/digits/fedem/seed3")
     assert (stage, wildcards["label"], wildcards["seed"]) == ("train", "fedem", "3")
     assert toy().spec(stage, **wildcards)
-    assert byhand.job("report") == ("report", {})
+    assert shell.job("report") == ("report", {})
 
 
 @pytest.mark.parametrize(
@@ -732,12 +733,12 @@ def test_jobs_are_named_by_their_wildcards(toy):
 )
 def test_a_name_that_is_not_a_job_s_is_refused(words, message):
     with pytest.raises(ConfigError, match=message):
-        byhand.job(*words)
+        shell.job(*words)
 
 
 def test_the_script_has_a_command_for_every_job(toy):
     made = toy({"mirror": "/mnt/my data", "device": "cpu"})
-    lines = list(byhand.script(made))
+    lines = list(shell.script(made))
     commands = [line for line in lines if line.startswith("python ")]
     assert len(commands) == len(list(made.jobs()))
     assert commands[0].startswith("python scripts/download.py digits --spec ")

@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.checkpoint import Checkpoints, flatten
-from fedlib.device import DeviceData
-from fedlib.gossip import connected_graph
+from fedlib.engine.device import DeviceData
+from fedlib.engine.gossip import connected_graph
+from fedlib.engine.task import Task
 from fedlib.methods.pfedmm import together
-from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task
+from fedlib.run.checkpoint import Checkpoints, flatten
+from fedlib.run.simulate import Protocol, Simulation
 
 ROUNDS, EXPERTS = 3, 3
 SIZES = (7, 12, 6, 10, 9)  # the last client is unseen; no batch of 4 leaves one alone

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import provenance
 from fedlib.errors import StaleCodeError
+from fedlib.run_spec import run_roots
+from fedlib.workflow import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -82,7 +83,7 @@ def test_what_is_an_attribute_docstring_does_not_count(package):
 
 
 def test_the_text_of_a_module_survives_reformatting_of_this_repository(package):
-    for file in sorted((ROOT / "fedlib").glob("*.py")):
+    for file in sorted((ROOT / "fedlib").rglob("*.py")):
         source = file.read_text()
         assert package.digest(ast.unparse(ast.parse(source))) == package.digest(source), file
 
@@ -250,10 +251,10 @@ def test_planned_code_is_compared_with_the_code_on_disk():
 
 def test_a_job_that_loads_what_was_not_declared_fails():
     script = (
-        "import importlib\nfrom fedlib import provenance\n"
+        "import importlib\nfrom fedlib.workflow import provenance\n"
         "importlib.import_module('fedlib.spec')\n"
-        "provenance.assert_covered('fedlib.provenance', 'fedlib.spec')\n"
-        "provenance.assert_covered('fedlib.provenance')"
+        "provenance.assert_covered('fedlib.spec')\n"
+        "provenance.assert_covered('fedlib')"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert "line 5" in done.stderr
@@ -276,9 +277,10 @@ def supported_pythons():
 
 
 def test_all_versions_of_python_agree():
-    modules = {f"fedlib.{file.stem}" for file in (ROOT / "fedlib").glob("*.py")}
-    roots = sorted(modules - {"fedlib.__init__"})
-    code = f"from fedlib import provenance; print(provenance.code_digest(*{roots!r}))"
+    files = sorted((ROOT / "fedlib").rglob("*.py"))
+    roots = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    roots = [root.removesuffix(".__init__") for root in roots]
+    code = f"from fedlib.workflow import provenance; print(provenance.code_digest(*{roots!r}))"
     pythons = supported_pythons()
     if len(pythons) == 1:
         pytest.skip("only one supported version of Python is installed")
@@ -289,58 +291,37 @@ def test_all_versions_of_python_agree():
     assert len(set(digests.values())) == 1, digests
 
 
-def test_the_environment_names_versions_and_machine():
-    import numpy
+def test_plumbing_is_in_no_digest(package):
+    def digest(size, rounds):
+        package(
+            {
+                "run/__init__": "",
+                "run/checkpoint": f"SIZE = {size}",
+                "run/simulate": f"ROUNDS = {rounds}",
+            },
+            a="from fedlib.run import checkpoint, simulate",
+        )
+        return provenance.code_digest("fedlib.a")
 
-    environment = provenance.environment()
-    assert environment["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert environment["numpy"] == numpy.__version__
-    assert environment["threads"] >= 1
-    assert {"platform", "cpu", "gpu", "commit"} <= environment.keys()
-
-
-def test_asking_for_the_environment_loads_nothing():
-    code = (
-        "import sys; from fedlib import provenance; provenance.environment();"
-        "print([m for m in ('torch', 'numpy', 'h5py') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
+    assert digest(1, 1) == digest(2, 1) != digest(1, 2)
 
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+def test_plumbing_reaches_nothing_that_computes():
+    ground = {"fedlib", "fedlib.run", "fedlib.run_spec"}
+    reached = set(provenance.reachable(*provenance.PLUMBING))
+    assert reached <= provenance.PLUMBING | ground
 
 
 @pytest.mark.parametrize(
-    "files",
-    [
-        {"HEAD": COMMIT},
-        {"HEAD": "ref: refs/heads/main", "refs/heads/main": COMMIT},
-        {"HEAD": "ref: refs/heads/main", "packed-refs": f"# pack\n{COMMIT} refs/heads/main"},
-    ],
-    ids=["detached", "branch", "packed"],
+    ("aggregation", "depends"), [("gossip", True), ("damped", False), ("renormalised", False)]
 )
-def test_the_commit_is_read_from_git_s_files(package, files):
-    package(a="")
-    for name, content in files.items():
-        file = provenance.ROOT / ".git" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content + "\n")
-    assert provenance.environment()["commit"] == COMMIT
-
-
-def test_a_linked_worktree_has_a_commit_too(package, tmp_path):
-    package(a="")
-    git, linked = tmp_path / "git", tmp_path / "git/worktrees/one"
-    (git / "refs/heads").mkdir(parents=True)
-    linked.mkdir(parents=True)
-    (provenance.ROOT / ".git").write_text(f"gitdir: {linked}\n")
-    (linked / "HEAD").write_text("ref: refs/heads/main\n")
-    (linked / "commondir").write_text("../..\n")
-    (git / "refs/heads/main").write_text(COMMIT + "\n")
-    assert provenance.environment()["commit"] == COMMIT
-
-
-def test_without_git_there_is_no_commit_and_no_error(package):
-    package(a="")
-    assert provenance.environment()["commit"] is None
+def test_only_decentralised_runs_depend_on_gossip(aggregation, depends):
+    run = {
+        "method": "fedavg",
+        "model": "linear",
+        "modules": {},
+        "participation": {"rate": 1.0, "aggregation": aggregation},
+    }
+    for stage in ("train", "evaluate"):
+        modules = provenance.closure(*run_roots(stage, run))
+        assert ("fedlib.engine.gossip" in modules) == depends

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import published
 from fedlib.data import sources
+from fedlib.exhibits import published
 
 FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/published/adaptive_experts.csv"
 LABELS = ("moe", "ifca", "ensemble", "finetuned", "local")

@@ -6,10 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedlib import figures, metrics, papers, published, tables
-from fedlib.metrics import TRAFFIC
-from fedlib.plan import Plan
-from fedlib.protocols import TITLES
+from fedlib import figures, papers, tables
+from fedlib.exhibits import metrics, published
+from fedlib.exhibits.comparisons import TITLES
+from fedlib.exhibits.metrics import TRAFFIC
+from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 1

@@ -9,7 +9,7 @@ import torch
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import tree
-from fedlib.provenance import ROOT
+from fedlib.workflow.provenance import ROOT
 
 
 @pytest.fixture

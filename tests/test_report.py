@@ -12,10 +12,12 @@ import pytest
 from docutils.core import publish_string
 from jinja2 import Environment, StrictUndefined
 
-from fedlib import metrics, published, report, tables
+from fedlib import tables
 from fedlib.errors import DataError
-from fedlib.plan import Plan
+from fedlib.exhibits import metrics, published
+from fedlib.reporting import report
 from fedlib.tables import render
+from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"

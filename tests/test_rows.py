@@ -12,21 +12,22 @@ from test_simulate import STAMP, assert_same_bits, silently
 from torch import nn
 from zoo import Deep, zoo
 
-import fedlib.device
-import fedlib.executors
-from fedlib import calibrate, checkpoint, cost, evaluate, methods, tree
-from fedlib.checkpoint import Checkpoints
-from fedlib.command import run_roots
-from fedlib.device import DeviceData, placed
+import fedlib.engine.device
+import fedlib.engine.executors
+from fedlib import methods, tree
+from fedlib.engine.device import DeviceData, placed
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.graphs import Graphs
+from fedlib.engine.solvers import SGD, Adam, Memory
+from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.executors import Batched, Loop
-from fedlib.graphs import Graphs
-from fedlib.local import SGD, Adam, Memory
-from fedlib.plan import Plan
-from fedlib.run import build_method
-from fedlib.simulate import Protocol, Simulation
-from fedlib.task import JointTask, Task
+from fedlib.run import calibrate, checkpoint, cost, evaluate
+from fedlib.run.build import build_method
+from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
+from fedlib.workflow.plan import Plan
 
 # No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10, 14, 11)
@@ -282,13 +283,13 @@ def test_only_the_cohorts_rows_are_brought_to_the_device(executor, monkeypatch):
     method, federation = zoo(), toy_federation(SIZES)
     state = method.init(6, 0)
     brought = []
-    real = fedlib.executors.moved
+    real = fedlib.engine.executors.moved
 
     def counted(values, to):
         brought.append(sum(x.numel() for x in tree.leaves(values) if isinstance(x, torch.Tensor)))
         return real(values, to)
 
-    monkeypatch.setattr(fedlib.executors, "moved", counted)
+    monkeypatch.setattr(fedlib.engine.executors, "moved", counted)
     method.round(state, cohort_of(method.task, federation, [1, 2], executor=executor))
     one_of_each = [state.small, *state.private[1:3], *state.memory.buffers[1:3]]
     trained = sum(tree.numel(x) for x in one_of_each) + tree.numel(state.small)
@@ -298,10 +299,10 @@ def test_only_the_cohorts_rows_are_brought_to_the_device(executor, monkeypatch):
 
 def test_rows_stay_in_host_memory_when_all_clients_take_too_much(monkeypatch):
     moves, rows = [], Rows([wide, deep, wide])  # 9 + 4 + 9 numbers of 4 bytes
-    monkeypatch.setattr(fedlib.device, "moved", lambda x, to: moves.append(to) or dict(x))
-    monkeypatch.setattr(fedlib.device, "total_memory", lambda device: 4 * 22 * 4)
+    monkeypatch.setattr(fedlib.engine.device, "moved", lambda x, to: moves.append(to) or dict(x))
+    monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 4 * 22 * 4)
     assert placed(rows) is rows and moves == []
-    monkeypatch.setattr(fedlib.device, "total_memory", lambda device: 4 * 22 * 4 - 1)
+    monkeypatch.setattr(fedlib.engine.device, "total_memory", lambda device: 4 * 22 * 4 - 1)
     there = placed(rows)
     assert moves == [torch.device("cpu")] * 2  # one of each kind, which clients share
     assert there[0] is there[2] and there[0] is not wide
@@ -446,6 +447,7 @@ def test_calibration_tells_runs_apart_by_every_architecture():
 
 MLP = {"in_features": 4, "num_classes": 3}
 DECLARED = {
+    "participation": {"rate": 1.0, "aggregation": "damped"},
     "method": "zoo",
     "model": "mlp",
     "model_params": MLP | {"hidden": 3},

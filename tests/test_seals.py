@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import frames, seals
+from fedlib import seals
 from fedlib.errors import DataError
+from fedlib.exhibits import frames
 from fedlib.results import RunResult, Scores, View
 
 FRAME = pd.DataFrame({"label": ["fedavg", "fedem"], "round": [1, 2], "value": [0.799, np.nan]})

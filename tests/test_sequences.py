@@ -7,12 +7,14 @@ from support import EXECUTORS, cohort_of, sgd
 from torch import nn
 from torch.func import functional_call
 
-from fedlib import context, evaluate, methods, tree
+from fedlib import methods, tree
+from fedlib.engine import ambient
+from fedlib.engine.experts import expert_losses, mixture_log_probs
+from fedlib.engine.task import Batch, Task, nll
 from fedlib.federation import Federation, Split
-from fedlib.mixture import expert_losses, mixture_log_probs
 from fedlib.models import char_lstm
 from fedlib.models.char_lstm import LSTM
-from fedlib.task import Batch, Task, nll
+from fedlib.run import evaluate
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -152,7 +154,7 @@ def test_the_lstm_has_the_names_values_and_outputs_of_torchs():
 def test_the_spelled_out_lstm_is_the_fused_one():
     module, x = LSTM(3, 4, 2).double(), log_probs_of(6, LENGTH, 3)
     fused = module(x)
-    with context.stacked_experts(True):
+    with ambient.stacked_experts(True):
         spelled_out = module(x)
     torch.testing.assert_close(spelled_out, fused, **CLOSE)
     parameters = list(module.parameters())

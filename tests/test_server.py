@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedlib import tree
-from fedlib.server import ServerAdam
+from fedlib.methods.parts.server_adam import ServerAdam
 
 SHAPES = {"body.weight": (3, 4), "body.bias": (3,)}
 STEPS = 4

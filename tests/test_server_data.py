@@ -10,24 +10,27 @@ import torch
 from data_fixtures import made_up_texts
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
 
-from fedlib import chosen, evaluate, metrics, tree
-from fedlib.batches import client_plan
-from fedlib.checkpoint import Checkpoints
-from fedlib.chosen import Chosen
-from fedlib.cohort import sample
-from fedlib.cost import flops_per_example
-from fedlib.device import DeviceData
+from fedlib import tree
+from fedlib.engine.batches import client_plan
+from fedlib.engine.cohort import sample
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Params, Task
 from fedlib.errors import DataError, DivergedError
-from fedlib.executors import Loop
+from fedlib.exhibits import metrics
 from fedlib.federation import GROUPS, SPLITS, Federation, Split
-from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.parts import chosen
+from fedlib.methods.parts.chosen import Chosen
 from fedlib.models import transformer
 from fedlib.results import RunResult, View
-from fedlib.simulate import Protocol, Record, Simulation
+from fedlib.run import evaluate
+from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.cost import flops_per_example
+from fedlib.run.simulate import Protocol, Record, Simulation
 from fedlib.tables import views
-from fedlib.task import Params, Task
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
 SERVER, PROBE = len(SIZES), len(SIZES) + 1  # their positions in the federation

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import papers, shown, tables
+from fedlib import papers, tables
 from fedlib.errors import ConfigError
-from fedlib.plan import Plan
 from fedlib.spec import SCALES, Figure, Table
+from fedlib.workflow import shown
+from fedlib.workflow.plan import Plan
 
 SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
 

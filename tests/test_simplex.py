@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedlib.simplex import project
+from fedlib.engine.simplex import project
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,17 @@ import torch
 from support import cohort_of, modules_of, sgd, solver_of, tiny_task, toy_federation
 from torch import nn
 
-from fedlib import evaluate, methods, tree
-from fedlib.checkpoint import Checkpoints, flatten
-from fedlib.cohort import sample
-from fedlib.device import DeviceData
+from fedlib import methods, tree
+from fedlib.engine.cohort import sample
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.solvers import Schedule
 from fedlib.errors import DivergedError
-from fedlib.executors import Loop
 from fedlib.federation import Split
-from fedlib.local import Schedule
 from fedlib.results import TOTALS, View
-from fedlib.simulate import Protocol, Simulation
+from fedlib.run import evaluate
+from fedlib.run.checkpoint import Checkpoints, flatten
+from fedlib.run.simulate import Protocol, Simulation
 
 IFCA = {"num_experts": 2, "cluster_init": "full", "exploration": "eps", "epsilon": 0.5}
 METHODS = {
@@ -368,7 +369,10 @@ def test_another_seed_gives_another_run():
         ({"aggregation": "median"}, "aggregation must be one of .*'gossip'.*, got 'median'"),
         ({"aggregation": "gossip", "rate": 0.5}, "needs a participation rate of 1, got 0.5"),
         ({"edge_probability": 0.0}, r"edge_probability must be in \(0, 1\], got 0.0"),
-        ({"mixing": "slow"}, "mixing must be one of .*'metropolis'.*, got 'slow'"),
+        (
+            {"aggregation": "gossip", "mixing": "slow"},
+            "mixing must be one of .*'metropolis'.*, got 'slow'",
+        ),
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
     ],
 )

@@ -17,8 +17,10 @@ import pytest
 import torch
 from support import toy_federation
 
-from fedlib import command, files, spec
+from fedlib import files, spec
 from fedlib.results import TOTALS, RunResult, View
+from fedlib.run_spec import RUN_ENTRIES
+from fedlib.workflow import command
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -265,7 +267,7 @@ def test_an_evaluation_finds_what_training_found_last_and_the_final_protocols(co
 
 
 def test_the_entries_of_a_run_specification_are_those_that_runs_have():
-    assert SPEC.keys() == command.RUN_ENTRIES
+    assert SPEC.keys() == RUN_ENTRIES
 
 
 @pytest.mark.parametrize("stage", ["train", "evaluate"])

@@ -9,7 +9,7 @@ import pytest
 from support import toy_federation
 
 from fedlib import spec
-from fedlib.provenance import closure, registered
+from fedlib.workflow.provenance import closure, registered
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "triton")
@@ -36,7 +36,9 @@ def test_no_job_but_training_and_evaluation_can_import_pytorch():
     roots = [("scripts/metrics.py",), ("scripts/report.py",), ("scripts/events.py",), *KINDS]
     modules = {module for root in roots for module in closure(*root)}
     modules = sorted(module for module in modules if not module.endswith(".py"))
-    assert {"fedlib.metrics", "fedlib.report", "fedlib.events"} <= set(modules)
+    assert {"fedlib.exhibits.metrics", "fedlib.reporting.report", "fedlib.reporting.events"} <= set(
+        modules
+    )
     program = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
     assert not loaded(program) & {"torch", "torchvision", *COMPILERS}
 

@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import exhibit as exhibits
-from fedlib import methods, metrics, packing, published, tables
+from fedlib import methods, tables
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics, published
+from fedlib.exhibits import selection as exhibits
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"

@@ -16,10 +16,11 @@ from tensorboard.backend.event_processing.event_accumulator import TENSORS, Even
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.util.tensor_util import make_ndarray
 
-from fedlib import byhand, config, dryrun, events
 from fedlib.errors import DataError
-from fedlib.plan import Plan
+from fedlib.reporting import events
 from fedlib.results import RunResult, Scores, View
+from fedlib.workflow import config, dryrun, shell
+from fedlib.workflow.plan import Plan
 
 ROOT = workflow.ROOT
 NAME = "events.out.tfevents.fedlib"
@@ -221,7 +222,8 @@ def test_the_script_refuses_another_specification_in_one_line(tmp_path):
 
 def test_the_job_loads_neither_pytorch_nor_tensorflow():
     code = (
-        "import sys, fedlib.events; print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
+        "import sys, fedlib.reporting.events\n"
+        "print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
@@ -255,7 +257,7 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
         code, output = workflow.dry_run(folder, arguments)
         assert (code, dryrun.parse(output)) == (0, []), output
 
-    with open(folder / "fedlib/events.py", "a", encoding="utf-8") as file:
+    with open(folder / "fedlib/reporting/events.py", "a", encoding="utf-8") as file:
         file.write("\nX = 1\n")
     _, output = workflow.dry_run(folder, on)
     assert job_names(output) == {("events", *run) for run in runs}
@@ -272,7 +274,7 @@ def test_the_command_by_hand_gives_the_bytes_of_the_rule(finished, tmp_path):
     assert done.returncode == 0, done.stdout
     made = target.read_bytes()
     target.unlink()
-    command = byhand.command(plan, "events", **cell)
+    command = shell.command(plan, "events", **cell)
     [of_rule] = re.findall(r"^Shell command: (python .*)", done.stdout, re.MULTILINE)
     assert re.sub(r" --code \w+| >> \S+ 2>&1$", "", of_rule).strip() == command
     env = workflow.environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -11,17 +11,18 @@ from data_fixtures import made_up_texts
 from support import tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
 
-from fedlib import files, methods, metrics, seals
-from fedlib.command import run_parser
-from fedlib.device import DeviceData
+from fedlib import files, methods, seals
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.solvers import Adam
+from fedlib.engine.task import Task
 from fedlib.errors import ConfigError, DataError
-from fedlib.executors import Loop
+from fedlib.exhibits import metrics
 from fedlib.federation import Federation, Tokens
-from fedlib.local import Adam
 from fedlib.models import transformer
-from fedlib.run import build_modules, build_simulation, build_task, weight_files
-from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task
+from fedlib.run.build import build_modules, build_simulation, build_task, weight_files
+from fedlib.run.simulate import Protocol, Simulation
+from fedlib.workflow.command import run_parser
 
 CPU = torch.device("cpu")
 SMALL = {"num_clients": 3, "train_examples": 9, "test_examples": 4, "server_train": 12}

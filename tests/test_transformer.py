@@ -9,12 +9,12 @@ from support import EXECUTORS, cohort_of, sgd
 from torch import nn
 
 from fedlib import methods, tree
-from fedlib.cost import Operations
+from fedlib.engine.graphs import Graphs
+from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError
-from fedlib.graphs import Graphs
 from fedlib.models import transformer
-from fedlib.models.layers import Dropout
-from fedlib.task import Batch, Task
+from fedlib.models.layers.random import Dropout
+from fedlib.run.cost import Operations
 
 LAYOUTS = ("bert", "gpt2")
 WIDTH, HEADS, LAYERS, WORDS, LONGEST, PAD = 8, 2, 2, 30, 7, 0

@@ -7,8 +7,9 @@ import torch
 from support import tiny_task
 from torch.func import vmap
 
-from fedlib import tree, variational
-from fedlib.server import ServerAdam
+from fedlib import tree
+from fedlib.methods.parts import variational
+from fedlib.methods.parts.server_adam import ServerAdam
 
 
 def matrix(rows):

@@ -17,11 +17,11 @@ import pytest
 import workflow
 import yaml
 
-from fedlib import byhand, config, dryrun
 from fedlib.errors import ConfigError
-from fedlib.gpu import device, lease, slots_per_device, visible
-from fedlib.plan import Plan
 from fedlib.results import RunResult
+from fedlib.workflow import config, dryrun, shell
+from fedlib.workflow.gpu import device, lease, slots_per_device, visible
+from fedlib.workflow.plan import Plan
 
 ROOT = workflow.ROOT
 PAPER, LABEL = "pfedmm", "fedem"
@@ -296,7 +296,7 @@ def test_the_commands_by_hand_are_those_of_the_rules(fresh):
     for line in re.findall(r"^Shell command: (python .*)", output, re.MULTILINE):
         line = re.sub(r" --code \w+| --gpus \d+| >> \S+ 2>&1$", "", line)
         of_rules.add(re.sub(r" +", " ", line.strip()))
-    by_hand = set(byhand.script(PLAN))
+    by_hand = set(shell.script(PLAN))
     assert of_rules == {line for line in by_hand if line.startswith("python ")}
 
 
@@ -305,7 +305,7 @@ def test_commands_by_hand_give_the_same_results(finished, fresh, tmp_path):
     folder = workflow.clone(fresh, tmp_path)
     wanted = [("download", {"dataset": "digits"}), ("partition", JOB), ("train", JOB)]
     for stage, job in [*wanted, ("evaluate", JOB)]:
-        command = byhand.command(PLAN, stage, **{k: job[k] for k in byhand.STAGES[stage]})
+        command = shell.command(PLAN, stage, **{k: job[k] for k in shell.STAGES[stage]})
         env = workflow.environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)
     for file in ("history", "evaluation"):
@@ -340,7 +340,7 @@ def test_a_job_that_loads_undeclared_code_fails_and_leaves_no_output(folder):
 
 @slow
 def test_a_job_refuses_code_that_changed_since_it_was_planned(finished):
-    command = byhand.command(PLAN, "partition", paper=PAPER, federation="digits")
+    command = shell.command(PLAN, "partition", paper=PAPER, federation="digits")
     done = subprocess.run(
         ["bash", "-c", f"{command} --code 0123456789abcdef".replace("python", sys.executable, 1)],
         cwd=finished,
@@ -525,7 +525,7 @@ def test_results_of_another_scale_are_not_replaced_by_accident(finished, tmp_pat
 
 HOLD = """
 import sys, time
-from fedlib.gpu import lease
+from fedlib.workflow.gpu import lease
 with lease(["0", "1"], folder=sys.argv[1], poll=0.01) as name:
     start = time.monotonic()
     time.sleep(0.1)

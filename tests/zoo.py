@@ -9,10 +9,10 @@ from support import sgd, tiny_task
 from torch import nn
 
 from fedlib import tree
-from fedlib.device import placed
-from fedlib.local import Memory, Solver
+from fedlib.engine.device import placed
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import JointTask, Task, log_probs, nll
 from fedlib.methods.base import Method
-from fedlib.task import JointTask, Task, log_probs, nll
 from fedlib.tree import Rows
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benchmarks import models
 from benchmarks.clock import Clock
 from benchmarks.items import LR, SEED, Item
-from fedlib import context
+from fedlib.engine import ambient
 
 BATCH_SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 TUNING = 0.3  # seconds for each batch size
@@ -57,7 +57,7 @@ def fastest(step, x: Tensor, y: Tensor) -> int:
 
 
 def _step(module: nn.Module, params: list[Tensor], x: Tensor, y: Tensor) -> None:
-    with context.dropout_key(torch.tensor(SEED)):
+    with ambient.dropout_key(torch.tensor(SEED)):
         loss = nn.functional.cross_entropy(module(x), y)
     grads = torch.autograd.grad(loss, params)
     with torch.no_grad():

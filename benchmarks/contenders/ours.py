@@ -7,13 +7,13 @@ from benchmarks import models
 from benchmarks.clock import Clock
 from benchmarks.items import LR, SEED, Item
 from fedlib import methods
-from fedlib.choice import choose
-from fedlib.cohort import sample
-from fedlib.device import DeviceData
+from fedlib.engine.choice import choose
+from fedlib.engine.cohort import sample
+from fedlib.engine.device import DeviceData
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
-from fedlib.local import SGD
-from fedlib.simulate import Protocol, Simulation
-from fedlib.task import Task
+from fedlib.run.simulate import Protocol, Simulation
 
 ROUNDS = 1_000_000  # more than anybody waits for
 
@@ -43,7 +43,7 @@ def one_round(simulation: Simulation, state, number: int) -> tuple:
 
 
 def build(item: Item, executor: str, pfedmm: bool = False) -> Simulation:
-    """What `fedlib.run.build_simulation` makes of a run's declaration, for a work item."""
+    """What `fedlib.run.build.build_simulation` makes of a run's declaration, for a work item."""
     task = Task(lambda: models.fast(item))
     local = SGD(lr=LR, batch_size=item.batch_size)
     if pfedmm:

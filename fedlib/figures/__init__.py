@@ -6,7 +6,7 @@ imported until it is asked for, so that a figure's code digest covers its own ki
 
 from collections.abc import Callable
 
-from fedlib import kinds
+from fedlib.exhibits import registry
 
 KINDS = {
     "accuracy_over_bytes": "fedlib.figures.accuracy_over_bytes:draw",
@@ -27,9 +27,9 @@ KINDS = {
 
 def load(kind: str) -> Callable:
     """The function that draws that kind of figure; ConfigError with the choices if none does."""
-    return kinds.load(KINDS, kind, "figure")
+    return registry.load(KINDS, kind, "figure")
 
 
 def check_params(kind: str, params: dict) -> None:
     """Nothing, if `params` are what that kind takes; ConfigError saying which they are if not."""
-    kinds.check_params(load(kind), params, f"figure kind {kind}")
+    registry.check_params(load(kind), params, f"figure kind {kind}")

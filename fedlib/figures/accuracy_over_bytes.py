@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
 from fedlib.figures import curves, style
-from fedlib.metrics import PRIMARY, TRAFFIC
 
 UNITS = {"MB": (1e6, "1 MB is 1 000 000 bytes"), "GB": (2.0**30, "1 GB is 2^30 bytes")}
 SCALES = ("log", "linear")
@@ -42,8 +42,8 @@ def draw(
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
       unit: "MB" or "GB", see `UNITS`.

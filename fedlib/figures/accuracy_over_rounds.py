@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib import exhibit as exhibits
-from fedlib import published as printed
 from fedlib.errors import DataError
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import curves, style
-from fedlib.metrics import PRIMARY
 
 # What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
 # the end is thick and next to it the peak, whose round is mostly unknown, is thin.
@@ -57,8 +57,8 @@ def draw(
     The exhibit's own published numbers are those at which the paper's curves end.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
       until: the last round that is shown of a federation; all of them if it is not named.

@@ -6,11 +6,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import ConfigError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import style
-from fedlib.metrics import PRIMARY
 
 
 @style.styled
@@ -27,13 +27,13 @@ def draw(
     """The figure, after the last round; the clients of all seeds are pooled.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       unseen: also show the unseen clients (default protocol), dashed.
-      protocols: show these of every run, see `fedlib.protocols`, instead of the default one alone;
-        a colour is a protocol then, and dashes tell runs apart.
-      variants: which runs have the same dashes, see `fedlib.protocols.variants`; those of the same
-        label if not given.
+      protocols: show these of every run, see `fedlib.exhibits.comparisons`, instead of the default
+        one alone; a colour is a protocol then, and dashes tell runs apart.
+      variants: which runs have the same dashes, see `fedlib.exhibits.comparisons.variants`; those
+        of the same label if not given.
 
     Raises:
       ConfigError: if `unseen` clients are to be shown with `protocols`, whose dashes are taken, or

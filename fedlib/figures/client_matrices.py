@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedlib import clusters, recorded
-from fedlib import exhibit as exhibits
+from fedlib.exhibits import clusters, of_clients
+from fedlib.exhibits import selection as exhibits
 from fedlib.figures import heat, style
 
 COLORS = "gray_r"  # 0 white, 1 black
@@ -51,8 +51,8 @@ def draw(
     their numbers mean nothing.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       weights: of which columns of the clients ("pi_0", ...).
       cluster: column of the clients with the true cluster of each, from 0 on.
       seed: of all runs; if not given, for each run the one of highest purity, of those the one that
@@ -62,7 +62,7 @@ def draw(
       ConfigError: if the exhibit does not have the seed.
       DataError: if the clients of a run have no weights or no clusters.
     """
-    seeds = exhibit["seeds"] if seed is None else [recorded.seed_of(exhibit, seed)]
+    seeds = exhibit["seeds"] if seed is None else [of_clients.seed_of(exhibit, seed)]
     rows = [
         [
             (run, best([read(exhibit, clients, run, one, weights, cluster) for one in seeds]))
@@ -115,10 +115,10 @@ def read(
     Raises:
       DataError: if they are not recorded.
     """
-    mine = recorded.clients_of(exhibit, clients, run, seed)
-    true = recorded.column(mine, cluster)
+    mine = of_clients.clients_of(exhibit, clients, run, seed)
+    true = of_clients.column(mine, cluster)
     order = np.argsort(true, kind="stable")
-    return _Matrix(recorded.matrix(mine, weights)[order], true[order], seed)
+    return _Matrix(of_clients.matrix(mine, weights)[order], true[order], seed)
 
 
 def best(matrices: list[_Matrix]) -> _Matrix:

@@ -8,11 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import DataError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import ranked, style
-from fedlib.metrics import PRIMARY
 
 EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
 
@@ -32,11 +32,11 @@ def draw(
     """The figure.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       experts: hyper-parameter that says how many experts a run has, a dotted path into its params.
       choice: column of the clients with the expert of each, from 0 on.
-      variants: see `fedlib.protocols.variants`; by labels if not given.
+      variants: see `fedlib.exhibits.comparisons.variants`; by labels if not given.
       group: "seen" or "unseen" clients.
 
     Raises:

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.figures import style
-from fedlib.metrics import PRIMARY, over_seeds
 
 METRICS = {
     "accuracy": "all clients",
@@ -65,7 +65,7 @@ def check_until(exhibit: dict, until: Mapping[str, float] | None) -> None:
 
 
 def over_rounds(exhibit: dict, metrics: pd.DataFrame, shown: Shown) -> pd.DataFrame:
-    """`fedlib.metrics.over_seeds` of the accuracy of every run at every evaluated round.
+    """`fedlib.exhibits.metrics.over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:
       DataError: if a run was not evaluated that way during training.

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import DataError
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PICKS, TRAFFIC
 from fedlib.figures import style
-from fedlib.metrics import PICKS, TRAFFIC
 
 WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import DataError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import ranked, style
-from fedlib.metrics import PRIMARY
 
 
 @style.styled
@@ -30,13 +30,13 @@ def draw(
     """The figure.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       weights: of which columns of the clients ("gate_weights_0", ...); the one after the shared
         experts is the client's own expert.
       experts: hyper-parameter that says how many shared experts a run has, a dotted path into its
         params.
-      variants: see `fedlib.protocols.variants`; by labels if not given.
+      variants: see `fedlib.exhibits.comparisons.variants`; by labels if not given.
       group: "seen" or "unseen" clients.
 
     Raises:

@@ -7,10 +7,10 @@ section 7.3. The paper's window is unknown.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import DIVERGENCE, TRAFFIC, over_seeds
 from fedlib.figures import curves, style
-from fedlib.metrics import DIVERGENCE, TRAFFIC, over_seeds
 
 EXPERTS = {
     "mean": "Averaged over the experts of a run.",
@@ -33,8 +33,8 @@ def draw(
     """The figure: mean over seeds, and a band over seeds.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
       experts: "mean" or "sum" over the experts of a run; the same for runs of one model.
       until: the last round that is shown of a federation; all of them if it is not named.

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedlib import leakage, recorded
 from fedlib.errors import ConfigError
+from fedlib.exhibits import leakage, of_clients
 from fedlib.figures import style
 
 TRUE, RECOVERED = "#CC3311", "#0077BB"
@@ -37,8 +37,8 @@ def draw(
     """The figure, of one run and seed: clients in reading order, in a grid close to a square.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       recovered, labels: of which columns of the clients ("recovered_0", ...), shares in [0, 1].
       most: how many clients are shown, the first ones.
       seed: the exhibit's first if not given.
@@ -53,9 +53,9 @@ def draw(
             f"{exhibit['name']} must show one run and at least one client, got "
             f"{len(exhibit['runs'])} runs and most = {most}"
         )
-    (run,), seed = exhibit["runs"], recorded.seed_of(exhibit, seed)
-    mine = recorded.clients_of(exhibit, clients, run, seed)
-    true, guess = recorded.matrix(mine, labels), recorded.matrix(mine, recovered)
+    (run,), seed = exhibit["runs"], of_clients.seed_of(exhibit, seed)
+    mine = of_clients.clients_of(exhibit, clients, run, seed)
+    true, guess = of_clients.matrix(mine, labels), of_clients.matrix(mine, recovered)
     number = min(most, len(mine))
     columns = math.ceil(math.sqrt(number))
     width = max(PANEL_WIDTH, WIDTH_ALL / columns)

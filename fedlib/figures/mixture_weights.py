@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedlib import exhibit as exhibits
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import style
-from fedlib.metrics import PRIMARY
 
 
 @style.styled

@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import ConfigError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import style
 from fedlib.figures.sweep import EVEN, lay_out, positions, scale_of
-from fedlib.metrics import PRIMARY
 
 PANELS = ("federation", "variant")
 YLABEL = {
@@ -40,22 +40,22 @@ def draw(
     metric: str = "accuracy_client_mean",
     group: str = PRIMARY.group,
 ) -> Figure:
-    """The figure; what is published is marked by crosses, see `fedlib.protocols.Printed`.
+    """The figure; what is published is marked by crosses, see `comparisons.Printed`.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
-      protocols: in legend order, see `fedlib.protocols`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
+      protocols: in legend order, see `fedlib.exhibits.comparisons`.
       parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
       symbol: how the paper calls the parameter ("J").
       panels: one per "federation" (per family, if the parameter is of the federations), variants
         told apart by dashes; or one per "variant", and of each family if there are several.
-      variants: see `fedlib.protocols.variants`; by labels if not given.
-      metric, group: see `fedlib.protocols.accuracies`.
+      variants: see `fedlib.exhibits.comparisons.variants`; by labels if not given.
+      metric, group: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
       ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
-      DataError: see `fedlib.protocols.accuracies`.
+      DataError: see `fedlib.exhibits.comparisons.accuracies`.
     """
     if panels not in PANELS:
         raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import ConfigError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
 from fedlib.figures import style
 
 FILLS = (  # of the variants: full, and then ever paler

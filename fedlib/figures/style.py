@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedlib import exhibit as exhibits
+from fedlib.exhibits import selection as exhibits
 from fedlib.files import atomic
 
 SETTINGS = {
@@ -119,7 +119,8 @@ METHODS = {
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
 }
-PROTOCOLS = {  # of one training, by their keys in `fedlib.protocols`; others look like methods
+# Of one training, by their keys in `fedlib.exhibits.comparisons`; others look like methods.
+PROTOCOLS = {
     "moe": METHODS["adaptive_experts"],
     "moe_gate": Look("#E39BBD", "d", DASHED),
     "moe_joint": Look("#882266", "d", DASHED),
@@ -145,7 +146,7 @@ def method_look(method: str) -> Look:
 
 
 def protocol_look(key: str) -> Look:
-    """The look of a protocol by its key, see `fedlib.protocols`."""
+    """The look of a protocol by its key, see `fedlib.exhibits.comparisons`."""
     return PROTOCOLS.get(key) or method_look(key)
 
 
@@ -279,7 +280,7 @@ def method_handles(
 
 
 def protocol_handles(shown: Iterable) -> list[Line2D]:
-    """Legend entries of protocols (`fedlib.protocols.Shown`), in their order."""
+    """Legend entries of protocols (`fedlib.exhibits.comparisons.Shown`), in their order."""
     return [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
 
 

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.figures import style
-from fedlib.metrics import PRIMARY, over_seeds
 
 MOMENT = {
     "last": "After the last round.",
@@ -39,16 +39,16 @@ def draw(
     """The figure.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       parameter, of: what is varied, and whether of a "run" or a "federation"; see
-        `fedlib.exhibit.swept`.
+        `fedlib.exhibits.selection.swept`.
       methods: registry names, in legend order.
       symbol: how the paper calls the parameter ("M").
       at: "last" or "best" round.
 
     Raises:
-      ConfigError: for another moment, and see `fedlib.exhibit.swept`.
+      ConfigError: for another moment, and see `fedlib.exhibits.selection.swept`.
     """
     if at not in MOMENT:
         raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import DataError
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import TABLE, TRAFFIC
+from fedlib.exhibits.of_clients import seed_of
 from fedlib.figures import heat, style
-from fedlib.metrics import TABLE, TRAFFIC
-from fedlib.recorded import seed_of
 
 COLORS = "Blues"
 
@@ -35,8 +35,8 @@ def draw(
     """The figure, of one seed: the numbers of experts mean nothing from one seed to the next.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       rounds: which of those at which the runs recorded their tables; all of them if not given.
       rows, values: what the rows and the values of the tables are.
       seed: the exhibit's first if not given.

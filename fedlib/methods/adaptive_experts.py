@@ -28,13 +28,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import context, personal, streams, tree
-from fedlib.cohort import Cohort
+from fedlib import streams, tree
+from fedlib.engine import ambient
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import each_expert, expert_seed
+from fedlib.engine.solvers import AdamW, Schedule
+from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.federation import Federation
-from fedlib.local import AdamW, Schedule
 from fedlib.methods.ifca import IFCA, State
-from fedlib.mixture import each_expert, expert_seed
-from fedlib.task import Batch, Params, Task, log_probs, nll
+from fedlib.methods.parts import early_stopping
 
 MEMBERS = ("best", "last")
 SPACES = ("logits", "probabilities")
@@ -104,8 +106,8 @@ class AdaptiveExperts(IFCA):
         weight decay that its configurations have (X3): 0 is what it does.
       finetune_lr, finetune_weight_decay: likewise, of fine-tuning.
       gate_lr, gate_weight_decay: of AdamW for a mixture.
-      local_epochs, local_check_every, local_patience: see `fedlib.personal.EarlyStopping`; of local
-        experts and fine-tuning.
+      local_epochs, local_check_every, local_patience: see
+        `fedlib.methods.parts.early_stopping.EarlyStopping`; of local experts and fine-tuning.
       gate_epochs, gate_check_every, gate_patience: likewise, of mixtures.
       gate_only: whether a mixture trains its gate alone, or the client's copies of all experts too
         (X10).
@@ -195,7 +197,7 @@ class AdaptiveExperts(IFCA):
         return self._adamw(self.gate_lr, self.gate_weight_decay, decays=False)
 
     def _adamw(self, lr: float, weight_decay: float, decays: bool) -> AdamW:
-        schedule = personal.SlowDecay() if decays else Schedule()
+        schedule = early_stopping.SlowDecay() if decays else Schedule()
         return AdamW(
             lr=lr,
             weight_decay=weight_decay,
@@ -205,9 +207,9 @@ class AdaptiveExperts(IFCA):
         )
 
     @cached_property
-    def local_stopping(self) -> personal.EarlyStopping:
+    def local_stopping(self) -> early_stopping.EarlyStopping:
         """Of local experts and fine-tuning."""
-        return personal.EarlyStopping(
+        return early_stopping.EarlyStopping(
             max_epochs=self.local_epochs,
             check_every=self.local_check_every,
             patience=self.local_patience,
@@ -215,9 +217,9 @@ class AdaptiveExperts(IFCA):
         )
 
     @cached_property
-    def gate_stopping(self) -> personal.EarlyStopping:
+    def gate_stopping(self) -> early_stopping.EarlyStopping:
         """Of mixtures."""
-        return personal.EarlyStopping(
+        return early_stopping.EarlyStopping(
             max_epochs=self.gate_epochs,
             check_every=self.gate_check_every,
             patience=self.gate_patience,
@@ -233,7 +235,7 @@ class AdaptiveExperts(IFCA):
         cohort = replace(cohort, task=self.expert)
         number = expert_seed(cohort.seed, self.num_experts, self.expert_seeds)
         start = cohort.held(self.expert.init(number))
-        own = personal.fit(
+        own = early_stopping.fit(
             cohort,
             self.expert.losses,
             start,
@@ -258,7 +260,7 @@ class AdaptiveExperts(IFCA):
 
     def finetune(self, settled: Settled, cohort: Cohort) -> Params:
         """The model that each client would predict with, trained on its shard."""
-        trained = personal.fit(
+        trained = early_stopping.fit(
             cohort,
             self.task.losses,
             self.chosen(settled, cohort),
@@ -287,7 +289,7 @@ class AdaptiveExperts(IFCA):
         members = cohort.held(self.members(settled.state, cohort))
         models = {"experts": experts, "own": own, "gate": self.draw_gates(cohort)}
         frozen = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
-        trained = personal.fit(
+        trained = early_stopping.fit(
             replace(cohort, task=self.together),
             self.mixture_losses(self.frozen_mode if gate_only else as_it_is),
             models,
@@ -381,13 +383,13 @@ class AdaptiveExperts(IFCA):
         A single output is the logit of the local expert of two.
         """
         outputs = self.outputs(mixture.members)
-        with context.expert(self.num_experts + 1):  # dropout of its own
+        with ambient.expert(self.num_experts + 1):  # dropout of its own
             return log_probs(self.gate.logits(mixture.gate, batch)[:, outputs])
 
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
         """Logits of the clusters' experts and, last, of the local one -> [B, E + 1, L]"""
         shared = each_expert(lambda expert: self.task.logits(expert, batch), experts)
-        with context.expert(self.num_experts):  # dropout of its own
+        with ambient.expert(self.num_experts):  # dropout of its own
             local = self.expert.logits(own, batch)
         return torch.cat([shared, local.unsqueeze(1)], dim=1)
 

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value
 
-from fedlib import simplex, tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
+from fedlib import tree
+from fedlib.engine import simplex
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
-from fedlib.task import Batch, Params
 from fedlib.tree import Rows
 
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from fedlib.cohort import Cohort
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.task import Batch, Task
 from fedlib.federation import Federation
-from fedlib.task import Batch, Task
 from fedlib.tree import Tree
 
 

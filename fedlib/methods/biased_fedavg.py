@@ -18,9 +18,9 @@ from typing import ClassVar
 import torch
 
 from fedlib import tree
-from fedlib.cohort import Cohort
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.task import Params
 from fedlib.methods.fedavg_adam import FedAvgAdam, State
-from fedlib.task import Params
 
 
 @dataclass(frozen=True, kw_only=True)

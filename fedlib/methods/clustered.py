@@ -25,12 +25,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fedlib import tree
-from fedlib.cohort import Cohort
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import each_expert
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
-from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
-from fedlib.mixture import each_expert
-from fedlib.task import Batch, Params
 
 VARIANTS = ("fixed", "official")
 

@@ -7,10 +7,10 @@ Data", AISTATS 2017, Algorithm 1.
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Params
 from fedlib.methods.base import Method
-from fedlib.task import Params
 
 
 class State(NamedTuple):

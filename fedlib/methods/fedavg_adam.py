@@ -17,12 +17,12 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.divergence import gradient_divergence, recorded
-from fedlib.local import Memory, Solver
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves
-from fedlib.server import ServerAdam
-from fedlib.task import Batch, Params
+from fedlib.methods.parts.divergence import gradient_divergence, recorded
+from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum

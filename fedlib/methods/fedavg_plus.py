@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Params
 from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.fedavg import State as FedAvgState
-from fedlib.task import Params
 
 
 class State(NamedTuple):

@@ -20,10 +20,8 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
-from fedlib.methods.base import Method
-from fedlib.mixture import (
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import (
     check_expert_seeds,
     draw_experts,
     each_expert,
@@ -32,7 +30,9 @@ from fedlib.mixture import (
     responsibilities,
     uniform_weights,
 )
-from fedlib.task import Batch, Params
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
+from fedlib.methods.base import Method
 
 
 class State(NamedTuple):

@@ -26,15 +26,16 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from fedlib import gating, tree, variational
-from fedlib.cohort import Cohort
-from fedlib.divergence import recorded
-from fedlib.gating import Anybody, Gate, Known
-from fedlib.local import Memory, Solver
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import check_expert_seeds, draw_experts, expert_losses, uniform_weights
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Curves
-from fedlib.mixture import check_expert_seeds, draw_experts, expert_losses, uniform_weights
-from fedlib.server import ServerAdam
-from fedlib.task import Batch, Params, Task
+from fedlib.methods.parts import gating, variational
+from fedlib.methods.parts.divergence import recorded
+from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum

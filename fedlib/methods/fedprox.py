@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.cohort import Cohort
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.task import Batch, Params
 from fedlib.methods.fedavg import FedAvg, State
-from fedlib.task import Batch, Params
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,13 +22,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedlib import exploration, personal, tree
-from fedlib.cohort import Cohort
-from fedlib.local import Solver
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, each_expert
+from fedlib.engine.solvers import Solver
+from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
-from fedlib.mixture import EXPERT_SEEDS, draw_experts, each_expert
-from fedlib.models.initialise import convolution_weights
-from fedlib.task import Batch, Params
+from fedlib.methods.parts import early_stopping, exploration
+from fedlib.models.layers.initialise import convolution_weights
 
 CLUSTER_INITS = ("conv_only", "full")
 STOPS = ("never", "all", "per_model")
@@ -56,7 +57,7 @@ class IFCA(Method):
         momenta and the epochs that a schedule counts start at zero.
       num_experts: E; the paper's J, "clusters" in its code. 1 is FedAvg.
       exploration: probability of a random choice, by round: "none" is IFCA, "eps" is the paper's
-        epsilon-greedy; see `fedlib.exploration.probability`.
+        epsilon-greedy; see `fedlib.methods.parts.exploration.probability`.
       epsilon: of "eps" and "eps_decay_b"; 0 is IFCA.
       horizon: rounds of the run, for "eps_decay_b"; the choices of so many rounds are recorded.
       cluster_init: "conv_only", models that differ in convolution weights alone, as in the
@@ -70,7 +71,7 @@ class IFCA(Method):
       stop_split: on which checks are made: "val", or "test", the official reading, which selects
         models on the data that are reported.
       lr_decay: whether the learning rate falls during a round as in the official code, by 1 per
-        cent in 100 epochs; see `fedlib.personal.SlowDecay`.
+        cent in 100 epochs; see `fedlib.methods.parts.early_stopping.SlowDecay`.
     """
 
     local: Solver
@@ -96,7 +97,7 @@ class IFCA(Method):
             "cluster_init": CLUSTER_INITS,
             "expert_seeds": EXPERT_SEEDS,
             "stop": STOPS,
-            "stop_split": personal.STOP_SPLITS,
+            "stop_split": early_stopping.STOP_SPLITS,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:
@@ -125,7 +126,11 @@ class IFCA(Method):
     @cached_property
     def solver(self) -> Solver:
         """The local solver with its schedule."""
-        return replace(self.local, schedule=personal.SlowDecay()) if self.lr_decay else self.local
+        return (
+            replace(self.local, schedule=early_stopping.SlowDecay())
+            if self.lr_decay
+            else self.local
+        )
 
     @cached_property
     def _redrawn(self) -> frozenset[str]:
@@ -222,8 +227,10 @@ class IFCA(Method):
         """
         if self.stop == "never" or cohort.round % self.stop_every:
             return state
-        personal.refuse_nothing_to_stop_on(cohort, self.stop_split)
-        losses = personal.client_losses(cohort, self.task.losses, start, split=self.stop_split)
+        early_stopping.refuse_nothing_to_stop_on(cohort, self.stop_split)
+        losses = early_stopping.client_losses(
+            cohort, self.task.losses, start, split=self.stop_split
+        )
         members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
         total = torch.where(members, losses, 0).sum(1)
         loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if nobody chose it

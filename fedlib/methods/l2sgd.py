@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from fedlib import streams, tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Params
 from fedlib.methods.base import Method
-from fedlib.task import Params
 
 
 class State(NamedTuple):

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.batches import client_plan
-from fedlib.cohort import Cohort
-from fedlib.device import upload
-from fedlib.local import SGD, Memory
+from fedlib.engine.batches import client_plan
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import upload
+from fedlib.engine.solvers import SGD, Memory
+from fedlib.engine.task import Params
 from fedlib.methods.fedavg import FedAvg
-from fedlib.task import Params
 
 
 class State(NamedTuple):

@@ -21,9 +21,9 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.cohort import Cohort
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.task import Batch, Params, log_probs
 from fedlib.methods.fedavg_adam import FedAvgAdam, State
-from fedlib.task import Batch, Params, log_probs
 
 
 class Everybody(NamedTuple):

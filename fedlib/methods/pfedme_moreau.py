@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.func import grad
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
-from fedlib.task import Batch, Params
 
 
 class State(NamedTuple):

@@ -22,12 +22,18 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.device import upload
-from fedlib.local import Memory
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import upload
+from fedlib.engine.experts import (
+    draw_experts,
+    each_expert,
+    expert_seed,
+    responsibilities,
+    uniform_weights,
+)
+from fedlib.engine.solvers import Memory
+from fedlib.engine.task import Batch, Params, log_probs
 from fedlib.methods.fedem import FedEM
-from fedlib.mixture import draw_experts, each_expert, expert_seed, responsibilities, uniform_weights
-from fedlib.task import Batch, Params, log_probs
 
 PRIORS = ("carried", "uniform")
 Model = dict[str, Params]  # {"body": [...], "heads": [E, ...]}

@@ -23,10 +23,8 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
-from fedlib.methods.base import Method
-from fedlib.mixture import (
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import (
     check_expert_seeds,
     draw_experts,
     each_expert,
@@ -34,8 +32,10 @@ from fedlib.mixture import (
     expert_seed,
     mixture_log_probs,
 )
-from fedlib.models.gate import Gate
-from fedlib.task import Batch, Params, Task
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params, Task
+from fedlib.methods.base import Method
+from fedlib.models.layers.gate import Gate
 
 Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}
 

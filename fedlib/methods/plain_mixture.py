@@ -22,16 +22,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedlib import gating, tree
-from fedlib.cohort import Cohort
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import check_expert_seeds, draw_experts
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params, nll
 from fedlib.errors import DataError
-from fedlib.gating import Gate
-from fedlib.local import Memory, Solver
 from fedlib.methods.base import Method
-from fedlib.mixture import check_expert_seeds, draw_experts
-from fedlib.task import Batch, Params, nll
+from fedlib.methods.parts import gating
+from fedlib.methods.parts.gating import Gate
 
-Model = dict[str, Params | Gate]  # {"experts": leaves [E, ...], "gate": see fedlib.gating}
+Model = dict[
+    str, Params | Gate
+]  # {"experts": leaves [E, ...], "gate": see fedlib.methods.parts.gating}
 SPLITS = ("train", "val")
 
 

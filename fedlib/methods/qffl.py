@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from fedlib import tree
-from fedlib.cohort import Cohort
-from fedlib.local import Memory, Solver
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Params
 from fedlib.methods.base import Method
-from fedlib.task import Params
 
 TINY = 1e-10  # added to F, so that its powers exist for a client without any loss
 

@@ -17,6 +17,8 @@ MODELS = (
     "linear",
     "mlp",
     "mobilenet_v2",
+    "pfedmoe_cnn",
+    "pfedmoe_gate",
     "resnet20",
     "transformer",
     "vae",

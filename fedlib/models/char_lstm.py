@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fedlib import context
+from fedlib.engine import ambient
 
 
 class CharLSTM(nn.Module):
@@ -64,7 +64,7 @@ class LSTM(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Output of the last layer at every step: [B, T, F] -> [B, T, hidden]"""
         layers = [self._layer(number) for number in range(self.num_layers)]
-        return recurrence(x, layers) if context.experts_are_stacked() else fused(x, layers)
+        return recurrence(x, layers) if ambient.experts_are_stacked() else fused(x, layers)
 
     def _layer(self, number: int) -> tuple[Tensor, ...]:
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -7,7 +7,7 @@ is the same function on a quarter of the elements.
 
 from torch import Tensor, nn
 
-from fedlib.models.layers import MaxPool2d
+from fedlib.models.layers.fast import MaxPool2d
 
 
 class EmnistCNN(nn.Module):

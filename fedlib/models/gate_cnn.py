@@ -1,7 +1,7 @@
 """The gate of Adaptive Expert Models: a CNN that classifies an input by which expert it needs.
 
 A softmax of its logits weighs the experts. Of two experts it has a single logit, that of the second
-one, which is the client's local expert: `fedlib.task.log_probs` makes weights of either.
+one, which is the client's local expert: `fedlib.engine.task.log_probs` makes weights of either.
 
 6,995 parameters for seven experts on CIFAR-10, 95,642 for ten on FEMNIST.
 
@@ -13,9 +13,9 @@ Deviation: ReLU follows the pooling instead of preceding it, and so does the dro
 
 from torch import nn
 
-from fedlib.models.initialise import initialise
-from fedlib.models.maps import Dropout2d, Network, classifier, convolution, side_after
-from fedlib.models.pictures import augmented
+from fedlib.models.layers.augment import augmented
+from fedlib.models.layers.conv import Dropout2d, Network, classifier, convolution, side_after
+from fedlib.models.layers.initialise import initialise
 
 
 def build(

@@ -8,10 +8,11 @@ Deviation: the first ReLU follows the pooling, which is the same function. The s
 
 from torch import nn
 
-from fedlib.models.initialise import initialise
-from fedlib.models.layers import Dropout, MaxPool2d
-from fedlib.models.maps import KERNEL, LocalResponse, Network, convolution, side_after
-from fedlib.models.pictures import augmented
+from fedlib.models.layers.augment import augmented
+from fedlib.models.layers.conv import KERNEL, LocalResponse, Network, convolution, side_after
+from fedlib.models.layers.fast import MaxPool2d
+from fedlib.models.layers.initialise import initialise
+from fedlib.models.layers.random import Dropout
 
 # Specification section 5.2 and discrepancy X14. TensorFlow does not divide alpha by the window of
 # 2 * 4 + 1 channels; torch does.

@@ -16,9 +16,9 @@ from torch.autograd import Function
 
 from fedlib.errors import ConfigError
 from fedlib.models.ifca_cnn import TENSORFLOW_WINDOW
-from fedlib.models.layers import CropFlip, MaxPool2d
-from fedlib.models.maps import KERNEL, LocalResponse, Network
-from fedlib.models.pictures import Centre, Contrast, Standardise
+from fedlib.models.layers.augment import Centre, Contrast, CropFlip, Standardise
+from fedlib.models.layers.conv import KERNEL, LocalResponse, Network
+from fedlib.models.layers.fast import MaxPool2d
 
 CROP = 24  # pixels
 DECAY = 0.004  # of the weights of the hidden layers

@@ -11,9 +11,9 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import nn
 
-from fedlib.models.initialise import initialise
-from fedlib.models.maps import Network, classifier, convolution, side_after
-from fedlib.models.pictures import augmented
+from fedlib.models.layers.augment import augmented
+from fedlib.models.layers.conv import Network, classifier, convolution, side_after
+from fedlib.models.layers.initialise import initialise
 
 
 def build(

@@ -12,8 +12,8 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import Tensor, nn
 
-from fedlib.models.layers import MaxPool2d
-from fedlib.models.maps import KERNEL, side_after
+from fedlib.models.layers.conv import KERNEL, side_after
+from fedlib.models.layers.fast import MaxPool2d
 
 
 class LeNet5(nn.Module):

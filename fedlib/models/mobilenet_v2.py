@@ -6,7 +6,7 @@ at least two examples: batch normalisation has nothing to average over otherwise
 
 Architecture, names and initial values are torchvision's. Most of its layers work on very small
 maps here, for which torch's convolutions are not made: they are replaced by layers that compute
-the same function faster (`fedlib.models.layers`).
+the same function faster (`fedlib.models.layers.random`).
 
 Source: torchvision.models.mobilenet_v2, width 1.0, as used by FedEM and pFedMM for CIFAR.
 Weights: torchvision's ImageNet weights IMAGENET1K_V1 where a run asks for them
@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fedlib.models.layers import Depthwise, Dropout, Normalised, Pointwise, ReLU6
+from fedlib.models.layers.fast import Depthwise, Normalised, Pointwise, ReLU6
+from fedlib.models.layers.random import Dropout
 
 
 class MobileNetV2(nn.Module):

@@ -13,7 +13,7 @@ Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedlib.models.layers import CropFlip
+from fedlib.models.layers.augment import CropFlip
 
 STAGES = ((16, 1), (32, 2), (64, 2))  # channels, and the stride of the first block
 BLOCKS = 3  # in each stage

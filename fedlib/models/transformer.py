@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.errors import ConfigError
-from fedlib.models.layers import Dropout
+from fedlib.models.layers.random import Dropout
 
 POOLS = ("first", "last", "mean", "mean_all")
 TOKEN_TYPES = 2

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from fedlib import context
-from fedlib.models.layers import gaussian
+from fedlib.engine import ambient
+from fedlib.models.layers.random import gaussian
 from fedlib.models.mlp import dense_relu
 
 
@@ -51,7 +51,7 @@ class Code(nn.Module):
         mean, log_variance = x.chunk(2, dim=-1)
         if not self.training:
             return mean
-        noise = gaussian(context.current_key(), mean.shape, x.device).to(x.dtype)
+        noise = gaussian(ambient.current_key(), mean.shape, x.device).to(x.dtype)
         return mean + (log_variance / 2).exp() * noise
 
 

@@ -6,7 +6,7 @@ imported until it is asked for, so that a table's code digest covers its own kin
 
 from collections.abc import Callable
 
-from fedlib import kinds
+from fedlib.exhibits import registry
 
 KINDS = {
     "accuracy": "fedlib.tables.accuracy:build",
@@ -28,9 +28,9 @@ KINDS = {
 
 def load(kind: str) -> Callable:
     """The function that builds that kind of table; ConfigError with the choices if none does."""
-    return kinds.load(KINDS, kind, "table")
+    return registry.load(KINDS, kind, "table")
 
 
 def check_params(kind: str, params: dict) -> None:
     """Nothing, if `params` are what that kind takes; ConfigError saying which they are if not."""
-    kinds.check_params(load(kind), params, f"table kind {kind}")
+    registry.check_params(load(kind), params, f"table kind {kind}")

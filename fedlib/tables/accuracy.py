@@ -7,10 +7,10 @@ floor(C / 10)-th worst client. Reproduced numbers are given at the last round an
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import published as printed
-from fedlib.exhibit import METRIC_TITLES
-from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
 from fedlib.tables.summary import STATISTICS, identity

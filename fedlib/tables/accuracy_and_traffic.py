@@ -7,10 +7,10 @@ section 8 has the rule by which its traffic was counted.
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import published as printed
 from fedlib.errors import ConfigError, DataError
-from fedlib.metrics import PRIMARY, TRAFFIC, over_seeds
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, TRAFFIC, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import (
     ABSENT,
@@ -50,8 +50,8 @@ def build(
     "accuracy_client_mean" (or whichever is asked for), "rounds", and "gb", of 2^30 bytes.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       averaged: over which evaluations the accuracy is a mean, by federation: {"evaluations": the
         last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
         federation that is not named.

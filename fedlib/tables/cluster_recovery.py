@@ -8,9 +8,9 @@ from collections import Counter
 
 import pandas as pd
 
-from fedlib import clusters, recorded
-from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError
+from fedlib.exhibits import clusters, of_clients
+from fedlib.exhibits import selection as exhibits
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet
 from fedlib.tables.summary import identity, mean_text
@@ -29,8 +29,8 @@ def build(
     """The table; its numbers have one row per federation, run and seed.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       weights: of which columns of the clients ("pi_0", ...); None with a `choice`.
       choice: column of the clients with the expert of each, of methods whose clients have one
         alone; then runs state their "num_experts".
@@ -80,9 +80,9 @@ def _numbers(
     for federation in exhibit["federations"]:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             for seed in exhibit["seeds"]:
-                mine = recorded.clients_of(exhibit, clients, run, seed)
-                chosen, experts, highest = recorded.settled(mine, run, weights, choice)
-                true = recorded.column(mine, cluster)
+                mine = of_clients.clients_of(exhibit, clients, run, seed)
+                chosen, experts, highest = of_clients.settled(mine, run, weights, choice)
+                true = of_clients.column(mine, cluster)
                 purity, used = clusters.purity(chosen, true), clusters.num_used(chosen)
                 num_clusters = clusters.num_used(true)
                 rows.append(

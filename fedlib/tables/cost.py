@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import DataError
-from fedlib.metrics import FLOPS, TRAFFIC
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import FLOPS, TRAFFIC
 from fedlib.tables import notes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
 
@@ -37,8 +37,8 @@ def build(
     """The table; its numbers have one row per federation and run, means over the seeds.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       personal: whether to show what clients train on their own after the last round, too.
 
     Raises:

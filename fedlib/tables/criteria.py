@@ -1,8 +1,8 @@
 """What a reproduction was meant to show, and whether it does: acceptance criteria with verdicts.
 
-A criterion is data: predicates of `fedlib.predicates` on numbers of runs, which are means over
-their seeds. One whose runs are not here is shown as not run; one whose runs lack a number is an
-error.
+A criterion is data: predicates of `fedlib.exhibits.predicates` on numbers of runs, which are means
+over their seeds. One whose runs are not here is shown as not run; one whose runs lack a number is
+an error.
 """
 
 from collections import Counter
@@ -10,11 +10,11 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import measures, predicates
-from fedlib import published as printed
 from fedlib.errors import ConfigError, DataError
-from fedlib.metrics import PRIMARY, TRAFFIC
+from fedlib.exhibits import measures, predicates
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
 from fedlib.results import TOTALS
 from fedlib.tables import notes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
@@ -41,16 +41,17 @@ def build(
     """The table; its numbers have one row per criterion.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       criteria: of each the "title", the "source" (where it was read), the "kind" (one of
-        `fedlib.predicates.KINDS`, with its arguments) and the "terms" that are compared. A term is
+        `fedlib.exhibits.predicates.KINDS`, with its arguments) and the "terms" that are compared. A
+        term is
         a cell, or two of which it is the difference: {"federation", "label"} of a run, and
         whatever is not as here: "metric" "accuracy" (of the metrics, or one of
-        `fedlib.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default", "split"
-        "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside it. A
-        criterion may have a "unit" ("percent", or "number" for what is no share), a "note", and a
-        "published" number of its own in place of the cells'.
+        `fedlib.exhibits.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default",
+        "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
+        it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
+        and a "published" number of its own in place of the cells'.
 
     Raises:
       ConfigError: for a criterion that is not such.

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
-from fedlib import published as printed
 from fedlib.errors import ConfigError
-from fedlib.metrics import INTERVAL_SEEDS
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import INTERVAL_SEEDS
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, percent, points
 
@@ -49,18 +49,19 @@ def build(
     exhibit, as only some may have been asked for, are left out, and a note says so.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       claims: [{"title", "formula": one of `FORMULAS`, "cells": two of {"federation", "label",
         "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"},
         or left out if the text does not print it, "note": may be left out}].
-      protocols: those in the cells, see `fedlib.protocols`.
-      cells: pattern of the published exhibits that hold the cells, see `fedlib.protocols.Printed`.
-      metric: see `fedlib.protocols.accuracies`.
+      protocols: those in the cells, see `fedlib.exhibits.comparisons`.
+      cells: pattern of the published exhibits that hold the cells, see
+        `fedlib.exhibits.comparisons.Printed`.
+      metric: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
       ConfigError: for a claim with another formula, protocol or statistic.
-      DataError: see `fedlib.protocols.accuracies`.
+      DataError: see `fedlib.exhibits.comparisons.accuracies`.
     """
     shown = {protocol.name: protocol for protocol in ways.declared(protocols)}
     for claim in claims:

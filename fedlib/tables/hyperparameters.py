@@ -5,9 +5,9 @@ import math
 
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import published as printed
 from fedlib.errors import ConfigError
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
 from fedlib.tables import notes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
 
@@ -26,8 +26,8 @@ def build(
     """The table, a block per federation and run; one row of numbers per hyper-parameter and column.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       columns: [{"title": "Global", "key": label of the published numbers}], in order.
       rows: [{"title": "Learning rate", "key": metric of the published numbers, "paths": {key of a
         column: dotted path into `fedlib.spec.Run.describe`, "local.lr"}}], in order. What a column

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import published as printed
 from fedlib.errors import ConfigError
-from fedlib.metrics import PRIMARY, over_seeds
-from fedlib.protocols import GROUPS
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.comparisons import GROUPS
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes, summary
 from fedlib.tables.render import (
     ABSENT,
@@ -48,12 +48,12 @@ def build(
     A run is left out where it, or the method that is ahead, has no default protocol for the group.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       of: label of the method that is ahead.
       claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
         `OVER`}.
-      group: one of `fedlib.protocols.GROUPS`.
+      group: one of `fedlib.exhibits.comparisons.GROUPS`.
       at: one of `WHEN`.
 
     Raises:

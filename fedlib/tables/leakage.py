@@ -6,8 +6,8 @@ pictures and no numbers; specification section 7.5.
 
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import leakage, recorded
+from fedlib.exhibits import leakage, of_clients
+from fedlib.exhibits import selection as exhibits
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet
 from fedlib.tables.summary import identity, mean_text
@@ -31,8 +31,8 @@ def build(
     """The table; its numbers have one row per federation, run and seed.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       recovered, labels: of which columns of the clients ("recovered_0", ...), shares in [0, 1].
 
     Raises:
@@ -61,8 +61,8 @@ def _numbers(exhibit: dict, clients: pd.DataFrame, recovered: str, labels: str) 
     for federation in exhibit["federations"]:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             for seed in exhibit["seeds"]:
-                mine = recorded.clients_of(exhibit, clients, run, seed)
-                guess, true = recorded.matrix(mine, recovered), recorded.matrix(mine, labels)
+                mine = of_clients.clients_of(exhibit, clients, run, seed)
+                guess, true = of_clients.matrix(mine, recovered), of_clients.matrix(mine, labels)
                 distance = leakage.total_variation(guess, true)
                 rows.append(
                     {

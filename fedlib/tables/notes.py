@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib.metrics import INTERVAL_SEEDS
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import INTERVAL_SEEDS
 
 ALL_AND_BOTTOM = (
     "All: right predictions over all test examples of the clients that train. Bottom-10%: accuracy "

@@ -1,15 +1,15 @@
 """Published and reproduced accuracy of several protocols: a row per federation and run.
 
-A protocol is a way to predict with what one training left, see `fedlib.protocols`; the protocols of
-a row come from the same trainings. Deviations are over trials, which are seeds here.
+A protocol is a way to predict with what one training left, see `fedlib.exhibits.comparisons`; the
+protocols of a row come from the same trainings. Deviations are over trials, which are seeds here.
 """
 
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
-from fedlib.metrics import PRIMARY
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.tables import notes
 from fedlib.tables.render import (
     ABSENT,
@@ -42,20 +42,20 @@ def build(
     """The table; its numbers have one row per federation, run and protocol.
 
     What is published is found by the exhibit's `published`, a pattern as of
-    `fedlib.protocols.Printed`, under the protocol's key: the metrics "accuracy" and "accuracy_std",
-    and "num_trials" of the label "all".
+    `fedlib.exhibits.comparisons.Printed`, under the protocol's key: the metrics "accuracy" and
+    "accuracy_std", and "num_trials" of the label "all".
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
-      protocols: in the order of columns, see `fedlib.protocols`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
+      protocols: in the order of columns, see `fedlib.exhibits.comparisons`.
       parameter: of the federations, a dotted path into their declarations, whose values are the
         heads of rows; there is a block per family then. Without it the federations' titles are.
       symbol: how the paper calls the parameter; the last part of the path if not given.
-      metric, group: see `fedlib.protocols.accuracies`.
+      metric, group: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
-      ConfigError, DataError: see `fedlib.protocols`.
+      ConfigError, DataError: see `fedlib.exhibits.comparisons`.
     """
     shown = ways.declared(protocols)
     values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)

@@ -7,10 +7,10 @@ for clients that were absent from the last rounds. What unseen clients get is th
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
 from fedlib.errors import ConfigError
-from fedlib.exhibit import METRIC_TITLES
-from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percents, points
 from fedlib.tables.summary import identity, statistics
@@ -30,8 +30,8 @@ def build(
     """The table; its numbers have one row per federation, run, metric and protocol.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       protocols: titles by name. "default" comes first and is what the others are compared with;
         the others are in the order of their names, as the keys of JSON have no order.
       group: "seen" or "unseen" clients.

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from fedlib.exhibits.metrics import INTERVAL_SEEDS
 from fedlib.files import write_text
-from fedlib.metrics import INTERVAL_SEEDS
 
 WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
@@ -101,7 +101,7 @@ def percents(
 
     Args:
       numbers: with the columns "seeds" and, their names prefixed, "mean", "low", "high" and
-        `spread`, see `fedlib.metrics.over_seeds`.
+        `spread`, see `fedlib.exhibits.metrics.over_seeds`.
       prefix: of these names.
       spread: "ci95" or "std", of which the number after ± is.
       decimals: of each number.
@@ -125,7 +125,7 @@ def with_spread(
     """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
 
     Args:
-      found: a row of `fedlib.metrics.over_seeds`.
+      found: a row of `fedlib.exhibits.metrics.over_seeds`.
       spread: of its columns, what stands after ±.
       text: of a number; width: of the number after ±, if that has another (no sign).
     """

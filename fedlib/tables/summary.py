@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from fedlib.metrics import over_seeds
+from fedlib.exhibits.metrics import over_seeds
 from fedlib.tables.render import with_spread
 
 STATISTICS = ("mean", "std", "ci95", "low", "high")
@@ -20,7 +20,7 @@ def identity(federation: dict, run: dict) -> dict[str, str]:
 
 
 def statistics(summary: pd.DataFrame, key: tuple, prefix: str = "") -> dict[str, float]:
-    """`STATISTICS` of one row of `fedlib.metrics.over_seeds`, its names prefixed.
+    """`STATISTICS` of one row of `fedlib.exhibits.metrics.over_seeds`, its names prefixed.
 
     Args:
       summary: indexed by the columns that `over_seeds` grouped by.

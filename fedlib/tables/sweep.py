@@ -7,9 +7,9 @@ A parameter of the federations is given: its values are columns, and the best me
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib.exhibit import METRIC_TITLES
-from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percents
 from fedlib.tables.summary import STATISTICS
@@ -29,15 +29,15 @@ def build(
     """The table; its numbers have one row per federation, method, value and metric.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       parameter, of: what is varied, and whether of a "run" or a "federation"; see
-        `fedlib.exhibit.swept`.
+        `fedlib.exhibits.selection.swept`.
       methods: registry names, in the order of columns or rows.
       symbol: how the paper calls the parameter ("M"); its own name if not given.
 
     Raises:
-      ConfigError: see `fedlib.exhibit.swept`.
+      ConfigError: see `fedlib.exhibits.selection.swept`.
     """
     runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
     numbers = _numbers(exhibit, runs, exhibits.select(exhibit, metrics))

@@ -7,8 +7,8 @@ reports. A method without a default says N/A there.
 import numpy as np
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes, summary
 from fedlib.tables.render import (
     NOT_APPLICABLE,

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedlib import exhibit as exhibits
-from fedlib import protocols as ways
 from fedlib.errors import ConfigError, DataError
-from fedlib.metrics import PRIMARY, over_seeds
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
 from fedlib.tables.summary import STATISTICS, identity, statistics
@@ -45,11 +45,11 @@ def build(
     """The table, after the last round; its numbers have one row per federation, run and column.
 
     What is published is found by the exhibit's `published`, a pattern as of
-    `fedlib.protocols.Printed`, under the column's key and metric.
+    `fedlib.exhibits.comparisons.Printed`, under the column's key and metric.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibit`, `fedlib.metrics`,
-        `fedlib.published`.
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       columns: of each the "title", and whatever is not as here: "group" "seen", "protocol"
         "default", "split" "test", "metric" "accuracy_client_mean" (or "accuracy"), "key" of
         published numbers, the protocol.

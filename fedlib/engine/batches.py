@@ -1,0 +1,132 @@
+"""Which examples a client sees in which step: a function of (seed, round, stream, client) alone.
+
+NumPy only. The order of a client's examples does not depend on the cohort it is in, on the order
+of that cohort, or on the executor.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.engine.solvers import Solver
+
+
+class Step(NamedTuple):
+    """One mini-batch of one client: a slice of its order of examples."""
+
+    start: int
+    stop: int
+    epoch: int  # local epoch of this call, from 0
+
+    @property
+    def size(self) -> int:
+        """Examples in the batch."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class ClientPlan:
+    """What one client does in one call of `fit`.
+
+    Attributes:
+      order: [epochs * N] int64, positions in the client's shard, epoch after epoch.
+      keys: one int64 per step, for dropout.
+      steps: the mini-batches, in order.
+    """
+
+    order: np.ndarray
+    keys: np.ndarray
+    steps: tuple[Step, ...]
+
+
+def client_plan(num_examples: int, solver: Solver, *stream: int | str) -> ClientPlan:
+    """Shuffled epochs of a client with `num_examples` examples, cut into steps."""
+    draw = streams.generator(*stream)
+    orders, steps = [], []
+    for epoch in range(_epochs(num_examples, solver)):
+        orders.append(draw.permutation(num_examples))
+        first = epoch * num_examples
+        for start in range(0, num_examples, solver.batch_size):
+            size = min(solver.batch_size, num_examples - start)
+            if size < solver.batch_size and solver.drop_last and start > 0:
+                continue
+            steps.append(Step(first + start, first + start + size, epoch))
+    steps = tuple(steps[: solver.steps])
+    keys = draw.integers(0, 2**62, size=len(steps), dtype=np.int64)
+    order = np.concatenate(orders) if orders else np.empty(0, np.int64)
+    return ClientPlan(order, keys, steps)
+
+
+def _epochs(num_examples: int, solver: Solver) -> int:
+    """Epochs to draw: as declared, or as many as the declared number of steps needs."""
+    if solver.steps is None or num_examples == 0:
+        return solver.epochs
+    full, rest = divmod(num_examples, solver.batch_size)
+    per_epoch = full if rest == 0 or (solver.drop_last and full) else full + 1
+    return -(-solver.steps // per_epoch)
+
+
+class Wave(NamedTuple):
+    """One step of several clients at once.
+
+    All batches of a wave have the same number of real examples, unless `padded`; then short ones
+    are filled up by repeating their examples and a mask tells them apart.
+    """
+
+    clients: np.ndarray  # [K] positions in the cohort
+    index: np.ndarray  # [K, B] positions in each client's shard
+    keys: np.ndarray  # [K]
+    sizes: np.ndarray  # [K] real examples
+    epoch: int
+
+    @property
+    def padded(self) -> bool:
+        """Whether some batch is shorter than the wave."""
+        return bool((self.sizes < self.index.shape[1]).any())
+
+
+def waves(plans: list[ClientPlan], batch_size: int, may_pad: bool) -> list[Wave]:
+    """The steps of all clients, merged epoch by epoch: full batches first, then the short ones.
+
+    Args:
+      plans: one per client.
+      batch_size: of a full batch.
+      may_pad: whether batches of different sizes may share a wave. Must be False for models with
+        batch statistics, which padding would enter.
+
+    Returns:
+      Waves that visit every client's steps in the client's own order.
+    """
+    merged = []
+    for epoch in range(max((p.steps[-1].epoch + 1 for p in plans if p.steps), default=0)):
+        own = [[(k, s) for k, s in enumerate(p.steps) if s.epoch == epoch] for p in plans]
+        full = [[item for item in items if item[1].size == batch_size] for items in own]
+        for t in range(max(map(len, full))):
+            group = [(c, *items[t]) for c, items in enumerate(full) if t < len(items)]
+            merged.append(_wave(plans, group, batch_size, epoch))
+        # A short batch is its epoch's last, so at most one per client is left.
+        short = [
+            (c, *item) for c, items in enumerate(own) for item in items if item[1].size < batch_size
+        ]
+        for group in [short] if may_pad and short else _by_size(short):
+            width = max(step.size for _, _, step in group)
+            merged.append(_wave(plans, group, width, epoch))
+    return merged
+
+
+def _by_size(group: list) -> list[list]:
+    sizes = sorted({step.size for _, _, step in group})
+    return [[item for item in group if item[2].size == size] for size in sizes]
+
+
+def _wave(plans: list[ClientPlan], group: list, width: int, epoch: int) -> Wave:
+    index = np.empty((len(group), width), np.int64)
+    for row, (client, _, step) in enumerate(group):
+        examples = plans[client].order[step.start : step.stop]
+        index[row] = examples if len(examples) == width else np.resize(examples, width)
+    clients = np.array([client for client, _, _ in group])
+    keys = np.array([plans[client].keys[number] for client, number, _ in group])
+    sizes = np.array([step.size for _, _, step in group])
+    return Wave(clients, index, keys, sizes, epoch)

@@ -1,0 +1,44 @@
+"""Which executor runs a model: the one that a setting names, or by a rule."""
+
+import torch
+
+from fedlib.engine.executors import Batched, Executor, Loop
+from fedlib.engine.graphs import Graphs
+from fedlib.engine.task import Task
+
+NAMES = ("loop", "batched", "graphs")
+BLOCK = 160  # clients that are batched together on a CPU: some loss for one worker, work for two
+
+
+def choose(wanted: str, task: Task) -> Executor:
+    """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
+
+    Args:
+      wanted: "loop", "batched" or "graphs", the latter two with a number of clients per block if
+        need be ("batched:64"); or "auto" for `rule`.
+
+    Raises:
+      ValueError: for anything else.
+    """
+    name, colon, chunk = (rule(task) if wanted == "auto" else wanted).partition(":")
+    sized = name in NAMES[1:] and chunk.isdecimal() and int(chunk) > 0
+    if name not in NAMES or (colon and not sized):
+        known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
+        raise ValueError(f"executor must be {known}, got {wanted!r}")
+    on_cpu = task.device.type == "cpu"
+    workers = torch.get_num_threads() if on_cpu else 1
+    if name == "loop":
+        return Loop(workers)
+    block = int(chunk) if chunk else BLOCK if on_cpu else None
+    return (Batched if name == "batched" else Graphs)(block, workers)
+
+
+def rule(task: Task) -> str:
+    """What suits a model and a device in general; `fedlib.run.calibrate` measures one machine.
+
+    Batching pays where launching a step costs more than computing it: on a GPU but for the largest
+    models, and for small models without convolutions on a CPU.
+    """
+    if task.device.type == "cuda":
+        return "loop" if task.is_heavy else "batched"
+    return "batched" if task.is_light else "loop"

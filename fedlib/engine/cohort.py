@@ -1,0 +1,447 @@
+"""The engine as a method sees it: the clients of one round, and what can be asked of them.
+
+A method writes its local work for ONE client; the cohort runs it on all of them. The one rule:
+close over what is shared, pass what is per-client (leaves [C, ...], or `Rows` where clients differ
+in shape); every function receives what was passed, in order, and then the batch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad
+
+from fedlib import streams, tree
+from fedlib.engine.batches import ClientPlan, client_plan
+from fedlib.engine.device import DeviceData, upload
+from fedlib.engine.executors import Executor, Loop
+from fedlib.engine.solvers import Memory, Solver, gradient
+from fedlib.engine.task import Params, Task
+from fedlib.engine.waves import Work
+from fedlib.errors import DataError
+from fedlib.tree import Rows, Tree
+
+EVALUATION_BATCH = 512  # examples per forward pass without gradients
+CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
+SELECTIONS = ("uniform", "residue")  # of the clients in a round, see `sample`
+
+
+@dataclass
+class Journal:
+    """What happened in a round that no method needs to hand on.
+
+    Attributes:
+      losses: per call of `fit`, mean training loss of each client [C].
+      down, up: numbers sent to and from ONE client; the mean where clients differ in it.
+      examples: training examples in the local steps of ALL clients, counting repeats.
+      others: by group, what happened in the round to `Cohort.everyone` of that group.
+    """
+
+    losses: list[Tensor] = field(default_factory=list)
+    down: int | float = 0
+    up: int | float = 0
+    examples: int = 0
+    others: dict[str, "Journal"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients taking part in one round, or in one evaluation.
+
+    Attributes:
+      task: what is trained.
+      data: the federation, on the device.
+      ids: [C] positions of the clients in the federation and in every per-client state.
+      round: rounds done before this one; with `seed` and a client it fixes the batch order.
+      seed: of the run.
+      executor: how local work is run; never changes a result beyond rounding.
+      population: number of clients that may take part in a round (the seen ones).
+      population_examples: their training examples, together.
+      aggregation: "damped" or "renormalised"; see `average`.
+      journal: filled in while the round runs.
+      known_ids: [C] the same as `ids`, in host memory, for those who make a cohort from there: to
+        read `ids` would wait for the device.
+    """
+
+    task: Task
+    data: DeviceData
+    ids: Tensor
+    round: int
+    seed: int
+    executor: Executor = field(default_factory=Loop)
+    population: int = 0
+    population_examples: int = 0
+    aggregation: str = "damped"
+    journal: Journal = field(default_factory=Journal)
+    known_ids: np.ndarray | None = None
+
+    def __post_init__(self):
+        """Raises ValueError where `ids` were replaced and `known_ids` forgotten."""
+        if self.known_ids is not None and len(self.known_ids) != len(self.ids):
+            raise ValueError(f"known_ids are {len(self.known_ids)} of {len(self.ids)} clients")
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return len(self.ids)
+
+    @cached_property
+    def host_ids(self) -> np.ndarray:
+        """`ids` in host memory -> [C]"""
+        return self.ids.cpu().numpy() if self.known_ids is None else self.known_ids
+
+    @cached_property
+    def num_examples(self) -> Tensor:
+        """Training examples of each client -> [C] float64"""
+        return upload(self._sizes("train").astype(np.float64), self.ids.device)
+
+    def in_round(self, number: int) -> "Cohort":
+        """The same clients in round `number`, so that they shuffle differently."""
+        return replace(self, round=number)
+
+    def alone(self, client: int) -> "Cohort":
+        """One of these clients, under the loop executor: to look into what went wrong with it.
+
+        Raises:
+          ValueError: for a client that is not in the cohort.
+        """
+        if client not in self.host_ids:
+            raise ValueError(f"client {client} is not in this cohort of {self.host_ids.tolist()}")
+        ids = np.array([client])
+        where = {"ids": upload(ids, self.ids.device), "known_ids": ids}
+        return replace(self, **where, executor=Loop(), journal=Journal())
+
+    def in_turn(self, values: Sequence[Any]) -> Rows:
+        """What the rule "client k has the value k modulo their number" gives each client.
+
+        The values can be anything, such as the `Task` of each of several architectures.
+        """
+        return tree.in_turn(values, self.host_ids.tolist())
+
+    def some(self, positions: np.ndarray) -> "Cohort":
+        """The clients at these positions of the cohort, with the same journal."""
+        ids = self.host_ids[positions]
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
+    def seen(self) -> "Cohort":
+        """All clients that may take part in training, in place of these."""
+        ids = self.data.federation.ids("seen")
+        return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
+
+    def everyone(self, group: str) -> "Cohort":
+        """All of a group, such as the server, with a journal of their own, in place of these.
+
+        What they do is neither traffic nor training of the clients. Who is in a batch depends on
+        the owner's position in the federation, so that a server shuffles unlike every client; for
+        several fits on it in one round name several streams, such as "server/0", "server/1".
+
+        Args:
+          group: one of `fedlib.federation.GROUPS`.
+
+        Raises:
+          DataError: if nobody is in it.
+        """
+        federation = self.data.federation
+        ids = federation.ids(group)
+        if not len(ids):
+            raise DataError(
+                f"the federation has no {group}, which the method needs; use a data set that gives "
+                "it data of its own"
+            )
+        return replace(
+            self,
+            ids=upload(ids, self.ids.device),
+            known_ids=ids,
+            population=len(ids),
+            population_examples=int(federation.train.sizes[ids].sum()),
+            journal=self.journal.others.setdefault(group, Journal()),
+        )
+
+    # -- what clients know of their training examples ------------------------------------
+
+    def shares(self, of: str, num: int) -> Tensor:
+        """p(c|s): how labels or side information are distributed on each client -> [C, num]
+
+        Clients without training examples are taken to be uniform.
+
+        Args:
+          of: "label" or "side", see `Federation.side`.
+          num: of values; they are 0 ... num - 1.
+
+        Raises:
+          DataError: if the federation has no such values, or larger ones.
+        """
+        counts = np.zeros((self.size, num))
+        for row, values in zip(counts, self._given(of), strict=True):
+            found = np.bincount(values, minlength=num)
+            if len(found) > num:
+                raise DataError(f"{of} must be below {num}, got {len(found) - 1}")
+            row += found if len(values) else 1
+        shares = counts / counts.sum(1, keepdims=True)
+        return upload(shares, self.ids.device).to(self.task.dtype)
+
+    def side(self) -> Tensor:
+        """Side information of every training example, in shard order -> [C, N] int64
+
+        N is the largest client's number of examples; beyond a client's own there are zeros.
+
+        Raises:
+          DataError: if the federation has none.
+        """
+        given = self._given("side")
+        padded = np.zeros((self.size, max(map(len, given), default=0)), np.int64)
+        for row, values in zip(padded, given, strict=True):
+            row[: len(values)] = values
+        return upload(padded, self.ids.device)
+
+    # -- communication ----------------------------------------------------------------
+
+    def broadcast(self, shared: Tree) -> Tree:
+        """Send `shared` to every client: [...] -> [C, ...], without copying."""
+        self.journal.down += tree.numel(shared)
+        return tree.broadcast(shared, self.size)
+
+    def send(self, rows: Tree) -> Tree:
+        """Send every client its own row of what the server has: [C, ...], as it is."""
+        self.journal.down += self._each(rows)
+        return rows
+
+    def send_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+        """Send every client some of the experts: [E, ...] -> [C, E, ...], without copying.
+
+        The others are there too, so that shapes are the same, but a client must not use them.
+
+        Args:
+          experts: leaves [E, ...].
+          chosen: [C, E] bool, what is sent to whom; None is everything to everybody.
+        """
+        self.journal.down += self._count(experts, chosen)
+        return tree.broadcast(experts, self.size)
+
+    def collect_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+        """What the clients return of their experts, as it is: leaves [C, E, ...]
+
+        Args:
+          experts: leaves [C, E, ...].
+          chosen: [C, E] bool, what is returned; the server must not use the others. None is
+            everything.
+        """
+        self.journal.up += self._count(tree.take(experts, 0), chosen)
+        return experts
+
+    def held(self, shared: Tree) -> Tree:
+        """What every client already has of `shared`: as `broadcast`, but nothing is sent."""
+        return tree.broadcast(shared, self.size)
+
+    def collect(self, sent: Tree) -> Tree:
+        """What the clients send the server to make something of, as it is: leaves [C, ...]"""
+        self.journal.up += self._each(sent)
+        return sent
+
+    def average(self, trained: Tree, previous: Tree) -> Tree:
+        """What the server makes of the clients' models: [C, ...] -> [...]
+
+        Clients weigh in by their number of training examples. When only some of the population
+        take part, "renormalised" averages those, and "damped" lets every absent client count with
+        the `previous` model it still holds.
+
+        Raises:
+          ValueError: for `Rows` of different shapes, which have no average.
+        """
+        self.journal.up += self._each(trained)
+        if self.aggregation == "renormalised" or self.size == self.population:
+            return tree.mean(trained, self.num_examples)
+        absent = 1 - float((self._sizes("train") / self.population_examples).sum())
+        weights = self.num_examples / self.population_examples
+        return tree.add(tree.mix(trained, weights), previous, absent)
+
+    # -- training ---------------------------------------------------------------------
+
+    def fit(
+        self,
+        loss: Callable,
+        params: Params | Rows,
+        *per_client: Tree,
+        local: Solver,
+        memory: Memory | None = None,
+        lr_scale: dict[str, float] | None = None,
+        stream: str = "fit",
+    ) -> tuple[Params | Rows, Memory | None]:
+        """Every client minimises `loss(params, *per_client, batch) -> []` with its local solver.
+
+        Args:
+          loss: of one client's batch.
+          params: starting points, leaves [C, ...] or `Rows`; running statistics included.
+          per_client: further arguments of `loss`, leaves [C, ...] or `Rows`.
+          local: the solver.
+          memory: of the solvers of ALL clients of the federation; None starts afresh.
+          lr_scale: multiplies the rate of top-level entries of `params`, by name.
+          stream: name of the shuffling; use different ones for several fits in one round.
+
+        Returns:
+          (trained parameters [C, ...], `memory` with this cohort's rows renewed).
+        """
+        given = params, per_client  # momenta are like the parameters: not looked at again
+        weights, statistics = tree.partition(params, self.task.is_statistic)
+        clients = self.host_ids.tolist()
+        done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
+        rates = local.rates(done, self.round)
+        same = bool((rates == rates[0]).all()) and not self.executor.replays
+        common = rates[0].tolist() if same else None
+        rates = upload(rates.to(self.task.dtype), self.ids.device)
+        kept = memory is not None and local.keeps == "run"
+        one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
+
+        def step(carry, rates, *args_and_batch):
+            weights, statistics, total, count, buffers = carry
+            batch = args_and_batch[-1]
+            grads, value = gradient(one_loss, weights, statistics, *args_and_batch)
+            grads = local.clipped(grads, stacked=value.dim() > 0)
+            epoch = min(batch.epoch, local.epochs - 1)
+            lr = rates[..., epoch] if common is None else common[epoch]
+            local.step_(weights, grads, buffers, lr, lr_scale or {})
+            total += value * batch.size
+            count += batch.size
+            return carry
+
+        zeros = torch.zeros(self.size, dtype=self.task.dtype, device=self.ids.device)
+        buffers = (
+            tree.take(memory.buffers, self.host_ids) if kept else local.fresh(weights, self.size)
+        )
+        # Copies, because steps are taken in place.
+        start = tree.clone((weights, statistics, zeros, zeros, buffers))
+        weights, statistics, total, count, buffers = self._fold(
+            step, start, rates, *per_client, local=local, stream=stream, kinds=tree.kinds(given)
+        )
+        self.journal.losses.append(total / count)
+        trained = tree.merge(weights, statistics)
+        return trained, memory and memory.renewed(clients, buffers if kept else None, local.epochs)
+
+    def scan(
+        self, step: Callable, carry: Tree, *per_client: Tree, local: Solver, stream: str = "scan"
+    ) -> Tree:
+        """Fold `carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
+
+        The batches are those `local` asks for: its batch size, epochs or steps.
+        """
+        # A copy, because a forward pass renews running statistics in place.
+        start, lifted = tree.clone(carry), self.executor.lift(step)
+        kinds = tree.kinds((carry, per_client))
+        return self._fold(lifted, start, *per_client, local=local, stream=stream, kinds=kinds)
+
+    def gradient(self, loss: Callable, params: Params) -> Params:
+        """Gradient of `loss(params) -> []`, for use inside the step of `scan`."""
+        return grad(loss)(params)
+
+    # -- scoring ----------------------------------------------------------------------
+
+    def score(self, fn: Callable, *per_client: Tree, split: str = "train") -> Tensor:
+        """`fn(*per_client, batch) -> [B, ...]` on all examples, in shard order -> [C, N, ...]
+
+        N is the largest client's number of examples; beyond a client's own there are zeros.
+        """
+        on_cpu = self.task.device.type == "cpu"
+        images = self.data.federation.x.ndim == 4
+        size = min(EVALUATION_BATCH, CACHED_IMAGES) if images and on_cpu else EVALUATION_BATCH
+        work = self._work(f"scoring ({split})", tree.kinds(per_client))
+        return self.executor.each(work, fn, per_client, split, size)
+
+    def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
+        """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""
+        sizes = self._sizes(split)
+        count = upload(sizes, values.device)[:, None]
+        own = torch.arange(values.shape[1], device=values.device) < count
+        trailing = [1] * (values.dim() - 2)
+        total = (values * own.reshape(*own.shape, *trailing)).sum(1)
+        return total / count.clamp(min=1).reshape(-1, *trailing)
+
+    # -- private ----------------------------------------------------------------------
+
+    def _given(self, of: str) -> list[np.ndarray]:
+        """Labels or side information of each client's training examples, C x [N]"""
+        federation = self.data.federation
+        if of not in ("label", "side"):
+            raise ValueError(f"of must be 'label' or 'side', got {of!r}")
+        pool = federation.y if of == "label" else federation.side
+        if pool is None:
+            raise DataError("the federation has no side information; condition on labels instead")
+        if pool.ndim != 1:
+            raise DataError(f"{of} must be one number for each example, got shape {pool.shape}")
+        return [pool[federation.train.of(client)] for client in self.host_ids.tolist()]
+
+    def _each(self, per_client: Tree) -> float:
+        """Numbers in what ONE client has; the mean where clients differ in it."""
+        if tree.rows_in(per_client):
+            return sum(tree.numel(tree.take(per_client, c)) for c in range(self.size)) / self.size
+        return tree.numel(tree.take(per_client, 0))
+
+    def _count(self, experts: Tree, chosen: Tensor | None) -> float:
+        """Numbers in the `chosen` [C, E] of the experts [E, ...], on average over the clients.
+
+        Waits for the device, unless `chosen` is None.
+        """
+        if chosen is None:
+            return tree.numel(experts)
+        return tree.numel(tree.take(experts, 0)) * int(chosen.sum()) / self.size
+
+    def _work(self, stage: str, kinds: np.ndarray | None) -> Work:
+        return Work(self.task, self.data, self.host_ids, kinds, self.round, stage)
+
+    def _sizes(self, split: str) -> np.ndarray:
+        """Examples of each client, in host memory -> [C] int64"""
+        return self.data.federation.split(split).sizes[self.host_ids]
+
+    def _fold(self, step, carry: Tree, *per_client, local: Solver, stream: str, kinds) -> Tree:
+        sizes = self.data.federation.train.sizes
+        plans = [
+            client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
+            for client in self.host_ids.tolist()
+        ]
+        self._refuse_single_examples(plans, local)
+        self.journal.examples += sum(step.size for plan in plans for step in plan.steps)
+        work = self._work(f"training ({stream})", kinds)
+        return self.executor.fold(work, plans, local.batch_size, step, carry, per_client)
+
+    def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
+        """Batch normalisation has nothing to average over in a training batch of one example."""
+        if not self.task.needs_pairs:
+            return
+        for client, plan in zip(self.host_ids.tolist(), plans, strict=True):
+            if any(step.size == 1 for step in plan.steps):
+                raise DataError(
+                    f"client {client} has {self.data.federation.train.sizes[client]} training "
+                    f"examples, so batches of {local.batch_size} leave one alone, which batch "
+                    "normalisation cannot train on; use another batch_size or drop_last"
+                )
+
+
+def sample(
+    population: np.ndarray, rate: float, seed: int, round: int, selection: str = "uniform"
+) -> np.ndarray:
+    """Clients of one round, without replacement, in ascending order -> [C] int64
+
+    Depends on (seed, round) alone, so every method sees the same cohorts. At least one client
+    takes part: C = max(1, floor(rate * population)).
+
+    Args:
+      population: [P] who may take part.
+      rate: fraction of them.
+      seed, round: of the draw.
+      selection: "uniform", or "residue": one of each class of positions in the population modulo C.
+
+    Raises:
+      ValueError: for another selection.
+    """
+    if selection not in SELECTIONS:
+        raise ValueError(f"selection must be one of {SELECTIONS}, got {selection!r}")
+    size = max(1, int(rate * len(population)))
+    if size == len(population):
+        return population
+    draw = streams.generator(seed, round, "cohort")
+    if selection == "residue":
+        return np.sort([draw.choice(population[residue::size]) for residue in range(size)])
+    return np.sort(draw.choice(population, size=size, replace=False))

@@ -1,0 +1,369 @@
+"""How one client's computation is run on every client of a cohort; never what it computes.
+
+Executors with equal results, but for rounding: `Loop` visits the clients one after the other (best
+for models whose steps cost more than their launch, and the one to debug in); `Batched` runs all
+clients of a wave in one call of `torch.func.vmap` (best for small models and on GPUs); and
+`fedlib.engine.graphs.Graphs` records such calls on a GPU and replays them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedlib import tree
+from fedlib.engine import ambient
+from fedlib.engine.batches import ClientPlan, waves
+from fedlib.engine.device import moved, upload
+from fedlib.engine.failure import told
+from fedlib.engine.task import Batch
+from fedlib.engine.waves import (
+    Work,
+    client_batches,
+    lengthen,
+    pad,
+    put_block,
+    scoring_batches,
+    take_block,
+    take_rows,
+    wave_batches,
+)
+from fedlib.tree import Tree
+
+
+class Executor(Protocol):
+    """Runs per-client functions; see the module's docstring.
+
+    What belongs to the clients is stacked, leaves [C, ...], or in `Rows`.
+    """
+
+    name: str
+    setting: str  # what `fedlib.engine.choice.choose` makes an equal one from
+    replays: bool  # whether steps are recorded: then what changes has to be in tensors
+    notes: dict  # what provenance says of the execution besides the setting; kept up to date
+
+    def lift(self, fn: Callable) -> Callable:
+        """`fn`, written for one client, as `fold` wants it: for one client, or a wave of them."""
+        ...
+
+    def fold(self, work: Work, plans: list[ClientPlan], batch_size: int, step: Callable,
+             carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
+        """`carry = step(carry, *per_client, batch)` over each client's batches.
+
+        `step` is lifted: see `lift`. It may change the carry, which is tensors, in place; what was
+        passed is used up.
+        """
+        ...
+
+    def each(self, work: Work, fn: Callable, per_client: tuple, split: str,
+             batch_size: int) -> Tensor:  # fmt: skip
+        """`fn(*per_client, batch) -> [B, ...]` on every example of `split` -> [C, N, ...]"""
+        ...
+
+
+class Workers:
+    """Threads that share out clients, each computing with one core.
+
+    Attributes:
+      count: how many; 1 is the calling thread itself.
+    """
+
+    def __init__(self, count: int = 1):
+        self.count = count
+        self._pool = None
+        if count > 1:
+            # Cores go to clients instead of to single operations, here and in the workers.
+            torch.set_num_threads(1)
+            self._pool = ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1))
+
+    def visit(self, fn: Callable[[int], None], order: Iterable[int]) -> None:
+        """Call `fn`, without recording gradients, with all numbers in `order`."""
+
+        def quietly(number: int) -> None:
+            with torch.no_grad():
+                fn(number)
+
+        if self._pool is None:
+            for number in order:
+                quietly(number)
+            return
+        # Each call has its own copy of what fedlib.engine.ambient holds: that is kept by thread.
+        calls = [self._pool.submit(copy_context().run, quietly, number) for number in order]
+        try:
+            for call in calls:
+                call.result()
+        finally:
+            for call in calls:  # after an error in one of them
+                call.cancel()
+            wait(calls)
+
+
+class Loop:
+    """Client by client, or several at a time in threads of their own.
+
+    Attributes:
+      workers: threads. Every client's result is the same for any number of them, bit by bit.
+      notes: what provenance says of the execution besides `setting`.
+    """
+
+    name = setting = "loop"
+    replays = False
+
+    def __init__(self, workers: int = 1):
+        self._workers = Workers(workers)
+        self.notes = {"workers": workers}
+
+    def lift(self, fn: Callable) -> Callable:
+        """See `Executor.lift`."""
+        return fn
+
+    def fold(self, work, plans, batch_size, step, carry, per_client):
+        """See `Executor.fold`."""
+        device = work.data.device
+
+        def visit(position: int) -> None:
+            views, args = tree.take(carry, position), tree.take(per_client, position)
+            own, args = moved(views, device), moved(args, device)
+            client, plan = int(work.ids[position]), plans[position]
+            with told(work.of([position])) as place:
+                for batch in client_batches(work, client, plan, batch_size):
+                    place.batch = batch
+                    own = step(own, *args, batch)
+            put_back(views, own)
+
+        self._workers.visit(visit, _longest_first([len(plan.order) for plan in plans]))
+        return carry
+
+    def each(self, work, fn, per_client, split, batch_size):
+        """See `Executor.each`."""
+        if _all_shared(per_client):
+            return _pooled(work, fn, per_client, split, batch_size, self._workers)
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        parts = [None] * len(sizes)
+
+        def visit(position: int) -> None:
+            args = moved(tree.take(per_client, position), work.data.device)
+            rows = work.data.owned(split, int(work.ids[position]))
+            index = torch.arange(len(rows), device=rows.device)
+            scores = []
+            with told(work.of([position])) as place:
+                for piece in scoring_batches(work, rows, index, batch_size):
+                    place.batch = piece()
+                    scores.append(fn(*args, place.batch))
+            parts[position] = torch.cat(scores)
+
+        self._workers.visit(visit, _longest_first(sizes))
+        return pad(parts, sizes)
+
+
+class Batched:
+    """All clients of a block in one call, block after block.
+
+    Clients are put into blocks by their kind (see `fedlib.tree.kinds`), and by their number of
+    steps, so that those of a block finish at about the same time. Workers, on a CPU, take a block
+    each; the blocks are the same for any number of workers, and so is every bit of the results.
+
+    Attributes:
+      chunk: clients in a block, at most; None is all of them. Halved when a block does not fit
+        into a GPU's memory, for the rest of the run.
+      notes: what provenance says of the execution besides `setting`.
+    """
+
+    name = "batched"
+    replays = False
+
+    def __init__(self, chunk: int | None = None, workers: int = 1):
+        self.chunk = chunk
+        self._workers = Workers(workers)
+        self.notes = {"workers": workers}
+
+    @property
+    def setting(self) -> str:
+        """What `fedlib.engine.choice.choose` makes this executor from."""
+        return self.name if self.chunk is None else f"{self.name}:{self.chunk}"
+
+    def lift(self, fn: Callable) -> Callable:
+        """See `Executor.lift`."""
+        return partial(self._vmap, fn)
+
+    @torch.no_grad()
+    def fold(self, work, plans, batch_size, step, carry, per_client):
+        """See `Executor.fold`."""
+        device = work.data.device
+
+        def fold(block: np.ndarray, active: Tensor | None = None) -> Tree:
+            own, args = moved(take_block((carry, per_client), block, active), device)
+            of_block = work.of(block), [plans[c] for c in block]
+            done = self._fold_block(*of_block, batch_size, step, own, args)
+            return put_block(carry, block, active, done)
+
+        blocks = self._blocks([len(plan.steps) for plan in plans], work.kinds)
+        if len(blocks) == 1 and device.type == "cpu":  # no copies: nothing is tried twice
+            return fold(blocks[0])
+        self._visit(lambda block: fold(block, upload(block, device)), blocks)
+        return carry
+
+    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
+        """`fold` of clients who are batched together, stacked; uses up the carry."""
+        # Batch statistics would see padding, so such models only share waves of equal sizes.
+        merged = waves(plans, batch_size, may_pad=not work.task.statistics)
+        with told(work) as place:
+            for wave, active, batch in wave_batches(work, merged):
+                place.ids, place.batch = work.ids[wave.clients], batch
+                if len(wave.clients) == len(work.ids):  # everyone, in order
+                    carry = step(carry, *per_client, batch)
+                else:
+                    own = step(tree.take(carry, active), *take_rows(per_client, active), batch)
+                    tree.put_(carry, active, own)
+        return carry
+
+    @torch.no_grad()
+    def each(self, work, fn, per_client, split, batch_size):
+        """See `Executor.each`."""
+        if _all_shared(per_client):
+            return _pooled(work, fn, per_client, split, batch_size, self._workers)
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        if not sizes.any():  # there is nothing to batch
+            return Loop().each(work, fn, per_client, split, batch_size)
+        parts: list = [None] * len(sizes)
+
+        def score(block: np.ndarray) -> None:
+            device = work.data.device
+            args = moved(take_block(per_client, block, upload(block, device)), device)
+            scores = self._score_block(work.of(block), fn, args, split, batch_size)
+            for position, row in zip(block, scores, strict=True):
+                parts[position] = row
+
+        # Who has no examples would make a block without any: no function sees an empty batch.
+        having = np.flatnonzero(sizes)
+        kinds = None if work.kinds is None else work.kinds[having]
+        self._visit(score, [having[block] for block in self._blocks(sizes[having], kinds)])
+        scored = next(part for part in parts if part is not None)
+        empty = scored[:0]
+        return pad([empty if part is None else part for part in parts], sizes)
+
+    def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
+        """Scores of clients who are batched together, [N, ...] of each."""
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        owned = [work.data.owned(split, client) for client in work.ids.tolist()]
+        width = int(sizes.max())
+        rows = torch.stack([lengthen(r, width) for r in owned])
+
+        def one_batch(x, y, index, *args):
+            return fn(*args, Batch(x, y, index))
+
+        parts = []
+        for start in range(0, width, batch_size):
+            # Only the clients that have examples here; the others' rows are padding, cut below.
+            having = np.flatnonzero(sizes > start)
+            active = upload(having, rows.device)
+            taken = rows[active, start : start + batch_size]
+            index = torch.arange(start, start + taken.shape[1], device=rows.device)
+            index = index.expand(len(active), -1).contiguous()
+            args = take_rows(per_client, active)
+            inputs = work.data.inputs(taken), work.data.y[taken], index
+            with told(work) as place:
+                place.ids, place.batch = work.ids[having], Batch(*inputs)
+                scores = self._vmap(one_batch, *inputs, *args)
+            parts.append(
+                scores.new_zeros(len(sizes), *scores.shape[1:]).index_copy(0, active, scores)
+            )
+        scores = torch.cat(parts, dim=1)
+        return [row[:size] for row, size in zip(scores, sizes.tolist(), strict=True)]
+
+    def _vmap(self, fn: Callable, *args: Tree) -> Tree:
+        """`fn` over the leading dimension; what is broadcast is shared, not batched."""
+        dims = tree.map(lambda x: 0 if _is_per_client(x) else None, args)
+        args = tree.map(
+            lambda x: x[0] if isinstance(x, Tensor) and tree.is_broadcast(x) else x, args
+        )
+        with ambient.stacked_experts(True):
+            return vmap(fn, in_dims=dims)(*args)
+
+    def _blocks(self, costs: Sequence[int], kinds: np.ndarray | None = None) -> list[np.ndarray]:
+        """Positions of the clients, in as many blocks of about the same size as `chunk` wants.
+
+        Blocks of each kind in turn, where there are several.
+        """
+        if kinds is not None:
+            costs = np.asarray(costs)
+            members = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+            return [own[block] for own in members for block in self._blocks(costs[own])]
+        count = 1 if self.chunk is None else -(-len(costs) // self.chunk)
+        if count == 1:
+            return [np.arange(len(costs))]
+        parts = np.array_split(np.array(_longest_first(costs), np.int64), count)
+        return [np.sort(part) for part in parts]
+
+    def _visit(self, fn: Callable[[np.ndarray], None], blocks: list[np.ndarray]) -> None:
+        """Call `fn` with all blocks; with the halves of those that do not fit into memory."""
+
+        def visit(number: int) -> None:
+            todo = [blocks[number]]
+            while todo:
+                block = todo.pop()
+                if not _fits(fn, block):
+                    self.chunk = min(self.chunk or len(block), -(-len(block) // 2))
+                    self.notes["chunk_halved_to"] = self.chunk
+                    todo += np.array_split(block, 2)[::-1]
+
+        self._workers.visit(visit, range(len(blocks)))
+
+
+def _all_shared(per_client: tuple) -> bool:
+    """Whether every client would compute with the same arguments."""
+    return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
+
+
+def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,
+            workers: Workers) -> Tensor:  # fmt: skip
+    """Score shared models on everybody's examples at once, ignoring whose they are."""
+    sizes = work.data.federation.split(split).sizes[work.ids]
+    rows = torch.cat([work.data.owned(split, client) for client in work.ids.tolist()])
+    index = upload(np.concatenate([np.arange(n) for n in sizes]), rows.device)
+    args = tree.take(shared, 0)
+    pieces = scoring_batches(work, rows, index, batch_size)
+    scores = [None] * len(pieces)
+
+    def score(number: int) -> None:
+        with told(work) as place:
+            place.batch = pieces[number]()
+            scores[number] = fn(*args, place.batch)
+
+    workers.visit(score, range(len(pieces)))
+    return pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
+
+
+def put_back(views: Tree, values: Tree) -> None:
+    """Put `values` where `views` are, which they may be or share memory with."""
+    apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
+    tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
+
+
+def _longest_first(costs: Sequence[int]) -> list[int]:
+    """Positions by cost, so that no worker starts the longest task last."""
+    return np.argsort(-np.asarray(costs, np.int64), kind="stable").tolist()
+
+
+def _fits(fn: Callable[[np.ndarray], None], block: np.ndarray) -> bool:
+    """Call `fn(block)`; False if the GPU has no room for it, though a smaller one may fit."""
+    try:
+        fn(block)
+    except torch.OutOfMemoryError:
+        if len(block) == 1:
+            raise
+    else:
+        return True
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    return False
+
+
+def _is_per_client(x: object) -> bool:
+    return isinstance(x, Tensor) and not tree.is_broadcast(x)

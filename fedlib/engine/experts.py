@@ -1,0 +1,110 @@
+"""What mixtures share: the draw of their experts, and the arithmetic of weights and losses."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedlib import streams, tree
+from fedlib.engine import ambient
+from fedlib.engine.task import Params, Task, element_nll, mean_from
+from fedlib.tree import Tree
+
+EXPERT_SEEDS = ("independent", "official")
+
+
+def draw_experts(task: Task, num_experts: int, seed: int, rule: str) -> Params:
+    """Fresh parameters of all experts of a run -> leaves [E, ...]; `rule` as of `expert_seed`."""
+    return tree.stack([task.init(expert_seed(seed, e, rule)) for e in range(num_experts)])
+
+
+def expert_seed(seed: int, expert: int, rule: str) -> int:
+    """Seed of the parameters of expert number `expert` in the run of `seed`.
+
+    Expert 0 is the single model that other methods draw from `seed`, so a mixture of one expert
+    begins where they do.
+
+    Args:
+      seed: of the run.
+      expert: its number; a module that is drawn after the experts, such as a gate, has number E.
+      rule: one of `EXPERT_SEEDS`. "independent": every expert but the first has a random stream of
+        its own. "official": `seed` + `expert`, as in the code of FedEM and pFedMM; runs of
+        neighbouring seeds then share all experts but one, and are no independent replicates.
+
+    Raises:
+      ValueError: for another rule.
+    """
+    check_expert_seeds(rule)
+    if rule == "official":
+        return seed + expert
+    return int(streams.keys(1, seed, "expert", expert)[0]) if expert else seed
+
+
+def check_expert_seeds(rule: str) -> None:
+    """Raises ValueError for a rule that `expert_seed` does not know."""
+    if rule not in EXPERT_SEEDS:
+        raise ValueError(f"expert_seeds must be one of {EXPERT_SEEDS}, got {rule!r}")
+
+
+def each_expert(fn: Callable, experts: Tree) -> Tensor:
+    """`fn(expert) -> [B, ...]` of every expert, experts leaves [E, ...] -> [B, E, ...]
+
+    Every expert draws its own dropout masks; those of expert 0 are a single model's.
+    """
+    first = tree.leaves(experts)[0]
+    numbers = range(len(first))
+    if ambient.experts_are_stacked():
+        stacked = torch.arange(len(numbers), device=first.device)
+        return vmap(_numbered(fn), out_dims=1)(stacked, experts)
+    outputs = [_numbered(fn)(e, x) for e, x in zip(numbers, tree.unstack(experts), strict=True)]
+    return torch.stack(outputs, dim=1)
+
+
+def uniform_weights(num_clients: int, num_experts: int, like: Tensor) -> Tensor:
+    """Equal mixture weights, of the dtype and device of `like` -> [num_clients, E]"""
+    return like.new_full((num_clients, num_experts), 1 / num_experts)
+
+
+def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:
+    """Posterior of the expert given the example, q proportional to weights * exp(-losses).
+
+    Args:
+      weights: [..., E] mixture weights, on the simplex. A weight of 0 stays 0.
+      losses: [..., N, E] negative log-likelihood of each example under each expert.
+
+    Returns:
+      [..., N, E], summing to 1 over the experts.
+    """
+    return torch.softmax(weights.log().unsqueeze(-2) - losses, dim=-1)
+
+
+def mixture_log_probs(weights: Tensor, log_probs: Tensor) -> Tensor:
+    """log sum_e weights_e p_e(y | x) -> [B, L], or [B, T, L] for sequences
+
+    Args:
+      weights: [E], or [B, E] if they depend on the example.
+      log_probs: [B, E, L], or [B, E, T, L]; the labels of a sequence are mixed one by one.
+    """
+    trailing = [1] * (log_probs.dim() - 2)
+    return torch.logsumexp(weights.log().reshape(*weights.shape, *trailing) + log_probs, dim=1)
+
+
+def expert_losses(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Negative log-likelihood of each example under each expert -> [B, E]
+
+    Args:
+      log_probs: [B, E, L], or [B, E, T, L] for sequences: the mean over their T labels.
+      y: [B] or [B, T] labels.
+      class_weights: [L], multiply the loss of each label; see `Task`.
+    """
+    y = y.unsqueeze(1).expand(log_probs.shape[:-1])
+    return mean_from(2, element_nll(log_probs, y, class_weights))
+
+
+def _numbered(fn: Callable) -> Callable:
+    def run(number: Tensor | int, expert: Tree) -> Tensor:
+        with ambient.expert(number):
+            return fn(expert)
+
+    return run

@@ -1,0 +1,71 @@
+"""Where an error inside a round happened and how to repeat it: a note below its traceback.
+
+Errors that tell everything themselves have none: a full device, which smaller blocks may fit on,
+and a loss that is not finite.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedlib.engine.task import Batch
+from fedlib.engine.waves import Work
+from fedlib.errors import DivergedError
+
+SHOWN = 8  # clients, at most
+
+
+@dataclass(slots=True)
+class Place:
+    """How far the work has come.
+
+    Attributes:
+      ids: clients that are computed now, together.
+      batch: theirs, stacked if they are several; None before the first.
+      shape: [K, B] of a batch that nobody has looked at, where there is no `batch`.
+    """
+
+    ids: np.ndarray
+    batch: Batch | None = None
+    shape: tuple[int, ...] = ()
+
+
+@contextlib.contextmanager
+def told(work: Work) -> Iterator[Place]:
+    """Errors from inside this block tell the stage, round, clients and shapes that it writes down.
+
+    Args:
+      work: of the clients that are visited inside.
+    """
+    place = Place(work.ids)
+    try:
+        yield place
+    except (torch.OutOfMemoryError, DivergedError):
+        raise
+    except Exception as error:
+        error.add_note(_note(work, place))
+        raise
+
+
+def _note(work: Work, place: Place) -> str:
+    ids = place.ids.tolist()
+    names = ", ".join(map(str, ids[:SHOWN]))
+    names += f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    who = f"client {names}" if len(ids) == 1 else f"clients {names} together"
+    return (
+        f"This happened in {work.stage} of round {work.round + 1}, {who}, {_batch(work, place)}.\n"
+        f"To repeat one client under the loop executor, give the method `cohort.alone({ids[0]})` "
+        "in place of the cohort; to repeat the run so, add --executor loop to its command."
+    )
+
+
+def _batch(work: Work, place: Place) -> str:
+    if place.batch is not None:
+        x, y = place.batch.x, place.batch.y
+        return f"on a batch of x {list(x.shape)} {x.dtype} and y {list(y.shape)} {y.dtype}"
+    if place.shape:
+        return f"on a batch of x {[*place.shape, *work.data.x.shape[1:]]}"
+    return "before the first batch"

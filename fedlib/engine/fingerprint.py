@@ -1,0 +1,97 @@
+"""What a function will compute, seen from outside: its code, and all that it has closed over.
+
+A recorded step reads the tensors it was recorded with. To run it again for another round, one has
+to know that the round's function is the same but for the values of tensors, and which tensors
+those are. `walk` finds out, or refuses.
+"""
+
+import types
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.engine.task import Task
+
+PLAIN = (
+    bool, int, float, str, bytes, types.NoneType, torch.dtype, torch.device, frozenset, type,
+    types.BuiltinFunctionType,
+)  # fmt: skip
+
+
+class Opaque(Exception):
+    """Something whose meaning cannot be told from outside."""
+
+
+def walk(value: Any, put: Callable[[Tensor], Tensor], fixed: tuple = ()) -> tuple[Hashable, Any]:
+    """(key, copy) of a function or tree: what it is but for its tensors, and itself with others.
+
+    Two values with equal keys compute the same from tensors of the same shapes, as long as module
+    globals stay as they are.
+
+    Args:
+      put: called with every tensor, in an order that equal keys share; what it returns is in the
+        copy.
+      fixed: types, besides `Task` and `Module`, whose instances do not change during a run; such
+        an instance is told from others by its identity.
+
+    Raises:
+      Opaque: for anything else; the message says what it is.
+    """
+
+    def each(values: Any) -> tuple[tuple, list]:
+        pairs = [walk(v, put, fixed) for v in values]
+        return tuple(key for key, _ in pairs), [copy for _, copy in pairs]
+
+    kind = type(value)
+    if isinstance(value, Tensor):
+        spread = value.dim() > 0 and value.stride(0) == 0
+        return ("tensor", value.shape, value.dtype, value.device, spread), put(value)
+    if isinstance(value, PLAIN):
+        return (kind, value), value
+    if isinstance(value, (Task, nn.Module, *fixed)):
+        return (kind, id(value)), value
+    if kind is dict:
+        keys, copies = each(value.values())
+        return (kind, tuple(value), keys), dict(zip(value, copies, strict=True))
+    if isinstance(value, tuple | list):
+        keys, copies = each(value)
+        return (kind, keys), kind(*copies) if hasattr(kind, "_fields") else kind(copies)
+    if kind is types.FunctionType:
+        return _function(value, each)
+    if kind is types.MethodType:
+        keys, (function, owner) = each((value.__func__, value.__self__))
+        return (kind, keys), types.MethodType(function, owner)
+    if kind is partial:
+        keys, (function, args, named) = each((value.func, value.args, value.keywords))
+        return (kind, keys), partial(function, *args, **named)
+    if is_dataclass(value) and kind.__dataclass_params__.frozen:
+        return (kind, _settings(value, fixed)), value
+    raise Opaque(f"a {kind.__name__}, which may change from round to round")
+
+
+def _function(function: types.FunctionType, each: Callable) -> tuple[Hashable, Any]:
+    named = function.__kwdefaults__ or {}
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    keys, (defaults, named, cells) = each((function.__defaults__ or (), named, cells))
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        defaults,
+        tuple(map(types.CellType, cells)),
+    )
+    copy.__kwdefaults__ = named
+    return (types.FunctionType, function.__code__, id(function.__globals__), keys), copy
+
+
+def _settings(value: Any, fixed: tuple) -> tuple:
+    """Keys of the fields of a frozen dataclass: settings, without tensors."""
+
+    def refuse(_: Tensor) -> Tensor:
+        raise Opaque(f"a {type(value).__name__} with tensors in its fields")
+
+    return tuple(walk(getattr(value, f.name), refuse, fixed)[0] for f in fields(value))

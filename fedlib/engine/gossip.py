@@ -1,0 +1,166 @@
+"""Fully decentralised runs: clients on a graph average with their neighbours, without a server.
+
+A property of a run, not a copy of each method: a method whose shared state is named in its
+`shared` fields runs unchanged. Every client holds its own copy of what a server would hold; after
+local training, copies are mixed, theta_i <- sum_j W_ij theta_j.
+
+Source: Marfoq et al., NeurIPS 2021 (D-EM, D-SGD); fastest-mixing weights from Boyd, Diaconis and
+Xiao, "Fastest Mixing Markov Chain on a Graph", SIAM Review 2004; Metropolis weights from Xiao,
+Boyd and Lall, "A Scheme for Robust Distributed Sensor Fusion", 2005.
+Deviation: graphs are connected (drawn again from a random stream until they are) and clients keep a
+weight of their own; the official code forbids self-loops and fails on an isolated client.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import streams, tree
+from fedlib.engine import simplex
+from fedlib.engine.cohort import Cohort
+from fedlib.tree import Tree
+
+MIXINGS = ("fastest", "metropolis")
+MAX_GRAPHS = 1000  # attempts at a connected graph
+
+
+def connected_graph(num_clients: int, edge_probability: float, seed: int) -> nx.Graph:
+    """The first connected Erdos-Renyi graph of `seed` itself, then of the stream (seed, "graph").
+
+    Raises:
+      ValueError: if there is none within `MAX_GRAPHS` draws: the edge probability is too low.
+    """
+    for number in (seed, *streams.keys(MAX_GRAPHS - 1, seed, "graph").tolist()):
+        graph = nx.gnp_random_graph(num_clients, edge_probability, seed=number)
+        if nx.is_connected(graph):
+            return graph
+    raise ValueError(
+        f"no connected graph of {num_clients} clients in {MAX_GRAPHS} draws with edge_probability "
+        f"{edge_probability}; take a larger one"
+    )
+
+
+def mixing_matrix(graph: nx.Graph, mixing: str) -> np.ndarray:
+    """Symmetric, nonnegative weights whose rows sum to 1, zero between strangers -> [C, C]
+
+    Raises:
+      ValueError: for an unknown `mixing`.
+    """
+    check_mixing(mixing)
+    return fastest(graph) if mixing == "fastest" else metropolis(graph)
+
+
+def check_mixing(mixing: str) -> None:
+    """Raises ValueError unless there are weights of that name."""
+    if mixing not in MIXINGS:
+        raise ValueError(f"mixing must be one of {MIXINGS}, got {mixing!r}")
+
+
+def metropolis(graph: nx.Graph) -> np.ndarray:
+    """W_ij = 1 / (1 + max(degree of i, degree of j)) for neighbours -> [C, C]"""
+    weights = np.zeros((len(graph), len(graph)))
+    for i, j in graph.edges:
+        weights[i, j] = weights[j, i] = 1 / (1 + max(graph.degree[i], graph.degree[j]))
+    np.fill_diagonal(weights, 1 - weights.sum(1))
+    return weights
+
+
+def fastest(graph: nx.Graph, steps: int = 500) -> np.ndarray:
+    """Weights with (nearly) the least second-largest eigenvalue modulus on `graph` -> [C, C]
+
+    The projected subgradient method of Boyd, Diaconis and Xiao, section 4.2, from the Metropolis
+    weights; the best of `steps` iterates.
+    """
+    edges = np.array(graph.edges)
+    weights = metropolis(graph)
+    best, least = weights, slem(weights)
+    w = weights[edges[:, 0], edges[:, 1]]
+    for step in range(1, steps + 1):
+        values, vectors = np.linalg.eigh(weights - 1 / len(graph))
+        extreme = np.argmax(np.abs(values))
+        u = vectors[:, extreme]
+        # The modulus grows with the edge's weight at the rate -sign (u_i - u_j)^2.
+        slope = -np.sign(values[extreme]) * (u[edges[:, 0]] - u[edges[:, 1]]) ** 2
+        w = _feasible(w - slope / max(np.linalg.norm(slope), 1e-12) / step, edges, len(graph))
+        weights = _with_loops(w, edges, len(graph))
+        if (found := slem(weights)) < least:
+            best, least = weights, found
+    return best
+
+
+def slem(weights: np.ndarray) -> float:
+    """Second-largest eigenvalue modulus: how much of a disagreement is left after one mixing."""
+    return float(np.abs(np.linalg.eigvalsh(weights - 1 / len(weights))).max())
+
+
+@dataclass(frozen=True)
+class GossipCohort(Cohort):
+    """A cohort without a server: what is shared has a copy per client, leaves [num_clients, ...].
+
+    Attributes:
+      mixing: [population, population] weights, in the order of `members`.
+      members: [population] positions of the clients on the graph.
+    """
+
+    mixing: Tensor | None = None
+    members: Tensor | None = None
+
+    def held(self, shared: Tree) -> Tree:
+        """Each client's own copy; clients outside the graph get the uniform average of copies."""
+        if torch.isin(self.ids, self.members).all():
+            return tree.take(shared, self.ids)
+        uniform = torch.ones_like(self.members, dtype=torch.float64)
+        return tree.broadcast(tree.mean(tree.take(shared, self.members), uniform), self.size)
+
+    def broadcast(self, shared: Tree) -> Tree:
+        """Nobody sends anything down: clients start from the copies they hold."""
+        return self.held(shared)
+
+    def average(self, trained: Tree, previous: Tree) -> Tree:
+        """Everybody's copy after mixing with its neighbours'."""
+        self._require_everybody()
+        links = int((self.mixing > 0).sum()) - int((self.mixing.diagonal() > 0).sum())
+        self.journal.up += tree.numel(tree.take(trained, 0)) * links / self.size
+        order = torch.argsort(self.ids)  # the graph's order is ascending
+        mixed = tree.mix(tree.take(trained, order), self.mixing)
+        return tree.put(previous, self.members, mixed)
+
+    def _require_everybody(self) -> None:
+        if self.size != len(self.members):
+            raise ValueError(
+                f"a decentralised round needs all {len(self.members)} clients of the graph, got "
+                f"{self.size}; set the participation rate to 1"
+            )
+
+
+def replicate(state: Any, shared: tuple[str, ...], num_clients: int) -> Any:
+    """A method's state with a copy of its fields `shared` for every client."""
+    return state._replace(
+        **{name: tree.repeat(getattr(state, name), num_clients) for name in shared}
+    )
+
+
+def _with_loops(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
+    """The matrix with weights `w` on the edges and what is left of each row on the diagonal."""
+    weights = np.zeros((size, size))
+    weights[edges[:, 0], edges[:, 1]] = weights[edges[:, 1], edges[:, 0]] = w
+    np.fill_diagonal(weights, 1 - weights.sum(1))
+    return weights
+
+
+def _feasible(w: np.ndarray, edges: np.ndarray, size: int) -> np.ndarray:
+    """Edge weights made nonnegative, and shrunk where they exceed 1 at a client.
+
+    The sequential projection of Boyd, Diaconis and Xiao: client by client, the positive weights at
+    an overfull one are lowered by the same amount until they sum to 1.
+    """
+    w = np.maximum(w, 0)
+    for client in range(size):
+        at = np.flatnonzero((edges == client).any(1))
+        if w[at].sum() > 1:
+            w[at] = simplex.project(torch.from_numpy(w[at])).numpy()
+    return w

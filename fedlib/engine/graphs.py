@@ -1,0 +1,226 @@
+"""Batched steps that are recorded once and replayed: one launch instead of some hundred kernels.
+
+A step of `Batched` on a GPU is a few hundred small kernels, which take longer to launch than to
+run. A CUDA graph launches them together, on the addresses it was recorded with. So a *program*
+keeps buffers for everything that a step reads and writes: the clients' carry and arguments, the
+tensors that its function closed over, and the positions of a batch's examples. A round copies its
+values in, replays the graph of each wave's shape, and copies the result out. To make shapes repeat,
+waves have a power of two of lanes, of which those left over train a scratch client nobody reads.
+
+A shape is recorded when it comes up for the third time; before that, and where recording fails, the
+same function of the same buffers is called. On a CPU it always is, so that all of this runs there
+but for the recording itself. Steps that cannot be told from outside to be the same as before (see
+`fedlib.engine.fingerprint`) run as in `Batched`; `notes` counts both and gives the reasons.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.batches import ClientPlan, Wave, waves
+from fedlib.engine.device import DeviceData, upload
+from fedlib.engine.executors import Batched, put_back
+from fedlib.engine.failure import Place, told
+from fedlib.engine.fingerprint import Opaque, walk
+from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
+from fedlib.tree import Tree
+
+WARM = 2  # calls of a shape before it is recorded: libraries set themselves up in them
+PROGRAMS = 8  # at most; each keeps memory for a block of clients
+
+
+class Graphs(Batched):
+    """See the module's docstring."""
+
+    name = "graphs"
+    replays = True
+
+    def __init__(self, chunk: int | None = None, workers: int = 1):
+        super().__init__(chunk)  # the buffers are for one thread
+        self._programs: dict[Hashable, Program] = {}
+        self._pool = None
+        self.notes |= {"recorded_shapes": 0, "replays": 0, "not_replayed": Counter()}
+
+    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
+        """See `Batched._fold_block`."""
+        try:
+            program, closed = self._program(work, step, carry, per_client)
+        except Opaque as reason:
+            self.notes["not_replayed"][str(reason)] += 1
+            return super()._fold_block(work, plans, batch_size, step, carry, per_client)
+        try:
+            with told(work) as place:
+                program.load(closed, carry, per_client, first_rows(work))
+                program.run(plans, batch_size, not work.task.statistics, place)
+        except torch.OutOfMemoryError:
+            self._programs.clear()  # and its buffers, so that a smaller block finds room
+            raise
+        return program.result()
+
+    def _program(self, work, step, carry, per_client) -> tuple["Program", list[Tensor]]:
+        """The program of these steps, and the tensors that the function closed over this time."""
+        closed: list[Tensor] = []
+
+        def note(x: Tensor) -> Tensor:
+            if x.device.type != work.data.device.type:
+                raise Opaque("a tensor that is not on the device")
+            closed.append(x)
+            return x
+
+        fixed = (Batched,)
+        function, _ = walk(step, note, fixed)
+        shapes, _ = walk((carry, per_client), lambda x: x)
+        key = function, shapes, id(work.task), id(work.data), len(work.ids)
+        if key not in self._programs:
+            if len(self._programs) == PROGRAMS:
+                raise Opaque(f"more than {PROGRAMS} different steps")
+            _, own = walk(step, torch.clone, fixed)
+            if work.data.device.type == "cuda" and self._pool is None:
+                # Shared by all graphs: none leaves a result in it for another to overwrite.
+                self._pool = torch.cuda.graph_pool_handle()
+            self._programs[key] = Program(work, own, self)
+        return self._programs[key], closed
+
+    def record(self, body: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        """A function that does what `body` does, recorded where the device can record."""
+        self.notes["recorded_shapes"] += 1
+        if device.type != "cuda":
+            return body
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool):
+                body()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.notes["recorded_shapes"] -= 1
+            self.notes["not_replayed"][str(error).splitlines()[0]] += 1
+            return body
+        return graph.replay
+
+
+class Program:
+    """A step with buffers for all it reads and writes, and its recorded shapes.
+
+    Every buffer with a row per client has one more, the scratch client's.
+    """
+
+    def __init__(self, work: Work, step: Callable, executor: Graphs):
+        self.task, self.data = work.task, work.data  # kept, so that their ids stay theirs
+        self.step, self.executor, self.size = step, executor, len(work.ids)
+        self.closed: list[Tensor] = []
+        walk(step, self._keep, (Batched,))
+        self.carry = self.args = self.first = None
+        self.shapes: dict[tuple, Shape] = {}
+
+    def load(self, closed: list[Tensor], carry: Tree, per_client: tuple, first: Tensor) -> None:
+        """Copy a round's values into the buffers, which are made the first time."""
+        if self.carry is None:
+            self.carry, self.args, self.first = tree.map(
+                _with_scratch, (carry, tuple(per_client), first)
+            )
+        tree.map(_fill, (self.carry, self.args, self.first), (carry, tuple(per_client), first))
+        for buffer, values in zip(self.closed, closed, strict=True):
+            buffer.copy_(values)
+
+    def run(self, plans: list[ClientPlan], batch_size: int, may_pad: bool, place: Place) -> None:
+        """All steps of all clients, each noted in `place`."""
+        ids = place.ids
+        merged = waves(plans, batch_size, may_pad)
+        if not merged:
+            return
+        widths = [batch_size if may_pad else wave.index.shape[1] for wave in merged]
+        flat = [self._lanes(wave, width) for wave, width in zip(merged, widths, strict=True)]
+        values = upload(np.concatenate(flat), self.data.device).split([len(x) for x in flat])
+        for wave, width, inputs in zip(merged, widths, values, strict=True):
+            place.ids, place.shape = ids[wave.clients], (len(wave.clients), width)
+            padded = bool((wave.sizes < width).any())
+            everyone = len(wave.clients) == self.size
+            key = self._lane_count(wave), width, padded, wave.epoch, everyone
+            if key not in self.shapes:
+                self.shapes[key] = Shape(partial(self._step, *key), inputs)
+            self.shapes[key].call(inputs, self.executor, self.data)
+
+    def result(self) -> Tree:
+        """The clients' carry, in memory of its own."""
+        return tree.clone(tree.take(self.carry, slice(self.size)))
+
+    def _step(
+        self, lanes: int, width: int, padded: bool, epoch: int, everyone: bool, inputs: Tensor
+    ) -> None:
+        """One wave, from the buffers to the buffers."""
+        active, index, keys, sizes = inputs.split([lanes, lanes * width, lanes, lanes])
+        first, index = self.first[active], index.reshape(lanes, width)
+        batch = wave_batch(self.data, first, index, keys, sizes if padded else None, epoch)
+        if everyone:
+            views = tree.take(self.carry, slice(self.size))
+            args = tree.map(lambda x: x[: self.size] if isinstance(x, Tensor) else x, self.args)
+            put_back(views, self.step(views, *args, batch))
+        else:
+            own = tree.take(self.carry, active)
+            done = self.step(own, *take_rows(self.args, active), batch)
+            tree.put_(self.carry, active, done)
+
+    def _lane_count(self, wave: Wave) -> int:
+        return min(1 << (len(wave.clients) - 1).bit_length(), self.size)
+
+    def _lanes(self, wave: Wave, width: int) -> np.ndarray:
+        """A wave's numbers in one row, filled up to `width` examples and with scratch lanes."""
+        more = self._lane_count(wave) - len(wave.clients)
+        index = np.pad(wave.index, ((0, more), (0, width - wave.index.shape[1])))
+        clients = np.pad(wave.clients, (0, more), constant_values=self.size)
+        sizes = np.pad(wave.sizes, (0, more), constant_values=1)
+        return np.concatenate([clients, index.ravel(), np.pad(wave.keys, (0, more)), sizes])
+
+    def _keep(self, x: Tensor) -> Tensor:
+        self.closed.append(x)
+        return x
+
+
+class Shape:
+    """Waves of one shape: a function of a buffer for their numbers."""
+
+    def __init__(self, step: Callable[[Tensor], None], like: Tensor):
+        self.inputs = torch.empty_like(like)
+        self.body = partial(step, self.inputs)
+        self.calls, self.replay = 0, None
+
+    def call(self, inputs: Tensor, executor: Graphs, data: DeviceData) -> None:
+        """One wave."""
+        self.inputs.copy_(inputs)
+        if self.replay is None and self.calls == WARM:
+            self.replay = executor.record(self.body, data.device)
+        self.calls += 1
+        if self.replay is None:
+            self.body()
+        else:
+            executor.notes["replays"] += 1
+            self.replay()
+
+
+def _with_scratch(x: Tensor) -> Tensor:
+    """A buffer for `x` [C, ...] -> [C + 1, ...]; one row for all where they are the same.
+
+    What is no tensor is part of what the program is, and stays.
+    """
+    if not isinstance(x, Tensor):
+        return x
+    if tree.is_broadcast(x):
+        return x.new_empty(1, *x.shape[1:]).expand(len(x) + 1, *x.shape[1:])
+    return x.new_empty(len(x) + 1, *x.shape[1:])
+
+
+def _fill(buffer: Tensor, x: Tensor) -> None:
+    """Copy `x` into its buffer; the scratch client is a copy of the first."""
+    if not isinstance(x, Tensor):
+        return
+    if tree.is_broadcast(x):
+        buffer[:1].copy_(x[:1])
+        return
+    buffer[:-1].copy_(x)
+    buffer[-1:].copy_(x[:1])

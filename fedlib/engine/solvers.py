@@ -1,0 +1,380 @@
+"""Local solvers: what a client does with a gradient, and what it remembers until the next round."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.device import placed
+from fedlib.tree import Rows, Tree
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Factor of the learning rate as a function of time t.
+
+    Attributes:
+      kind: "constant" 1; "multi_step" `factor` to the power of milestones passed (t >= milestone);
+        "sqrt" 1 / sqrt(t); "linear" 1 / t; "cosine" half a cosine from 1 to 0 at `period`.
+      by: what t counts: "epoch", the local epochs this client has done (as an optimiser that
+        lives for the whole run does); "round", the communication rounds.
+      milestones, factor: of "multi_step".
+      period: of "cosine", in the unit of t.
+    """
+
+    kind: str = "constant"
+    by: str = "epoch"
+    milestones: tuple[int, ...] = ()
+    factor: float = 0.1
+    period: int = 200
+
+    def __post_init__(self):
+        """Raises ValueError for an unknown kind or unit of time."""
+        if self.kind not in _SCHEDULES:
+            raise ValueError(f"schedule must be one of {sorted(_SCHEDULES)}, got {self.kind!r}")
+        if self.by not in ("epoch", "round"):
+            raise ValueError(f"a schedule counts by 'epoch' or 'round', got {self.by!r}")
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, got {self.period}")
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Factor at each time t (integers, any shape) -> same shape, float64"""
+        return _SCHEDULES[self.kind](self, np.asarray(t, dtype=np.float64))
+
+
+_SCHEDULES: dict[str, Callable[[Schedule, np.ndarray], np.ndarray]] = {
+    "constant": lambda s, t: np.ones_like(t),
+    "multi_step": lambda s, t: s.factor ** sum((t >= m) for m in s.milestones or (np.inf,)),
+    "sqrt": lambda s, t: 1 / np.sqrt(np.maximum(t, 1)),
+    "linear": lambda s, t: 1 / np.maximum(t, 1),
+    "cosine": lambda s, t: (1 + np.cos(np.pi * np.minimum(t / s.period, 1))) / 2,
+}
+
+
+Rate = float | Tensor
+
+
+class Memory(NamedTuple):
+    """What the clients' solvers remember between rounds; part of a method's state."""
+
+    # Momenta like the client's parameters, or () where the solver keeps none. On the device, or in
+    # host memory if those of all clients take too much of it; see `fedlib.engine.device.placed`.
+    buffers: Rows
+    epochs: Tensor  # [num_clients] int64, local epochs done; in host memory
+
+    def of(self, clients: Tensor) -> "Memory":
+        """The memory of some clients, in their order."""
+        rows = clients.tolist()
+        return Memory(Rows(self.buffers[c] for c in rows), self.epochs[rows])
+
+    def afresh(self) -> "Memory":
+        """That of new solvers at the current rate of training, the same one for everybody.
+
+        Buffers are empty, and the count is that of the client who has trained most: those who were
+        absent, or never took part, have counts of earlier rates.
+        """
+        rows = self.buffers
+        empty = tree.by_kind(
+            lambda client: tree.map(torch.zeros_like, rows[client]), tree.kinds(rows), len(rows)
+        )
+        return Memory(empty, torch.full_like(self.epochs, int(self.epochs.max())))
+
+    def renewed(self, clients: list[int], buffers: Rows | None, epochs: int) -> "Memory":
+        """This memory after `clients` did `epochs` more, with new `buffers` unless None."""
+        rows = list(self.buffers)
+        for client, row in zip(clients, buffers or (), strict=buffers is not None):
+            rows[client] = row
+        done = self.epochs.clone()
+        done[clients] += epochs
+        return Memory(Rows(rows), done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """Mini-batch training on a client's shard; subclasses say what a step is.
+
+    Attributes:
+      lr: learning rate, multiplied by `schedule`.
+      batch_size: examples per step; the last batch of an epoch may be smaller.
+      epochs: passes over the shard per call ...
+      steps: ... or, if given, exactly this many batches.
+      drop_last: leave the last, smaller batch out, unless it is the only one.
+      weight_decay: L2 factor (see the subclass for where it enters).
+      keeps: "run" if momenta live for the whole run, "round" if they start at zero in each call.
+      schedule: of the learning rate.
+      clip_norm: what a gradient's Euclidean norm is shrunk to if it is larger, as by
+        `torch.nn.utils.clip_grad_norm_`: of each top-level entry of the parameters that has entries
+        itself (a module of several), and of all others together. 0 or None is off.
+    """
+
+    lr: float
+    batch_size: int = 32
+    epochs: int = 1
+    steps: int | None = None
+    drop_last: bool = False
+    weight_decay: float = 0.0
+    keeps: str = "run"
+    schedule: Schedule = field(default_factory=Schedule)
+    clip_norm: float | None = None
+
+    def __post_init__(self):
+        """Raises ValueError for values that cannot train."""
+        if self.clip_norm is not None and not self.clip_norm >= 0:
+            raise ValueError(f"clip_norm must be at least 0 or absent, got {self.clip_norm}")
+        if not self.lr >= 0:
+            raise ValueError(f"lr must be at least 0, got {self.lr}")
+        for name in ("batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps must be at least 1 or absent, got {self.steps}")
+        if self.keeps not in ("run", "round"):
+            raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
+
+    def init(self, params: Tree) -> Tree:
+        """Momenta before the first step of ONE client with parameters like `params`."""
+        return ()
+
+    def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
+        """One update of one client, or of several stacked along a first dimension, in place.
+
+        In place, because new memory for every step costs several times the arithmetic.
+
+        Args:
+          params: by name; overwritten.
+          grads: by name; used up.
+          buffers: as `init` makes them; overwritten.
+          lr: the current rate, or that of each stacked client [C].
+          scale: factors of the rate of top-level entries of `params`, by name.
+        """
+        raise NotImplementedError
+
+    def step(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> tuple:
+        """(params, buffers) after clipping and `step_`, with the arguments left as they are.
+
+        Clipped as of ONE client.
+        """
+        params, grads, buffers = tree.clone((params, grads, buffers))
+        self.step_(params, self.clipped(grads), buffers, lr, scale)
+        return params, buffers
+
+    def clipped(self, grads: dict, stacked: bool = False) -> dict:
+        """`grads` of one client, or of several `stacked` along a first dimension, by `clip_norm`.
+
+        The norm is added a millionth before it divides, as PyTorch does.
+        """
+        if not self.clip_norm:
+            return grads
+        shrink = partial(_shrunk, bound=self.clip_norm, stacked=stacked)
+        groups = {name: shrink(own) for name, own in grads.items() if isinstance(own, dict)}
+        return grads | shrink({n: g for n, g in grads.items() if n not in groups}) | groups
+
+    def memory(self, params: Tree, num_clients: int) -> Memory:
+        """Memory of `num_clients` clients.
+
+        It is in host memory if, for all clients, it takes too much of the device's: then a round
+        brings its clients' rows to the device and takes them back; see
+        `fedlib.engine.device.placed`.
+
+        Args:
+          params: what a client trains; where clients differ, the `Rows` of ALL of them.
+        """
+
+        def empty(client: int) -> Tree:
+            return self.init(tree.joined(params, client)) if self.keeps == "run" else ()
+
+        buffers = tree.by_kind(empty, tree.kinds(params), num_clients)
+        return Memory(placed(buffers), torch.zeros(num_clients).long())
+
+    def fresh(self, params: Tree, size: int) -> Rows:
+        """Momenta before the first step of `size` clients, `params` leading with them."""
+        numbers = tree.kinds(params)
+        return tree.by_kind(lambda c: self.init(tree.take(params, c)), numbers, size)
+
+    def rates(self, epochs_done: Tensor, round: int) -> Tensor:
+        """Learning rate of each client in each epoch of this call -> [C, epochs] float64"""
+        done = epochs_done.numpy()[:, None]
+        if self.schedule.by == "round":
+            t = np.full((len(done), self.epochs), round)
+        else:
+            t = done + np.arange(self.epochs)
+        return torch.from_numpy(self.lr * self.schedule(t))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGD(Solver):
+    """As `torch.optim.SGD`: heavy-ball momentum without dampening, L2 weight decay.
+
+    Attributes:
+      momentum: factor of the buffer; 0 keeps none.
+    """
+
+    momentum: float = 0.0
+
+    def init(self, params: Tree) -> Tree:
+        """One velocity per parameter, or nothing."""
+        return _zeros(params) if self.momentum else ()
+
+    def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
+        """v = momentum v + g + weight_decay p; p = p - lr v."""
+        for factor in sorted({scale.get(name, 1.0) for name in params}):
+            names = [name for name in params if scale.get(name, 1.0) == factor]
+            trees = (params, grads, buffers) if self.momentum else (params, grads)
+            matched = _matched(*({name: x[name] for name in names} for x in trees))
+            if not matched:  # a body may have nothing to train
+                continue
+            p, g, *v = map(list, zip(*matched, strict=True))
+            v = v[0] if v else []
+            rate = lr * factor
+            if isinstance(rate, Tensor) and rate.dim():
+                self._step_each(p, g, v, rate)
+            else:
+                self._step_all(p, g, v, float(rate))
+
+    def _step_all(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: float) -> None:
+        """One rate for everything: one pass over memory, by the kernel of torch.optim.SGD."""
+        # It walks through all tensors in storage order.
+        g = [g if g.stride() == p.stride() else g.contiguous() for p, g in zip(p, g, strict=True)]
+        torch._fused_sgd_(
+            p,
+            g,
+            v,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            lr=rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+
+    def _step_each(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: Tensor) -> None:
+        """A rate [C] for each stacked client."""
+        if self.weight_decay:
+            torch._foreach_add_(g, p, alpha=self.weight_decay)
+        if self.momentum:
+            torch._foreach_mul_(v, self.momentum)
+            torch._foreach_add_(v, g)
+            g = v
+        for weight, direction in zip(p, g, strict=True):
+            weight.sub_(_along(rate, weight) * direction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(Solver):
+    """As `torch.optim.Adam`: weight decay is added to the gradient.
+
+    Attributes:
+      beta1, beta2: decay of the first and second moment.
+      eps: added to the root of the second moment.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def init(self, params: Tree) -> Tree:
+        """(first moments, second moments, steps done)."""
+        first = next(iter(tree.leaves(params)))
+        # A count of its own for every client: some have done more steps than others.
+        count = torch.zeros((), dtype=first.dtype, device=first.device)
+        return {"m": _zeros(params), "v": _zeros(params), "t": count}
+
+    def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
+        """Bias-corrected adaptive step; see Kingma and Ba, ICLR 2015, Algorithm 1."""
+        b1, b2, t = self.beta1, self.beta2, buffers["t"].add_(1)
+        for name, weights in params.items():
+            # A number becomes a tensor by a fill: to copy it would wait for the device.
+            rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
+            rate = rate * scale.get(name, 1.0)
+            trees = weights, grads[name], buffers["m"][name], buffers["v"][name]
+            for p, g, m, v in _matched(*trees):
+                if self._decay_in_gradient():
+                    g = g + self.weight_decay * p
+                else:
+                    p.mul_(1 - self.weight_decay * _along(rate, p))
+                m.mul_(b1).add_(g, alpha=1 - b1)
+                v.mul_(b2).addcmul_(g, g, value=1 - b2)
+                m_hat, v_hat = m / _along(1 - b1**t, m), v / _along(1 - b2**t, v)
+                p.sub_(_along(rate, p) * m_hat / (v_hat.sqrt() + self.eps))
+
+    def _decay_in_gradient(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Adam):
+    """As `torch.optim.AdamW`: weight decay shrinks the parameters, apart from the gradient."""
+
+    def _decay_in_gradient(self) -> bool:
+        return False
+
+
+SOLVERS = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
+
+
+def from_spec(spec: dict) -> Solver:
+    """The solver that `Run.local` describes: {"solver": "sgd", "lr": 0.03, ...}.
+
+    Raises:
+      ValueError: for an unknown solver or an argument it does not have; names the choices.
+    """
+    arguments = dict(spec)
+    name = arguments.pop("solver", None)
+    if name not in SOLVERS:
+        raise ValueError(f"local.solver must be one of {sorted(SOLVERS)}, got {name!r}")
+    known = {f.name for f in fields(SOLVERS[name])}
+    unknown = sorted(arguments.keys() - known)
+    if unknown:
+        raise ValueError(f"local has unknown entries {unknown}; {name} takes {sorted(known)}")
+    if "schedule" in arguments:
+        arguments["schedule"] = Schedule(**arguments["schedule"])
+    return SOLVERS[name](**arguments)
+
+
+def gradient(loss: Callable, params: Tree, *args: Tree) -> tuple[Tree, Tensor]:
+    """(gradient, value) of a lifted `loss(params, *args)` with respect to `params`.
+
+    Clients are independent, so the gradient of the sum of their losses [K] is everybody's own.
+    """
+    inputs = tree.map(lambda x: x.detach().requires_grad_(), params)
+    with torch.enable_grad():
+        value = loss(inputs, *args)
+        total = value.sum() if value.dim() else value
+        flat = tree.leaves(inputs)
+        grads = torch.autograd.grad(total, flat, allow_unused=True, materialize_grads=True)
+    return tree.unflatten(grads, params), value.detach()
+
+
+def _shrunk(grads: Tree, bound: float, stacked: bool) -> Tree:
+    """`grads` times what makes their norm `bound`, of each client if `stacked`; at most 1."""
+    flat = [g.reshape(len(g), -1) if stacked else g.flatten() for g in tree.leaves(grads)]
+    if not flat:
+        return grads
+    norms = [torch.linalg.vector_norm(g, dim=-1) for g in flat]
+    norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    factor = (bound / (norm + 1e-6)).clamp(max=1)
+    return tree.map(lambda g: g * _along(factor, g), grads)
+
+
+def _zeros(params: Tree) -> Tree:
+    """Zeros in the shapes of `params`, in memory of their own."""
+    return tree.map(lambda p: torch.zeros_like(p, memory_format=torch.contiguous_format), params)
+
+
+def _matched(*trees: Tree) -> list[tuple]:
+    """The leaves of equally structured trees, those that belong together in a tuple."""
+    matched = []
+    tree.map(lambda *leaves: matched.append(leaves), *trees)  # by key: their order may differ
+    return matched
+
+
+def _along(rate: Tensor, p: Tensor) -> Tensor:
+    """`rate` [] or [C] shaped to multiply `p` [...] or [C, ...]"""
+    return rate.reshape(rate.shape + (1,) * (p.dim() - rate.dim()))

@@ -1,0 +1,336 @@
+"""A task: one model architecture and its loss, as pure functions of parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedlib import tree
+from fedlib.engine import ambient, functional
+
+Params = dict[str, Tensor]
+PRECISIONS = ("float32", "tf32", "bfloat16")
+BatchNorm = nn.modules.batchnorm._BatchNorm  # of any number of dimensions
+
+
+class Batch(NamedTuple):
+    """Examples of ONE client; methods never see the client dimension here."""
+
+    x: Tensor  # [B, ...] inputs, scaled; integers if they are tokens
+    y: Tensor  # [B] labels, or [B, T] of sequences; of any integer type
+    index: Tensor  # [B] position of each example in its client's shard, in [0, N)
+    mask: Tensor | None = None  # [B] 1 for a real example, 0 for padding; None: all are real
+    key: Tensor | None = None  # [] int64, what dropout masks are drawn from
+    epoch: int = 0  # local epoch of this call of `fit`, counted from 0
+    train: bool = False  # whether dropout and batch statistics are active
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Average of `values` [B] over the real examples -> []"""
+        if self.mask is None:
+            return values.mean()
+        return (values * self.mask).sum() / self.mask.sum()
+
+    @property
+    def size(self) -> Tensor | int:
+        """Number of real examples, of each client where this is a wave of batches."""
+        return self.index.shape[-1] if self.mask is None else self.mask.sum(-1)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Classification by maximum likelihood.
+
+    Attributes:
+      build: makes the module, which must be `head(body(x))` and end in logits: [B, L], or [B, 1]
+        for two classes (then the logit is that of class 1), or [B, T, L] for sequences.
+      dtype, device: of parameters and inputs.
+      pretrained: parameters that replace the drawn ones, by name; {} for none.
+      class_weights: [L] factors of the training loss by label, or None for 1. They are not divided
+        out again, and evaluation knows nothing of them.
+      precision: of matrix products and convolutions. "float32" is that of `dtype`; "tf32" rounds
+        their inputs to 10 bits of mantissa, on a GPU only (see `set_precision`); "bfloat16" is
+        autocast to 7 bits, with parameters, losses and updates still in float32.
+    """
+
+    build: Callable[[], nn.Module]
+    dtype: torch.dtype = torch.float32
+    device: torch.device = torch.device("cpu")
+    pretrained: Params = field(default_factory=dict)
+    class_weights: Tensor | None = None
+    precision: str = "float32"
+
+    def __post_init__(self):
+        """Builds the module once in training and once in evaluation mode, without its values.
+
+        Raises:
+          ValueError: for pretrained parameters that the model has not or has in another shape, or a
+            precision that does not exist or cannot be had.
+        """
+        self._check_precision()
+        for name, training in (("_training", True), ("_evaluating", False)):
+            with torch.random.fork_rng(devices=[]):
+                module = self.build().to(device=self.device, dtype=self.dtype).train(training)
+            for layer in module.modules():
+                if isinstance(layer, BatchNorm):
+                    layer.num_batches_tracked = None  # only read when momentum is None
+            object.__setattr__(self, name, _hollow(module))
+        if self.class_weights is not None:
+            weights = self.class_weights.to(self.device, self.dtype)
+            object.__setattr__(self, "class_weights", weights)
+        unknown = sorted(self.pretrained.keys() - dict(self._named()).keys())
+        if unknown:
+            raise ValueError(f"pretrained parameters {unknown} are not in the model")
+        shapes = {name: value.shape for name, value in self._named()}
+        other = sorted(name for name, v in self.pretrained.items() if v.shape != shapes[name])
+        if other:
+            raise ValueError(f"pretrained parameters {other} have another shape in the model")
+
+    def extended(self, kind: type["Task"], **more: object) -> "Task":
+        """This task as one of `kind`, a subclass with the further fields `more`."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(Task)}, **more)
+
+    def init(self, seed: int) -> Params:
+        """Fresh parameters and floating-point buffers, by name; a function of `seed` alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.build()
+        named = dict(_floats(module)) | self.pretrained
+        return {name: value.detach().to(self.device, self.dtype) for name, value in named.items()}
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of batch-normalisation statistics: carried and averaged, never trained."""
+        buffers = self._training.named_buffers()
+        return frozenset(name for name, value in buffers if value.is_floating_point())
+
+    @cached_property
+    def norms(self) -> frozenset[str]:
+        """Names of all entries of batch-normalisation layers: scale, shift and statistics."""
+        layers = self._training.named_modules()
+        return frozenset(
+            f"{path}.{name}"
+            for path, layer in layers
+            if isinstance(layer, BatchNorm)
+            for name, _ in _floats(layer)
+        )
+
+    @property
+    def tokens(self) -> tuple[int, int] | None:
+        """Vocabulary and padding token of the texts that the model reads; None if it says none."""
+        return getattr(self._training, "tokens", None)
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether a training batch needs two examples, for batch normalisation to average over."""
+        return bool(self.statistics)
+
+    @cached_property
+    def convolves(self) -> bool:
+        """Whether the model has convolutions."""
+        return any(isinstance(m, nn.modules.conv._ConvNd) for m in self._training.modules())
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a step costs less than launching it: no convolutions, few parameters."""
+        size = sum(weights.numel() for weights in self._training.parameters())
+        return not self.convolves and size <= 100_000
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether clients are better trained in turn than stacked, even on a GPU: many parameters.
+
+        A model of this size keeps a GPU busy by itself, and each client has some four copies of it.
+        """
+        return sum(weights.numel() for weights in self._training.parameters()) > 50_000_000
+
+    def is_statistic(self, name: str) -> bool:
+        """Whether an entry of the parameters is a running statistic."""
+        return name in self.statistics
+
+    def trainable(self, params: dict) -> dict:
+        """`params`, possibly nested, without the running statistics."""
+        return tree.partition(params, self.is_statistic)[0]
+
+    def split(self, params: Params) -> tuple[Params, Params]:
+        """(body, head) of `params`; names keep their prefix."""
+        head, body = tree.partition(params, lambda name: name.startswith("body."))
+        return body, head
+
+    def logits(self, params: Params, batch: Batch) -> Tensor:
+        """Output of the whole model -> [B, ..., L]"""
+        return self._call(self._module(batch), params, batch.x, batch)
+
+    def features(self, body: Params, batch: Batch) -> Tensor:
+        """The representation that the head is fed with -> [B, ..., F]"""
+        return self._call(self._module(batch).body, _strip(body, "body."), batch.x, batch)
+
+    def head_logits(self, head: Params, features: Tensor, batch: Batch) -> Tensor:
+        """Output of the head on `features` [B, ..., F] -> [B, ..., L]"""
+        return self._call(self._module(batch).head, _strip(head, "head."), features, batch)
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """Names of what the body does in turn, such as "body.0"; none unless it is Sequential."""
+        body = self._training.body
+        names = body._modules if isinstance(body, nn.Sequential) else ()
+        return tuple(f"body.{name}" for name in names)
+
+    def part(self, prefix: str, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
+        """Output of the submodule `prefix`, such as "body.0"; of `params` it takes its own."""
+        own = {name: value for name, value in params.items() if name.startswith(f"{prefix}.")}
+        module = self._module(batch).get_submodule(prefix)
+        return self._call(module, _strip(own, f"{prefix}."), inputs, batch)
+
+    def log_probs(self, params: Params, batch: Batch) -> Tensor:
+        """Log-probabilities of the classes -> [B, ..., L]"""
+        return log_probs(self.logits(params, batch))
+
+    def losses(self, params: Params, batch: Batch) -> Tensor:
+        """Training loss of every example, class weights included -> [B]"""
+        return nll(self.log_probs(params, batch), batch.y, self.class_weights)
+
+    def loss(self, params: Params, batch: Batch) -> Tensor:
+        """Mean loss over the batch -> []"""
+        return batch.mean(self.losses(params, batch))
+
+    def _module(self, batch: Batch) -> nn.Module:
+        return self._training if batch.train else self._evaluating
+
+    def _call(self, module: nn.Module, params: Params, inputs: Tensor, batch: Batch) -> Tensor:
+        with ambient.dropout_key(batch.key):
+            if self.precision != "bfloat16":
+                return functional.call(module, params, inputs)
+            # Without the cache, which a recorded step must not read: see `fedlib.engine.graphs`.
+            with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+                outputs = functional.call(module, params, inputs)
+            return outputs.to(self.dtype)
+
+    def _check_precision(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {PRECISIONS}, got {self.precision!r}")
+        if self.precision == "float32":
+            return
+        if self.dtype != torch.float32:
+            raise ValueError(f"precision {self.precision} is of float32 models, got {self.dtype}")
+        if self.precision == "tf32" and self.device.type != "cuda":
+            raise ValueError(
+                f"precision tf32 needs a GPU, the device is {self.device.type}; use float32 or "
+                "bfloat16"
+            )
+
+    def _named(self):
+        return _floats(self._training)
+
+
+@dataclass(frozen=True)
+class JointTask(Task):
+    """The task of a cohort whose clients train several modules, or modules of several kinds.
+
+    What the engine asks of a task (what is a running statistic, what needs two examples) it
+    answers for all of them; models and losses are those of the first.
+
+    Attributes:
+      others: the further tasks; entries of their parameters may have the first one's names.
+    """
+
+    others: tuple[Task, ...] = ()
+
+    def __post_init__(self):
+        """Raises ValueError for a name that is a running statistic here and trained there."""
+        super().__post_init__()
+        for task in (self, *self.others):
+            trained = {name for name, _ in task._training.named_parameters()}
+            if both := sorted(trained & self.statistics):
+                raise ValueError(f"{both} are running statistics of one module, trained in another")
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of the running statistics of all modules."""
+        return super().statistics.union(*(task.statistics for task in self.others))
+
+    @cached_property
+    def norms(self) -> frozenset[str]:
+        """Names of the entries of batch-normalisation layers of all modules."""
+        return super().norms.union(*(task.norms for task in self.others))
+
+    @cached_property
+    def convolves(self) -> bool:
+        """Whether any module has convolutions."""
+        return super().convolves or any(task.convolves for task in self.others)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a step of each module costs less than launching it."""
+        return super().is_light and all(task.is_light for task in self.others)
+
+
+def set_precision(task: Task) -> None:
+    """Make this process compute as precisely on a GPU as `task` says; a CPU needs no telling.
+
+    PyTorch has one switch for the whole process, and leaves convolutions in TF32 if nobody asks.
+    """
+    if task.device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = task.precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = task.precision == "tf32"
+
+
+def log_probs(logits: Tensor) -> Tensor:
+    """Log-softmax; a single logit is that of class 1 of two: [..., L] -> [..., max(L, 2)]"""
+    if logits.shape[-1] == 1:
+        signed = torch.cat([-logits, logits], dim=-1)
+        return nn.functional.logsigmoid(signed)
+    return logits.log_softmax(-1)
+
+
+def nll(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Negative log-probability of each example's label -> [B]
+
+    Args:
+      log_probs: [B, L], or [B, T, L] for sequences: the mean over their T labels.
+      y: [B] or [B, T] labels.
+      class_weights: [L], multiply the loss of each label; see `Task`.
+    """
+    return mean_from(1, element_nll(log_probs, y, class_weights))
+
+
+def element_nll(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:
+    """Negative log-probability of every label, by class weight: [..., L], y [...] -> [...]"""
+    y = y.long()  # long sequences are stored in a byte per label
+    losses = -log_probs.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    return losses if class_weights is None else losses * class_weights[y]
+
+
+def mean_from(dim: int, values: Tensor) -> Tensor:
+    """Mean over dimension `dim` and those after it; `values` as they are if there is none."""
+    return values.flatten(dim).mean(dim) if values.dim() > dim else values
+
+
+def _floats(module: nn.Module):
+    named = [*module.named_parameters(), *module.named_buffers()]
+    return [(name, value) for name, value in named if value.is_floating_point()]
+
+
+def _hollow(module: nn.Module) -> nn.Module:
+    """`module` without the memory of its parameters and statistics, which every call brings along.
+
+    What is tied stays tied.
+    """
+    hollow: dict[Tensor, Tensor] = {}
+    for part in module.modules():
+        for where in (part._parameters, part._buffers):
+            for name, value in where.items():
+                if value is None or not value.is_floating_point():
+                    continue
+                if value not in hollow:
+                    shape = value.detach().to("meta")
+                    trained = isinstance(value, nn.Parameter)
+                    hollow[value] = nn.Parameter(shape, False) if trained else shape
+                where[name] = hollow[value]
+    return module
+
+
+def _strip(params: Params, prefix: str) -> Params:
+    return {name.removeprefix(prefix): value for name, value in params.items()}

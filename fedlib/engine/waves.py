@@ -1,0 +1,184 @@
+"""The batches that executors feed to methods: whose examples, how stacked, where padded."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.batches import ClientPlan, Wave
+from fedlib.engine.device import DeviceData, upload
+from fedlib.engine.task import Batch, Task
+from fedlib.tree import Rows, Tree
+
+GATHERED = 1024  # examples of a client that are fetched and scaled at once
+
+
+class Work(NamedTuple):
+    """Everything an executor needs to know of a cohort."""
+
+    task: Task
+    data: DeviceData
+    ids: np.ndarray  # [C] rows of the federation
+    kinds: np.ndarray | None = None  # [C] see `fedlib.tree.kinds`
+    round: int = 0  # as that of a cohort
+    stage: str = "work"  # what is done, for errors
+
+    def of(self, positions: np.ndarray) -> "Work":
+        """The same work of some of the clients, who are all of one kind."""
+        return self._replace(ids=self.ids[positions], kinds=None)
+
+
+def scoring_batches(
+    work: Work, rows: Tensor, index: Tensor, size: int
+) -> list[Callable[[], Batch]]:
+    """Consecutive pieces of `rows`, made when called; without rows there is one, empty, piece."""
+
+    def piece(start: int) -> Batch:
+        taken = rows[start : start + size]
+        return Batch(_arranged(work, taken), work.data.y[taken], index[start : start + size])
+
+    return [partial(piece, start) for start in range(0, max(len(rows), 1), size)]
+
+
+def client_batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -> Iterator[Batch]:
+    """The training batches of one client, in the order of its plan."""
+    device = work.data.device
+    order = upload(plan.order, device)
+    keys = upload(plan.keys, device).unbind()
+    rows = work.data.owned("train", client)[order]
+    at_once = max(1, GATHERED // batch_size)
+    for first in range(0, len(plan.steps), at_once):
+        steps = plan.steps[first : first + at_once]
+        begin, end = steps[0].start, steps[-1].stop
+        x, y = _arranged(work, rows[begin:end]), work.data.y[rows[begin:end]]
+        for (start, stop, epoch), key in zip(steps, keys[first : first + at_once], strict=True):
+            cut = slice(start - begin, stop - begin)
+            yield Batch(x[cut], y[cut], order[start:stop], key=key, epoch=epoch, train=True)
+
+
+def _arranged(work: Work, rows: Tensor) -> Tensor:
+    """Inputs of pool rows; channels last in memory where that makes convolutions faster."""
+    x = work.data.inputs(rows)
+    on_cpu = x.device.type == "cpu"  # a GPU gains where there is batch normalisation
+    if x.dim() == 4 and work.task.convolves and (on_cpu or work.task.statistics):
+        return x.contiguous(memory_format=torch.channels_last)
+    return x
+
+
+def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
+    """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example.
+
+    Raises:
+      ValueError: if the scores of an example have another shape from client to client.
+    """
+    shapes = {tuple(part.shape[1:]) for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"scores of an example differ in shape between clients, {sorted(shapes)}; score what "
+            "has one shape, such as log-probabilities"
+        )
+    width = int(sizes.max(initial=0))
+    padded = parts[0].new_zeros(len(parts), width, *parts[0].shape[1:])
+    for row, part in zip(padded, parts, strict=True):
+        row[: len(part)] = part
+    return padded
+
+
+def lengthen(rows: Tensor, width: int) -> Tensor:
+    """`rows` [N] repeated to [width]; a client without any gets row 0, whose scores are cut."""
+    if len(rows) == 0:
+        return rows.new_zeros(width)
+    return rows.repeat(-(-width // len(rows)))[:width]
+
+
+def wave_batches(work: Work, merged: list[Wave]) -> Iterator[tuple[Wave, Tensor, Batch]]:
+    """(wave, its clients [K], its batch [K, B, ...]) in turn; indices go to the device at once."""
+    if not merged:
+        return
+    parts = [(w.clients, w.index.ravel(), w.keys, w.sizes) for w in merged]
+    lengths = [len(part) for wave in parts for part in wave]
+    flat = upload(np.concatenate([part for wave in parts for part in wave]), work.data.device)
+    cut, first = iter(flat.split(lengths)), first_rows(work)
+    for wave in merged:
+        active, index, keys, sizes = (next(cut) for _ in range(4))
+        index = index.reshape(wave.index.shape)
+        sizes = sizes if wave.padded else None
+        yield wave, active, wave_batch(work.data, first[active], index, keys, sizes, wave.epoch)
+
+
+def first_rows(work: Work) -> Tensor:
+    """Where each client's rows of the training split begin -> [C] int64"""
+    return upload(work.data.federation.train.offsets[work.ids], work.data.device)
+
+
+def wave_batch(data: DeviceData, first: Tensor, index: Tensor, keys: Tensor,
+               sizes: Tensor | None, epoch: int) -> Batch:  # fmt: skip
+    """The training batches of K clients, stacked.
+
+    Args:
+      first: [K] where each client's rows begin.
+      index: [K, B] positions in each client's shard.
+      keys: [K].
+      sizes: [K] real examples of each batch; None if all are.
+      epoch: of them all.
+    """
+    rows = data.rows["train"][first[:, None] + index]
+    mask = None if sizes is None else _mask(index, sizes, data.dtype)
+    return Batch(data.inputs(rows), data.y[rows], index, mask, keys, epoch, train=True)
+
+
+def _mask(index: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
+    """1 for the first `sizes` [K] examples of each row of `index`, 0 for padding -> [K, B]"""
+    return (torch.arange(index.shape[1], device=index.device) < sizes[:, None]).to(dtype)
+
+
+def take_rows(per_client: Tree, active: Tensor) -> Tree:
+    """Clients `active` of what differs between them; what is shared stays a view, or itself."""
+    return tree.map_clients(lambda x: _own(x, active), per_client)
+
+
+def _own(x: Tree, active: Tensor) -> Tree:
+    if not isinstance(x, Tensor):
+        return tree.take(x, active) if type(x) is Rows else x
+    if tree.is_broadcast(x):
+        return x[:1].expand(len(active), *x.shape[1:])
+    return x[active]
+
+
+def take_block(values: Tree, block: np.ndarray, active: Tensor | None) -> Tree:
+    """Clients at the positions `block`, who are of one kind, stacked: [K, ...]
+
+    Args:
+      values: `Rows` are stacked where they are, everything else is as in `take_rows`.
+      block: known on the host, so that nobody waits for the device.
+      active: the same on the device; None where these are all clients, whose stacks stay as they
+        are, without a copy.
+    """
+
+    def pick(x: Tree) -> Tree:
+        if type(x) is Rows:
+            return tree.stack([x[c] for c in block.tolist()])
+        return x if active is None else _own(x, active)
+
+    return tree.map_clients(pick, values)
+
+
+def put_block(values: Tree, block: np.ndarray, active: Tensor | None, done: Tree) -> Tree:
+    """`values`, tensors, after `done` with a block: see `take_block`; changed in place.
+
+    Rows stay on the devices that they are on.
+    """
+
+    def put(x: Tree, new: Tree) -> Tree:
+        if type(x) is Rows:
+            new = tree.map(lambda old, stacked: stacked.to(old.device), x[block[0]], new)
+            for position, client in enumerate(block.tolist()):
+                tree.map(Tensor.copy_, x[client], tree.take(new, position))
+            return x
+        return new if active is None else x.index_copy_(0, active, new.to(x.dtype))
+
+    return tree.map_clients(put, values, done)

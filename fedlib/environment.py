@@ -1,0 +1,78 @@
+"""The software and the hardware that this process runs on, for the record of a result."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_REPORTED = ("numpy", "h5py", "torch", "torchvision", "pandas", "pyarrow", "matplotlib")
+
+
+def environment() -> dict:
+    """Versions and hardware of this process, as a JSON-able dict.
+
+    Only packages that are already imported are listed, so that asking costs nothing. The key `gpu`
+    is the name of the device that PyTorch sees, or None.
+    """
+    versions = {name: _version(name) for name in _REPORTED if name in sys.modules}
+    torch = sys.modules.get("torch")
+    gpu = None
+    if torch is not None and torch.cuda.is_available():
+        gpu = torch.cuda.get_device_name(0)
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "gpu": gpu,
+        "threads": torch.get_num_threads() if torch is not None else _threads(),
+        "commit": _commit(ROOT),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return getattr(sys.modules[name], "__version__", None)
+
+
+def _threads() -> int:
+    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _commit(root: Path) -> str | None:
+    """The commit that is checked out, read from git's files; None outside a repository."""
+    try:
+        folder = root / ".git"
+        if folder.is_file():  # a worktree: "gitdir: <path>"
+            folder = root / folder.read_text().partition(":")[2].strip()
+        head = (folder / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        reference = head.removeprefix("ref: ")
+        common = folder / "commondir"
+        if common.is_file():
+            folder = folder / common.read_text().strip()
+        loose = folder / reference
+        if loose.is_file():
+            return loose.read_text().strip()
+        for line in (folder / "packed-refs").read_text().splitlines():
+            if line.endswith(" " + reference):
+                return line.partition(" ")[0]
+    except OSError:
+        pass
+    return None

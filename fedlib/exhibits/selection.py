@@ -1,0 +1,273 @@
+"""What tables and figures share: their rows of the metrics, their titles, their honest notes.
+
+An exhibit is the JSON object that `fedlib.workflow.plan` makes of a declared table or figure:
+{"paper", "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note",
+"seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}; on its way to a
+job its runs are packed, see `fedlib.workflow.packing`. Federations that differ
+in one parameter alone, such as how unlike their clients are, have the same "family"; it is the
+title of a federation on its own.
+"""
+
+import functools
+import re
+
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError
+
+PAPER_SCALE = "full"
+PANELS = {"run": "title", "federation": "family"}  # what names a panel of a sweep, by its `of`
+METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
+PARAMETER_TITLES = {
+    "num_experts": "Number of experts",
+    "partition.alpha": "Dirichlet concentration",
+    "partition.p": "Majority fraction",
+}
+PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
+    "partition.alpha": "Small α: the clients' data differ much. Large α: they are alike.",
+    "partition.p": "Majority fraction: share of a client's data that is of its two majority "
+    "classes; 0.2 of ten classes is close to IID.",
+}
+METHOD_TITLES = {  # where the method is meant rather than one of its runs
+    "local": "Local",
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedavg_plus": "FedAvg+",
+    "clustered": "Clustered FL",
+    "ifca": "IFCA",
+    "adaptive_experts": "Adaptive Expert Models",
+    "pfedme": "pFedMe",
+    "pfedme_moreau": "pFedMe (Moreau)",
+    "l2sgd": "L2SGD",
+    "apfl": "APFL",
+    "qffl": "q-FFL",
+    "afl": "AFL",
+    "fedem": "FedEM",
+    "pfedmoe_baseline": "pFedMoE",
+    "pfedmm": "pFedMM",
+    "fedavg_adam": "FedAvg (server Adam)",
+    "biased_fedavg": "Biased FedAvg",
+    "local_global": "Local/Global",
+    "fedmix": "FedMix",
+    "fedmix_clients": "FedMix by clients",
+    "fedmix_vae": "FedMix with VAEs",
+    "plain_mixture": "Plain mixture",
+    "label_leakage": "Label leakage",
+}
+
+
+def select(exhibit: dict, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a metrics or clients table that belong to the exhibit's runs and seeds.
+
+    Raises:
+      DataError: if a run of the exhibit has no rows.
+    """
+    needed = {
+        (run["federation"], run["label"], seed)
+        for run in exhibit["runs"]
+        for seed in exhibit["seeds"]
+    }
+    keys = ["federation", "label", "seed"]
+    mine = frame[(frame["paper"] == exhibit["paper"]) & frame["seed"].isin(exhibit["seeds"])]
+    present = set(mine[keys].drop_duplicates().itertuples(index=False, name=None))
+    missing = sorted(needed - present)
+    if missing:
+        federation, label, seed = missing[0]
+        raise DataError(
+            f"{exhibit['name']} needs the run {federation}/{label} with seed {seed}, which the "
+            "metrics do not have; run the metrics stage again"
+        )
+    runs = {key[:2] for key in needed}
+    index = pd.MultiIndex.from_frame(mine[keys[:2]])
+    return mine[index.isin(runs)]
+
+
+def pick(frame: pd.DataFrame, **values: str) -> pd.DataFrame:
+    """The rows in which every named column has the given value."""
+    keep = pd.Series(True, index=frame.index)
+    for column, value in values.items():
+        keep &= frame[column] == value
+    return frame[keep]
+
+
+def titles(exhibit: dict) -> dict[str, str]:
+    """Title of every label of the exhibit, in row order."""
+    found: dict[str, str] = {}
+    for run in exhibit["runs"]:
+        found.setdefault(run["label"], run["title"])
+    return found
+
+
+def runs_of(exhibit: dict, federation: str) -> list[dict]:
+    """The exhibit's runs on one federation, in row order."""
+    return [run for run in exhibit["runs"] if run["federation"] == federation]
+
+
+def method_title(method: str) -> str:
+    """How tables and figures call a method; its registry name if it has no title here."""
+    return METHOD_TITLES.get(method, method)
+
+
+def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:
+    """The runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
+
+    Args:
+      exhibit: whose runs of `methods` (registry names) are compared.
+      parameter: what is varied, a dotted path into the `params` of the runs ("num_experts") or
+        into the declarations of their federations ("partition.alpha").
+      methods: registry names; runs of other methods are left out.
+      of: whose parameter it is, "run" or "federation". The panel of a run is its federation's
+        title or, as a sweep over federations compares those of one family, its family.
+
+    Raises:
+      ConfigError: for another `of`, if a run of these methods does not state the parameter, or if
+        two runs of a method and panel have the same value.
+    """
+    if of not in PANELS:
+        raise ConfigError(f"of must be {' or '.join(PANELS)}, got {of!r}")
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    rows = []
+    for run in exhibit["runs"]:
+        if run["method"] not in methods:
+            continue
+        federation = federations[run["federation"]]
+        rows.append(
+            {
+                "federation": federation["name"],
+                "dataset": federation["dataset"],
+                "panel": federation[PANELS[of]],
+                "label": run["label"],
+                "method": run["method"],
+                "setting": setting(parameter, run if of == "run" else federation),
+            }
+        )
+    columns = ["federation", "dataset", "panel", "label", "method", "setting"]
+    table = pd.DataFrame(rows, columns=columns)
+    twice = table[table.duplicated(["panel", "method", "setting"])]
+    if len(twice):
+        first = twice.iloc[0]
+        raise ConfigError(
+            f"{exhibit['name']} has two runs of {first['method']} on {first['panel']} with "
+            f"{parameter} = {first['setting']}"
+        )
+    return table
+
+
+def panels(exhibit: dict, of: str) -> list[str]:
+    """Titles of the panels of a sweep, see `swept`, in the order of the federations."""
+    return list(dict.fromkeys(federation[PANELS[of]] for federation in exhibit["federations"]))
+
+
+def setting(parameter: str, owner: dict) -> float | str:
+    """The value of `parameter`, a dotted path, in a described run's params, or a federation.
+
+    Raises:
+      ConfigError: if they do not have it.
+    """
+    is_run = "label" in owner
+    cut = ("partition", "params", "seed")
+    stated = owner["params"] if is_run else {name: owner[name] for name in cut}
+    try:
+        value = functools.reduce(lambda inner, key: inner[key], parameter.split("."), stated)
+    except (KeyError, TypeError):  # no such key, or the path goes on below a number
+        value = None
+    if isinstance(value, int | float | str):
+        return value
+    name = (
+        f"run {owner['federation']}/{owner['label']}" if is_run else f"federation {owner['name']}"
+    )
+    raise ConfigError(
+        f"{name} does not state {parameter}; it has {', '.join(stated) or 'no params'}"
+    )
+
+
+def setting_text(setting: float | str) -> str:
+    """A parameter's value for a row head or an axis, "3", "0.4" or "1e6"."""
+    if isinstance(setting, str):
+        return setting
+    return re.sub(r"e(-?)\+?0*", r"e\1", f"{setting:g}")  # Python has 1e+06 for 1e6
+
+
+def parameter_title(parameter: str, symbol: str) -> str:
+    """A parameter as the name of an axis, "Number of experts M"."""
+    return f"{PARAMETER_TITLES.get(parameter, parameter)} {symbol}".strip()
+
+
+def seeds_text(exhibit: dict) -> str:
+    """The number of seeds and their values, "3 seeds (1, 2, 3)"."""
+    seeds = exhibit["seeds"]
+    return f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))})"
+
+
+def scale_text(exhibit: dict) -> str:
+    """The scale and what it is, in one or two sentences, with the note of the folder."""
+    about = exhibit["scale_note"].removeprefix(f"{exhibit['scale']}:")
+    parts = [f"Scale {exhibit['scale']}", about, exhibit["folder_note"]]
+    first, *rest = [part.strip().rstrip(".") for part in parts if part.strip()]
+    return f"{first}: {'; '.join(rest)}." if rest else f"{first}."
+
+
+def rounds_text(exhibit: dict) -> str:
+    """Communication rounds of the runs, per family; "40 to 100" where its runs differ."""
+    rounds: dict[str, set[int]] = {}
+    for federation in exhibit["federations"]:
+        of_family = rounds.setdefault(federation["family"], set())
+        of_family.update(run["rounds"] for run in runs_of(exhibit, federation["name"]))
+    parts = [
+        f"{family} {min(found)}" + (f" to {max(found)}" if len(found) > 1 else "")
+        for family, found in rounds.items()
+        if found
+    ]
+    return f"Communication rounds: {', '.join(parts)}."
+
+
+def data_notes(exhibit: dict) -> list[str]:
+    """What differs from the paper in the data; what holds for a whole family is said once."""
+    families: dict[str, dict[str, list[str]]] = {}  # family, text, titles of its federations
+    for federation in exhibit["federations"]:
+        texts = families.setdefault(federation["family"], {})
+        texts.setdefault(federation_text(federation), []).append(federation["title"])
+    return [
+        f"{family if len(texts) == 1 else '; '.join(titles)}: {text}"
+        for family, texts in families.items()
+        for text, titles in texts.items()
+        if text
+    ]
+
+
+def federation_text(federation: dict) -> str:
+    """The notes of a federation as sentences, without its title should they begin with it."""
+    title = federation["title"]
+    family = federation.get("family", title)  # the report has no use for families
+    return _sentences(
+        [note.removeprefix(f"{title}:").removeprefix(f"{family}:") for note in federation["notes"]]
+    )
+
+
+def run_notes(exhibit: dict) -> list[str]:
+    """What a reader must know of the runs; a note that several runs share is given once."""
+    who: dict[str, list[str]] = {}
+    for run in exhibit["runs"]:
+        for note in run["notes"]:
+            named = who.setdefault(_sentences([note]), [])
+            if run["title"] not in named:
+                named.append(run["title"])
+    return [f"{', '.join(named)}: {note}" for note, named in who.items()]
+
+
+def published_note(exhibit: dict, shown: bool) -> list[str]:
+    """Why published and reproduced numbers differ, or why none of the published is `shown`."""
+    if exhibit["published"] is None:
+        return []
+    if not shown:
+        return ["The paper prints no numbers for these data sets."]
+    if exhibit["scale"] == PAPER_SCALE and not exhibit["folder_note"]:
+        return ["Published numbers are the paper's own."]
+    return [
+        "Published numbers are of the paper's own data, rounds and seeds; these runs are at scale "
+        f"{exhibit['scale']}, so their difference is no test of the paper."
+    ]
+
+
+def _sentences(notes: list[str]) -> str:
+    return " ".join(note if note.endswith(".") else f"{note}." for note in map(str.strip, notes))

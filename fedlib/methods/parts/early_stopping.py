@@ -1,0 +1,180 @@
+"""Clients that train on their own, each until it stops to improve; nothing is communicated.
+
+Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federated Learning",
+FL-IJCAI 2022 (arXiv:2206.07832), and its code, for the rule and its numbers; specification section
+3.1.
+Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`, `train_3`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import upload
+from fedlib.engine.solvers import Schedule, Solver
+from fedlib.engine.task import Batch, Params
+from fedlib.engine.waves import take_rows
+from fedlib.errors import DataError
+from fedlib.tree import Tree
+
+STOP_SPLITS = ("val", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStopping:
+    """When a client stops, and by what it knows its best model.
+
+    A client is checked after its first epoch and then after every `check_every` more.
+
+    Attributes:
+      max_epochs: the most that a client trains.
+      check_every: epochs from one check to the next.
+      patience: checks without a lower loss than ever before, after which a client stops.
+      split: on which the loss is taken: "val", or "test", the reading of the official code, which
+        selects models on the data that it reports.
+    """
+
+    max_epochs: int = 200
+    check_every: int = 5
+    patience: int = 10
+    split: str = "test"
+
+    def __post_init__(self):
+        """Raises ValueError for values with which nobody trains or nothing is checked."""
+        for name in ("max_epochs", "check_every", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.split not in STOP_SPLITS:
+            raise ValueError(f"split must be one of {STOP_SPLITS}, got {self.split!r}")
+
+    def stretches(self) -> Iterator[int]:
+        """Epochs before each check."""
+        yield 1
+        for _ in range((self.max_epochs - 1) // self.check_every):
+            yield self.check_every
+
+    @property
+    def rest(self) -> int:
+        """Epochs that are left after the last check."""
+        return (self.max_epochs - 1) % self.check_every
+
+
+@dataclass(frozen=True)
+class SlowDecay(Schedule):
+    """The learning rate of the official code: 0.99 * 0.9999^t + 0.01 of it in epoch t."""
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Factor at each epoch t -> same shape, float64"""
+        return 0.99 * 0.9999 ** np.asarray(t, dtype=np.float64) + 0.01
+
+
+def fit(
+    cohort: Cohort,
+    losses: Callable,
+    params: Params,
+    *per_client: Tree,
+    local: Solver,
+    stopping: EarlyStopping,
+    stream: str,
+    keep: tuple[str, ...] = ("best",),
+) -> dict[str, Params]:
+    """Each client minimises the mean of its losses until it stops -> {"best": [C, ...], ...}
+
+    Args:
+      cohort: the clients; its task is that of `params`.
+      losses: `losses(params, *per_client, batch) -> [B]` of one client.
+      params: starting points, leaves [C, ...]; running statistics included.
+      per_client: further arguments of `losses`, leaves [C, ...].
+      local: the solver. Its momenta and epochs begin here and live until the client stops; its own
+        number of epochs is not used.
+      stopping: see `EarlyStopping`.
+      stream: name of the shuffling, of its own for every call in one evaluation.
+      keep: which models are returned: "best", those of each client's lowest loss at a check;
+        "last", those that it had when it stopped, after `max_epochs` if nothing stopped it.
+
+    Raises:
+      DataError: if a client has no examples on the split that decides.
+    """
+    refuse_nothing_to_stop_on(cohort, stopping.split)
+    objective = _mean_of(losses)
+    local = replace(local, keeps="run")
+    first = cohort.task.trainable(tree.take(params, 0))
+    memory = local.memory(first, cohort.data.federation.num_clients)
+    kept = {name: tree.clone(params) for name in keep}
+    least, failed = np.full(cohort.size, np.inf), np.zeros(cohort.size, np.int64)
+    going = np.arange(cohort.size)  # positions of those that still train
+
+    def train(epochs: int, number: int) -> np.ndarray:
+        """Go on; mean loss on the split that decides -> [C still training]"""
+        nonlocal params, memory
+        part = cohort.some(going)
+        own = take_rows(per_client, upload(going, part.ids.device))
+        params, memory = part.fit(
+            objective,
+            params,
+            *own,
+            local=replace(local, epochs=epochs),
+            memory=memory,
+            stream=f"{stream}/{number}",
+        )
+        loss = client_losses(part, losses, params, *own, split=stopping.split)
+        return loss.cpu().numpy()
+
+    def keep_rows(name: str, which: np.ndarray) -> None:
+        """Keep the models of those clients, a mask of the ones still training."""
+        if name in kept and which.any():
+            to, of = (upload(x, cohort.ids.device) for x in (going[which], which.nonzero()[0]))
+            tree.put_(kept[name], to, tree.take(params, of))
+
+    for number, epochs in enumerate(stopping.stretches()):
+        loss = train(epochs, number)
+        better = loss < least[going]
+        least[going] = np.where(better, loss, least[going])
+        failed[going] = np.where(better, 0, failed[going] + 1)
+        keep_rows("best", better)
+        stops = failed[going] == stopping.patience
+        keep_rows("last", stops)
+        if stops.any():
+            going = going[~stops]
+            params = tree.take(params, upload((~stops).nonzero()[0], cohort.ids.device))
+        if not len(going):
+            return kept
+    if "last" in keep:
+        if stopping.rest:
+            train(stopping.rest, number + 1)
+        keep_rows("last", np.ones(len(going), bool))
+    return kept
+
+
+def client_losses(cohort: Cohort, losses: Callable, *per_client: Tree, split: str) -> Tensor:
+    """Mean of `losses(*per_client, batch) -> [B]` over each client's `split` -> [C] float64"""
+    return cohort.example_mean(cohort.score(losses, *per_client, split=split).double(), split)
+
+
+def refuse_nothing_to_stop_on(cohort: Cohort, split: str) -> None:
+    """Raise DataError, which names the first, if some client has no examples on `split`."""
+    clients = cohort.host_ids
+    lacking = clients[cohort.data.federation.split(split).sizes[clients] == 0]
+    if len(lacking):
+        raise DataError(
+            f"client {lacking.min()} has no {split} examples, on which training is stopped; use a "
+            f"partition that gives every client some, or stop_split {_other(split)!r}"
+        )
+
+
+def _mean_of(losses: Callable) -> Callable:
+    """The objective: mean of `losses` over a batch -> []"""
+
+    def objective(*params_and_batch) -> Tensor:
+        batch: Batch = params_and_batch[-1]
+        return batch.mean(losses(*params_and_batch))
+
+    return objective
+
+
+def _other(split: str) -> str:
+    return next(other for other in STOP_SPLITS if other != split)

@@ -1,0 +1,92 @@
+"""What a server with an optimiser makes of the clients' differences.
+
+A difference, the parameters that were sent minus those that came back, is what a gradient is to
+training: the server averages the clients' and takes one step of Adam along it.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
+Algorithm 1 and "generalised FedAvg"; specification section 2. Adam as in Kingma and Ba, ICLR 2015,
+with its own hyper-parameters and bias correction, not those of FedAdam (Reddi et al., ICLR 2021).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor, where
+
+from fedlib import tree
+from fedlib.engine.solvers import Adam
+from fedlib.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerAdam:
+    """Adam on differences; as `torch.optim.Adam` is on gradients.
+
+    Attributes:
+      lr: size of a step: about so far does every number move in a round, at most.
+      beta1, beta2: decay of the first and second moment.
+      eps: added to the root of the second moment.
+    """
+
+    lr: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self):
+        """Raises ValueError for values with which nothing is averaged or divided."""
+        if not self.lr >= 0:
+            raise ValueError(f"the server's lr must be at least 0, got {self.lr}")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be above 0, got {self.eps}")
+
+    def init(self, params: Tree, num_experts: int | None = None) -> Tree:
+        """Memory before the first step: moments like `params`, and the number of steps, zero.
+
+        Args:
+          params: a tree, or a single tensor.
+          num_experts: E, if the leaves are [E, ...] and there are steps that not all rows take;
+            then each row has a count of its own.
+        """
+        memory = self._adam.init({"params": params})
+        return memory if num_experts is None else memory | {"t": memory["t"].repeat(num_experts)}
+
+    def step(
+        self, params: Tree, difference: Tree, memory: Tree, active: Tensor | None = None
+    ) -> tuple[Tree, Tree]:
+        """(params, memory) after one step; the arguments are left as they are.
+
+        Args:
+          params: before it.
+          difference: old - new, averaged over clients; shaped like `params`.
+          memory: see `init`.
+          active: [E] bool, the rows of leaves [E, ...] that step; None is all of them. The others
+            keep parameters, moments and count: nothing came back for them.
+
+        Raises:
+          ValueError: if some rows are to step, but `memory` does not count their steps apart.
+        """
+        if active is not None and memory["t"].shape != active.shape:
+            raise ValueError(
+                f"active is [{len(active)}], but the memory counts steps as "
+                f"{list(memory['t'].shape)}; give init num_experts={len(active)}"
+            )
+        stepped, renewed = self._adam.step(
+            {"params": params}, {"params": difference}, memory, self.lr, {}
+        )
+        after = stepped["params"], renewed
+        return after if active is None else _rows(active, after, (params, memory))
+
+    @cached_property
+    def _adam(self) -> Adam:
+        return Adam(lr=self.lr, beta1=self.beta1, beta2=self.beta2, eps=self.eps)
+
+
+def _rows(chosen: Tensor, trees: Tree, others: Tree) -> Tree:
+    """Rows of `trees` [E, ...] where `chosen` [E], else of `others` -> [E, ...]"""
+    return tree.map(
+        lambda x, y: where(chosen.reshape(-1, *[1] * (x.dim() - 1)), x, y), trees, others
+    )

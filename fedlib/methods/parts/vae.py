@@ -1,0 +1,156 @@
+"""Variational autoencoders, one of every client: how probable an input is among the client's.
+
+    log p(x|s) >= E_{e(z|x)} log p(x|z) - KL( e(z|x) || p(z) )            "elbo"
+    log p(x|s) >= log mean_k p(x|z_k) p(z_k) / e(z_k|x), z_k from e(z|x)  "importance"
+
+Encoder e(z|x) and prior p(z) are normal, pixels are independent Bernoulli variables. The encoder
+sees inputs as they are scaled for every model, p(x|z) is of pixels in [0, 1]. Codes are drawn with
+noise that depends on nothing but names: in training on the key of the batch, otherwise on the run's
+seed. Then it is the same for all inputs and autoencoders, whose differences so have less noise.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
+appendix F; specification section 7.6. Importance weights: Burda et al., "Importance Weighted
+Autoencoders", ICLR 2016.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from fedlib import streams, tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import upload
+from fedlib.engine.solvers import Solver
+from fedlib.engine.task import Batch, Params, Task
+from fedlib.federation import Federation
+from fedlib.methods.parts.early_stopping import EarlyStopping, fit
+from fedlib.models.layers.random import gaussian
+
+BOUNDS = ("elbo", "importance")
+AT_ONCE = 20  # clients whose autoencoders are trained together; each takes 12 times its size
+
+
+class Given(NamedTuple):
+    """What a bound is computed with, the same for every input and autoencoder."""
+
+    noise: Tensor  # [samples, 1 or B, latent] standard normal numbers
+    mean: Tensor  # [channels, 1, 1], or [] for inputs that are no images: a pixel is std x + mean
+    std: Tensor
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """How log p(x|s) is bounded.
+
+    Attributes:
+      bound: "elbo" or "importance", which are the same but for noise with one sample.
+      samples: codes that are drawn for an input.
+    """
+
+    bound: str = "elbo"
+    samples: int = 1
+
+    def __post_init__(self):
+        """Raises ValueError for a bound that does not exist, or of nothing."""
+        if self.bound not in BOUNDS:
+            raise ValueError(f"the bound must be one of {BOUNDS}, got {self.bound!r}")
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, got {self.samples}")
+
+    def given(self, task: Task, federation: Federation, seed: int) -> Given:
+        """Noise for predictions, and how inputs become pixels.
+
+        Inputs that are no images are taken for probabilities of pixels.
+        """
+        shape = self.samples, 1, latent_of(task)
+        drawn = streams.generator(seed, "vae", "noise").standard_normal(shape)
+        mean, std = np.zeros(()), np.ones(())
+        if federation.mean:
+            mean, std = (np.reshape(v, (-1, 1, 1)) for v in (federation.mean, federation.std))
+        elif federation.x.dtype == np.uint8:
+            std = np.full((), 1 / 255)
+        return Given(*(_tensor(x, task) for x in (drawn, mean, std)))
+
+    def __call__(self, task: Task, params: Params, given: Given, batch: Batch) -> Tensor:
+        """A lower bound of the logarithm of the probability of each input -> [B]
+
+        Args:
+          task: of the autoencoder, see `fedlib.models.vae`.
+          params: of one client's.
+          given: see `given`.
+          batch: inputs.
+        """
+        body, head = task.split(params)
+        mean, log_variance = task.features(body, batch).chunk(2, dim=-1)
+        code = mean + (log_variance / 2).exp() * given.noise
+        pixels = (batch.x * given.std + given.mean).flatten(1)
+        seen = bernoulli(task.head_logits(head, code, batch), pixels)
+        if self.bound == "elbo":
+            return seen.mean(0) - divergence(mean, log_variance)
+        ratio = (given.noise.square() - code.square() + log_variance).sum(-1) / 2
+        return (seen + ratio).logsumexp(0) - math.log(self.samples)
+
+
+def bernoulli(logits: Tensor, x: Tensor) -> Tensor:
+    """log p(x|z) of pixels x [B, D], or shares of a pixel, by logits [K, B, D] -> [K, B]"""
+    x = x.expand_as(logits)
+    return -binary_cross_entropy_with_logits(logits, x, reduction="none").sum(-1)
+
+
+def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL divergence of a diagonal normal distribution [B, latent] from the standard one -> [B]"""
+    return (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1) / 2
+
+
+def latent_of(task: Task) -> int:
+    """Length of a code: the encoder ends in a mean and a log-variance.
+
+    Raises:
+      ValueError: if the encoder has an odd number of outputs, or none.
+    """
+    body, _ = task.split(task.init(0))
+    outputs = len(list(body.values())[-1]) if body else 0
+    if outputs == 0 or outputs % 2:
+        raise ValueError(f"an encoder needs an even number of outputs, got {outputs}")
+    return outputs // 2
+
+
+def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping) -> Params:
+    """Autoencoders of the clients of `cohort`, each at its best check -> leaves [C, ...]
+
+    All start alike. It does not matter who else is in the cohort.
+
+    Args:
+      task: of an autoencoder.
+      local, stopping: see `fedlib.methods.parts.early_stopping.fit`.
+
+    Raises:
+      DataError: if a client has nothing to stop on.
+    """
+    elbo = Likelihood()
+
+    def losses(params: Params, given: Given, batch: Batch) -> Tensor:
+        if batch.train:
+            shape = torch.Size((1, len(batch.y), given.noise.shape[-1]))
+            noise = gaussian(batch.key, shape, task.device).to(task.dtype)
+            given = given._replace(noise=noise)
+        return -elbo(task, params, given, batch)
+
+    start = task.init(cohort.seed)
+    given = elbo.given(task, cohort.data.federation, cohort.seed)
+    cohort = replace(cohort, task=task)
+    trained = []
+    for first in range(0, cohort.size, AT_ONCE):
+        part = cohort.some(np.arange(first, min(first + AT_ONCE, cohort.size)))
+        args = part, losses, part.held(start), part.held(given)
+        trained.append(fit(*args, local=local, stopping=stopping, stream="vae")["best"])
+    return tree.concatenate(trained)
+
+
+def _tensor(values: np.ndarray, task: Task) -> Tensor:
+    return upload(torch.from_numpy(values).to(task.dtype), task.device)

@@ -1,0 +1,97 @@
+"""What the networks of Adaptive Expert Models and of IFCA are built of.
+
+`Dropout2d` drops channels of feature maps [B, channels, H, W] with masks from the batch's key;
+`LocalResponse` divides by what the neighbouring channels say. Both are plain arithmetic, so that
+they batch over clients and are deterministic on every device.
+"""
+
+from torch import Tensor, nn
+
+from fedlib.engine import ambient
+from fedlib.errors import ConfigError
+from fedlib.models.layers.fast import MaxPool2d
+from fedlib.models.layers.random import Dropout, uniform_bits
+
+KERNEL = 5  # of every convolution in the networks of Adaptive Expert Models
+
+
+class Dropout2d(Dropout):
+    """`torch.nn.Dropout2d` as `Dropout` does it: each example loses whole channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero each channel with probability p and scale the rest: [B, F, ...] -> [B, F, ...]"""
+        if not self.training or self.p == 0:
+            return x
+        key = ambient.current_key() + (self.salt << 32)
+        keep = uniform_bits(key, x.shape[:2], x.device) >= int(self.p * 2**32)
+        return x * keep.unflatten(1, (-1, *[1] * (x.dim() - 2))) / (1 - self.p)
+
+
+class LocalResponse(nn.Module):
+    """Local response normalisation: x / (1 + alpha * mean of x^2 over `size` channels)^beta.
+
+    As `torch.nn.LocalResponseNorm`: size // 2 of the channels come before, and those beyond the
+    first and the last count as zeros.
+
+    Attributes:
+      size: channels of a window.
+      alpha: weight of their mean square; 0 changes nothing.
+      beta: exponent.
+    """
+
+    def __init__(self, size: int, alpha: float, beta: float):
+        super().__init__()
+        self.size, self.alpha, self.beta = size, alpha, beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, F, H, W] -> [B, F, H, W]"""
+        before, after = self.size // 2, (self.size - 1) // 2
+        squares = nn.functional.pad(x * x, (0, 0, 0, 0, before, after))
+        total = sum(squares.narrow(1, first, x.shape[1]) for first in range(self.size))
+        return x / (1 + self.alpha / self.size * total) ** self.beta
+
+
+class Network(nn.Module):
+    """`head(body(x))`, each some layers in a row."""
+
+    def __init__(self, body: list[nn.Module], head: list[nn.Module]):
+        super().__init__()
+        self.body, self.head = nn.Sequential(*body), nn.Sequential(*head)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: [B, in_channels, side, side] -> [B, L]"""
+        return self.head(self.body(x))
+
+
+def convolution(inputs: int, outputs: int, padding: int, *between: nn.Module) -> list[nn.Module]:
+    """A convolution of 5 x 5, pooled by 2 x 2, then the layers `between`, then ReLU."""
+    return [
+        nn.Conv2d(inputs, outputs, KERNEL, padding=padding),
+        MaxPool2d(2),
+        *between,
+        nn.ReLU(),
+    ]
+
+
+def classifier(inputs: int, outputs: int, dropout: float, relu: bool) -> list[nn.Module]:
+    """Dropout and Linear, then ReLU if asked for."""
+    last = nn.ReLU() if relu else nn.Identity()
+    return [Dropout(dropout), nn.Linear(inputs, outputs), last]
+
+
+def side_after(side: int, convolutions: int, padding: int) -> int:
+    """Side of a map after as many 5 x 5 convolutions, each pooled 2 x 2.
+
+    Raises:
+      ConfigError: if nothing is left of a map of `side` pixels.
+    """
+    left = side
+    for _ in range(convolutions):
+        left = (left + 2 * padding - KERNEL + 1) // 2
+        if left < 1:
+            raise ConfigError(
+                f"images of {side} x {side} pixels are too small for {convolutions} convolutions "
+                f"of {KERNEL} x {KERNEL} with padding {padding}, each pooled; take padding "
+                f"{KERNEL // 2} or larger images"
+            )
+    return left

@@ -1,0 +1,71 @@
+"""Random layers and numbers that are functions of the batch's key.
+
+The same masks and noise in every executor, on a CPU and on a GPU, whatever ran before.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.engine import ambient
+
+_LOW = 0xFFFFFFFF
+
+
+class Dropout(nn.Module):
+    """Inverted dropout with masks drawn from the key of the current batch.
+
+    `torch.nn.Dropout` draws from the device's global generator, so its masks depend on what ran
+    before and differ between a loop over clients and a batched run, and between a CPU and a GPU.
+
+    Attributes:
+      p: probability of dropping a value, in [0, 1).
+      salt: tells several dropout layers of one model apart.
+    """
+
+    def __init__(self, p: float = 0.5, salt: int = 0):
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"p must be in [0, 1), got {p}")
+        self.p, self.salt = p, salt
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero each value with probability p and scale the rest: [B, ...] -> [B, ...]"""
+        if not self.training or self.p == 0:
+            return x
+        # Into the high half: adding to the low one would only shift the mask by `salt` positions.
+        key = ambient.current_key() + (self.salt << 32)
+        keep = uniform_bits(key, x.shape, x.device) >= int(self.p * 2**32)
+        return x * keep / (1 - self.p)
+
+
+def gaussian(key: Tensor | int, shape: torch.Size, device: torch.device) -> Tensor:
+    """Standard normal numbers, a pure function of `key` and position -> `shape` float64
+
+    Box and Muller's method on `uniform_bits`.
+    """
+    bits = uniform_bits(key, torch.Size([*shape, 2]), device)
+    radius, angle = ((bits.double() + 0.5) / 2**32).unbind(-1)  # in (0, 1)
+    return (-2 * radius.log()).sqrt() * (2 * math.pi * angle).cos()
+
+
+def uniform_bits(key: Tensor | int, shape: torch.Size, device: torch.device) -> Tensor:
+    """Integers uniform in [0, 2^32), a pure function of `key` and position -> `shape` int64
+
+    Two rounds of a 32-bit finaliser with full avalanche over (position, low and high half of the
+    key); integer arithmetic, so a CPU and a GPU agree bit by bit.
+    """
+    position = torch.arange(shape.numel(), device=device).reshape(shape)
+    return _mix(_mix(position + (key & _LOW)) ^ ((key >> 32) & _LOW))
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A bijection of 32-bit integers in which every input bit flips each output bit half the time.
+
+    Constants: C. Wellons' hash-prospector search ("lowbias32").
+    """
+    x = x & _LOW
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _LOW
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & _LOW
+    return x ^ (x >> 16)

@@ -1,0 +1,100 @@
+"""The gate of pFedMoE: two linear layers on the raw image, and one of several normalisations.
+
+Its two outputs are the weights of the global and of the local expert, in this order, once a
+softmax is taken. It is small: 196,802 numbers in the linear layers for 64 hidden ones and images
+of 3 x 32 x 32, and 6,148 more for switchable normalisation.
+
+Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 2. All descriptions
+  name two linear layers, a sigmoid between them and switchable normalisation; where it stands, its
+  width and any further normalisation are contradictory or missing, hence the arguments.
+"""
+
+from torch import Tensor, nn
+
+from fedlib.models.layers.augment import erased
+from fedlib.models.layers.switch_norm import SwitchNorm1d, SwitchNorm2d
+
+INPUT_NORMS = ("switch1d", "switch2d", "batch1d", "layer", "none")
+HIDDEN_NORMS = ("none", "batch", "layer")
+
+
+class PFedMoEGate(nn.Module):
+    """Normalisation, Flatten, Linear, Sigmoid | Linear."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        side: int,
+        hidden: int,
+        num_experts: int,
+        input_norm: str,
+        hidden_norm: str,
+        augment: bool,
+    ):
+        super().__init__()
+        features = in_channels * side**2
+        before = [*erased(augment), *_input_norm(input_norm, in_channels, features)]
+        self.body = nn.Sequential(*before, nn.Linear(features, hidden))
+        self.body.extend([*_hidden_norm(hidden_norm, hidden), nn.Sigmoid()])
+        self.head = nn.Sequential(nn.Linear(hidden, num_experts))
+        if hidden_norm == "batch":
+            self.head.append(_BatchNorm(num_experts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the experts: [B, in_channels, side, side] -> [B, E]"""
+        return self.head(self.body(x))
+
+
+class _BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation that leaves a single example in training as it is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.training and len(x) == 1 else super().forward(x)
+
+
+def _input_norm(kind: str, channels: int, features: int) -> list[nn.Module]:
+    """Layers that normalise an image and flatten it."""
+    match kind:
+        case "switch1d":
+            return [nn.Flatten(), SwitchNorm1d(features)]
+        case "switch2d":
+            return [SwitchNorm2d(channels), nn.Flatten()]
+        case "batch1d":
+            return [nn.Flatten(), _BatchNorm(features)]
+        case "layer":
+            return [nn.Flatten(), nn.LayerNorm(features)]
+        case "none":
+            return [nn.Flatten()]
+    raise ValueError(f"input_norm must be one of {', '.join(INPUT_NORMS)}, got {kind!r}")
+
+
+def _hidden_norm(kind: str, hidden: int) -> list[nn.Module]:
+    """Layers between the first linear one and the sigmoid."""
+    if kind not in HIDDEN_NORMS:
+        raise ValueError(f"hidden_norm must be one of {', '.join(HIDDEN_NORMS)}, got {kind!r}")
+    return {"none": [], "batch": [_BatchNorm(hidden)], "layer": [nn.LayerNorm(hidden)]}[kind]
+
+
+def build(
+    num_classes: int = 2,
+    hidden: int = 64,
+    input_norm: str = "switch1d",
+    hidden_norm: str = "none",
+    in_channels: int = 3,
+    side: int = 32,
+    augment: bool = False,
+) -> nn.Module:
+    """The architecture, freshly drawn as torch does.
+
+    Args:
+      num_classes: E, the experts to choose from.
+      hidden: width; 64 and the other defaults are ours, see the module.
+      input_norm: of `INPUT_NORMS`; "switch2d" normalises the image, the others the flat input.
+      hidden_norm: of `HIDDEN_NORMS`, before the sigmoid; "batch" also normalises the outputs.
+      in_channels, side: of an image.
+      augment: as for the experts, who then see the same images.
+
+    Raises:
+      ValueError: for an unknown normalisation.
+    """
+    return PFedMoEGate(in_channels, side, hidden, num_classes, input_norm, hidden_norm, augment)

@@ -1,0 +1,306 @@
+"""From a run's declaration to something that runs: builds method, model and solver from JSON."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedlib import methods, models, seals
+from fedlib.engine import solvers
+from fedlib.engine.device import DeviceData
+from fedlib.engine.task import Params, Task, set_precision
+from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Federation
+from fedlib.files import digest
+from fedlib.methods.base import Method
+from fedlib.results import RunResult
+from fedlib.run import evaluate
+from fedlib.run.calibrate import chosen
+from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
+from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run_spec import run_weights
+
+Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
+Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
+
+
+def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) -> Task:
+    """The model of a run specification (`fedlib.spec.Run.spec`), on `device`.
+
+    Args:
+      weights: the files of the pretrained weights that the run asks for, see `weight_files`.
+
+    Raises:
+      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
+    """
+    try:
+        model = models.load(spec["model"])
+        return Task(
+            lambda: model.build(**spec["model_params"]),
+            device=torch.device(device),
+            pretrained=_pretrained(model, spec["weights"], weights),
+            class_weights=_class_weights(spec),
+            precision=spec["precision"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
+
+
+def build_modules(
+    spec: dict, task: Task, weights: Weights | None = None
+) -> dict[str, Task | tuple[Task, ...]]:
+    """The further architectures of a run specification, where `task` is and in its precision.
+
+    Where a list is declared, of which every client has one, there is a tuple.
+
+    Raises:
+      ConfigError: for a model or argument that does not exist, or weights that it cannot take.
+    """
+
+    def build(where: str, module: dict) -> Task:
+        try:
+            if not {"model", "params"} <= module.keys() <= {"model", "params", "weights"}:
+                raise ValueError(f"it has a model, params, maybe weights, got {sorted(module)}")
+            model = models.load(module["model"])
+            return Task(
+                partial(model.build, **module["params"]),
+                dtype=task.dtype,
+                device=task.device,
+                pretrained=_pretrained(model, module.get("weights"), weights),
+                precision=task.precision,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"module {where}: {_text(error)}") from error
+
+    return {
+        name: tuple(build(f"{name}[{i}]", one) for i, one in enumerate(module))
+        if isinstance(module, list | tuple)
+        else build(name, module)
+        for name, module in spec["modules"].items()
+    }
+
+
+def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
+    """The files of the pretrained weights that a run names, by name; their checksums are checked.
+
+    Args:
+      receipts: what downloading them left behind, in any order.
+
+    Raises:
+      ConfigError: unless these are the receipts of what the run asks for.
+      DataError: for a receipt without its file.
+    """
+    files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
+    asked = run_weights(spec)
+    if {*asked} != {*files} or len(files) != len(receipts):
+        given = ", ".join(map(str, receipts)) or "none"
+        raise ConfigError(
+            f"the run asks for weights {', '.join(map(repr, asked)) or 'of nothing'}, --weights "
+            f"is {given}"
+        )
+    return {name: verified_file(receipt) for name, receipt in files.items()}
+
+
+def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) -> Params:
+    """Parameters of `model` from the file of the weights `name`; {} for None."""
+    if name is None:
+        return {}
+    if not hasattr(model, "pretrained"):
+        raise ValueError(f"it cannot start from the weights {name!r}: it has no name map for any")
+    if name not in (weights or {}):
+        raise ValueError(f"the file of the weights {name!r} is not given")
+    return model.pretrained(weights[name])
+
+
+def _class_weights(spec: dict) -> torch.Tensor | None:
+    """Factors of the loss by label -> [L], or None; ValueError unless there is one per class."""
+    weights, num_classes = spec["class_weights"], spec["model_params"]["num_classes"]
+    if weights is None:
+        return None
+    if len(weights) != num_classes:
+        raise ValueError(f"{len(weights)} class_weights for {num_classes} classes")
+    return torch.tensor(weights, dtype=torch.float64)
+
+
+def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Method:
+    """The method of a run specification; `weights` are as for `build_task`.
+
+    Raises:
+      ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
+    """
+    modules = build_modules(spec, task, weights)
+    try:
+        method = methods.load(spec["method"])
+        known = {field.name for field in fields(method)} - {"task", "local"}
+        for what, given in (("hyper-parameters", spec["params"]), ("modules", modules)):
+            unknown = sorted(given.keys() - known)
+            if unknown:
+                raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
+        solver = solvers.from_spec(spec["local"])
+        return method(task=task, local=solver, **modules, **spec["params"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"method {spec['method']}: {_text(error)}") from error
+
+
+def build_simulation(
+    spec: dict,
+    federation: Federation,
+    *,
+    device: str = "cpu",
+    executor: str = "auto",
+    weights: Sequence[Path] = (),
+) -> Simulation:
+    """Everything a run specification describes, ready to run on `federation`.
+
+    Args:
+      weights: receipts of the pretrained weights that the run's model and modules ask for.
+
+    Raises:
+      ConfigError: for anything in `spec`, or an executor, that does not exist or makes no sense.
+      DataError: if there is nobody to train.
+    """
+    if len(federation.ids("seen")) == 0:
+        raise DataError("the federation has no seen clients: nobody to train")
+    files = weight_files(spec, weights)
+    task = build_task(spec, device, files)
+    set_precision(task)
+    method = build_method(spec, task, files)
+    for value in vars(method).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Task):
+                _check_tokens(each, federation)
+    try:
+        protocol = Protocol(
+            rounds=spec["rounds"],
+            seed=spec["seed"],
+            evaluate_every=spec["evaluate_every"],
+            **spec["participation"],
+        )
+        data = DeviceData(federation, task.dtype, task.device)
+        return Simulation(method, data, protocol, chosen(executor, method, data, protocol))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(_text(error)) from error
+
+
+def _check_tokens(task: Task, federation: Federation) -> None:
+    """Raises ConfigError unless a model that reads texts can read the federation's."""
+    if task.tokens is None:
+        return
+    (vocabulary, pad), texts = task.tokens, federation.tokens
+    if texts is None or texts.vocabulary > vocabulary or texts.pad != pad:
+        found = f"{texts.vocabulary} tokens, padding {texts.pad}" if texts else "no tokens"
+        raise ConfigError(
+            f"the model reads texts of up to {vocabulary} tokens, padding {pad}; the federation's "
+            f"inputs have {found}; set the model's vocabulary and pad"
+        )
+
+
+def train(
+    simulation: Simulation,
+    spec: dict,
+    provenance: dict,
+    *,
+    state_file: Path,
+    history_file: Path,
+    checkpoints: Checkpoints,
+    earlier: tuple[Path, Path] | None = None,
+    **run_options,
+) -> None:
+    """Run, then write the state and, last, the history that vouches for it with its checksum.
+
+    Args:
+      earlier: state and history of a run of fewer rounds and otherwise the same, to go on from.
+
+    Raises:
+      DataError: if that is another run.
+    """
+    start = _end_of(simulation, spec, *earlier) if earlier else None
+    state, result = simulation.run(checkpoints, start=start, **run_options)
+    tensors = flatten(state)
+    sha256 = save_tensors(state_file, tensors)
+    diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
+    provenance = {**provenance, "state_sha256": sha256}
+    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(history_file)
+    checkpoints.clear()
+
+
+def _end_of(
+    simulation: Simulation, spec: dict, state_file: Path, history_file: Path
+) -> tuple[Any, RunResult]:
+    """State and history of a finished run, of which `spec` is a longer one."""
+    history = RunResult.load(history_file)
+    rounds = history.spec.get("rounds", 0)
+    if {**history.spec, "rounds": spec["rounds"]} != spec or rounds > spec["rounds"]:
+        raise DataError(
+            f"{history_file} is not of the same run with at most {spec['rounds']} rounds; give the "
+            "one it goes on from, or none"
+        )
+    tensors = load_tensors(state_file, history.provenance["state_sha256"])
+    return restore(simulation.init(), tensors), history
+
+
+def evaluate_state(
+    simulation: Simulation,
+    spec: dict,
+    provenance: dict,
+    *,
+    state_file: Path,
+    history_file: Path,
+    measure: Measure = lambda simulation, state, evaluation: {},
+    report: Callable[[str], None] = lambda line: None,
+) -> RunResult:
+    """Scores of a trained state under the protocols, and on the splits, that are asked for.
+
+    Args:
+      spec: the run's specification, and "views", which are asked for; see
+        `fedlib.run.evaluate.final`.
+      measure: what else is measured on the state, by its name among the diagnostics.
+      report: gets a line of progress now and then.
+
+    Raises:
+      DataError: if the state is damaged, or was not trained from `spec`.
+    """
+    history = RunResult.load(history_file)
+    if history.spec != {name: value for name, value in spec.items() if name != "views"}:
+        raise DataError(
+            f"{history_file} was written for another run specification; train again, "
+            "or evaluate with the specification it was trained with"
+        )
+    tensors = load_tensors(state_file, history.provenance["state_sha256"])
+    state = restore(simulation.init(), tensors)
+    rounds = simulation.protocol.rounds
+    result = evaluate.final(
+        simulation.method,
+        state,
+        lambda group: simulation.everyone(group, rounds),
+        report,
+        spec["views"],
+    )
+    numbers = measure(simulation, state, result)
+    measured = {name: np.array([number]) for name, number in numbers.items()}
+    diagnostics = result.diagnostics | measured
+    return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
+
+
+def verified_file(receipt: Path) -> Path:
+    """The one file that a download receipt vouches for, its checksum checked again.
+
+    Raises:
+      DataError: if the receipt does not name exactly one file, or the file changed since.
+    """
+    files = seals.read_json(receipt)["files"]
+    if len(files) != 1:
+        raise DataError(f"{receipt} names {len(files)} files, expected the one weight file")
+    file = receipt.parent / files[0]["path"]
+    if not file.exists() or digest(file) != files[0]["sha256"]:
+        raise DataError(f"{file} is missing or changed since {receipt} was written; delete both")
+    return file
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0]) if error.args else str(error)

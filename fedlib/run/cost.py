@@ -1,0 +1,276 @@
+"""What training computes: floating-point operations per training example, measured, not declared.
+
+Counted are the matrix products and convolutions that the clients of a round run: forward and
+backward passes of their local steps, and whatever else the method computes on their examples (the
+E-step of FedEM, the loss that q-FFL weighs by). A multiplication and an addition are two
+operations. A training step is three forward passes, less the input gradient of the first layer,
+which nobody needs.
+
+What clients train on their own after the last round, to be prepared for a protocol of the final
+evaluation, is counted apart: its local steps alone, not the checks of when to stop.
+
+Not counted: elementwise work (activations, dropout, batch normalisation), the optimiser, what the
+server does, be it on data of its own, and evaluation.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedlib import tree
+from fedlib.engine import ambient
+from fedlib.engine.batches import client_plan
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.executors import Loop
+from fedlib.engine.waves import Work
+from fedlib.errors import DataError
+from fedlib.federation import CLIENTS, GROUPS
+from fedlib.results import RunResult
+from fedlib.run.evaluate import EXAMPLES_OF, prepared
+from fedlib.run.simulate import Simulation
+
+MEASURED = 2  # clients at most, in the measured cohort; a graph wants more than one
+FLOPS, FLOPS_OF = "flops_per_example", "flops_per_example_"  # and of a preparation, by its name
+MAX_ROUNDS = 1000  # attempts at a round with local steps: those of L2SGD are drawn
+
+
+def flops_per_example(simulation: Simulation, state: Any) -> float:
+    """Floating-point operations of a round's clients, by example of their local steps -> number
+
+    Runs a round of the method with a few of the smallest seen clients and forgets its outcome:
+    `state`, `simulation` and every random stream stay as they are. Where clients differ in their
+    architecture, a round for each, and the mean by their training examples. Where a method's work
+    besides its local steps grows with the shards and the steps do not (a solver with `steps`), the
+    number is that of the smallest clients.
+
+    Raises:
+      DataError: if no seen client can train, or none does in many rounds.
+    """
+    sizes = simulation.federation.train.sizes
+    seen = simulation.federation.ids("seen")
+    chosen = [(own, _few_clients(simulation, own)) for own in _by_kind(simulation, state, seen)]
+    chosen = [(sizes[own].sum(), few) for own, few in chosen if few is not None]
+    if not chosen:
+        raise DataError(
+            f"none of the {len(seen)} seen clients has the examples for a training batch, so the "
+            "cost of training cannot be measured; use another batch_size or partition"
+        )
+    total = sum(examples for examples, _ in chosen)
+    return float(sum(examples / total * _of_a_round(few, state) for examples, few in chosen))
+
+
+def _by_kind(simulation: Simulation, state: Any, seen: np.ndarray) -> list[np.ndarray]:
+    """The seen clients of each kind: see `fedlib.tree.kinds`."""
+    everybody = simulation.federation.num_clients
+    kinds = tree.kinds([rows for rows in tree.rows_in(state) if len(rows) == everybody])
+    return [seen] if kinds is None else [seen[kinds[seen] == k] for k in np.unique(kinds[seen])]
+
+
+def _of_a_round(few: Simulation, state: Any) -> float:
+    """Operations by example in the first round with local steps, from `state` or from the start."""
+    first = max(few.protocol.rounds - 1, 0)
+    for start in (state, few.init()):  # a state may have stopped for good
+        for number in range(first, first + MAX_ROUNDS):
+            counting = Counting()
+            run = replace(few, executor=counting)
+            cohort = run.cohort(run.federation.ids("seen"), number)
+            run.method.round(start, cohort)
+            if cohort.journal.examples:
+                return counting.flops / cohort.journal.examples
+    raise DataError(
+        f"no client did a local step in {MAX_ROUNDS} rounds of {type(few.method).__name__}, "
+        "so there is no cost of a training example; let clients train"
+    )
+
+
+def measured(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[str, float]:
+    """What an evaluation stores of the cost, by its name among the diagnostics.
+
+    Args:
+      simulation, state: what was evaluated.
+      evaluation: says on how many examples clients trained to be prepared for each protocol.
+    """
+    found = {FLOPS: flops_per_example(simulation, state)}
+    trained = [name for name in evaluation.diagnostics if name.startswith(EXAMPLES_OF)]
+    names = [name.removeprefix(EXAMPLES_OF) for name in trained]
+    if names and (method := simulation.method.briefly()):
+        prepared = flops_of_preparing(replace(simulation, method=method), state, names)
+        found |= {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
+    return found
+
+
+def flops_of_preparing(
+    simulation: Simulation, state: Any, names: Container[str]
+) -> dict[str, float]:
+    """Floating-point operations by training example of each preparation of clients -> by name
+
+    Prepares the smallest client of each group that can train.
+
+    Args:
+      simulation: of a method whose clients stop soon, see `Method.briefly`.
+      state: what is evaluated.
+      names: of protocols, and "settle"; see `fedlib.run.evaluate.prepared`.
+    """
+    counting = CountingSteps()
+    run = replace(simulation, executor=counting)
+    flops, examples = Counter(), Counter()
+    for group in CLIENTS:
+        finalists = run.method.finalists(run.federation, group)
+        cohort = run.cohort(_smallest(run, finalists, 1), run.protocol.rounds)
+        if cohort.size:
+            done = partial(_note, flops, examples, counting, cohort)
+            for _ in prepared(run.method, state, cohort, group, names, done):
+                pass
+    return {name: flops[name] / number for name, number in examples.items() if number}
+
+
+def _note(
+    flops: Counter, examples: Counter, counting: "Counting", cohort: Cohort, name: str
+) -> None:
+    """Add what was counted since the last time under this name."""
+    flops[name] += counting.flops
+    examples[name] += cohort.journal.examples
+    counting.flops = cohort.journal.examples = 0
+
+
+class Counting(Loop):
+    """Client by client, and nothing but real examples; adds up what the clients compute.
+
+    Attributes:
+      flops: so far.
+    """
+
+    name = "counting"
+
+    def __init__(self):
+        super().__init__()
+        self.flops = 0
+
+    def fold(self, *args):
+        """See `Executor.fold`."""
+        return self._counted(super().fold, *args)
+
+    def each(self, *args):
+        """See `Executor.each`."""
+        return self._counted(super().each, *args)
+
+    def _counted(self, fn: Callable, work: Work, *args) -> Any:
+        if (work.data.federation.group[work.ids] >= len(CLIENTS)).any():
+            return fn(work, *args)
+        # Spelled-out recurrence instead of torch's fused LSTM, which has no formula here.
+        with Operations() as counter, ambient.stacked_experts(True):
+            result = fn(work, *args)
+        self.flops += counter.flops
+        return result
+
+
+class CountingSteps(Counting):
+    """Adds up local steps alone, not what scores examples."""
+
+    each = Loop.each
+
+
+class Operations(TorchDispatchMode):
+    """Adds up the operations of what PyTorch computes while it is entered.
+
+    Does what `torch.utils.flop_counter.FlopCounterMode` does for the few operators our models
+    consist of. That one imports the compilers of torch and Triton when it is first used, which
+    takes twice as long as most evaluations; and it forgets that the channels of a group see only
+    each other, and counts the weights' gradient of a depthwise convolution once per channel too
+    often. Other operators count as nothing, fused attention and recurrences among them.
+
+    Attributes:
+      flops: so far.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.flops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing here is compiled; to protect it from that is to import the compiler
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Count an operator, or the ones it is made of."""
+        formula = FORMULAS.get(func.overloadpacket)
+        if formula is None:
+            with self:
+                made_of = func.decompose(*args, **(kwargs or {}))
+            if made_of is not NotImplemented:
+                return made_of
+        output = func(*args, **(kwargs or {}))
+        if formula is not None:
+            self.flops += 2 * formula(args, output)
+        return output
+
+
+def _product(args: tuple, output: torch.Tensor) -> int:
+    """Multiply-adds of a matrix product, of matrices or of batches of them."""
+    return output.numel() * args[-1].shape[-2]
+
+
+def _convolution(args: tuple, output: torch.Tensor) -> int:
+    """Multiply-adds of a convolution: the weights slide over its output, or over its input."""
+    x, weight, _, _, _, _, transposed, *_ = args
+    return (x if transposed else output).numel() * prod(weight.shape[1:])
+
+
+def _convolution_backward(args: tuple, _: object) -> int:
+    """As many as forward, for each of the gradients of the input and the weights."""
+    gradient, x, weight, _, _, _, _, transposed, _, _, wanted = args
+    return (x if transposed else gradient).numel() * prod(weight.shape[1:]) * sum(wanted[:2])
+
+
+aten = torch.ops.aten
+FORMULAS = {
+    aten.mm: _product,
+    aten.addmm: _product,
+    aten.bmm: _product,
+    aten.baddbmm: _product,
+    aten.convolution: _convolution,
+    aten.convolution_backward: _convolution_backward,
+}
+
+
+def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | None:
+    """The same federation in which only the smallest of `clients` that can train take part.
+
+    Clients keep their numbers, so a state of the whole federation fits. In a decentralised run
+    each of them is a neighbour of the others. None if nobody can train.
+    """
+    federation = simulation.federation
+    chosen = _smallest(simulation, clients, MEASURED)
+    if not len(chosen):
+        return None
+    group = federation.group.copy()
+    group[federation.ids("seen")] = GROUPS.index("unseen")
+    group[chosen] = GROUPS.index("seen")
+    data = copy(simulation.data)  # what is on the device is shared
+    data.federation = replace(federation, group=group)
+    graph = {"edge_probability": 1.0, "mixing": "metropolis"}
+    return replace(simulation, data=data, protocol=replace(simulation.protocol, **graph))
+
+
+def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:
+    """The smallest of the clients that can train, at most so many -> [number or fewer]"""
+    ascending = clients[np.argsort(simulation.federation.train.sizes[clients], kind="stable")]
+    able = islice((c for c in ascending if _can_train(simulation, c)), number)
+    return np.array([*able], dtype=clients.dtype)
+
+
+def _can_train(simulation: Simulation, client: int) -> bool:
+    """Whether a client has examples, and no batch of one where that cannot be trained on."""
+    size = int(simulation.federation.train.sizes[client])
+    plan = client_plan(size, simulation.method.local, simulation.protocol.seed)
+    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in plan.steps)
+    return bool(plan.steps) and not lonely

@@ -1,0 +1,270 @@
+"""Scores of clients under a method's protocols, as raw counts."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.task import Batch, mean_from, nll
+from fedlib.federation import GROUPS, SPLITS, Federation
+from fedlib.methods.base import Method
+from fedlib.results import RunResult, Scores, View
+
+FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
+PROGRESS_SECONDS = 10.0  # between two lines
+EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
+EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
+SETTLE = "settle"  # what final protocols have in common, among the protocols
+
+
+class ClientScores(NamedTuple):
+    """One evaluation of the clients of one view."""
+
+    correct: np.ndarray  # [C] right predictions
+    count: np.ndarray  # [C] examples, or labels of all examples for sequences
+    loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
+
+
+CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if it has none
+
+
+def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientScores:
+    """How the clients of `cohort`, prepared as `personal`, do on their examples of `split`."""
+
+    def judge(personal: Any, batch: Batch) -> Tensor:
+        log_probs = method.predict(personal, batch)
+        right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
+        return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
+
+    federation = cohort.data.federation
+    scores = cohort.score(judge, personal, split=split).double().sum(1).cpu().numpy()
+    examples = federation.split(split).sizes[cohort.ids.cpu().numpy()]
+    labels_per_example = math.prod(federation.y.shape[1:])
+    return ClientScores(
+        correct=(scores[:, 0] * labels_per_example).round(),
+        count=examples * labels_per_example,
+        loss=scores[:, 1] / np.maximum(examples, 1),
+    )
+
+
+def during_training(
+    method: Method, state: Any, cohort_of: CohortOf
+) -> tuple[Any, dict[View, ClientScores]]:
+    """The state after the evaluation, and what it found on every split but the training one."""
+    found = {}
+    for group in GROUPS:
+        cohort = cohort_of(group) if group in method.protocols else None
+        if cohort is None:
+            continue
+        state = method.observe(state, cohort, group)
+        for protocol, prepare in method.protocols[group].items():
+            personal = getattr(method, prepare)(state, cohort)
+            for split in held_out(cohort.data.federation, group):
+                found[View(group, protocol, split)] = score(method, personal, cohort, split)
+    return state, found
+
+
+def final(
+    method: Method,
+    state: Any,
+    cohort_of: CohortOf,
+    report: Callable[[str], None] = lambda line: None,
+    views: Iterable[Sequence[str]] = (EVERYTHING,),
+) -> RunResult:
+    """Scores of the final state: the default protocol on what is held out, and what is asked for.
+
+    Clients are prepared and scored in parts where a method would need much memory for all of them.
+    What is not asked for is neither prepared nor scored, and is absent from the result. Diagnostics
+    say on how many examples clients trained for each protocol, such as "examples_moe" [1].
+
+    Args:
+      report: gets a line of progress now and then.
+      views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
+        does not have is left out.
+    """
+    found = Found(Progress(report))
+    for group in GROUPS:
+        everyone = cohort_of(group) if group in method.protocols else None
+        if everyone is None:
+            continue
+        federation = everyone.data.federation
+        splits = asked(views, method, federation, group)
+        finalists = np.isin(everyone.host_ids, method.finalists(federation, group)).nonzero()[0]
+        for protocols, cohort in (
+            (method.protocols[group], everyone),
+            (method.final_protocols.get(group, {}), everyone.some(finalists)),
+        ):
+            only = protocols.keys() & splits.keys()
+            for part in parts(cohort, method.personal_numbers()) if only else ():
+                done = partial(found.count, part)
+                for protocol, personal in prepared(method, state, part, group, only, done):
+                    found.measure(part, method.measure(protocol, personal, part))
+                    for split in splits[protocol]:
+                        scores = score(method, personal, part, split)
+                        found.add(View(group, protocol, split), part, scores, cohort.size)
+    diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
+    return found.result(cohort_of("seen").round, diagnostics)
+
+
+def prepared(
+    method: Method,
+    state: Any,
+    cohort: Cohort,
+    group: str,
+    only: Container[str] | None = None,
+    done: Callable[[str], None] = lambda name: None,
+) -> Iterator[tuple[str, Any]]:
+    """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn.
+
+    Args:
+      only: names of the protocols; None is all of them.
+      done: told the name of each preparation after it; what final protocols have in common is
+        "settle".
+    """
+
+    def some(protocols: dict[str, str]) -> dict[str, str]:
+        return {name: way for name, way in protocols.items() if only is None or name in only}
+
+    def each(protocols: dict[str, str], state: Any) -> Iterator[tuple[str, Any]]:
+        for protocol, prepare in protocols.items():
+            personal = getattr(method, prepare)(state, cohort)
+            done(protocol)
+            yield protocol, personal
+
+    yield from each(some(method.protocols[group]), state)
+    if later := some(method.final_protocols.get(group, {})):
+        settled = method.settle(state, cohort)
+        done(SETTLE)
+        yield from each(later, settled)
+
+
+def asked(
+    views: Iterable[Sequence[str]], method: Method, federation: Federation, group: str
+) -> dict[str, list[str]]:
+    """The splits on which each protocol of a group is scored at the end, by its name."""
+    patterns = [("*", "default", split) for split in SPLITS if split != "train"] + [*views]
+
+    def wanted(view: View) -> bool:
+        return any(
+            all(ours in ("*", theirs) for ours, theirs in zip(pattern, view, strict=True))
+            for pattern in patterns
+        )
+
+    splits = ("train", *held_out(federation, group))
+    protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
+    found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
+    return {protocol: theirs for protocol, theirs in found.items() if theirs}
+
+
+@dataclass
+class Found:
+    """What a final evaluation has found so far.
+
+    Attributes:
+      progress: gets a line now and then.
+      parts: of each view, its clients and their scores, one part after the other.
+      measured: what methods record besides, [num_clients, ...].
+      examples: on which clients trained to be prepared, by protocol; "settle" is what the final
+        protocols have in common.
+    """
+
+    progress: "Progress"
+    parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
+    measured: dict[str, np.ndarray] = field(default_factory=dict)
+    examples: Counter[str] = field(default_factory=Counter)
+
+    def count(self, cohort: Cohort, name: str) -> None:
+        """Note what clients have trained on since the last time, for this preparation."""
+        self.examples[name] += cohort.journal.examples
+        cohort.journal.examples = 0
+
+    def add(self, view: View, cohort: Cohort, scores: ClientScores, of: int) -> None:
+        """Scores of a part `of` so many clients."""
+        parts = self.parts.setdefault(view, [])
+        parts.append((cohort.host_ids, scores))
+        done = sum(len(ids) for ids, _ in parts)
+        self.progress.tell(f"evaluated {view.group} {view.protocol} of {done}/{of} clients")
+
+    def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
+        """What the method recorded of these clients."""
+        for name, values in as_arrays(tensors).items():
+            shape = cohort.data.federation.num_clients, *values.shape[1:]
+            everybody = self.measured.setdefault(name, np.full(shape, np.nan))
+            everybody[cohort.host_ids] = values
+
+    def result(self, round: int, diagnostics: dict[str, np.ndarray]) -> RunResult:
+        """Everything, after `round` rounds; nothing was sent."""
+        scores = {}
+        for view, found in self.parts.items():
+            ids, parts = zip(*found, strict=True)
+            together = ClientScores(*map(np.concatenate, zip(*parts, strict=True)))
+            scores[view] = over_time(np.concatenate(ids), [together])
+        trained = {f"{EXAMPLES_OF}{x}": np.array([n]) for x, n in self.examples.items() if n}
+        nothing = np.zeros(1, np.int64)
+        return RunResult(
+            round=np.array([round]),
+            scores=scores,
+            bytes_down=nothing,
+            bytes_up=nothing,
+            examples=nothing,
+            client_rounds=nothing,
+            train_loss=np.empty(0),
+            diagnostics=diagnostics | self.measured | trained,
+        )
+
+
+def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
+    """`cohort` in parts, in order, of so many clients that `numbers` for each fit into memory."""
+    size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
+    positions = np.arange(cohort.size)
+    return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
+
+
+@dataclass
+class Progress:
+    """A line of progress, unless the last one is only moments old."""
+
+    report: Callable[[str], None]
+    told: float = field(default_factory=time.monotonic)
+
+    def tell(self, line: str) -> None:
+        """Report `line`."""
+        now = time.monotonic()
+        if now - self.told >= PROGRESS_SECONDS:
+            self.told = now
+            self.report(line)
+
+
+def true_clusters(cohort_of: CohortOf) -> dict[str, np.ndarray]:
+    """The true cluster of each client [num_clients], if the federation has any."""
+    cluster = cohort_of("seen").data.federation.cluster
+    return {} if cluster is None else {"cluster": cluster}
+
+
+def held_out(federation: Federation, group: str) -> list[str]:
+    """The splits other than "train" on which the clients of `group` have examples."""
+    ids = federation.ids(group)
+    return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]
+
+
+def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Tensors as NumPy arrays in host memory."""
+    return {name: value.cpu().numpy() for name, value in tensors.items()}
+
+
+def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:
+    """T evaluations of one view as arrays [T, C]."""
+    return Scores(
+        clients=clients,
+        count=np.asarray(found[-1].count, np.int64),
+        correct=np.stack([scores.correct for scores in found]),
+        loss=np.stack([scores.loss for scores in found]),
+    )

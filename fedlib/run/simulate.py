@@ -1,0 +1,397 @@
+"""Run a method on a federation: sample cohorts, do rounds, evaluate, checkpoint, report."""
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.engine.cohort import SELECTIONS, Cohort, Journal, sample
+from fedlib.engine.device import DeviceData, upload
+from fedlib.engine.executors import Executor
+from fedlib.errors import DivergedError
+from fedlib.federation import GROUPS, Federation
+from fedlib.methods.base import Method
+from fedlib.results import TOTALS, RunResult, View
+from fedlib.run import checkpoint, evaluate
+from fedlib.run.checkpoint import Checkpoints
+
+AGGREGATIONS = ("damped", "renormalised", "gossip")
+COUNTED = (*TOTALS, "server_examples")
+ADVICE = "a lower learning rate usually helps"
+FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What a run does from outside its method.
+
+    Attributes:
+      rounds: communication rounds.
+      seed: of initial parameters, cohorts and shuffling.
+      rate: fraction of the seen clients in a round, in (0, 1].
+      selection: how they are drawn, "uniform" or by "residue"; see `fedlib.engine.cohort.sample`.
+      aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
+        "gossip", a decentralised run, see `fedlib.engine.gossip`.
+      edge_probability, mixing: of the graph of a decentralised run.
+      evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
+    """
+
+    rounds: int
+    seed: int
+    rate: float = 1.0
+    selection: str = "uniform"
+    aggregation: str = "damped"
+    edge_probability: float = 0.5  # FedEM scripts
+    mixing: str = "fastest"
+    evaluate_every: int = 1
+
+    def __post_init__(self):
+        """Raises ValueError for values that make no run."""
+        if self.rounds < 0:
+            raise ValueError(f"rounds must be at least 0, got {self.rounds}")
+        if not 0 < self.rate <= 1:
+            raise ValueError(f"participation rate must be in (0, 1], got {self.rate}")
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be one of {SELECTIONS}, got {self.selection!r}")
+        if self.aggregation not in AGGREGATIONS:
+            raise ValueError(f"aggregation must be one of {AGGREGATIONS}, got {self.aggregation!r}")
+        if self.aggregation == "gossip" and self.rate != 1:
+            raise ValueError(
+                f"a decentralised run needs a participation rate of 1, got {self.rate}"
+            )
+        if not 0 < self.edge_probability <= 1:
+            raise ValueError(f"edge_probability must be in (0, 1], got {self.edge_probability}")
+        if self.aggregation == "gossip":
+            _gossip().check_mixing(self.mixing)
+        if self.evaluate_every < 1:
+            raise ValueError(f"evaluate_every must be at least 1, got {self.evaluate_every}")
+
+    def evaluates(self, round: int) -> bool:
+        """Whether there is an evaluation after `round` rounds."""
+        return round % self.evaluate_every == 0 or round == self.rounds
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A method, its data, and how to run it.
+
+    Attributes:
+      method: what is trained.
+      data: the federation, on the device.
+      protocol: rounds, seed and participation.
+      executor: how local work is run.
+    """
+
+    method: Method
+    data: DeviceData
+    protocol: Protocol
+    executor: Executor
+
+    @property
+    def federation(self) -> Federation:
+        """The clients and their shards."""
+        return self.data.federation
+
+    def __post_init__(self):
+        """Raises ValueError for a decentralised run of a method that needs a server."""
+        if self.protocol.aggregation == "gossip" and not self.method.shared:
+            name = type(self.method).__name__
+            raise ValueError(f"{name} needs a server: it cannot run with aggregation 'gossip'")
+
+    def cohort(self, ids: np.ndarray, round: int) -> Cohort:
+        """The clients `ids`, after `round` rounds."""
+        seen = self.federation.ids("seen")
+        kind, graph = Cohort, {}
+        if self.protocol.aggregation == "gossip":
+            kind, graph = self._graph
+        return kind(
+            **graph,
+            task=self.method.task,
+            data=self.data,
+            ids=upload(ids, self.data.device),
+            known_ids=ids,
+            round=round,
+            seed=self.protocol.seed,
+            executor=self.executor,
+            population=len(seen),
+            population_examples=int(self.federation.train.sizes[seen].sum()),
+            aggregation=self.protocol.aggregation,
+            journal=Journal(),
+        )
+
+    def everyone(self, group: str, round: int) -> Cohort | None:
+        """All clients of a group, or None if it has none."""
+        ids = self.federation.ids(group)
+        return self.cohort(ids, round) if len(ids) else None
+
+    def init(self) -> Any:
+        """The method's state before the first round."""
+        state = self.method.init(self.federation.num_clients, self.protocol.seed)
+        if self.protocol.aggregation == "gossip":
+            state = _gossip().replicate(state, self.method.shared, self.federation.num_clients)
+        return state
+
+    @cached_property
+    def _graph(self) -> tuple[type, dict]:
+        """Kind of cohort of a decentralised run, and the fields that a server's has not."""
+        gossip, seen = _gossip(), self.federation.ids("seen")
+        graph = gossip.connected_graph(
+            len(seen), self.protocol.edge_probability, self.protocol.seed
+        )
+        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.protocol.mixing))
+        device = self.data.device
+        return gossip.GossipCohort, {
+            "mixing": mixing.to(device),
+            "members": torch.from_numpy(seen).to(device),
+        }
+
+    def run(
+        self,
+        checkpoints: Checkpoints | None = None,
+        report: Callable[[str], None] = print,
+        stop: Callable[[], bool] = lambda: False,
+        start: tuple[Any, RunResult] | None = None,
+    ) -> tuple[Any, RunResult]:
+        """The state after all rounds, and everything recorded on the way.
+
+        Args:
+          checkpoints: where to resume from and to save to; None keeps nothing.
+          report: gets a line of progress now and then.
+          stop: asked after every round; True saves a checkpoint and ends the process politely.
+          start: last state and history of a run of fewer rounds, from which this one goes on; a
+            checkpoint of this one comes first.
+
+        Raises:
+          DivergedError: as soon as a client's training loss is not finite.
+          SystemExit: with status 143, if `stop` asked for it.
+        """
+        state, record, begun = self._begin(checkpoints, report, start)
+        progress = Progress(self.protocol.rounds, begun, report)
+        for done in range(begun + 1, self.protocol.rounds + 1):
+            if not self.method.stopped(state):
+                state = self._round(state, record, done)
+            if self.protocol.evaluates(done):
+                state = self._evaluate(state, record, done)
+            progress.tell(done, record)
+            stopping = stop()
+            if checkpoints and done < self.protocol.rounds and (stopping or checkpoints.due(done)):
+                checkpoints.save(done, _pack(state, record))
+            if stopping and done < self.protocol.rounds:
+                report(f"stopped after round {done}; the same command goes on from there")
+                raise SystemExit(143)
+        return state, record.result(self)
+
+    def _begin(
+        self, checkpoints: Checkpoints | None, report: Callable, end: tuple | None
+    ) -> tuple[Any, "Record", int]:
+        saved = checkpoints.load() if checkpoints else None
+        if saved is None and end is not None:
+            state, history = end
+            done = int(history.round[-1])
+            report(f"going on after the {done} rounds of another run")
+            return state, Record.of(history), done
+        state, record = self.init(), Record()
+        if saved is None:
+            return self._evaluate(state, record, 0), record, 0
+        start, tensors = saved
+        report(f"resuming after round {start}")
+        return *_unpack(state, tensors), start
+
+    def _round(self, state: Any, record: "Record", number: int) -> Any:
+        ids = sample(
+            self.federation.ids("seen"),
+            self.protocol.rate,
+            self.protocol.seed,
+            number - 1,
+            self.protocol.selection,
+        )
+        cohort = self.cohort(ids, number - 1)
+        state = self.method.round(state, cohort)
+        record.add_round(cohort, number)
+        return state
+
+    def _evaluate(self, state: Any, record: "Record", done: int) -> Any:
+        if self.method.stopped(state) and record.unchanged():
+            record.repeat_evaluation(done)
+            return state
+        state, found = evaluate.during_training(
+            self.method, state, lambda group: self.everyone(group, done)
+        )
+        record.add_evaluation(done, found)
+        return state
+
+
+def _gossip() -> ModuleType:
+    """`engine.gossip`, loaded by name, so that only decentralised runs depend on its code."""
+    return importlib.import_module("fedlib.engine.gossip")
+
+
+@dataclass
+class Record:
+    """What is written down while a run goes on."""
+
+    round: list[int] = field(default_factory=list)
+    bytes_down: list[int] = field(default_factory=list)
+    bytes_up: list[int] = field(default_factory=list)
+    examples: list[int] = field(default_factory=list)
+    client_rounds: list[int] = field(default_factory=list)
+    server_examples: list[int] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)
+    scores: dict[View, list[evaluate.ClientScores]] = field(default_factory=dict)
+    last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
+    trained: int = 0  # clients this process has trained, counting repeats
+
+    @classmethod
+    def of(cls, history: RunResult) -> "Record":
+        """What had been written down at the end of a run."""
+        lists = {name: getattr(history, name).tolist() for name in ("round", *TOTALS, "train_loss")}
+        served = history.server_examples
+        lists["server_examples"] = [0] * len(history.round) if served is None else served.tolist()
+        scores = {
+            view: [
+                evaluate.ClientScores(correct, found.count, loss)
+                for correct, loss in zip(found.correct, found.loss, strict=True)
+            ]
+            for view, found in history.scores.items()
+        }
+        totals = {name: lists[name][-1] for name in COUNTED}
+        return cls(**lists, scores=scores, totals=totals)
+
+    def add_round(self, cohort: Cohort, number: int) -> None:
+        """Cost and losses of a round; the one place where a round waits for the device."""
+        self.trained += cohort.size
+        self.totals["bytes_down"] += round(FLOAT_BYTES * cohort.size * cohort.journal.down)
+        self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
+        self.totals["examples"] += cohort.journal.examples
+        self.totals["client_rounds"] += cohort.size
+        for group, journal in cohort.journal.others.items():
+            self.totals["server_examples"] += journal.examples
+            for losses in journal.losses:
+                if not losses.isfinite().all():
+                    raise DivergedError(f"the {group} diverged in round {number}: {ADVICE}")
+        if not cohort.journal.losses:
+            return
+        losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
+        clients = cohort.host_ids.tolist()
+        for client, loss in zip(clients, losses.tolist(), strict=True):
+            if not np.isfinite(loss):
+                raise DivergedError(self._divergence(client, number, loss))
+            self.last_losses[client] = (number, loss)
+        self.train_loss.append(float(losses.mean()))
+
+    def add_evaluation(self, done: int, found: dict[View, evaluate.ClientScores]) -> None:
+        """Scores after `done` rounds."""
+        self.round.append(done)
+        for name, total in self.totals.items():
+            getattr(self, name).append(total)
+        for view, scores in found.items():
+            self.scores.setdefault(view, []).append(scores)
+
+    def unchanged(self) -> bool:
+        """Whether nobody, the server included, has trained since the last evaluation."""
+        trained = ("examples", "server_examples")
+        return all(getattr(self, name)[-1:] == [self.totals[name]] for name in trained)
+
+    def repeat_evaluation(self, done: int) -> None:
+        """The scores of the last evaluation again, after `done` rounds."""
+        self.add_evaluation(done, {view: found[-1] for view, found in self.scores.items()})
+
+    def result(self, simulation: Simulation) -> RunResult:
+        """Everything as arrays; see `RunResult`."""
+        ids = simulation.federation.ids
+        return RunResult(
+            round=np.array(self.round, np.int64),
+            scores={
+                view: evaluate.over_time(ids(view.group), found)
+                for view, found in self.scores.items()
+            },
+            **{name: np.array(getattr(self, name), np.int64) for name in TOTALS},
+            train_loss=np.array(self.train_loss, np.float64),
+            server_examples=np.array(self.server_examples) if len(ids("server")) else None,
+        )
+
+    def accuracy(self, group: str) -> float | None:
+        """Pooled accuracy of the default protocol on test data at the last evaluation."""
+        found = self.scores.get(View(group, "default", "test"))
+        return float(found[-1].correct.sum() / found[-1].count.sum()) if found else None
+
+    def _divergence(self, client: int, number: int, loss: float) -> str:
+        before = self.last_losses.get(client)
+        told = f"last finite loss {before[1]:.4g} in round {before[0]}" if before else "its first"
+        return (
+            f"client {client} diverged in round {number}: training loss is {loss} ({told}); "
+            f"{ADVICE}"
+        )
+
+
+@dataclass
+class Progress:
+    """A line now and then, readable in a terminal and in a log file alike."""
+
+    rounds: int
+    start: int
+    report: Callable[[str], None]
+    seconds: float = 2.0
+    began: float = field(default_factory=time.monotonic)
+    told: float = 0.0
+
+    def tell(self, done: int, record: Record) -> None:
+        """Report after `done` rounds, unless the last line is only moments old."""
+        now = time.monotonic()
+        if now - self.told < self.seconds and done < self.rounds:
+            return
+        self.told = now
+        elapsed = max(now - self.began, 1e-9)
+        pace = (done - self.start) / elapsed
+        parts = [f"round {done}/{self.rounds}"]
+        parts += [f"loss {record.train_loss[-1]:.4f}"] if record.train_loss else []
+        for group in GROUPS:
+            accuracy = record.accuracy(group)
+            parts += [] if accuracy is None else [f"{group} {accuracy:.1%}"]
+        parts += [f"{record.trained / elapsed:,.0f} clients/s"]
+        parts += [f"left {_clock((self.rounds - done) / pace)}"]
+        self.report("  ".join(parts))
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
+def _pack(state: Any, record: Record) -> dict[str, Tensor]:
+    """State and record as tensors by name."""
+    packed = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(state).items()}
+    for name in ("round", *COUNTED, "train_loss"):
+        dtype = torch.float64 if name == "train_loss" else torch.int64
+        packed[f"record/{name}"] = torch.tensor(getattr(record, name), dtype=dtype)
+    packed["record/totals"] = torch.tensor([record.totals[name] for name in COUNTED])
+    losses = [[client, *last] for client, last in record.last_losses.items()]
+    packed["record/last_losses"] = torch.tensor(losses, dtype=torch.float64).reshape(-1, 3)
+    for view, found in record.scores.items():
+        packed["scores/" + "/".join(view)] = torch.from_numpy(np.array(found))
+    return packed
+
+
+def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
+    """Undo `_pack`."""
+
+    def below(prefix: str) -> dict[str, Tensor]:
+        return {n.removeprefix(prefix): v for n, v in packed.items() if n.startswith(prefix)}
+
+    arrays = below("record/")
+    totals, losses = arrays.pop("totals"), arrays.pop("last_losses")
+    record = Record(**{name: value.tolist() for name, value in arrays.items()})
+    record.totals = dict(zip(COUNTED, totals.tolist(), strict=True))
+    record.last_losses = {int(c): (int(r), loss) for c, r, loss in losses.tolist()}
+    for name, value in below("scores/").items():
+        found = [evaluate.ClientScores(*row) for row in value.numpy()]
+        record.scores[View(*name.split("/"))] = found
+    return checkpoint.restore(template, below("state/")), record

@@ -1,0 +1,142 @@
+"""What every script shares: errors as one line of text, and a declaration as an argument."""
+
+import argparse
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
+from fedlib.run_spec import RUN_ENTRIES
+
+MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+def run(main: Callable[[], None]) -> int:
+    """Run a script's main function; the exit code of the process.
+
+    An error that the user can mend is one line on stderr and 1; Ctrl-C is 130. Any other exception
+    is a bug of ours and keeps its traceback.
+    """
+    try:
+        main()
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except MENDABLE as error:
+        return _fail(str(error))
+    except Exception as error:
+        reason = _disk_full(error)
+        if reason is None:
+            raise
+        return _fail(
+            f"the disk is full ({reason}); free some space and run again: "
+            "finished files are whole, unfinished ones were removed"
+        )
+    return 0
+
+
+def json_argument(text: str) -> dict:
+    """The JSON object in a command-line argument, or in the file that `@path` names.
+
+    Raises:
+      ConfigError: if it is not a JSON object.
+    """
+    try:
+        value = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except FileNotFoundError:
+        raise ConfigError(f"{text[1:]} does not exist") from None
+    except ValueError as error:
+        raise ConfigError(f"expected JSON text or @path, got {text[:80]!r} ({error})") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
+    return value
+
+
+def run_argument(text: str, *more: str) -> dict:
+    """The run specification in a command-line argument, as `fedlib.spec.Run.spec` makes it.
+
+    Args:
+      more: further entries that it has.
+
+    Raises:
+      ConfigError: if it is not a JSON object with exactly the entries of one.
+    """
+    spec, entries = json_argument(text), RUN_ENTRIES.union(more)
+    missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries)
+    if missing or unknown:
+        raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
+    return spec
+
+
+def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
+    """Arguments of every job about one run."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--spec",
+        required=True,
+        help=f"run specification, JSON or @file (python scripts/plan.py spec {stage} NAME prints "
+        "it)",
+    )
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    return parser
+
+
+def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
+    """Arguments that training and evaluating a run have in common."""
+    parser = spec_parser(description, stage)
+    parser.add_argument("--shards", type=Path, required=True, help="federation, .h5")
+    parser.add_argument("--manifest", type=Path, required=True, help="its manifest, .json")
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RECEIPT",
+        help="receipts of the pretrained weights of the model and its modules, .json",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--gpus", type=int, help="GPUs granted by the workflow; 0 means the CPU")
+    parser.add_argument(
+        "--executor",
+        default="auto",
+        help="loop, batched or graphs; auto for what scripts/calibrate.py measured here, or else a "
+        "rule (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_count,
+        default=os.environ.get("FEDLIB_THREADS") or "1",
+        help="threads that share out clients on a CPU; any number of them gives the same bits "
+        "(default: FEDLIB_THREADS, or 1)",
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    """A number of threads, from the command line or the environment."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"threads must be a whole number from 1 on, got {text!r}")
+    return int(text)
+
+
+def _disk_full(error: BaseException | None) -> str | None:
+    """What the system said of a full disk, or None if that is not the trouble.
+
+    PyTorch, HDF5 and matplotlib raise errors of their own then, with the system's in the text or
+    in the context.
+    """
+    while error is not None:
+        for number in (errno.ENOSPC, errno.EDQUOT):
+            if getattr(error, "errno", None) == number or os.strerror(number) in str(error):
+                file = getattr(error, "filename", None)
+                return os.strerror(number) + (f": {file}" if file else "")
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _fail(message: str, code: int = 1) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,215 @@
+"""The configuration: what to run now, as `config.yaml` and the command line give it.
+
+It holds no science: what a paper's runs are is declared in `fedlib.papers`. This module imports
+the standard library only (YAML files need PyYAML, JSON files do not).
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fedlib.errors import ConfigError
+from fedlib.spec import SCALES
+from fedlib.workflow.gpu import DEVICES
+
+EXECUTORS = ("auto", "loop", "batched", "graphs")
+EVALUATIONS = ("shown", "all")
+PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.engine.task, which needs PyTorch
+
+# Every key and its value where it is left out; config.yaml explains them.
+DEFAULTS = {
+    "scale": "demo",
+    "papers": None,
+    "seeds": None,
+    "federations": None,
+    "labels": None,
+    "rounds": None,
+    "precision": None,
+    "sources": None,
+    "evaluate": "shown",
+    "tag": "",
+    "tensorboard": False,
+    "device": "auto",
+    "executor": "auto",
+    "mirror": None,
+    "raw": "data/raw",
+}
+LISTS = ("papers", "seeds", "federations", "labels", "sources")
+SWITCHES = ("tensorboard",)
+MAX_SEED = 2**32 - 1  # what every generator takes
+ADDRESSES = ("http://", "https://", "file://")
+SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
+    """The configuration in several files, of which later ones win, and in "key=value" texts.
+
+    Raises:
+      ConfigError: for a file that is missing or not a mapping, or a text without "=".
+    """
+    config: dict = {}
+    for path in paths:
+        config |= _read_file(Path(path))
+    for text in values:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"a configuration value is given as key=value, got {text!r}")
+        config[key] = value
+    return normalised(config)
+
+
+def normalised(config: Mapping) -> dict:
+    """`config` as YAML would have given it, where the command line gives strings.
+
+    A list may be given as one value or as words: papers=pfedmm, seeds="0 1", seeds=[0,1]. The text
+    null, or nothing, is None. Values of other wrong types are left for `check`.
+    """
+    return {key: _normalised(key, value) for key, value in config.items()}
+
+
+def check(config: Mapping) -> None:
+    """Check a configuration that has all keys, as far as that can be done without the papers.
+
+    Raises:
+      ConfigError: naming the key, its value and what it may be.
+    """
+    for key in config:
+        check_choice("config", key, DEFAULTS)
+    for key, choices in (
+        *(("scale", SCALES), ("evaluate", EVALUATIONS)),
+        *(("device", DEVICES), ("executor", EXECUTORS)),
+    ):
+        check_choice(key, config[key], choices)
+    for key in LISTS:
+        _check_list(key, config[key])
+    if any(not 0 <= seed <= MAX_SEED for seed in config["seeds"] or ()):
+        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {config['seeds']!r}")
+    rounds, tag = config["rounds"], config["tag"]
+    if rounds is not None and (type(rounds) is not int or rounds < 1):
+        raise ConfigError(f"rounds must be null or a whole number from 1, got {rounds!r}")
+    if not re.fullmatch(r"[a-z0-9]{0,40}", tag):
+        raise ConfigError(
+            f"tag must consist of at most 40 lower-case letters and digits, got {tag!r}"
+        )
+    if config["precision"] is not None:
+        check_choice("precision", config["precision"], PRECISIONS)
+        if not tag:
+            raise ConfigError(
+                f"precision: {config['precision']} needs a tag, such as tag: fast, so that its "
+                f"runs go to a folder of their own and not into results/{config['scale']}"
+            )
+    if rounds is not None and not tag:
+        raise ConfigError(
+            f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "
+            f"of their own and not into results/{config['scale']}"
+        )
+    for key in SWITCHES:
+        if not isinstance(config[key], bool):
+            raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
+    if config["mirror"] is not None:
+        _check_path("mirror", config["mirror"])
+    _check_path("raw", config["raw"])
+    if Path(config["raw"]).exists() and not Path(config["raw"]).is_dir():
+        raise ConfigError(f"raw must be a folder, got {config['raw']!r}, which is a file")
+
+
+def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:
+    """Raise ConfigError, which lists the choices, unless `value` is one of them."""
+    if value not in choices:
+        listed = ", ".join(map(str, dict.fromkeys(choices))) or "none"
+        raise ConfigError(f"{key}: unknown {value!r}; {where}: {listed}")
+
+
+def check_unique(key: str, values: Iterable) -> None:
+    """Raise ConfigError if a value is there twice."""
+    for value, times in Counter(list(values)).items():
+        if times > 1:
+            raise ConfigError(f"{key}: {value!r} is given {times} times")
+
+
+def _normalised(key: str, value: object) -> object:
+    if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
+        value = None
+    if key in LISTS:
+        if isinstance(value, str) and _is_closed(value):
+            value = re.findall(r"[^\s,\[\]'\"]+", value)
+        elif isinstance(value, int):
+            value = [value]
+        if key == "seeds" and isinstance(value, list):
+            value = [_whole(seed) for seed in value]
+    elif key in SWITCHES and isinstance(value, str):
+        value = SWITCH_WORDS.get(value.strip().lower(), value)
+    elif key == "rounds":
+        value = _whole(value)
+    elif key == "tag":
+        value = "" if value is None else str(value)
+    return value
+
+
+def _is_closed(text: str) -> bool:
+    """Whether a list is given with both of its brackets, or with none."""
+    brackets = re.sub(r"[^\[\]]", "", text)
+    whole = text.strip()
+    return not brackets or (brackets == "[]" and whole[0] == "[" and whole[-1] == "]")
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _check_list(key: str, value: object) -> None:
+    if value is None:
+        return
+    wanted = int if key == "seeds" else str
+    if not isinstance(value, list | tuple) or not all(type(item) is wanted for item in value):
+        what = "whole numbers" if wanted is int else "names"
+        raise ConfigError(f"{key} must be null or a list of {what}, got {value!r}")
+    if not value:
+        raise ConfigError(f"{key} is empty; null stands for all")
+    check_unique(key, value)
+
+
+def _check_path(key: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{key} must be a path, got {value!r}")
+    if "://" in value and (key == "raw" or not value.startswith(ADDRESSES)):
+        kinds = "a folder" if key == "raw" else f"a folder or an address ({', '.join(ADDRESSES)})"
+        raise ConfigError(f"{key} must be {kinds}, got {value!r}")
+    # Snakemake takes braces for wildcards; nobody means a name with line ends.
+    if re.search(r"[{}\x00-\x1f\x7f]", value):
+        raise ConfigError(f"{key} must be a path without braces and line ends, got {value!r}")
+
+
+def _read_file(path: Path) -> dict:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not text in UTF-8") from None
+    if path.suffix == ".json":
+        try:
+            config = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"{path} is not valid JSON: {error}") from None
+    else:
+        config = _parse_yaml(path, text)
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path} must hold keys and values, got {type(config).__name__}")
+    return config
+
+
+def _parse_yaml(path: Path, text: str) -> object:
+    try:
+        import yaml  # comes with Snakemake; a machine that only trains may lack it
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"reading {path} needs PyYAML, which is not installed; "
+            "give the configuration as JSON: --configfile config.json"
+        ) from None
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None

@@ -1,0 +1,207 @@
+"""What Snakemake would run now, why, and about how long it may take.
+
+Snakemake decides what to run; here its dry run is read and put into a few lines. Times come from
+the benchmark files of earlier jobs of the same kind, at the same scale.
+"""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib.errors import ConfigError
+from fedlib.workflow.plan import STAGES, Plan
+
+# A reason of Snakemake's, and what it means; the first that applies is the cause.
+CAUSES = (
+    ("Forced execution", "asked for"),
+    ("Missing output files", "not there yet"),
+    ("Incomplete output files", "was interrupted"),
+    ("Params have changed", "specification or code changed"),
+    ("Code has changed", "rule changed"),
+    ("Set of input files has changed", "other inputs"),
+    ("Updated input files", "input changed"),
+    ("Input files updated by another job", "follows from the above"),
+)
+_HEADER = re.compile(r"(?:local)?rule (\w+):")
+_FIELD = re.compile(r"    (\w+): (.*)")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+
+class Job(NamedTuple):
+    """A job that Snakemake would run.
+
+    Attributes:
+      rule: its name.
+      wildcards: {"paper": "pfedmm", ...}, all text.
+      reason: Snakemake's own words.
+    """
+
+    rule: str
+    wildcards: dict[str, str]
+    reason: str
+
+    @property
+    def cause(self) -> str:
+        """Why it would run, in a few words."""
+        for start, meaning in CAUSES:
+            if start in self.reason:
+                return _changed_param(self.reason) if start.startswith("Params") else meaning
+        return self.reason
+
+
+class Record(NamedTuple):
+    """How long a job took: stage, wildcards without the seed and label, rounds, seconds."""
+
+    key: tuple
+    rounds: int
+    seconds: float
+
+
+def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
+    """Jobs that `snakemake ARGUMENTS` would run in the folder `root`.
+
+    Raises:
+      ConfigError: if Snakemake is not installed or refuses; has its message.
+    """
+    command = [sys.executable, "-m", "snakemake", "--dry-run", "--nocolor", *arguments]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    output = done.stdout + done.stderr
+    if done.returncode:
+        if "No module named snakemake" in output:
+            raise ConfigError(
+                "Snakemake is not installed here; `python scripts/plan.py commands` prints the "
+                "commands of all jobs instead"
+            )
+        raise ConfigError(f"Snakemake cannot plan this:\n{_complaint(output)}")
+    return parse(output)
+
+
+def parse(output: str) -> list[Job]:
+    """The jobs in the text that a dry run prints, target rules without output left out."""
+    found, rule, fields = [], None, {}
+    for line in [*output.splitlines(), ""]:
+        field = _FIELD.fullmatch(line)
+        if field:
+            fields[field[1]] = field[2]
+            continue
+        if rule and "output" in fields:
+            pairs = (pair.split("=", 1) for pair in fields.get("wildcards", "").split(", "))
+            wildcards = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+            found.append(Job(rule, wildcards, fields.get("reason", "")))
+        header = _HEADER.fullmatch(line)
+        rule, fields = header and header[1], {}
+    return found
+
+
+def records(root: Path, plan: Plan) -> list[Record]:
+    """What the benchmark files of the plan's scale say, in every folder of that scale."""
+    found = []
+    for folder in (root / "results").glob(f"{plan.scale}*"):
+        if folder.name.partition("-")[0] == plan.scale:
+            for path in sorted((folder / "benchmarks").rglob("*.jsonl")):
+                found += _read_benchmark(path)
+    return found
+
+
+def estimate(job: Job, plan: Plan, known: Iterable[Record]) -> float | None:
+    """Seconds that a job may take: the median of those like it, scaled by rounds; None if unknown.
+
+    Like it are those of the same stage, federation and method. Those with the same number of
+    rounds count alone where there are any.
+    """
+    spec = json.loads(plan.spec(job.rule, **job.wildcards))
+    key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
+    like = [record for record in known if record.key == key]
+    exact = [record.seconds for record in like if record.rounds == rounds]
+    scaled = [record.seconds / record.rounds * rounds for record in like]
+    return statistics.median(exact or scaled) if like else None
+
+
+def summary(plan: Plan, planned: Sequence[Job], known: Sequence[Record]) -> Iterator[str]:
+    """Lines for a reader: how many jobs of each rule, why, and how long they may take."""
+    if not planned:
+        yield f"results/{plan.folder} is up to date: nothing to do"
+        return
+    yield f"results/{plan.folder}: {len(planned)} jobs to run"
+    total, unknown = 0.0, 0
+    for rule in STAGES:
+        mine = [job for job in planned if job.rule == rule]
+        if not mine:
+            continue
+        seconds = [estimate(job, plan, known) for job in mine]
+        total += sum(filter(None, seconds))
+        unknown += seconds.count(None)
+        causes = Counter(job.cause for job in mine).most_common()
+        why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
+        yield f"  {rule:<10}{len(mine):>6}  {_duration(seconds):<14} {why}"
+    yield ""
+    yield (
+        f"Recorded jobs like these took {_words(total)} together; "
+        "as many run at a time as there are cores, or slots on GPUs."
+        if total
+        else "No job like these has been timed at this scale yet."
+    )
+    if total and unknown:
+        yield f"Not counted: {unknown} jobs unlike any that has been timed at this scale."
+
+
+def _key(stage: str, wildcards: dict, spec: dict) -> tuple:
+    """What jobs that take about equally long, for equally many rounds, have in common."""
+    names = [name for name in STAGES[stage] if name not in ("label", "seed")]
+    return (stage, *(wildcards[name] for name in names), spec.get("method"))
+
+
+def _rounds(stage: str, spec: dict) -> int:
+    return spec["rounds"] if stage == "train" else 1
+
+
+def _read_benchmark(path: Path) -> list[Record]:
+    """The records in one file; none if a run without the profile left out what job it was."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+            stage, spec = entry["rule_name"], json.loads(entry["params"]["spec"])
+            key = _key(stage, entry["wildcards"], spec)
+            found.append(Record(key, _rounds(stage, spec), float(entry["s"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def _changed_param(reason: str) -> str:
+    """Which of a job's two params changed; a code digest is 16 hexadecimal digits."""
+    values = re.findall(r"'((?:[^'\\]|\\.)*)'", reason.partition("Params have changed")[2])
+    digests = [_DIGEST.fullmatch(value) is not None for value in values]
+    if digests and all(digests):
+        return "code changed"
+    if digests and not any(digests):
+        return "specification changed"
+    return "specification and code changed"
+
+
+def _duration(seconds: Sequence[float | None]) -> str:
+    known = [value for value in seconds if value is not None]
+    if not known:
+        return "time unknown"
+    return _words(sum(known)) + (" + unknown" if len(known) < len(seconds) else "")
+
+
+def _words(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _complaint(output: str) -> str:
+    """The end of Snakemake's output, from the error on."""
+    lines = output.strip().splitlines()
+    starts = [i for i, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b", line)]
+    return "\n".join(lines[starts[0] if starts else -10 :])

@@ -1,0 +1,120 @@
+"""What `make` asks for, checked before anything happens: steps of a workflow as argument lists.
+
+No value that a user gives meets a shell or a path before the configuration's own check has passed
+it. The standard library is all this needs (and PyYAML, to read config.yaml).
+"""
+
+import argparse
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib.errors import ConfigError
+from fedlib.workflow import config
+from fedlib.workflow.plan import Plan
+
+SCALES = {"demo": "demo", "reduced": "reduced", "reproduce": "full"}  # of the targets that run all
+SNAKEMAKE = (sys.executable, "-m", "snakemake")
+
+
+class Order(NamedTuple):
+    """An order that makes sense.
+
+    Attributes:
+      target: of the Makefile.
+      plan: what the configuration asks for.
+      words: of the configuration, scale included, as Snakemake takes them after --config.
+      files: further configuration files, as ARGS names them.
+      options: everything else in ARGS.
+      paper: whose results to keep.
+    """
+
+    target: str
+    plan: Plan
+    words: list[str]
+    files: list[str]
+    options: list[str]
+    paper: str
+
+    @property
+    def is_preview(self) -> bool:
+        """Whether Snakemake is only to say what it would do."""
+        dry = ("--dry-run", "--dryrun")
+        return any(word in dry or word.startswith("-n") for word in self.options)
+
+
+def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
+    """The order in a target and the variables CONFIG, ARGS, SCALE and PAPER.
+
+    Args:
+      root: of the checkout, which has config.yaml.
+
+    Raises:
+      ConfigError: for a value that makes no sense; it names the variable.
+    """
+    scale = SCALES.get(target, values["SCALE"])
+    words, args = _split("CONFIG", values["CONFIG"]), _split("ARGS", values["ARGS"])
+    if any(word in ("--config", "-C") or word.startswith("--config=") for word in args):
+        raise ConfigError("give configuration values as CONFIG=..., not in ARGS")
+    if any(word.partition("=")[0].strip() == "scale" for word in words):
+        raise ConfigError(f"the scale is given by the target or by SCALE ({scale}), not in CONFIG")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], dest="files")
+    try:
+        known, options = parser.parse_known_args(args)
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"ARGS: {error}") from None
+    words = [f"scale={scale}", *words]
+    plan = Plan(config.read([root / "config.yaml", *known.files], words))
+    return Order(target, plan, words, known.files, options, values["PAPER"])
+
+
+def steps(order: Order) -> list[list[str]]:
+    """The commands that carry out an order, one after the other, in the root of the checkout."""
+    given = ["--configfile", *order.files] if order.files else []
+    given += ["--config", *order.words]
+    report = [*SNAKEMAKE, "--report", f"{order.plan.path('results')}/report.html", *given]
+    match order.target:
+        case "report":
+            return [report]
+        case "plan":
+            return [[sys.executable, "scripts/plan.py", *given]]
+        case "calibrate":
+            return [[sys.executable, "scripts/calibrate.py", *order.options, *given]]
+        case "keep":
+            script = [sys.executable, "scripts/keep_results.py", order.paper]
+            return [[*script, *order.options, *given]]
+    # Shards first and in a call of their own: where they come out with the same content as before,
+    # the second call sees that and trains nothing again.
+    runs = [[*SNAKEMAKE, *what, *order.options, *given] for what in (["partitions"], [])]
+    if order.is_preview:
+        return runs
+    return [*runs, report, [sys.executable, "scripts/show_results.py", order.plan.folder]]
+
+
+def clean(plan: Plan, root: Path) -> list[Path]:
+    """Delete the folders of results and figures of a configuration; those that were there.
+
+    Raises:
+      ConfigError: if the raw files are in one of them.
+    """
+    folders = [root / plan.path(name) for name in ("results", "figures")]
+    raw = (root / plan.config["raw"]).resolve()
+    for folder in folders:
+        if raw.is_relative_to(folder.resolve()):
+            raise ConfigError(f"raw: the raw files in {raw} are in {folder}, which is not deleted")
+    found = [folder for folder in folders if folder.is_symlink() or folder.exists()]
+    for folder in found:
+        folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+    return found
+
+
+def _split(name: str, text: str) -> list[str]:
+    """The words of a variable; quotes keep blanks together, as in a shell."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error} in {text!r}") from None

@@ -1,0 +1,303 @@
+"""Which code made a result.
+
+The code digest of a job is a digest of what its code *means*: of the syntax trees of the job's
+script and of every `fedlib` module that it can import, without comments, docstrings, positions and
+formatting. Editing a method re-runs the runs of that method, and reformatting a file re-runs
+nothing. The digest is the same on Python 3.11 to 3.13.
+
+A *root* is a dotted module name ("fedlib.methods.fedem") or the path of a script
+("scripts/train.py"). Modules that are loaded by name at run time (`importlib.import_module`) are
+invisible to a parser, so they must be roots of the job that loads them. `assert_covered` fails a
+job that forgot one.
+
+What counts as an import: absolute and relative ones, at module level or inside a function, and the
+parent packages of whatever is imported. Not counted: `if TYPE_CHECKING:` blocks, which never run,
+and the modules of `PLUMBING`, which change no result.
+
+A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
+that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. It counts entry by
+entry, an entry only where its module does. So registering a method re-runs nothing.
+"""
+
+import ast
+import hashlib
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib.errors import StaleCodeError
+
+PACKAGE = __name__.partition(".")[0]
+ROOT = Path(__file__).resolve().parents[2]
+
+# What no number depends on: how a command line is read, a card is taken, files are kept whole and
+# progress is told. They are no part of any digest, so that editing one re-runs nothing; a test
+# sees to it that they reach nothing that computes.
+PLUMBING = frozenset(
+    f"{PACKAGE}.{name}"
+    for name in (
+        "environment",
+        "errors",
+        "files",
+        "locks",
+        "run.checkpoint",
+        "seals",
+        "workflow",
+        "workflow.command",
+        "workflow.gpu",
+        "workflow.provenance",
+    )
+)
+
+# Fields of a syntax tree that hold statements.
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+
+
+def code_digest(*roots: str) -> str:
+    """Digest of the meaning of `roots` and of all they can import; 16 hexadecimal digits.
+
+    Raises:
+      ModuleNotFoundError: for a root that does not exist.
+      SyntaxError: for a module that Python could not import either.
+    """
+    return _code_digest(ROOT, roots)
+
+
+def closure(*roots: str) -> tuple[str, ...]:
+    """The roots and every `fedlib` module that they can import, sorted; without `PLUMBING`."""
+    return _closure(ROOT, roots)
+
+
+def reachable(*roots: str) -> tuple[str, ...]:
+    """As `closure`, with the `PLUMBING` and what that can import."""
+    return _closure(ROOT, roots, frozenset())
+
+
+def imports(module: str) -> frozenset[str]:
+    """The `fedlib` modules that a module names in its import statements, with their packages."""
+    return _scan(ROOT, module).imports
+
+
+def registered(package: str) -> tuple[str, ...]:
+    """Names that `fedlib.<package>` can load, sorted, without importing it.
+
+    They are those of its lazy registry; of a package without one, all its modules.
+    """
+    package = f"{PACKAGE}.{package}"
+    entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
+    modules = {module.rpartition(".")[2] for module, _ in entries}
+    if not modules:
+        files = ROOT.joinpath(*package.split(".")).glob("*.py")
+        modules = {file.stem for file in files if not file.stem.startswith("_")}
+    return tuple(sorted(modules))
+
+
+def check_code(planned: str | None, *roots: str) -> None:
+    """Compare the code on disk with the digest a job was planned with; None skips the check.
+
+    Raises:
+      StaleCodeError: if they differ. Going on would file a result of the new code under the old.
+    """
+    if planned is None:
+        return
+    found = code_digest(*roots)
+    if found != planned:
+        raise StaleCodeError(
+            f"the code of {', '.join(roots)} changed since this job was planned "
+            f"(planned {planned}, found {found}); run again to plan with the new code"
+        )
+
+
+def assert_covered(*roots: str) -> None:
+    """Check that every `fedlib` module this process has loaded is in the closure of `roots`.
+
+    Raises:
+      RuntimeError: naming the modules that are not; an edit of one would not re-run this job.
+    """
+    loaded = {name for name in sys.modules if name == PACKAGE or name.startswith(PACKAGE + ".")}
+    extra = sorted(loaded.difference(closure(*roots), reachable(*PLUMBING)))
+    if extra:
+        raise RuntimeError(
+            f"undeclared code dependency {', '.join(extra)}: loaded by this job, but not reachable "
+            f"by imports from {', '.join(roots)}; import it statically or add it to the job's roots"
+        )
+
+
+class _Module(NamedTuple):
+    """What one source file contributes to digests.
+
+    Attributes:
+      meaning: SHA-256 of its syntax tree.
+      imports: `fedlib` modules that it can import, with their parent packages.
+      registry: entries of its lazy registries: module and what is said of it.
+    """
+
+    meaning: str
+    imports: frozenset[str]
+    registry: tuple[tuple[str, str], ...]
+
+
+@cache
+def _code_digest(base: Path, roots: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    modules = _closure(base, roots)
+    for name in modules:
+        module = _scan(base, name)
+        entries = [entry for entry in module.registry if entry[0] in modules]
+        digest.update(f"{name} {module.meaning} {entries}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _closure(
+    base: Path, roots: tuple[str, ...], left_out: frozenset[str] = PLUMBING
+) -> tuple[str, ...]:
+    waiting, seen = list(roots), set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        if _source(base, name) is None:
+            raise ModuleNotFoundError(f"no {name} in {base}: the root of a code digest must exist")
+        seen.add(name)
+        met = [*_scan(base, name).imports, *([] if name.endswith(".py") else _parents(name))]
+        waiting += [module for module in met if module not in left_out]
+    return tuple(sorted(seen))
+
+
+@cache
+def _scan(base: Path, name: str) -> _Module:
+    """Parse one module; cached, because the closures of all jobs overlap."""
+    path = _source(base, name)
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    is_package = path.name == "__init__.py"
+    package = name if is_package else name.rpartition(".")[0]
+    registry = _pop_registries(base, tree, package) if is_package else ()
+    imports = set()
+    for imported in _imported(tree, package):
+        for candidate in (*_parents(imported), imported):
+            if candidate.partition(".")[0] == PACKAGE and _source(base, candidate) is not None:
+                imports.add(candidate)
+    meaning = hashlib.sha256(_canonical(tree).encode()).hexdigest()
+    return _Module(meaning, frozenset(imports), registry)
+
+
+@cache
+def _source(base: Path, name: str) -> Path | None:
+    """The file of a root or module, or None."""
+    if name.endswith(".py"):
+        path = base / name
+        return path if path.is_file() else None
+    path = base.joinpath(*name.split("."))
+    for candidate in (path / "__init__.py", path.with_name(path.name + ".py")):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _imported(tree: ast.Module, package: str) -> set[str]:
+    """Dotted names that may be modules, of every import statement that can run."""
+    names = set()
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                origin = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [origin])])
+            names.add(origin)
+            names.update(f"{origin}.{alias.name}" for alias in node.names)
+        elif _is_type_checking(node):
+            waiting += node.orelse
+        else:  # expressions hold no imports
+            for block in _BLOCKS:
+                waiting += getattr(node, block, ())
+    return names
+
+
+def _pop_registries(base: Path, tree: ast.Module, package: str) -> tuple[tuple[str, str], ...]:
+    """Take the lazy registries out of a package's tree, and return their entries."""
+    entries = []
+    for node in tree.body:
+        value = getattr(node, "value", None)
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        if isinstance(value, ast.Dict):
+            names, said = value.keys, value.values
+        elif isinstance(value, ast.Tuple | ast.List):
+            names = said = value.elts
+        else:
+            continue
+        modules = [f"{package}.{name.value}" for name in names if isinstance(name, ast.Constant)]
+        if names and len(modules) == len(names) and all(_source(base, m) for m in modules):
+            entries += zip(modules, map(_canonical, said), strict=True)
+            node.value = ast.Constant(None)
+    return tuple(sorted(entries))
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    if not isinstance(node, ast.If):
+        return False
+    test = node.test
+    return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
+
+
+def _canonical(node: object) -> str:
+    """`node` as text that depends neither on its formatting nor on the version of Python."""
+    if isinstance(node, ast.JoinedStr):
+        return _canonical_fstring(node)
+    if isinstance(node, ast.AST):
+        fields = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if name in ("ctx", "kind", "type_comment"):
+                continue
+            if value is None and not isinstance(node, ast.Constant):
+                continue  # absent and None are one: newer versions add optional fields
+            if isinstance(value, list):
+                if name in ("body", "orelse", "finalbody"):
+                    value = _without_idle(value)
+                if not value:
+                    continue
+            fields.append(f"{name}={_canonical(value)}")
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(map(_canonical, node))}]"
+    return f"{type(node).__name__}:{node!r}"
+
+
+def _without_idle(body: list) -> list:
+    """Statements without those that do nothing: docstrings and `if TYPE_CHECKING:` blocks."""
+    kept = []
+    for node in body:
+        if _is_type_checking(node):
+            kept += node.orelse
+        elif not (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            kept.append(node)
+    return kept
+
+
+def _canonical_fstring(node: ast.JoinedStr) -> str:
+    """Adjacent literal parts merged and empty ones dropped; versions split them differently."""
+    parts: list[tuple[str, str]] = []
+    for value in node.values:
+        if not isinstance(value, ast.Constant):
+            parts.append(("value", _canonical(value)))
+        elif parts and parts[-1][0] == "text":
+            parts[-1] = ("text", parts[-1][1] + value.value)
+        elif value.value:
+            parts.append(("text", value.value))
+    return f"JoinedStr{parts!r}"

@@ -1,0 +1,199 @@
+"""The networks of pFedMoE: sizes as the specification has them, and its gate by its formulas."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedlib import models
+from fedlib.engine import functional
+from fedlib.engine.task import Task
+from fedlib.models.layers.switch_norm import EPSILON, SwitchNorm1d, SwitchNorm2d
+from fedlib.models.pfedmoe_gate import HIDDEN_NORMS, INPUT_NORMS
+
+GOLDEN = 1e-6  # the specification prints six decimals
+# Size; the two convolutions, the hidden layers; what section 3 prints for 10 and 100 classes.
+ZOO = [
+    ("cnn1", 1_216, 12_832, 1_602_000, 1_000_500, 2_621_558, 2_666_648),
+    ("cnn2", 1_216, 6_416, 802_000, 1_000_500, 1_815_142, 1_860_232),
+    ("cnn3", 1_216, 12_832, 801_000, 500_500, 1_320_558, 1_365_648),
+    ("cnn4", 1_216, 12_832, 640_800, 400_500, 1_060_358, 1_105_448),
+    ("cnn5", 1_216, 12_832, 400_500, 250_500, 670_058, 715_148),
+]
+
+
+def cnn(size, num_classes=10, **params):
+    return models.load("pfedmoe_cnn").build(num_classes, size, **params)
+
+
+def gate(**params):
+    torch.manual_seed(0)
+    return models.load("pfedmoe_gate").build(**params)
+
+
+def count(module):
+    return sum(weights.numel() for weights in module.parameters())
+
+
+@pytest.mark.parametrize("size, conv1, conv2, hidden1, hidden2, ten, hundred", ZOO)
+def test_the_zoo_has_the_sizes_of_the_specification(
+    size, conv1, conv2, hidden1, hidden2, ten, hundred
+):
+    body = conv1 + conv2 + hidden1 + hidden2
+    assert count(cnn(size).body) == body
+    assert count(cnn(size)) == body + 500 * 10 + 10 == ten
+    assert count(cnn(size, 100)) == body + 500 * 100 + 100 == hundred
+
+
+@pytest.mark.parametrize("size", [row[0] for row in ZOO])
+def test_every_extractor_ends_in_500_features(size):
+    assert cnn(size).body(torch.zeros(2, 3, 32, 32)).shape == (2, 500)
+
+
+@pytest.mark.parametrize("number, hidden", list(enumerate([300, 200, 150, 100, 50], 1)))
+def test_the_zoo_of_mnist_has_its_widths(number, hidden):
+    body = (20 * 25 + 20) + (20 * 20 * 25 + 20) + (20 * 4 * 4 * hidden + hidden) + hidden * 50 + 50
+    network = cnn(f"mnist{number}", in_channels=1, side=28)
+    assert count(network) == body + 50 * 10 + 10
+    assert network.body(torch.zeros(2, 1, 28, 28)).shape == (2, 50)
+
+
+def test_pooling_first_is_the_network_as_it_is_written():
+    torch.manual_seed(0)
+    network, x = cnn("cnn5").double(), torch.randn(4, 3, 32, 32, dtype=torch.float64)
+    conv1, _, _, conv2, _, _, _, hidden1, _, hidden2, _ = network.body
+    z = F.max_pool2d(F.relu(conv1(x)), 2)
+    z = F.max_pool2d(F.relu(conv2(z)), 2).flatten(1)
+    expected = network.head(F.relu(hidden2(F.relu(hidden1(z)))))
+    torch.testing.assert_close(network(x), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"size": "cnn6"}, "no size 'cnn6'; there are cnn1, "),
+        ({"channels": (16,)}, r"channels must be two numbers from 1, got \(16,\)"),
+        ({"hidden": (0, 500)}, r"hidden must be two numbers from 1, got \(0, 500\)"),
+    ],
+)
+def test_a_network_that_makes_no_sense_is_refused(params, message):
+    with pytest.raises((KeyError, ValueError), match=message):
+        models.load("pfedmoe_cnn").build(10, **params)
+
+
+@pytest.mark.parametrize("hidden", [16, 32, 64, 128, 256])
+def test_a_gate_has_the_sizes_of_the_specification(hidden):
+    linear = 3072 * hidden + hidden + hidden * 2 + 2
+    assert count(gate(hidden=hidden, input_norm="none")) == linear == 3074 * hidden + hidden + 2
+    switch = 2 * 3072 + 2 * 2  # scale and shift, and two logits for means and for variances
+    assert count(gate(hidden=hidden)) == linear + switch
+    batch = 2 * hidden + 2 * 2  # of the hidden units and of the outputs
+    assert count(gate(hidden=hidden, input_norm="none", hidden_norm="batch")) == linear + batch
+
+
+def test_a_gate_without_norms_is_the_golden_one():
+    network = gate(hidden=2, input_norm="none", in_channels=2, side=1).double()
+    names = ("body.1.weight", "body.1.bias", "head.0.weight", "head.0.bias")
+    values = ([[1, -1], [0.5, 2]], [0, 0.1], [[1, 0], [-1, 2]], [0, -0.5])
+    network.load_state_dict(
+        {n: torch.tensor(v, dtype=torch.float64) for n, v in zip(names, values, strict=True)}
+    )
+    x = torch.tensor([0.2, 0.4], dtype=torch.float64).reshape(1, 2, 1, 1)
+    hidden = torch.tensor([[0.450166, 0.731059]], dtype=torch.float64)
+    torch.testing.assert_close(network.body(x), hidden, rtol=0, atol=GOLDEN)
+    weights = torch.tensor([[0.484559, 0.515441]], dtype=torch.float64)
+    torch.testing.assert_close(network(x).softmax(-1), weights, rtol=0, atol=GOLDEN)
+
+
+def test_switchable_normalisation_is_the_golden_one():
+    x = torch.tensor([[1.0, 2, 3], [3, 6, 0]], dtype=torch.float64)
+    expected = torch.tensor(
+        [[-1.095438, -0.654652, 1.035095], [0.267261, 1.118033, -1.107822]], dtype=torch.float64
+    )
+    found = SwitchNorm1d(3).double()(x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=GOLDEN)
+
+
+@pytest.mark.parametrize("share", range(3))
+def test_each_statistic_alone_is_the_normalisation_of_that_name(share):
+    # Instance, layer and batch normalisation, as torch has them.
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, 5, 5, dtype=torch.float64)
+    norm = SwitchNorm2d(3).double()
+    for shares in (norm.mean_shares, norm.var_shares):
+        shares.data[share] = 1000.0
+    expected = [
+        F.instance_norm(x, eps=EPSILON),
+        F.layer_norm(x, x.shape[1:], eps=EPSILON),
+        F.batch_norm(x, None, None, training=True, eps=EPSILON),
+    ][share]
+    torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
+
+
+def test_running_statistics_tell_evaluation_what_training_saw():
+    torch.manual_seed(0)
+    x = 3 + 2 * torch.randn(64, 5, dtype=torch.float64)
+    norm = SwitchNorm1d(5).double()
+    for _ in range(200):  # 0.9^200 is nothing
+        norm(x)
+    torch.testing.assert_close(norm.running_mean, x.mean(0), rtol=1e-8, atol=0)
+    torch.testing.assert_close(norm.running_var, x.var(0, correction=0), rtol=1e-8, atol=0)
+    trained = norm(x)
+    torch.testing.assert_close(norm.eval()(x), trained, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("input_norm", INPUT_NORMS)
+@pytest.mark.parametrize("hidden_norm", HIDDEN_NORMS)
+def test_a_gate_takes_single_examples_and_judges_each_alone(input_norm, hidden_norm):
+    network = gate(input_norm=input_norm, hidden_norm=hidden_norm, side=4)
+    x = torch.randn(3, 3, 4, 4)
+    alone = network.train()(x[:1])
+    assert alone.isfinite().all()
+    network(x)  # statistics other than the initial ones
+    weights = network.eval()(x).softmax(-1)
+    assert ((weights > 0) & (weights < 1)).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3))
+    torch.testing.assert_close(network(x[:1]).softmax(-1), weights[:1])
+
+
+@pytest.mark.parametrize("norm", ["input_norm", "hidden_norm"])
+def test_a_gate_with_an_unknown_norm_is_refused(norm):
+    with pytest.raises(ValueError, match=f"{norm} must be one of .*, got 'group'"):
+        gate(**{norm: "group"})
+
+
+def test_the_engine_renews_the_running_statistics_of_a_gate():
+    task = Task(lambda: gate(side=4), dtype=torch.float64)
+    params = task.init(0)
+    assert task.statistics == {"body.1.running_mean", "body.1.running_var"}
+    before = params["body.1.running_mean"].clone()
+    functional.call(task._training, params, torch.randn(8, 3, 4, 4, dtype=torch.float64))
+    assert not torch.equal(params["body.1.running_mean"], before)
+
+
+def test_multiply_adds_are_those_of_the_cost_table():
+    # Section 7: local model, pFedMoE and mutual learning, ten classes and a gate of 64.
+    def extractor(size):
+        network = cnn(size)
+        convolutions = [m for m in network.body if isinstance(m, torch.nn.Conv2d)]
+        dense = [m for m in network.body if isinstance(m, torch.nn.Linear)]
+        maps = (28 * 28, 10 * 10)
+        return sum(m.weight.numel() * n for m, n in zip(convolutions, maps, strict=True)) + sum(
+            m.weight.numel() for m in dense
+        )
+
+    header, choice = 500 * 10, 3072 * 64 + 64 * 2
+    small = extractor("cnn5")
+    table = {
+        "cnn1": (4_825_800, 7_893_336, 7_701_600),
+        "cnn2": (3_385_800, 6_453_336, 6_261_600),
+        "cnn3": (3_525_800, 6_593_336, 6_401_600),
+        "cnn4": (3_265_800, 6_333_336, 6_141_600),
+        "cnn5": (2_875_800, 5_943_336, 5_751_600),
+    }
+    for size, expected in table.items():
+        large = extractor(size)
+        mixing = large + small + choice + header
+        assert (large + header, mixing, large + small + 2 * header) == expected
+    assert math.isclose(2 * count(cnn("cnn5").body) * 4 / 2**20, 5.07, abs_tol=0.005)

@@ -1,0 +1,73 @@
+"""The packages of fedlib: what may import what."""
+
+import networkx as nx
+import pytest
+
+from fedlib.workflow.provenance import PACKAGE, ROOT, imports
+
+# What the modules of a package may import of the others, by package; a module at the top of
+# fedlib stands for itself. Everything may import the ground.
+GROUND = {"environment", "errors", "files", "locks", "run_spec", "seals", "spec", "streams", "tree"}
+ROOMS = {
+    "federation": set(),
+    "results": set(),
+    "data": {"federation"},
+    "engine": {"federation"},
+    "models.layers": {"engine.ambient"},
+    "models": {"models.layers", "engine.ambient"},
+    "methods.parts": {"engine", "federation", "models.layers"},
+    "methods": {"methods.parts", "engine", "federation", "models.layers"},
+    "run": {"methods", "models", "engine", "federation", "results"},
+    "exhibits": {"federation", "results"},
+    "tables": {"exhibits", "results"},
+    "figures": {"exhibits", "results"},
+    "reporting": {"tables", "exhibits", "results"},
+    "papers": set(),
+    "workflow": {"papers", "data.downloads"},
+}
+
+
+def modules():
+    """Dotted names of all modules below fedlib."""
+    files = sorted((ROOT / PACKAGE).rglob("*.py"))
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def room(module):
+    """The innermost package of the table, or the module itself at the top -> "methods.parts" """
+    name = module.removeprefix(PACKAGE).removeprefix(".")
+    while name and name not in ROOMS and name not in GROUND:
+        name = name.rpartition(".")[0]
+    return name
+
+
+MODULES = modules()
+
+
+def imported(module):
+    """The modules that `module` imports; packages count where nothing in them is named."""
+    named = imports(module) - {module, PACKAGE}
+    return {name for name in named if not any(n.startswith(name + ".") for n in named)}
+
+
+def allowed(module, other):
+    """Whether the rules let `module` import `other`."""
+    here = room(module)
+    rights = ROOMS.get(here, set()) | GROUND | {here}
+    name = other.removeprefix(PACKAGE + ".")
+    return name in rights or room(other) in rights
+
+
+def test_every_module_is_in_a_room():
+    assert not [module for module in MODULES if not room(module) and module != PACKAGE]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_what_its_room_may(module):
+    assert not [other for other in sorted(imported(module)) if not allowed(module, other)]
+
+
+def test_imports_have_no_circle():
+    graph = nx.DiGraph((module, other) for module in MODULES for other in imported(module))
+    assert not list(nx.simple_cycles(graph))
