@@ -33,7 +33,7 @@ from fedlib.engine.experts import (
     mixture_log_probs,
 )
 from fedlib.engine.solvers import Memory, Solver
-from fedlib.engine.task import Batch, Params, Task
+from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
 from fedlib.models.layers.gate import Gate
 
@@ -46,28 +46,6 @@ class State(NamedTuple):
     experts: Params  # [E - 1, ...]
     models: Model  # {"expert": ..., "gate": ...}, leaves [num_clients, ...], private
     memory: Memory
-
-
-@dataclass(frozen=True)
-class GatedTask(Task):
-    """The experts' task for cohorts that train a gate as well.
-
-    Attributes:
-      gate: whose parameters are trained along. Their names are not those of an expert, which begin
-        with "body" or "head"; its batch normalisation takes single examples.
-    """
-
-    gate: Task | None = None
-
-    @cached_property
-    def statistics(self) -> frozenset[str]:
-        """Names of the running statistics of experts and gate."""
-        return super().statistics | self.gate.statistics
-
-    @property
-    def needs_pairs(self) -> bool:
-        """Whether the experts need two examples to a training batch."""
-        return bool(self.statistics - self.gate.statistics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +88,9 @@ class PFedMoEBaseline(Method):
         )
 
     @cached_property
-    def gated(self) -> GatedTask:
+    def gated(self) -> JointTask:
         """Experts and gate, as they are trained."""
-        return self.task.extended(GatedTask, gate=self.gate)
+        return self.task.extended(JointTask, others=(self.gate,))
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts and gate, the latter as number E, as `expert_seeds` says; all the same."""

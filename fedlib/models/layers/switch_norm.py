@@ -20,6 +20,8 @@ MOMENTUM = 0.1  # share of the new batch in the running statistics
 class _SwitchNorm(nn.Module):
     """What both have in common: learned shares of the statistics, and running batch statistics."""
 
+    takes_single_examples = True
+
     def __init__(self, features: int, num_statistics: int, shape: tuple[int, ...]):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(shape))
