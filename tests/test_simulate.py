@@ -38,14 +38,17 @@ METHODS = {
     "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
     "fedmix_vae": {"num_experts": 2, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
     "fedprox": {"mu": 0.5},
+    "fedrep": {"head_epochs": 2},
     "ifca": IFCA,
     "l2sgd": {"p": 0.5, "lam": 0.1},
     "label_leakage": {"zero_output": True},
+    "lg_fedavg": {},
     "local": {},
     "local_global": {"curves": ["new_shard"]},
     "pfedme": {"mu": 0.5},
     "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
+    "pfedmoe": {"gate_lr_scale": 0.5},
     "pfedmoe_baseline": {"num_experts": 2, "gate_features": 4},
     "plain_mixture": {"num_experts": 2, "table_rounds": [1, 9], "table_split": "train"},
     "qffl": {},
@@ -156,6 +159,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
     down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
+    down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # The gate of 6 features; the table of 3 labels.
     down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
