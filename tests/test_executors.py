@@ -1,6 +1,6 @@
 """Blocks, workers, replayed steps and waiting for the device: how work is run changes no result."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -446,10 +446,13 @@ def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
         pytest.skip(DECIDE[name])
     federation = toy_federation(unseen=1)
     monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
-    nowhere = replace(make(name, norm=True).task, device=torch.device("meta"))
+    somewhere = make(name, norm=True)
+    given = {field.name: getattr(somewhere, field.name) for field in fields(somewhere)}
+    tasks = {field: value for field, value in given.items() if isinstance(value, Task)}
+    nowhere = {field: replace(t, device=torch.device("meta")) for field, t in tasks.items()}
     local = solver_of(name, schedule=Schedule("cosine", period=9))
-    method = replace(make(name), task=nowhere, local=local)
-    data = DeviceData(federation, nowhere.dtype, nowhere.device)
+    method = replace(somewhere, local=local, **nowhere)
+    data = DeviceData(federation, method.task.dtype, method.task.device)
     executor = Batched(2)
     simulation = Simulation(method, data, Protocol(rounds=1, seed=0, rate=rate), executor)
     state = simulation.init()

@@ -42,9 +42,9 @@ def test_the_shared_model_of_apfl_is_that_of_fedavg_whatever_alpha(alpha):
 def test_apfl_that_predicts_with_the_own_model_alone_is_local():
     federation, method = toy_federation(), make("apfl", alpha=1.0)
     state, local = run(method, federation), run(make("local"), federation)
-    assert_same(state.models, local.models)
+    assert_same(state.models, tree.together(local.models))
     personal = method.personalise(state, cohort_of(method.task, federation))
-    assert_same(personal, tree.take(local.models, slice(3)))
+    assert_same(personal, tree.together(tree.take(local.models, slice(3))))
 
 
 def test_apfl_that_predicts_with_the_shared_model_alone_is_fedavg():
@@ -165,7 +165,7 @@ def mixture(**options):
 def test_the_pfedmoe_baseline_with_one_expert_is_local():
     federation, method = toy_federation(), mixture(num_experts=1)
     state, local = run(method, federation), run(make("local"), federation)
-    assert_same(state.models["expert"], local.models)
+    assert_same(state.models["expert"], tree.together(local.models))
     cohort = cohort_of(method.task, federation)
     predicted = cohort.score(method.predict, method.personalise(state, cohort), split="test")
     alone = cohort.score(method.task.log_probs, tree.take(local.models, cohort.ids), split="test")
