@@ -27,6 +27,7 @@ from torch.nn.functional import one_hot
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import Method
@@ -117,12 +118,17 @@ class PFedMoE(Method):
         return self.own.joint(self.task, self.gate)
 
     def init(self, num_clients: int, seed: int) -> State:
-        """One draw of the extractor, of the gate and of each architecture."""
-        small, _ = self.task.split(self.task.init(seed))
+        """One draw of each architecture, of the small extractor and of the gate.
+
+        As the first, the second and what comes after the experts, so that extractors of one
+        architecture do not begin as the same function, which no gate could choose from.
+        """
+        small, _ = self.task.split(self.task.init(expert_seed(seed, 1, "independent")))
+        gate = self.gate.init(expert_seed(seed, EXPERTS, "independent"))
         models = {
             "small": Rows([small] * num_clients),
             "large": self.own.init(num_clients, seed),
-            "gate": Rows([self.gate.init(seed)] * num_clients),
+            "gate": Rows([gate] * num_clients),
         }
         memory = self.local.memory(self.joint.trainable(models), num_clients)
         return State(small, models, memory)

@@ -36,8 +36,9 @@ class _SwitchNorm(nn.Module):
         if not self.training:
             return self.running_mean, self.running_var
         with torch.no_grad():
-            self.running_mean.lerp_(mean.detach(), MOMENTUM)
-            self.running_var.lerp_(var.detach(), MOMENTUM)
+            # Not by lerp_, which torch.func.vmap does client by client.
+            self.running_mean.mul_(1 - MOMENTUM).add_(mean.detach(), alpha=MOMENTUM)
+            self.running_var.mul_(1 - MOMENTUM).add_(var.detach(), alpha=MOMENTUM)
         return mean, var
 
     def _normalised(self, x: Tensor, means: list[Tensor], variances: list[Tensor]) -> Tensor:
