@@ -33,10 +33,10 @@ class ByHand:
         optimiser = torch.optim.SGD(groups, lr=0.1, momentum=momentum, weight_decay=5e-4)
         return optimiser, torch.optim.lr_scheduler.MultiStepLR(optimiser, [3, 5], 0.1)
 
-    def batches(self, client, number, stream="fit"):
+    def batches(self, client, number, stream="fit", solver=SOLVER):
         """(epoch ended, x, y, positions) in the order that the streams draw."""
         n = int(self.federation.train.sizes[client])
-        plan = client_plan(n, SOLVER, 0, number, stream, client)
+        plan = client_plan(n, solver, 0, number, stream, client)
         for position, step in enumerate(plan.steps):
             index = plan.order[step.start : step.stop]
             rows = self.federation.train.of(client)[index]
