@@ -414,22 +414,44 @@ def test_clients_outside_the_cohort_keep_the_very_same_tensors():
 # -- evaluation -------------------------------------------------------------------------------
 
 
-def test_weights_are_measured_by_client_and_by_label():
+@executors
+def test_weights_are_measured_by_client_by_label_and_in_bins(executor):
     method, federation = make(), toy_federation(SIZES)
     state = run(method, federation)
-    seen = cohort(method, federation)
+    seen = cohort(method, federation, executor=executor)
     found = method.measure("default", method.personalise(state, seen), seen)
     for c in range(4):
         rows = federation.test.of(c)
-        weights = method.weights(
-            state.models["gate"][c], batch_of(torch.from_numpy(federation.x[rows]))
-        )
+        x, y = (torch.from_numpy(a[rows]) for a in (federation.x, federation.y))
+        weights = method.weights(state.models["gate"][c], batch_of(x))
         torch.testing.assert_close(found["gate_weights"][c], weights.mean(0))
         for label in range(3):
-            own = weights[:, 1][torch.from_numpy(federation.y[rows]) == label]
+            own = weights[:, 1][y == label]
             expected = own.mean() if len(own) else torch.tensor(torch.nan).double()
             torch.testing.assert_close(found["local_weights"][c, label], expected, equal_nan=True)
+        counts, _ = np.histogram(weights[:, 1], bins=20, range=(0, 1))
+        assert found["local_weight_bins"][c].tolist() == counts.tolist()
+    assert "representations" not in found
     assert method.measure("aggregated", method.aggregate(state, seen), seen) == {}
+
+
+@executors
+def test_representations_of_some_examples_are_kept_if_asked_for(executor):
+    method, federation = make(recorded=4), toy_federation(SIZES)  # all 4 test examples
+    state = run(method, federation)
+    seen = cohort(method, federation, executor=executor)
+    found = method.measure("default", method.personalise(state, seen), seen)
+    assert found["representations"].shape == (4, 4, 3, 5)
+    for c in (0, 1, 2):  # who has trained, so has a small extractor of its own
+        rows = federation.test.of(c)
+        batch = batch_of(torch.from_numpy(federation.x[rows]))
+        model, task = tree.take(state.models, c), (wide, deep)[c % 2]
+        shared = small.features(model["small"], batch)
+        own = task.features(task.split(model["large"])[0], batch)
+        share = method.weights(model["gate"], batch)[:, :1]
+        expected = torch.stack([shared, own, share * shared + (1 - share) * own], 1)
+        torch.testing.assert_close(found["representations"][c], expected, rtol=1e-9, atol=1e-11)
+        assert found["representation_labels"][c].tolist() == federation.y[rows].tolist()
 
 
 def test_all_three_networks_see_the_same_augmented_image():
@@ -479,6 +501,7 @@ def test_a_declared_run_has_a_gate_and_five_architectures():
         ({"gate_mode": "0.5"}, "gate_mode must be one of .*got '0.5'"),
         ({"gate_mode": "fixed:nan"}, "gate_mode must be one of .*got 'fixed:nan'"),
         ({"gate_lr_scale": -1.0}, "gate_lr_scale must be at least 0, got -1.0"),
+        ({"recorded": -1}, "recorded must be at least 0, got -1"),
         ({"gate": tiny_task(classes=3)}, "needs 2 outputs, got 3"),
         ({"large": (tiny_task(hidden=6),)}, r"as many features, got \[5, 6\]"),
     ],

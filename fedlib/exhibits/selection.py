@@ -21,6 +21,7 @@ METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {
     "num_experts": "Number of experts",
     "partition.alpha": "Dirichlet concentration",
+    "partition.classes_per_client": "Classes per client",
     "partition.p": "Majority fraction",
 }
 PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
@@ -53,6 +54,13 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedmix_vae": "FedMix with VAEs",
     "plain_mixture": "Plain mixture",
     "label_leakage": "Label leakage",
+    "pfedmoe": "pFedMoE",
+    "lg_fedavg": "LG-FedAvg",
+    "fedrep": "FedRep",
+    "fd": "FD",
+    "fedproto": "FedProto",
+    "fedgh": "FedGH",
+    "fedtgp": "FedTGP",
 }
 
 

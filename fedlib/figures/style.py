@@ -60,7 +60,7 @@ MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
 # Markers with so little in the middle that they must be larger.
-STARS = ("*", (4, 1, 0), (6, 1, 0))
+STARS = ("*", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
 DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
 
@@ -115,6 +115,13 @@ METHODS = {
     "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
     "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
     "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
+    "pfedmoe": Look("#6A3D9A", (8, 1, 0), SOLID, width=2.1),
+    "lg_fedavg": Look("#B8860B", (4, 0, 10), DASHDOT),
+    "fedrep": Look("#5F9EA0", (8, 0, 0), LONG),
+    "fd": Look("#8C564B", (3, 0, 90), DOTTED),
+    "fedproto": Look("#1B9E77", (6, 0, 30), DASHED),
+    "fedgh": Look("#A6761D", (3, 0, 270), LONG),
+    "fedtgp": Look("#66A61E", (5, 0, 0), DASHDOT),
 }
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),

@@ -18,7 +18,7 @@ the whole run and hands its momentum from client to client; here a client's solv
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import Method
-from fedlib.methods.parts import gating
+from fedlib.methods.parts import gating, recording
 from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
 from fedlib.tree import Rows
 
@@ -64,6 +64,7 @@ class PFedMoE(Method):
       gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>", "global_only"
         and "local_only", in which the gate is there but says nothing.
       gate_lr_scale: multiplies the gate's learning rate.
+      recorded: test examples of the first clients whose representations the final evaluation keeps.
     """
 
     local: Solver
@@ -71,6 +72,7 @@ class PFedMoE(Method):
     large: tuple[Task, ...] = ()
     gate_mode: str = "learned"
     gate_lr_scale: float = 1.0
+    recorded: int = 0
 
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
@@ -81,8 +83,9 @@ class PFedMoE(Method):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing, or parts that do not fit."""
         _ = self.fixed_weight  # it checks itself
-        if not self.gate_lr_scale >= 0:
-            raise ValueError(f"gate_lr_scale must be at least 0, got {self.gate_lr_scale}")
+        for name in ("gate_lr_scale", "recorded"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         _, head = self.gate.split(self.gate.init(0))
         if (outputs := len([*head.values()][-1])) != EXPERTS:
             raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")
@@ -190,32 +193,44 @@ class PFedMoE(Method):
         return self.log_probs(personal["model"], personal["task"], batch)
 
     def measure(self, protocol: str, personal: dict[str, Any], cohort: Cohort) -> dict[str, Tensor]:
-        """Mean weights on the test examples: of both experts [C, 2], of the local one by label.
+        """Of test examples: mean weights, how those of the local expert are spread, vectors.
 
-        "gate_weights" are those of the global and the local expert. "local_weights" [C, L] are NaN
-        for labels that the client has no test example of.
+        "gate_weights" [C, 2] are of the global and the local expert, "local_weights" [C, L] of the
+        latter by label, NaN where the client has no example of it; "local_weight_bins" [C, bins]
+        count examples by it. What experts and mixture make of the `recorded` examples is in
+        "representations" [C, n, 3, F], see `parts.recording`.
         """
         if protocol != "default":  # the gate is the same in every protocol
             return {}
-        gates = personal["model"]["gate"]
-        by_example = cohort.score(self.weights, gates, split="test")
-        of_labels = cohort.score(self.by_label, gates, split="test").sum(1)  # [C, L, 2]
-        return {
-            "gate_weights": cohort.example_mean(by_example, "test"),
+        model, task = personal["model"], personal["task"]
+        weights = cohort.score(self.weights, model["gate"], split="test")  # [C, N, 2]
+        by_label = partial(self.by_label, cohort.data.federation.num_classes)
+        of_labels = cohort.score(by_label, model["gate"], split="test").sum(1)  # [C, L, 2]
+        bins = cohort.score(self.by_weight, model["gate"], split="test").sum(1)
+        found = {
+            "gate_weights": cohort.example_mean(weights, "test"),
             "local_weights": of_labels[..., 0] / of_labels[..., 1],
+            "local_weight_bins": bins,
         }
+        if not self.recorded:
+            return found
+        vectors = cohort.score(self.all_representations, model, task, split="test")
+        return found | recording.some_examples(vectors, cohort, self.recorded)
 
-    def by_label(self, gate: Params, batch: Batch) -> Tensor:
+    def by_label(self, num_labels: int, gate: Params, batch: Batch) -> Tensor:
         """The local expert's weight and a 1, in the row of each example's label -> [B, L, 2]"""
         local = self.weights(gate, batch)[:, 1]
-        label = one_hot(batch.y.long(), self.num_labels).to(local.dtype)
+        label = one_hot(batch.y.long(), num_labels).to(local.dtype)
         return label.unsqueeze(-1) * torch.stack([local, torch.ones_like(local)], -1).unsqueeze(1)
 
-    @cached_property
-    def num_labels(self) -> int:
-        """L; a single logit is of two labels."""
-        _, head = self.task.split(self.task.init(0))
-        return max(2, len([*head.values()][-1]))
+    def by_weight(self, gate: Params, batch: Batch) -> Tensor:
+        """A 1 in the bin of the local expert's weight -> [B, bins]"""
+        return recording.in_bins(self.weights(gate, batch)[:, 1])
+
+    def all_representations(self, model: Model, task: Task, batch: Batch) -> Tensor:
+        """r_G, r_F and their mixture of every example -> [B, 3, F]"""
+        pair = self.representations(model, task, batch)
+        return torch.stack([*pair, mix(self.weights(model["gate"], batch), *pair)], dim=1)
 
     def _prepared(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
         """The clients' models; those `served` have the server's extractor in place of their own."""
