@@ -25,7 +25,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from fedlib.errors import DataError
-from fedlib.exhibits import frames
+from fedlib.exhibits import frames, representations
 from fedlib.federation import CLIENTS, SPLITS
 from fedlib.results import TOTALS, RunResult, Scores, View
 
@@ -41,7 +41,10 @@ TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
-NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, SELECTED)
+NOT_OF_CLIENTS = (
+    *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS),
+    *(SELECTED, representations.LABELS),
+)
 INTERVAL_SEEDS = 3  # fewest seeds of which an interval is given
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
@@ -150,7 +153,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     if it measured them, and the examples and FLOPs of what clients trained for it. At "round" only
     is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
     updates were ("divergence_0", ...), and the cells of tables of rows by experts ("table_0_0",
-    ...) at the rounds at which they were recorded.
+    ...) at the rounds at which they were recorded. Representations of examples are at "last" only.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -173,6 +176,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
             curve = _Curve(TRAFFIC, evaluation.round, personal)
             blocks.append(_block(curve, "last", slice(-1, None)))
     diagnostics = _diagnostics(history, evaluation)
+    if short := representations.as_metrics(diagnostics):
+        values = {name: np.array([value]) for name, value in short.items()}
+        blocks.append(_block(_Curve(TRAFFIC, history.round[-1:], values), "last", slice(None)))
     of_experts = _expert_curves(diagnostics, int(history.round[-1]))
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
     if SELECTED in diagnostics:

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
-from fedlib.figures import style
+from fedlib.figures import curves, style
 
 MOMENT = {
     "last": "After the last round.",
@@ -35,6 +35,7 @@ def draw(
     symbol: str = "",
     of: str = "run",
     at: str = "last",
+    metric: str = "accuracy",
 ) -> Figure:
     """The figure.
 
@@ -46,13 +47,16 @@ def draw(
       methods: registry names, in legend order.
       symbol: how the paper calls the parameter ("M").
       at: "last" or "best" round.
+      metric: one of `fedlib.figures.curves.METRICS`.
 
     Raises:
-      ConfigError: for another moment, and see `fedlib.exhibits.selection.swept`.
+      ConfigError: for another moment or metric, and see `fedlib.exhibits.selection.swept`.
     """
     if at not in MOMENT:
         raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric="accuracy")
+    if metric not in curves.METRICS:
+        raise ConfigError(f"metric must be {' or '.join(curves.METRICS)}, got {metric!r}")
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric=metric)
     summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
     runs = exhibits.swept(exhibit, parameter, methods, of)
     points = runs.merge(summary, on=["federation", "label"])
@@ -69,7 +73,7 @@ def draw(
         axes.set(
             title=title,
             xlabel=exhibits.parameter_title(parameter, symbol),
-            ylabel="Test accuracy, all clients (%)",
+            ylabel=f"Test accuracy, {curves.METRICS[metric]} (%)",
         )
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)

@@ -16,7 +16,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import SHARED, RunResult, Scores, View
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
 PROGRESS_SECONDS = 10.0  # between two lines
@@ -55,6 +55,21 @@ def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientSc
     )
 
 
+def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort) -> ClientScores:
+    """How the clients of `cohort` do on the test examples of `everyone`, all together.
+
+    By turns: each of them predicts for the next of everyone's clients, until it has had all.
+    """
+    places = np.flatnonzero(np.isin(everyone.host_ids, cohort.host_ids))
+    correct, count, loss = 0, 0, 0
+    for distance in range(everyone.size):
+        others = everyone.some((places + distance) % everyone.size)
+        found = score(method, personal, others, "test")
+        correct, count = correct + found.correct, count + found.count
+        loss = loss + found.loss * found.count
+    return ClientScores(correct, count, loss / np.maximum(count, 1))
+
+
 def during_training(
     method: Method, state: Any, cohort_of: CohortOf
 ) -> tuple[Any, dict[View, ClientScores]]:
@@ -88,7 +103,7 @@ def final(
     Args:
       report: gets a line of progress now and then.
       views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
-        does not have is left out.
+        does not have is left out. That of the split "shared" must be named: "*" does not mean it.
     """
     found = Found(Progress(report))
     for group in GROUPS:
@@ -108,7 +123,10 @@ def final(
                 for protocol, personal in prepared(method, state, part, group, only, done):
                     found.measure(part, method.measure(protocol, personal, part))
                     for split in splits[protocol]:
-                        scores = score(method, personal, part, split)
+                        if split == SHARED:
+                            scores = score_shared(method, personal, part, everyone)
+                        else:
+                            scores = score(method, personal, part, split)
                         found.add(View(group, protocol, split), part, scores, cohort.size)
     diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
     return found.result(cohort_of("seen").round, diagnostics)
@@ -154,11 +172,15 @@ def asked(
 
     def wanted(view: View) -> bool:
         return any(
-            all(ours in ("*", theirs) for ours, theirs in zip(pattern, view, strict=True))
+            all(
+                ours == theirs or (ours == "*" and theirs != SHARED)
+                for ours, theirs in zip(pattern, view, strict=True)
+            )
             for pattern in patterns
         )
 
-    splits = ("train", *held_out(federation, group))
+    there = held_out(federation, group)
+    splits = ("train", *there, *([SHARED] if "test" in there else []))
     protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
     found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
     return {protocol: theirs for protocol, theirs in found.items() if theirs}
