@@ -106,6 +106,10 @@ def test_plain_training_costs_a_step(name):
         ("afl", {}, STEP),
         ("fedem", {"num_experts": 3}, 3 * (STEP + FORWARD)),
         ("pfedme_moreau", {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2}, 2 * STEP + FORWARD),
+        ("fd", {}, STEP + CLASSES**2),  # to add the logits to those of the example's class
+        ("fedproto", {}, STEP + BODY),  # the representations, once more after training
+        ("fedgh", {}, STEP + BODY),
+        ("fedtgp", {"server_epochs": 1}, STEP + BODY),  # the server's work is not counted
     ],
 )
 def test_what_methods_add_to_a_step(name, params, expected):

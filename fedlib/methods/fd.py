@@ -7,8 +7,8 @@
 Source: Jeong et al., "Communication-Efficient On-Device Machine Learning: Federated Distillation
 and Augmentation under Non-IID Private Data", 2018 (arXiv:1811.11479), Algorithm 1; as a baseline of
 pFedMoE, specification section 8.
-Official code: none. TsingZ0/PFLlib and TsingZ0/HtFLlib (clientdistill.py, clientfd.py) feed global
-logits into the loss as they are or after a softmax, by version, and let an example whose class has
+Official code: none. TsingZ0/HtFLlib (clientdistill.py, later clientfd.py) feeds global logits into
+the cross-entropy as they are or after a softmax, by version, and lets an example whose class has
 none distil its own output; here such an example has the cross-entropy with its label alone.
 Deviation: in the paper what is averaged are probabilities, and every device learns from the mean of
 all others; here, as in the baseline's description, from the mean of all, of logits. A class that

@@ -126,12 +126,10 @@ def averaged(previous: ClassMeans, uploaded: Tensor, held: Tensor) -> ClassMeans
       uploaded: [C, L, F].
       held: [C, L] bool, in host memory: what of it was sent.
     """
-    holders = held.sum(0)
-    weights = upload(held.double() / holders.clamp(min=1), uploaded.device).to(uploaded.dtype)
-    means = torch.einsum("cl,clf->lf", weights, uploaded)
-    renewed = upload(holders > 0, uploaded.device).unsqueeze(-1)
-    values = torch.where(renewed, means, previous.values)
-    return ClassMeans(values, previous.known | (holders > 0))
+    sent = upload(held, uploaded.device).unsqueeze(-1)
+    sums, holders = torch.where(sent, uploaded, 0).sum(0), sent.sum(0)
+    values = torch.where(holders > 0, sums / holders.clamp(min=1), previous.values)
+    return ClassMeans(values, previous.known | held.any(0))
 
 
 def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
