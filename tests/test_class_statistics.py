@@ -1,256 +1,34 @@
-"""FD, FedProto, FedGH and FedTGP: against loops by hand, their limits, and what they send."""
+"""FD, FedProto, FedGH and FedTGP: every executor and setting, their limits, and what they send."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from by_hand import SOLVER, ByHand, executors
+from by_hand import SOLVER, executors
+from class_nets import (
+    DEEP,
+    HELD,
+    NAMES,
+    ROUNDS,
+    SETTINGS,
+    SHALLOW,
+    Clients,
+    F,
+    L,
+    assert_close,
+    settings,
+    train,
+)
 from support import cohort_of, sgd, tiny_task, toy_federation
-from torch import nn
-from torch.nn.functional import cross_entropy, mse_loss, softmax
 
-from fedlib import methods, streams, tree
-from fedlib.engine.batches import client_plan
+from fedlib import methods, tree
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.task import Task
 from fedlib.methods.fedproto import nearest
-from fedlib.methods.fedtgp import Generator
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
 from fedlib.run import evaluate
 from fedlib.tree import Rows
-
-NAMES = ["fd", "fedproto", "fedgh", "fedtgp"]
-# Held are the classes {0, 2}, {0, 1, 2}, {0, 1, 2}, so that in the second round a class is unknown
-# that clients 1 and 2 hold. The fourth client is unseen.
-ROUNDS = [[0], [1, 2], [0, 1, 2]]
-HELD = [2, 3, 3]
-SERVER = {"server_lr": 0.1, "server_epochs": 3, "server_batch_size": 2}
-L, F = 3, 5
-
-
-class Net(nn.Module):
-    """A body of some layers from 4 to 5 features, and always the same header."""
-
-    def __init__(self, *layers):
-        super().__init__()
-        self.body, self.head = nn.Sequential(*layers), nn.Linear(F, L)
-
-    def forward(self, x):
-        return self.head(self.body(x))
-
-
-def shallow():
-    return Net(nn.Linear(4, F), nn.Tanh())
-
-
-def deep():
-    return Net(nn.Linear(4, 7), nn.BatchNorm1d(7), nn.Sigmoid(), nn.Linear(7, F), nn.ReLU())
-
-
-SHALLOW, DEEP = (Task(build, dtype=torch.float64) for build in (shallow, deep))
-SETTINGS = {"homogeneous": ((), (DEEP,)), "heterogeneous": ((SHALLOW, DEEP), (SHALLOW, DEEP))}
-settings = pytest.mark.parametrize("setting", SETTINGS)
-
-
-def train(name, setting, executor="loop", local=SOLVER, rounds=ROUNDS, **params):
-    """The method, its state after the rounds, and the cohorts with their journals."""
-    method = methods.load(name)(task=DEEP, local=local, large=SETTINGS[setting][0], **params)
-    federation, cohorts = toy_federation(), []
-    state = method.init(federation.num_clients, 0)
-    for number, ids in enumerate(rounds):
-        cohorts.append(cohort_of(DEEP, federation, ids, executor=executor, round=number))
-        state = method.round(state, cohorts[-1])
-    return method, state, cohorts
-
-
-class Clients(ByHand):
-    """A module of its architecture and an optimiser for each client."""
-
-    def __init__(self, setting):
-        super().__init__(toy_federation())
-        tasks = SETTINGS[setting][1]
-        self.nets = [self.module(tasks[c % len(tasks)]) for c in self.seen]
-        self.solvers = [self.optimiser(net.parameters()) for net in self.nets]
-
-    def module(self, task):
-        net = task.build().double()
-        net.load_state_dict(task.init(0), strict=False)
-        return net
-
-    def train(self, c, number, term=lambda r, out, y: 0.0):
-        """Local training with a further term of the mean loss."""
-        net, (optimiser, scheduler) = self.nets[c].train(), self.solvers[c]
-        for last, x, y, _ in self.batches(c, number):
-            optimiser.zero_grad()
-            r = net.body(x)
-            out = net.head(r)
-            (cross_entropy(out, y) + term(r, out, y)).backward()
-            optimiser.step()
-            if last:
-                scheduler.step()
-
-    def prototypes(self, c):
-        """The mean representation of each class that a client holds."""
-        x, y = self.shard(c)
-        with torch.no_grad():
-            r = self.nets[c].eval().body(x)
-        return {k: r[y == k].mean(0) for k in y.unique().tolist()}
-
-    def assert_models(self, state):
-        for c, net in enumerate(self.nets):
-            expected = {n: v for n, v in net.state_dict().items() if v.is_floating_point()}
-            assert state.models[c].keys() == expected.keys()
-            for name, value in expected.items():
-                assert_close(state.models[c][name], value)
-
-
-def assert_close(ours, theirs):
-    # Float64; a few dozen steps through batch normalisation.
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
-
-
-def mean_over_clients(sent, known):
-    """What is known, renewed by the mean over clients that sent something of a class."""
-    for k in {k for own in sent for k in own}:
-        known[k] = sum(own[k] for own in sent if k in own) / sum(k in own for own in sent)
-
-
-def assert_known(found, known):
-    assert found.known.tolist() == [k in known for k in range(L)]
-    for k, vector in known.items():
-        assert_close(found.values[k], vector)
-
-
-def uploads(sent):
-    """Pairs of a vector and its class, by client and class."""
-    pairs = [(vector, k) for own in sent for k, vector in sorted(own.items())]
-    return torch.stack([vector for vector, _ in pairs]), torch.tensor([k for _, k in pairs])
-
-
-def server_batches(vectors, labels, number, stream):
-    plan = client_plan(len(labels), sgd(batch_size=2, epochs=3), 0, number, stream)
-    for step in plan.steps:
-        index = torch.from_numpy(plan.order[step.start : step.stop])
-        yield vectors[index], labels[index]
-
-
-# -- by hand ------------------------------------------------------------------------------
-
-
-@executors
-@settings
-@pytest.mark.parametrize("distillation", ["cross_entropy", "mse"])
-def test_fd(executor, setting, distillation):
-    hand, known = Clients(setting), {}
-    for number, cohort in enumerate(ROUNDS):
-        sent = []
-        for c in cohort:
-            noted = {}
-
-            def term(r, out, y, noted=noted):
-                total = 0.0
-                for row, k in zip(out, y.tolist(), strict=True):
-                    noted.setdefault(k, []).append(row.detach().clone())
-                    if k in known and distillation == "mse":
-                        total = total + mse_loss(row, known[k])
-                    elif k in known:
-                        total = total + cross_entropy(row[None], softmax(known[k], 0)[None])
-                return 0.7 * total / len(y)
-
-            hand.train(c, number, term)
-            sent.append({k: torch.stack(rows).mean(0) for k, rows in noted.items()})
-        mean_over_clients(sent, known)
-    _, state, _ = train("fd", setting, executor, lam=0.7, distillation=distillation)
-    hand.assert_models(state)
-    assert_known(state.logits, known)
-
-
-def pull(known, lam):
-    """FedProto's term: PyTorch's mean squared error, where examples without prototype have 0."""
-
-    def term(r, out, y):
-        targets = [known.get(k, row.detach()) for row, k in zip(r, y.tolist(), strict=True)]
-        return lam * mse_loss(r, torch.stack(targets))
-
-    return term
-
-
-@executors
-@settings
-def test_fedproto(executor, setting):
-    hand, known = Clients(setting), {}
-    for number, cohort in enumerate(ROUNDS):
-        for c in cohort:
-            hand.train(c, number, pull(known, lam=1.5))
-        mean_over_clients([hand.prototypes(c) for c in cohort], known)
-    _, state, _ = train("fedproto", setting, executor, lam=1.5)
-    hand.assert_models(state)
-    assert_known(state.prototypes, known)
-
-
-@executors
-@settings
-def test_fedgh(executor, setting):
-    hand = Clients(setting)
-    header = nn.Linear(F, L).double()
-    header.load_state_dict(hand.nets[0].head.state_dict())
-    for number, cohort in enumerate(ROUNDS):
-        for c in cohort:
-            hand.nets[c].head.load_state_dict(header.state_dict())
-            hand.train(c, number)
-        optimiser = torch.optim.SGD(header.parameters(), lr=0.1)
-        pairs = uploads([hand.prototypes(c) for c in cohort])
-        for vectors, labels in server_batches(*pairs, number, "header"):
-            optimiser.zero_grad()
-            cross_entropy(header(vectors), labels).backward()
-            optimiser.step()
-    _, state, _ = train("fedgh", setting, executor, **SERVER)
-    hand.assert_models(state)
-    assert_close(state.header["head.weight"], header.weight.detach())
-    assert_close(state.header["head.bias"], header.bias.detach())
-
-
-def margin_by_hand(sent, cap):
-    """The largest of the distances of class means to their nearest others."""
-    means = {}
-    mean_over_clients(sent, means)
-    nearest = [min((means[k] - means[j]).norm() for j in means if j != k) for k in means]
-    return min(max(nearest).item(), cap)
-
-
-@executors
-@settings
-@pytest.mark.parametrize("cap", [100.0, 0.05])
-def test_fedtgp(executor, setting, cap):
-    hand, known = Clients(setting), {}
-    net = Generator(L, F).double()
-    method, state, _ = train("fedtgp", setting, executor, lam=1.5, cap=cap, **SERVER)
-    seed = int(streams.keys(1, 0, "prototypes")[0])
-    net.load_state_dict(method.generator.init(seed))
-    for number, cohort in enumerate(ROUNDS):
-        for c in cohort:
-            hand.train(c, number, pull(known, lam=1.5))
-        sent = [hand.prototypes(c) for c in cohort]
-        margin = margin_by_hand(sent, cap)
-        assert (margin == cap) == (cap < 1)
-        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
-        for vectors, labels in server_batches(*uploads(sent), number, "prototypes"):
-            optimiser.zero_grad()
-            centres = net.out(torch.relu(net.hidden(net.embedding.weight)))
-            apart = (vectors[:, None] - centres[None]).square().sum(-1).sqrt()
-            apart = apart + margin * nn.functional.one_hot(labels, L).double()
-            cross_entropy(-apart, labels).backward()
-            optimiser.step()
-        with torch.no_grad():
-            centres = net(torch.arange(L))
-        known = {k: centres[k] for k in {*known, *(k for own in sent for k in own)}}
-    hand.assert_models(state)
-    assert_known(state.prototypes, known)
-    for name, value in net.state_dict().items():
-        assert_close(state.generator[name], value)
-
 
 # -- executors and settings -----------------------------------------------------------------
 
@@ -347,7 +125,8 @@ def test_alone_of_one_architecture_is_what_local_does():
     alone = local.init(4, 0)
     for number, ids in enumerate(ROUNDS):
         alone = local.round(alone, cohort_of(DEEP, toy_federation(), ids, round=number))
-    for ours, theirs in zip(state.models, tree.unstack(alone.models), strict=True):
+    for client, ours in enumerate(state.models):
+        theirs = tree.take(alone.models, client)
         for name in theirs:
             assert_close(ours[name], theirs[name])
 
@@ -444,6 +223,24 @@ def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
             assert_close(found["default"][c], net(x).log_softmax(-1))
             apart = torch.cdist(net.body(x), state.prototypes.values)
         assert torch.equal(found["nearest"][c].argmax(-1), apart.argmin(-1))
+    assert cohort.journal.down == 0
+
+
+@settings
+def test_clients_of_fedgh_predict_with_their_header_or_with_the_global_one(setting):
+    method, state, _ = train("fedgh", setting, rounds=[[0, 2]])
+    cohort = cohort_of(DEEP, toy_federation())
+    prepared = dict(evaluate.prepared(method, state, cohort, "seen"))
+    assert sorted(prepared) == ["aggregated", "default"]
+    for client in range(3):
+        header, own = state.header["head.weight"], state.models[client]["head.weight"]
+        has = {way: p.model[client]["head.weight"] for way, p in prepared.items()}
+        assert torch.equal(has["aggregated"], header) and not torch.equal(header, own)
+        # Client 1 has never taken part: it would start from the global header.
+        assert torch.equal(has["default"], header if client == 1 else own)
+        for personal in prepared.values():
+            body = personal.model[client]["body.0.weight"]
+            assert torch.equal(body, state.models[client]["body.0.weight"])
     assert cohort.journal.down == 0
 
 

@@ -53,11 +53,6 @@ class NotingTask(JointTask):
         """Names of the running statistics of all modules, and of the sums."""
         return super().statistics | {NOTED}
 
-    @property
-    def needs_pairs(self) -> bool:
-        """Whether a module has batch normalisation, as without the sums."""
-        return bool(self.statistics - {NOTED})
-
 
 @dataclass(frozen=True, kw_only=True)
 class FD(ClassStatistics):

@@ -6,7 +6,7 @@
     server  trains the global header on these means and their classes
 
 The mean of a class is taken after training, in evaluation mode. Clients predict with the model that
-they have after training, header included.
+they have after training, header included; protocol "aggregated" has the global header in its place.
 
 Source: Yi et al., "FedGH: Heterogeneous Federated Learning with Generalized Global Header", ACM MM
 2023; as a baseline of pFedMoE, specification section 8.
@@ -15,12 +15,13 @@ header's gradient, adds it to those before and then steps the optimiser of the l
 so that the global header never moves. Here it has an optimiser of its own. As there, a step is
 taken for every mean that was sent.
 Deviation: the means are over a class's examples, there over the means of batches. The means are
-shuffled, there visited client by client. Clients have the global header in the first round, too.
+shuffled, there visited client by client. Clients have the global header in the first round, too,
+and until they take part.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -29,9 +30,9 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, log_probs, nll
 from fedlib.methods.base import Curves
-from fedlib.methods.class_statistics import ClassStatistics, represent
+from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
 from fedlib.methods.parts import class_means, server_sgd
-from fedlib.methods.parts.own_models import replaced
+from fedlib.methods.parts.own_models import never_trained, replaced
 from fedlib.tree import Rows
 
 
@@ -58,13 +59,18 @@ class FedGH(ClassStatistics):
     server_epochs: int = 1
     server_batch_size: int = 1
 
+    ways: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "with_global_header"},
+        "unseen": {},
+    }
+
     def __post_init__(self):
         """Raises ValueError for headers that differ, or an optimiser that cannot train."""
         Curves.__post_init__(self)
         _ = self.server_solver  # it checks itself
         shapes = [
             {name: tuple(value.shape) for name, value in task.split(task.init(0))[1].items()}
-            for task in self.own.tasks
+            for task in (self.task, *self.own.tasks)
         ]
         if any(other != shapes[0] for other in shapes):
             raise ValueError(f"all architectures must have the same header, got {shapes}")
@@ -77,11 +83,11 @@ class FedGH(ClassStatistics):
         )
 
     def init(self, num_clients: int, seed: int) -> State:
-        """Drawn models; the header is the first architecture's."""
+        """Drawn models; the global header is that of `task`."""
         models = self.own.init(num_clients, seed)
         memory = self.local.memory(self.joint.trainable(models), num_clients)
-        first = self.own.tasks[0]
-        return State(models, first.split(first.init(seed))[1], memory)
+        _, header = self.task.split(self.task.init(seed))
+        return State(models, header, memory)
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients start from the global header; the server trains it on their means."""
@@ -110,6 +116,16 @@ class FedGH(ClassStatistics):
 
     def header_loss(self, header: Params, means: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of the header on mean representations [B, F] of classes [B] -> []"""
-        task = self.own.tasks[0]
-        logits = task.head_logits(header, means, Batch(x=means, y=labels, index=labels))
-        return nll(log_probs(logits), labels, task.class_weights).mean()
+        logits = self.task.head_logits(header, means, Batch(x=means, y=labels, index=labels))
+        return nll(log_probs(logits), labels, self.task.class_weights).mean()
+
+    def personalise(self, state: State, cohort: Cohort) -> Classifier:
+        """Each client's model after its last training; before that, with the global header."""
+        model, task = ClassStatistics.personalise(self, state, cohort)
+        where = never_trained(state.memory, cohort)
+        return Classifier(replaced(model, cohort.held(state.header), where), task)
+
+    def with_global_header(self, state: State, cohort: Cohort) -> Classifier:
+        """Each client's extractor with the global header."""
+        model, task = ClassStatistics.personalise(self, state, cohort)
+        return Classifier(replaced(model, cohort.held(state.header)), task)
