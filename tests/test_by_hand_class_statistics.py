@@ -3,7 +3,7 @@
 import pytest
 import torch
 from by_hand import executors
-from class_nets import ROUNDS, SERVER, Clients, F, L, assert_close, settings, train
+from class_nets import DEEP, ROUNDS, SERVER, Clients, F, L, assert_close, settings, train
 from support import sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
