@@ -36,11 +36,15 @@ METHODS = {
     "clustered": ({}, lambda model, body, head: model),
     # The three clients hold 2, 3 and 3 classes; in the first round there is nothing to send them.
     "fd": ({}, lambda model, body, head: (0, 3 * 8 / 3)),
+    # No hold-out of this size leaves one example alone in a batch.
+    "fedapen": ({"holdout": 0.4, "lam_lr": 0.1}, lambda model, body, head: model),
     "fedavg": ({}, lambda model, body, head: model),
     "fedavg_adam": (SERVER, lambda model, body, head: model),
     "fedavg_plus": ({}, lambda model, body, head: model),
     "fedem": ({"num_experts": 3}, lambda model, body, head: 3 * model),
     "fedgh": ({}, lambda model, body, head: (head, 6 * 8 / 3)),
+    # Matrices this small are sent whole; tests/test_mutual.py has larger ones.
+    "fedkd": ({"horizon": 3}, lambda model, body, head: model),
     "fedmix": (SERVER | {"num_experts": 3}, lambda model, body, head: 3 * model + 3 * 3),
     "fedmix_clients": (
         SERVER | {"num_experts": 3, "gate_epochs": 2},
@@ -54,6 +58,7 @@ METHODS = {
     "fedrep": ({}, lambda model, body, head: body),
     "fedproto": ({"curves": ["nearest"]}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fedtgp": ({"server_epochs": 2}, lambda model, body, head: (0, 6 * 8 / 3)),
+    "fml": ({}, lambda model, body, head: model),
     "ifca": (IFCA | {"stop": "never", "horizon": 2}, lambda model, body, head: (3 * model, model)),
     "l2sgd": ({"p": 0.3, "lam": 0.1}, lambda model, body, head: model),
     "label_leakage": ({}, lambda model, body, head: model),
@@ -202,7 +207,7 @@ def test_partial_participation_leaves_the_others_private_state_alone(name):
     after = method.round(state, cohort_of(method.task, federation, [1, 3]))
     absent = torch.tensor([0, 2, 4])
     for field, value in state._asdict().items():
-        if field in ("models", "private", "pi", "memory", "tuned", "tuning"):
+        if field in ("models", "private", "pi", "lam", "memory", "tuned", "tuning"):
             rows = Memory.of if isinstance(value, Memory) else tree.take
             assert_close(rows(value, absent), rows(getattr(after, field), absent), 0)
 
@@ -273,6 +278,15 @@ def test_training_lowers_the_loss(name):
         ("fedtgp", {"server_batch_size": 0}, "batch_size must be at least 1, got 0"),
         ("fedtgp", {"cap": -1.0}, "cap must be at least 0, got -1.0"),
         ("afl", {"lr_lambda": -1.0}, "lr_lambda must be at least 0, got -1.0"),
+        ("fml", {"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
+        ("fml", {"beta": -0.5}, r"beta must be in \[0, 1\], got -0.5"),
+        ("fedkd", {"horizon": 0}, "horizon must be at least 1, got 0"),
+        ("fedkd", {"horizon": 1, "first_energy": 0.0}, r"first_energy .* \(0, 1\], got 0.0"),
+        ("fedkd", {"horizon": 1, "last_energy": 1.5}, r"last_energy .* \(0, 1\], got 1.5"),
+        ("fedapen", {"holdout": 0.0}, r"holdout must be in \(0, 1\), got 0.0"),
+        ("fedapen", {"holdout": 1.0}, r"holdout must be in \(0, 1\), got 1.0"),
+        ("fedapen", {"lam_lr": -1.0}, "lr must be at least 0, got -1.0"),
+        ("fedapen", {"lam_epochs": 0}, "epochs must be at least 1, got 0"),
         ("fedavg_adam", {"server_lr": -0.1}, "server's lr must be at least 0, got -0.1"),
         ("fedavg_adam", {"horizon": -1}, "horizon must be at least 0, got -1"),
         ("fedavg_adam", {"curves": ["new"]}, r"of \['finetuned', 'new_shard'\], got \['new'\]"),

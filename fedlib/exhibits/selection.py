@@ -61,6 +61,9 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedproto": "FedProto",
     "fedgh": "FedGH",
     "fedtgp": "FedTGP",
+    "fml": "FML",
+    "fedkd": "FedKD",
+    "fedapen": "FedAPEN",
 }
 
 
