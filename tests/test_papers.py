@@ -10,7 +10,7 @@ from fedlib.data import downloads, sources
 from fedlib.data.build import check
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
-from fedlib.exhibit import setting
+from fedlib.exhibits.selection import setting
 from fedlib.files import canonical_json
 from fedlib.run.build import build_method, build_task
 from fedlib.spec import SCALES
