@@ -115,6 +115,12 @@ def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
     assert vectors.tolist() == [[4, 5], [0, 1], [0, 1]] and known.tolist() == [False, True, True]
 
 
+def test_labels_may_be_bytes():
+    means = ClassMeans(torch.arange(4.0).reshape(4, 1), torch.tensor([True, False, True, True]))
+    vectors, known = means.of(torch.tensor([1, 0, 3], dtype=torch.uint8))
+    assert vectors.flatten().tolist() == [1, 0, 3] and known.tolist() == [False, True, True]
+
+
 # -- server -------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ class ClassMeans(NamedTuple):
 
     def of(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """(the vector of each label [B, F], whether there is one [B]), of ONE client."""
+        y = y.long()  # an index of bytes would be a mask
         return self.values[y], self.known[y]
 
 
