@@ -48,7 +48,7 @@ class State(NamedTuple):
     """The server's model, what clients keep, and what their solvers remember."""
 
     small: Params
-    private: dict[str, Rows]  # "own"; "small", the shared model as each client trained it last
+    models: dict[str, Rows]  # of all clients: "large", and "small" as each trained it last
     lam: Tensor  # [num_clients]
     memory: Memory
 
@@ -56,7 +56,7 @@ class State(NamedTuple):
 class Ensemble(NamedTuple):
     """What clients predict with."""
 
-    models: dict[str, Rows | Params]  # "own", "small"
+    models: dict[str, Rows | Params]  # "large", "small"
     lam: Tensor  # [C]
     task: Rows  # the architecture of each private model
 
@@ -79,8 +79,10 @@ class FedAPEN(Method):
     lam_lr: float = 1e-3
     lam_epochs: int = 10
 
-    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "serve"}}
-    final_protocols: ClassVar = {"seen": {"aggregated": "with_average"}, "unseen": {}}
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "with_average"},
+        "unseen": {"default": "serve"},
+    }
 
     def __post_init__(self):
         """Raises ValueError for a hold-out of nothing or everything; lam's solver checks itself."""
@@ -101,33 +103,37 @@ class FedAPEN(Method):
     def init(self, num_clients: int, seed: int) -> State:
         """Drawn models: one for everybody, one of each architecture for the clients."""
         small = self.task.init(seed)
-        private = {
-            "own": self.pairs.own.init(num_clients, seed),
+        models = {
+            "large": self.pairs.own.init(num_clients, seed),
             "small": placed(tree.in_turn([small], range(num_clients))),
         }
-        memory = self.local.memory(self.pairs.joint.trainable(private), num_clients)
+        memory = self.local.memory(self.pairs.joint.trainable(models), num_clients)
         like = next(iter(small.values()))
-        return State(small, private, like.new_full((num_clients,), FIRST_LAM), memory)
+        return State(small, models, like.new_full((num_clients,), FIRST_LAM), memory)
 
     # -- a round ----------------------------------------------------------------------
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Weigh, train both models together, average the shared one."""
         rest, held_out = holdout.apart(cohort, self.holdout)
-        start = {
-            "own": tree.take(state.private["own"], cohort.host_ids),
+        models = {
+            "large": tree.take(state.models["large"], cohort.host_ids),
             "small": cohort.broadcast(state.small),
         }
-        lam = self.learn_lam(state.lam[cohort.ids], start, held_out)
+        lam = self.learn_lam(state.lam[cohort.ids], models, held_out)
         trained, memory = self.pairs.training(rest).fit(
-            self.loss, start, self.pairs.own.of(cohort), lam, local=self.local, memory=state.memory
+            self.loss,
+            models,
+            self.pairs.own.of(cohort),
+            lam,
+            local=self.local,
+            memory=state.memory,
         )
-        small = trained["small"]
-        apart = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
-        private = {"own": trained["own"], "small": apart}
+        small = cohort.collect(trained["small"])
+        trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
         return State(
-            plain_mean(cohort.collect(small)),
-            tree.put(state.private, cohort.host_ids, private),
+            plain_mean(small),
+            tree.put(state.models, cohort.host_ids, trained),
             tree.put(state.lam, cohort.ids, lam),
             memory,
         )
@@ -177,7 +183,7 @@ class FedAPEN(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Ensemble:
         """Both models as each client trained them last; the server's where it never did."""
-        latest = tree.take(state.private["small"], cohort.host_ids)
+        latest = tree.take(state.models["small"], cohort.host_ids)
         absent = never_trained(state.memory, cohort)
         small = replaced(latest, cohort.held(state.small), absent)
         return self.ensemble(state, small, cohort)
@@ -188,8 +194,8 @@ class FedAPEN(Method):
 
     def ensemble(self, state: State, small: Rows | Params, cohort: Cohort) -> Ensemble:
         """The clients' private models beside `small` ones."""
-        own = self.pairs.predictors(state.private["own"], cohort)
-        return Ensemble({"own": own.model, "small": small}, state.lam[cohort.ids], own.task)
+        own = self.pairs.predictors(state.models["large"], cohort)
+        return Ensemble({"large": own.model, "small": small}, state.lam[cohort.ids], own.task)
 
     def serve(self, state: State, cohort: Cohort) -> Params:
         """The server's model."""

@@ -35,6 +35,7 @@ from fedlib.engine.device import placed
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Method
+from fedlib.methods.parts import gating
 from fedlib.methods.parts.low_rank import compressed, recovered
 from fedlib.methods.parts.mutual import Own, Pairs, View, divergence, plain_mean
 from fedlib.tree import Rows
@@ -44,7 +45,7 @@ class State(NamedTuple):
     """The student on the server, what clients keep, and what their solvers remember."""
 
     small: Params
-    private: dict[str, Rows]  # "own", the teachers; "projection", W
+    models: dict[str, Rows]  # "large", the teachers, and "projection", W, of all clients
     memory: Memory
 
 
@@ -66,8 +67,10 @@ class FedKD(Method):
     first_energy: float = 0.95
     last_energy: float = 0.98
 
-    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "serve"}}
-    final_protocols: ClassVar = {"seen": {"aggregated": "serve"}, "unseen": {}}
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "serve"},
+        "unseen": {"default": "serve"},
+    }
 
     def __post_init__(self):
         """Raises ValueError for no rounds, or for shares that are none."""
@@ -86,16 +89,16 @@ class FedKD(Method):
         """Drawn models: one for the server, one of each architecture, with its W, for clients."""
         small = self.task.init(seed)
         projections = [self.draw_projection(task, seed) for task in self.pairs.own.tasks]
-        private = {
-            "own": self.pairs.own.init(num_clients, seed),
+        models = {
+            "large": self.pairs.own.init(num_clients, seed),
             "projection": placed(tree.in_turn(projections, range(num_clients))),
         }
-        weights = self.pairs.joint.trainable({**private, "small": small})
-        return State(small, private, self.local.memory(weights, num_clients))
+        weights = self.pairs.joint.trainable({**models, "small": small})
+        return State(small, models, self.local.memory(weights, num_clients))
 
     def draw_projection(self, teacher: Task, seed: int) -> Params:
         """W, from the student's features to a teacher's, as torch draws a layer without bias."""
-        outputs, inputs = _width(teacher), _width(self.task)
+        outputs, inputs = map(gating.features_of, (teacher, self.task))
         bound = inputs**-0.5
         drawn = streams.generator(seed, "projection").uniform(-bound, bound, (outputs, inputs))
         return {"weight": torch.from_numpy(drawn).to(self.task.device, self.task.dtype)}
@@ -109,19 +112,19 @@ class FedKD(Method):
         """Teachers and students train together; students travel compressed."""
         energy = self.energy(cohort.round)
         message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
-        private = tree.take(state.private, cohort.host_ids)
-        start = {**private, "small": cohort.held(recovered(message, state.small))}
+        own = tree.take(state.models, cohort.host_ids)
         trained, memory = self.pairs.training(cohort).fit(
-            self.loss, start, self.pairs.own.of(cohort), local=self.local, memory=state.memory
+            self.loss,
+            own | {"small": cohort.held(recovered(message, state.small))},
+            self.pairs.own.of(cohort),
+            local=self.local,
+            memory=state.memory,
         )
         students = trained.pop("small")
         sent = Rows(compressed(tree.take(students, c), energy) for c in range(cohort.size))
         returned = [recovered(student, state.small) for student in cohort.collect(sent)]
-        return State(
-            plain_mean(tree.stack(returned)),
-            tree.put(state.private, cohort.host_ids, trained),
-            memory,
-        )
+        small = plain_mean(tree.stack(returned))
+        return State(small, tree.put(state.models, cohort.host_ids, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_teacher + L_student: the gradient of each is that of its own loss -> []"""
@@ -140,7 +143,7 @@ class FedKD(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's teacher."""
-        return self.pairs.predictors(state.private["own"], cohort)
+        return self.pairs.predictors(state.models["large"], cohort)
 
     def serve(self, state: State, cohort: Cohort) -> Params:
         """The server's student."""
@@ -152,9 +155,3 @@ class FedKD(Method):
             case Own(model, task):
                 return task.log_probs(model, batch)
         return self.task.log_probs(personal, batch)
-
-
-def _width(task: Task) -> int:
-    """Features that the head of `task` is fed with: the columns of its first matrix."""
-    _, head = task.split(task.init(0))
-    return next(x.shape[1] for x in head.values() if x.dim() == 2)

@@ -34,10 +34,10 @@ from fedlib.tree import Rows
 
 
 class State(NamedTuple):
-    """The server's model, the clients' own, and what the solvers of both remember."""
+    """The server's model, what clients keep, and what the solvers of both remember."""
 
     small: Params
-    private: Rows
+    models: dict[str, Rows]  # "large", the private models of all clients
     memory: Memory
 
 
@@ -57,8 +57,10 @@ class FML(Method):
     alpha: float = 0.5
     beta: float = 0.5
 
-    protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "serve"}}
-    final_protocols: ClassVar = {"seen": {"aggregated": "serve"}, "unseen": {}}
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "serve"},
+        "unseen": {"default": "serve"},
+    }
     shared: ClassVar = ("small",)
 
     def __post_init__(self):
@@ -74,21 +76,23 @@ class FML(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Drawn models: one for the server, one of each architecture for the clients."""
-        small, own = self.task.init(seed), self.pairs.own.init(num_clients, seed)
-        weights = self.pairs.joint.trainable({"own": own, "small": small})
-        return State(small, own, self.local.memory(weights, num_clients))
+        small = self.task.init(seed)
+        models = {"large": self.pairs.own.init(num_clients, seed)}
+        weights = self.pairs.joint.trainable({**models, "small": small})
+        return State(small, models, self.local.memory(weights, num_clients))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Both models train together; the shared one is averaged."""
-        start = {
-            "own": tree.take(state.private, cohort.host_ids),
-            "small": cohort.broadcast(state.small),
-        }
+        own = tree.take(state.models, cohort.host_ids)
         trained, memory = self.pairs.training(cohort).fit(
-            self.loss, start, self.pairs.own.of(cohort), local=self.local, memory=state.memory
+            self.loss,
+            own | {"small": cohort.broadcast(state.small)},
+            self.pairs.own.of(cohort),
+            local=self.local,
+            memory=state.memory,
         )
-        private = tree.put(state.private, cohort.host_ids, trained["own"])
-        return State(cohort.average(trained["small"], state.small), private, memory)
+        small = cohort.average(trained.pop("small"), state.small)
+        return State(small, tree.put(state.models, cohort.host_ids, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_private + L_shared: each model's gradient is that of its own loss -> []"""
@@ -102,7 +106,7 @@ class FML(Method):
 
     def personalise(self, state: State, cohort: Cohort) -> Own:
         """Each client's private model."""
-        return self.pairs.predictors(state.private, cohort)
+        return self.pairs.predictors(state.models["large"], cohort)
 
     def serve(self, state: State, cohort: Cohort) -> Params:
         """The server's model."""

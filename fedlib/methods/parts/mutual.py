@@ -66,13 +66,13 @@ class Pairs:
 
     def logits(self, models: dict[str, Params], task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of ONE client's own model, whose architecture is `task`, and the small -> 2 x [B, L]"""
-        own = task.logits(models["own"], batch)
+        own = task.logits(models["large"], batch)
         with ambient.expert(SMALL):
             return own, self.small.logits(models["small"], batch)
 
     def views(self, models: dict[str, Params], task: Task, batch: Batch) -> tuple[View, View]:
         """As `logits`, with the representations that the two heads are fed with."""
-        own = _view(task, models["own"], batch)
+        own = _view(task, models["large"], batch)
         with ambient.expert(SMALL):
             return own, _view(self.small, models["small"], batch)
 
