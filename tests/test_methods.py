@@ -44,6 +44,7 @@ METHODS = {
     "fedem": ({"num_experts": 3}, lambda model, body, head: 3 * model),
     "fedgh": ({}, lambda model, body, head: (head, 6 * 8 / 3)),
     # Matrices this small are sent whole; tests/test_mutual.py has larger ones.
+    # Factors of matrices this small are more numbers; tests/test_mutual.py has larger ones.
     "fedkd": ({"horizon": 3}, lambda model, body, head: model),
     "fedmix": (SERVER | {"num_experts": 3}, lambda model, body, head: 3 * model + 3 * 3),
     "fedmix_clients": (

@@ -176,9 +176,8 @@ def cut_off(matrix, energy):
     while (s[:rank] ** 2).sum() < energy * (s**2).sum():
         rank += 1
     numbers = sum(u[:, i].size + 1 + v[i].size for i in range(rank))
-    if numbers >= matrix.numel():
-        return matrix, matrix.numel()
-    return torch.from_numpy(u[:, :rank] @ np.diag(s[:rank]) @ v[:rank]), numbers
+    cut = torch.from_numpy(u[:, :rank] @ np.diag(s[:rank]) @ v[:rank])
+    return cut, min(numbers, matrix.numel())
 
 
 def sent(params, energy):
@@ -461,10 +460,12 @@ def test_the_least_rank_that_keeps_the_energy_is_sent():
         assert_close(recovered({"x": factors}, {"x": x})["x"], kept, 1e-12)
 
 
-def test_matrices_are_sent_whole_where_factors_are_more_numbers():
-    x = torch.eye(6).double()  # half the energy takes rank 3: 3 * 13 numbers, more than 36
-    assert factored(x, 0.5) is x
-    assert isinstance(factored(x, 0.3), Factors)  # 2 * 13
+def test_what_is_cut_off_is_lost_where_the_matrix_is_fewer_numbers_than_its_factors():
+    x = torch.diag(torch.tensor([6.0, 5.0, 4.0, 3.0, 2.0, 1.0]).double())  # squares of 91 in all
+    found = factored(x, 0.8)  # 36 + 25 < 72.8 < 36 + 25 + 16: rank 3, 3 * 13 numbers
+    assert found.shape == (6, 6)  # 36
+    assert_close(found, torch.diag(torch.tensor([6.0, 5.0, 4.0, 0.0, 0.0, 0.0]).double()), 1e-12)
+    assert isinstance(factored(x, 0.6), Factors)  # 2 * 13
     assert factored(torch.zeros(5, 5), 0.9).sigma.shape == (0,)  # nothing is kept of nothing
 
 

@@ -16,8 +16,9 @@ Source: Wu et al., "Communication-efficient federated learning via knowledge dis
 Communications 2022, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350), where the
 student is a CNN-5; specification section 8.
 Official code: wuch15/FedKD compresses gradients of transformers. TsingZ0/HtFLlib compresses
-parameters, as here, but divides KL by the number of classes, too, lets the gradient of each loss
-into the other model and into d, and trains W by both losses.
+parameters, as here: without training, less is left of a student after every round. But it divides
+KL by the number of classes, too, lets the gradient of each loss into the other model and into d,
+and trains W by both losses.
 Deviation: absent clients count for nothing, whatever the run's `aggregation` is. On an unseen
 client the student predicts. The training loss that is recorded is the sum of both.
 """
@@ -58,7 +59,7 @@ class FedKD(Method):
       large: the architectures of the teachers, in turn; () is `task` for everybody.
       horizon: rounds of the run, over which the energy rises.
       first_energy, last_energy: share of the squared singular values that is kept in the first and
-        in the last round; 1 sends everything.
+        in the last round; 1 cuts nothing off.
     """
 
     local: Solver

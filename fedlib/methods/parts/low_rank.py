@@ -5,9 +5,11 @@ m n, where K is the least rank whose squared singular values add up to a given s
 
 Source: Wu et al., "Communication-efficient federated learning via knowledge distillation", Nature
 Communications 2022 (FedKD), dynamic gradient approximation; specification section 8.
-Deviation: a matrix whose factors are as many numbers as itself is sent whole. A kernel of a
-convolution is the matrix of its output channels by everything else; the reference library takes
-every small window of it for a matrix.
+Deviation: where the factors are as many numbers as the matrix that they make, that one is sent.
+What is cut off is lost in either case; freshly drawn weights, whose energy is in many directions,
+are cut off for some rounds before they are fewer numbers. A kernel of a convolution is the matrix
+of its output channels by everything else; the reference library takes every small window of it for
+a matrix.
 """
 
 from typing import NamedTuple
@@ -15,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedlib import tree
 from fedlib.engine.task import Params
 
 
@@ -24,6 +27,10 @@ class Factors(NamedTuple):
     u: Tensor  # [m, K]
     sigma: Tensor  # [K]
     v: Tensor  # [K, n]
+
+    def product(self) -> Tensor:
+        """The matrix -> [m, n]"""
+        return self.u * self.sigma @ self.v
 
 
 Message = dict[str, Tensor | Factors]
@@ -40,19 +47,18 @@ def compressed(params: Params, energy: float) -> Message:
 
 
 def factored(x: Tensor, energy: float) -> Tensor | Factors:
-    """The factors of `x` [m, ...], or `x` itself if they are no fewer numbers."""
+    """The factors of `x` [m, ...], or what they make of it if that is no more numbers."""
     u, sigma, v = torch.linalg.svd(x.flatten(1), full_matrices=False)
     squares = sigma.square()
-    kept = squares.cumsum(0) - squares  # by the ranks below each
-    rank = int((kept < energy * squares.sum()).sum())
-    if rank * (len(u) + v.shape[1] + 1) >= x.numel():
-        return x
-    return Factors(u[:, :rank], sigma[:rank], v[:rank])
+    below = squares.cumsum(0) - squares  # kept by the ranks below each
+    rank = int((below < energy * squares.sum()).sum())
+    factors = Factors(u[:, :rank], sigma[:rank], v[:rank])
+    return factors if tree.numel(factors) < x.numel() else factors.product().reshape(x.shape)
 
 
 def recovered(message: Message, like: Params) -> Params:
     """The model that a message is of, in the shapes of `like`."""
     return {
-        name: (x.u * x.sigma @ x.v).reshape(like[name].shape) if isinstance(x, Factors) else x
+        name: x.product().reshape(like[name].shape) if isinstance(x, Factors) else x
         for name, x in message.items()
     }
