@@ -65,14 +65,15 @@ def draw(
         axes.set(
             title=f"{federation['title']}\nbest other: {title}",
             xlabel="Client",
-            ylabel=f"{_run(exhibit, federation['name'], of)['title']} minus best other (points)",
+            ylabel="Difference of accuracies (points)",
         )
         axes.grid(False, axis="x")
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     style.footer(
         figure,
         exhibit,
-        "Accuracy on each client's own test examples. The best other is the method of highest mean "
+        f"Accuracy of {exhibits.titles(exhibit).get(of, of)} on each client's own test examples, "
+        "minus that of the best other, which is the method of highest mean "
         "accuracy over clients and seeds.",
         MOMENTS[at],
         style.spread_text(exhibit, "whisker"),

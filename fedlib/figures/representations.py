@@ -60,6 +60,8 @@ def draw(
                 f"vectors, got names for {len(kinds)}"
             )
         places = embedded(points.vectors)
+        low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
+        limits = np.stack([low, high]) + 0.04 * np.stack([low - high, high - low])
         for number, kind in enumerate(kinds):
             axes = grid[row * len(kinds) + number]
             for client, label in sorted(set(zip(points.client, points.label, strict=True))):
@@ -74,6 +76,7 @@ def draw(
                 )
             several = f"{run['title']}, {where[run['federation']]}\n" if number == 0 else "\n"
             axes.set(title=several + kind, xticks=[], yticks=[])
+            axes.set(xlim=limits[:, 0], ylim=limits[:, 1])
         seen["class"] |= set(points.label.tolist())
         seen["client"] |= set(points.client.tolist())
     style.legend(figure, _handles(seen))

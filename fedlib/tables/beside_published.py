@@ -91,7 +91,7 @@ def build(
                 for one in known.sources
                 if one.name in {*numbers["source"]}
             ),
-            *exhibits.published_note(exhibit, shown=compared),
+            *_published_note(exhibit, compared),
             *notes.particulars(exhibit),
         ],
         numbers=notes.with_scale(exhibit, numbers),
@@ -102,6 +102,13 @@ def _marks(known: "_Published", numbers: pd.DataFrame) -> list[str]:
     """What the marks mean that some number has."""
     used = {*numbers["source"]}
     return [f"{source.mark}: {source.title}." for source in known.sources if source.name in used]
+
+
+def _published_note(exhibit: dict, compared: bool) -> list[str]:
+    """What to beware of when both kinds of numbers are compared, or that there is but one."""
+    if compared and exhibit["scale"] == exhibits.PAPER_SCALE:
+        return ["Published numbers are those of the marked sources, with settings of their own."]
+    return exhibits.published_note(exhibit, shown=compared)
 
 
 class _Published:
