@@ -122,7 +122,6 @@ METHODS = {
     "fedproto": Look("#1B9E77", (6, 0, 30), DASHED),
     "fedgh": Look("#A6761D", (3, 0, 270), LONG),
     "fedtgp": Look("#66A61E", (5, 0, 0), DASHDOT),
-    "fml": Look("#5E8C31", (4, 0, 10), DASHED),
     "fml": Look("#5E8C31", (3, 1, 0), DASHED),
     "fedkd": Look("#B07AA1", (5, 1, 0), DASHDOT),
     "fedapen": Look("#8C510A", (7, 1, 0), LONG),
