@@ -23,7 +23,7 @@ DECENTRALISED = {
     "fedprox": {"mu": 0.5},
     "fedem": {"num_experts": 3},
     "pfedmm": {"num_experts": 3},
-    "pfedmoe_baseline": {"num_experts": 3, "gate_features": 4},
+    "gated_experts": {"num_experts": 3, "gate_features": 4},
 }
 SIZES = (7, 12, 6, 10, 8)
 

@@ -1,4 +1,4 @@
-"""Identities of APFL, q-FFL, AFL and the pFedMoE baseline: limit cases in which one is another."""
+"""Identities of APFL, q-FFL, AFL and gated experts: limit cases in which one is another."""
 
 import pytest
 import torch
@@ -155,14 +155,14 @@ def test_afl_refuses_local_training_that_it_does_not_do(changes):
         make("afl", sgd(**changes))
 
 
-# -- the pFedMoE baseline -----------------------------------------------------------------
+# -- gated experts --------------------------------------------------------------------------------
 
 
 def mixture(**options):
-    return make("pfedmoe_baseline", **{"num_experts": 2, "gate_features": 4} | options)
+    return make("gated_experts", **{"num_experts": 2, "gate_features": 4} | options)
 
 
-def test_the_pfedmoe_baseline_with_one_expert_is_local():
+def test_gated_experts_with_one_expert_is_local():
     federation, method = toy_federation(), mixture(num_experts=1)
     state, local = run(method, federation), run(make("local"), federation)
     assert_same(state.models["expert"], tree.together(local.models))

@@ -70,7 +70,7 @@ METHODS = {
     "pfedme_moreau": ({"lam": 5.0, "inner_lr": 0.1}, lambda model, body, head: model),
     "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),
     "pfedmoe": ({}, lambda model, body, head: body),
-    "pfedmoe_baseline": (
+    "gated_experts": (
         {"num_experts": 3, "gate_features": 4},
         lambda model, body, head: 2 * model,
     ),
@@ -306,8 +306,8 @@ def test_training_lowers_the_loss(name):
         ("plain_mixture", {"num_experts": 0}, "num_experts must be at least 1, got 0"),
         ("plain_mixture", {"num_experts": 2, "table_rounds": [2, 1]}, r"ascending .* \(2, 1\)"),
         ("plain_mixture", {"num_experts": 2, "table_split": "test"}, "table_split .* got 'test'"),
-        ("pfedmoe_baseline", {"num_experts": 0, "gate_features": 4}, "num_experts .* got 0"),
-        ("pfedmoe_baseline", {"num_experts": 2, "gate_features": 0}, "gate_features .* got 0"),
+        ("gated_experts", {"num_experts": 0, "gate_features": 4}, "num_experts .* got 0"),
+        ("gated_experts", {"num_experts": 2, "gate_features": 0}, "gate_features .* got 0"),
     ],
 )
 def test_hyper_parameters_that_mean_nothing_are_refused_at_construction(name, params, message):

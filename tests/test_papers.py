@@ -223,7 +223,7 @@ def test_heterogeneity_varies_nothing_but_the_concentration(scale, alphas):
 # Section 6.1 of the specification: R, learning rates and mu at alpha = 0.4.
 ORDER = (
     *("local", "fedavg", "fedprox", "fedavg-plus", "clustered"),
-    *("pfedme", "fedem", "pfedmoe", "pfedmm"),
+    *("pfedme", "fedem", "gated-experts", "pfedmm"),
 )
 RATES = {
     "emnist": (0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.03, 0.03, 0.03),
@@ -250,7 +250,7 @@ def test_the_full_scale_of_pfedmm_has_the_scripts_settings(federation, rounds, m
         assert (run.weights is not None) == (federation != "emnist")
     assert runs["fedprox"].params == {"mu": mu}
     assert runs["pfedme"].params == {"mu": 1.0}
-    assert runs["pfedmoe"].params["num_experts"] == 2
+    assert runs["gated-experts"].params["num_experts"] == 2
     assert runs["fedem"].params == {"num_experts": 3}
     assert runs["pfedmm"].params == {"num_experts": 3, "relu_logits": federation == "emnist"}
     assert 1234 in paper.seeds
@@ -274,8 +274,8 @@ SENT = {
     ("cifar10", "fedem"): 3 * 2_236_682,
     ("cifar10", "pfedmm"): 2_223_872 + 3 * 12_810,
     ("cifar100", "pfedmm"): 2_223_872 + 3 * 128_100,
-    ("emnist", "pfedmoe"): 2_278_334,
-    ("cifar10", "pfedmoe"): 2_236_682,
+    ("emnist", "gated-experts"): 2_278_334,
+    ("cifar10", "gated-experts"): 2_236_682,
 }
 
 

@@ -53,7 +53,7 @@ METHODS = {
     "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
     "pfedmoe": {"gate_lr_scale": 0.5},
-    "pfedmoe_baseline": {"num_experts": 2, "gate_features": 4},
+    "gated_experts": {"num_experts": 2, "gate_features": 4},
     "plain_mixture": {"num_experts": 2, "table_rounds": [1, 9], "table_split": "train"},
     "qffl": {},
 }
@@ -164,7 +164,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
+    down = {"local": 0, "pfedmm": body + experts * head, "gated_experts": model}
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # The gate of 6 features; the table of 3 labels.

@@ -44,7 +44,7 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "qffl": "q-FFL",
     "afl": "AFL",
     "fedem": "FedEM",
-    "pfedmoe_baseline": "pFedMoE",
+    "gated_experts": "MoE (pFedMM's)",
     "pfedmm": "pFedMM",
     "fedavg_adam": "FedAvg (server Adam)",
     "biased_fedavg": "Biased FedAvg",

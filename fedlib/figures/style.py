@@ -105,7 +105,7 @@ METHODS = {
     "qffl": Look("#332288", "h", DASHED),
     "afl": Look("#AA4499", "d", DOTTED),
     "fedem": Look("#0072B2", "X", SOLID),
-    "pfedmoe_baseline": Look("#CC79A7", "p", DASHDOT),
+    "gated_experts": Look("#CC79A7", "p", DASHDOT),
     "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
     "fedavg_adam": Look("#1A1A1A", (16, 0, 0), SOLID),
     "biased_fedavg": Look("#0077BB", (4, 0, 20), LONG),

@@ -28,6 +28,7 @@ METHODS = {
     "fedproto": "FedProto",
     "fedtgp": "FedTGP",
     "fml": "FML",
+    "gated_experts": "GatedExperts",
     "ifca": "IFCA",
     "l2sgd": "L2SGD",
     "label_leakage": "LabelLeakage",
@@ -38,7 +39,6 @@ METHODS = {
     "pfedme_moreau": "PFedMeMoreau",
     "pfedmm": "PFedMM",
     "pfedmoe": "PFedMoE",
-    "pfedmoe_baseline": "PFedMoEBaseline",
     "plain_mixture": "PlainMixture",
     "qffl": "QFFL",
 }

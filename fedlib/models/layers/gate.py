@@ -1,6 +1,6 @@
 """A gate: weights of the experts of a mixture that depend on the input.
 
-Source: Archipes/pFedMM, the gate of its pFedMoE baseline (100,998 parameters for two experts and
+Source: Archipes/pFedMM, the gate of its mixture of experts (100,998 parameters for two experts and
 28 x 28 pixels, 393,862 for 3 x 32 x 32).
 Deviation: the official code leaves batch normalisation out for every batch of one example; here
 only in training, where there is nothing to average over, so that a prediction does not depend on

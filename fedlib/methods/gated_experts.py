@@ -1,12 +1,13 @@
-"""The "pFedMoE" that pFedMM is compared with: shared experts, a private expert and a private gate.
+"""The mixture that pFedMM is compared with: shared experts, a private expert and a private gate.
 
     client  minimises sum_e mean_i g_e(x_i) * loss_e(x_i, y_i): the gate g weighs the losses of the
             E experts, example by example; gate and experts learn together
     server  averages the first E - 1 experts; the last expert and the gate stay with the client
 
 Source: as implemented for "Mixture of Experts for Personalized Federated Learning under Mixture
-Data Distributions in Edge Computing Networks". It is not the pFedMoE of Yi et al. (2024), which
-mixes representations of a small shared and a large private extractor.
+Data Distributions in Edge Computing Networks", whose code and tables call it "pFedMoE". It is not
+the pFedMoE of Yi et al. (2024), `pfedmoe` here, which mixes representations of a small shared and a
+large private extractor.
 Official code: Archipes/pFedMM, section 2.12 of docs/papers/pfedmm.md.
 Deviation: a gate in training skips batch normalisation for a batch of one example, in prediction it
 never does. Private modules are averaged for unseen clients alone, when they ask; the official code
@@ -49,7 +50,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PFedMoEBaseline(Method):
+class GatedExperts(Method):
     """A mixture of whole models, weighed by the input.
 
     Attributes:
