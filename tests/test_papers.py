@@ -1,6 +1,5 @@
 """The papers' declarations: everything declared constructs, and means what the paper says."""
 
-import csv
 import string
 
 import pytest
@@ -10,6 +9,7 @@ from fedlib.data import downloads, sources
 from fedlib.data.build import check
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
+from fedlib.exhibits.published import read
 from fedlib.exhibits.selection import setting
 from fedlib.files import canonical_json
 from fedlib.run.build import build_method, build_task
@@ -127,8 +127,7 @@ def test_an_unknown_run_names_the_choices():
 
 
 def published(paper):
-    with (ROOT / f"fedlib/papers/published/{paper}.csv").open() as file:
-        return list(csv.DictReader(file))
+    return read(ROOT / f"fedlib/papers/published/{paper}.csv").to_dict("records")
 
 
 def test_every_number_of_the_main_table_has_a_run():

@@ -172,7 +172,6 @@ SENT = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size", "num_classes", "numbers"), SENT)
 def test_what_is_sent_is_what_section_7_counts(name, size, num_classes, numbers):
     federation, task = pictures(), cnn(size, num_classes)
