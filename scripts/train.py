@@ -58,7 +58,7 @@ def main() -> None:
         from fedlib.environment import environment
         from fedlib.federation import Federation
         from fedlib.run.build import build_simulation, train
-        from fedlib.run.calibrate import as_begun
+        from fedlib.run.calibration import as_begun
         from fedlib.run.checkpoint import Checkpoints
 
         torch.set_num_threads(args.threads)

@@ -21,7 +21,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.solvers import SGD, Adam, Memory
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.run import calibrate, checkpoint, cost, evaluate
+from fedlib.run import calibrate, calibration, checkpoint, cost, evaluate
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Protocol, Simulation
@@ -437,7 +437,7 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
 def test_calibration_tells_runs_apart_by_every_architecture():
     run = simulation()
     other = replace(run.method, large=(run.method.large[0], tiny_task(hidden=2)))
-    keys = {calibrate.key(m, run.data, run.protocol) for m in (run.method, other)}
+    keys = {calibration.key(m, run.data, run.protocol) for m in (run.method, other)}
     assert len(keys) == 2
     measured = calibrate.measure(run.method, run.data, run.protocol)
     assert measured["seconds"].keys() == {"loop", "batched"}

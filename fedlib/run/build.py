@@ -20,7 +20,7 @@ from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import evaluate
-from fedlib.run.calibrate import chosen
+from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Protocol, Simulation
 from fedlib.run_spec import run_weights
