@@ -165,6 +165,23 @@ def test_a_method_that_is_not_in_use_repeats_nothing(folder):
     assert would_run(folder) == set()
 
 
+def test_parts_of_methods_that_are_not_in_use_repeat_nothing(folder):
+    append(folder, "fedlib/engine/gossip.py", "\nX = 1\n")
+    for file in folder.glob("fedlib/methods/parts/*.py"):
+        if file.stem != "__init__":
+            append(folder, file, "\nX = 1\n")
+    assert would_run(folder) == set()
+
+
+def test_what_no_number_depends_on_repeats_nothing(folder):
+    modules = ("errors", "files", "locks", "seals", "environment")
+    workflow_s = ("command", "config", "dryrun", "errands", "gpu", "plan", "provenance", "shell")
+    run_s = ("calibrate", "checkpoint", "progress")  # to measure, to keep, to tell
+    for module in (*modules, *(f"workflow/{w}" for w in workflow_s), *(f"run/{r}" for r in run_s)):
+        append(folder, f"fedlib/{module}.py", "\nX = 1\n")
+    assert would_run(folder) == set()
+
+
 def test_touching_inputs_repeats_nothing(folder):
     for file in (*PLAN.receipts(), *PLAN.manifests()):
         os.utime(folder / file)
@@ -197,6 +214,8 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("fedlib/methods/fedem.py", FEDEM),
         ("fedlib/methods/base.py", ALL_RUNS),
         ("fedlib/models/mlp.py", ALL_RUNS),
+        ("fedlib/engine/graphs.py", ALL_RUNS),  # each executor may have computed a run
+        ("fedlib/run/cost.py", names(PLAN, "evaluate", *AFTER_RUNS)),
         ("scripts/train.py", ALL_RUNS),
         ("scripts/evaluate.py", names(PLAN, "evaluate", *AFTER_RUNS)),
         ("scripts/partition.py", names(PLAN, "partition") | ALL_RUNS),
