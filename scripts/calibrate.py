@@ -59,7 +59,7 @@ def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
         executor="loop",
         weights=[Path(receipt) for receipt in receipts],
     )
-    run = simulation.method, simulation.data, simulation.protocol
+    run = simulation.method, simulation.data, simulation.course
     key = calibration.key(*run)
     if key in known:
         return {}

@@ -28,7 +28,7 @@ from fedlib.methods.parts import early_stopping
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_simulation, build_task
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.spec import Run
 from fedlib.workflow.plan import Plan
@@ -494,7 +494,7 @@ def test_early_stopping_that_means_nothing_is_refused(params, message):
 
 def simulation(method, federation):
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Protocol(rounds=2, seed=0), Loop())
+    return Simulation(method, data, Course(rounds=2, seed=0), Loop())
 
 
 @pytest.mark.parametrize("clients", [1, 2, 3])

@@ -15,7 +15,7 @@ from fedlib.results import RunResult
 from fedlib.run import calibrate, calibration
 from fedlib.run.calibrate import MARGIN, decide
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.simulate import Protocol
+from fedlib.run.simulate import Course
 
 UNEVEN = (7, 12, 6, 10, 3)
 
@@ -27,12 +27,12 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "fedlib" / "executors.json"
 
 
-def a_run(name="fedavg", sizes=UNEVEN, local=None, protocol=None, params=None, **network):
-    """(method, data, protocol) of a small run."""
+def a_run(name="fedavg", sizes=UNEVEN, local=None, course=None, params=None, **network):
+    """(method, data, course) of a small run."""
     task, federation = tiny_task(**network), toy_federation(sizes, unseen=0)
     method = methods.load(name)(task=task, local=local or sgd(), **(params or {}))
     data = DeviceData(federation, task.dtype, task.device)
-    return method, data, protocol or Protocol(rounds=3, seed=0)
+    return method, data, course or Course(rounds=3, seed=0)
 
 
 # -- the decision -------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def test_methods_of_every_kind_are_measured_for_real(name, params):
 
 
 def test_a_decentralised_run_is_measured_with_everybody():
-    found = calibrate.measure(*a_run(protocol=Protocol(rounds=1, seed=0, aggregation="gossip")))
+    found = calibrate.measure(*a_run(course=Course(rounds=1, seed=0, aggregation="gossip")))
     assert set(found["seconds"]) == {"loop", "batched"}
 
 
 def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
-    method, data, protocol = a_run()
+    method, data, course = a_run()
     before = torch.get_num_threads()
 
     def trained():
@@ -114,7 +114,7 @@ def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
     first = trained()
     torch.set_num_threads(2)
     try:
-        calibrate.measure(method, data, protocol)
+        calibrate.measure(method, data, course)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -165,13 +165,13 @@ def test_the_key_is_of_model_batches_cohort_and_machine(monkeypatch):
         a_run("fedem", params={"num_experts": 2}),
         a_run(local=sgd(batch_size=3)),
         a_run(local=sgd(epochs=4)),  # many more steps
-        a_run(protocol=Protocol(rounds=3, seed=0, rate=0.4)),  # 2 of 5 clients
+        a_run(course=Course(rounds=3, seed=0, rate=0.4)),  # 2 of 5 clients
         a_run(sizes=UNEVEN * 4),
     ]
     keys = [calibration.key(*run) for run in other_runs]
     assert len({reference, *keys}) == 1 + len(other_runs)
     # A run of another seed and length, on as many threads as one likes, takes the same executor.
-    assert calibration.key(*a_run(protocol=Protocol(rounds=9, seed=5))) == reference
+    assert calibration.key(*a_run(course=Course(rounds=9, seed=5))) == reference
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     assert calibration.key(*a_run()) == reference
     monkeypatch.setattr(calibration, "device_name", lambda device: "another machine")

@@ -24,7 +24,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.solvers import SGD, Adam, Schedule
 from fedlib.engine.task import Task, set_precision
 from fedlib.results import RunResult
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
 from fedlib.workflow.provenance import closure
 
@@ -448,7 +448,7 @@ def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
     method = replace(make(name), task=nowhere, local=local)
     data = DeviceData(federation, nowhere.dtype, nowhere.device)
     executor = Batched(2)
-    simulation = Simulation(method, data, Protocol(rounds=1, seed=0, rate=rate), executor)
+    simulation = Simulation(method, data, Course(rounds=1, seed=0, rate=rate), executor)
     state = simulation.init()
     for number in (0, 1):
         seen = federation.ids("seen")

@@ -24,7 +24,7 @@ from fedlib.errors import ConfigError
 from fedlib.run import calibrate, calibration, checkpoint, cost, evaluate
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
@@ -69,12 +69,10 @@ def run(executor, method=None, ids=None, rounds=3, sizes=SIZES):
     return state, everyone.score(method.predict, personal, split="test")
 
 
-def simulation(executor=Loop, rounds=5, rate=0.5, method=None, **protocol):
+def simulation(executor=Loop, rounds=5, rate=0.5, method=None, **course):
     method, federation = method or zoo(dtype=torch.float32), toy_federation(SIZES)
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(
-        method, data, Protocol(rounds=rounds, seed=3, rate=rate, **protocol), executor()
-    )
+    return Simulation(method, data, Course(rounds=rounds, seed=3, rate=rate, **course), executor())
 
 
 # -- trees of rows ------------------------------------------------------------------------
@@ -437,9 +435,9 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
 def test_calibration_tells_runs_apart_by_every_architecture():
     run = simulation()
     other = replace(run.method, large=(run.method.large[0], tiny_task(hidden=2)))
-    keys = {calibration.key(m, run.data, run.protocol) for m in (run.method, other)}
+    keys = {calibration.key(m, run.data, run.course) for m in (run.method, other)}
     assert len(keys) == 2
-    measured = calibrate.measure(run.method, run.data, run.protocol)
+    measured = calibrate.measure(run.method, run.data, run.course)
     assert measured["seconds"].keys() == {"loop", "batched"}
 
 

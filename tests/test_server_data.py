@@ -29,7 +29,7 @@ from fedlib.results import RunResult, View
 from fedlib.run import evaluate
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
-from fedlib.run.simulate import Protocol, Record, Simulation
+from fedlib.run.simulate import Course, Record, Simulation
 from fedlib.tables import views
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
@@ -103,10 +103,10 @@ def tuned(**network) -> TunedAverage:
     return TunedAverage(task=tiny_task(**network), local=sgd(), server=sgd(epochs=2, batch_size=6))
 
 
-def simulation(method=None, data=None, **protocol) -> Simulation:
+def simulation(method=None, data=None, **course) -> Simulation:
     method = method or tuned(**NETWORK)
     device_data = DeviceData(data or federation(), method.task.dtype, method.task.device)
-    asked = Protocol(**{"rounds": 4, "seed": 3, "rate": 0.5} | protocol)
+    asked = Course(**{"rounds": 4, "seed": 3, "rate": 0.5} | course)
     return Simulation(method, device_data, asked, Loop())
 
 
@@ -209,10 +209,10 @@ def test_by_residue_one_of_each_class_takes_part():
     with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
         sample(population, 0.5, 0, 0, "random")
     with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
-        Protocol(rounds=1, seed=0, selection="random")
+        Course(rounds=1, seed=0, selection="random")
 
 
-def test_a_run_takes_its_clients_as_its_protocol_says():
+def test_a_run_takes_its_clients_as_its_course_says():
     run = simulation(rate=0.7, selection="residue", rounds=1)  # two classes of three clients
     _, result = silently(run)
     ids = sample(run.federation.ids("seen"), 0.7, 3, 0, "residue")

@@ -22,7 +22,7 @@ from fedlib.results import RunResult
 from fedlib.run import evaluate
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_weights
 
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
@@ -175,14 +175,14 @@ def build_simulation(
             if isinstance(each, Task):
                 _check_tokens(each, federation)
     try:
-        protocol = Protocol(
+        course = Course(
             rounds=spec["rounds"],
             seed=spec["seed"],
             evaluate_every=spec["evaluate_every"],
             **spec["participation"],
         )
         data = DeviceData(federation, task.dtype, task.device)
-        return Simulation(method, data, protocol, chosen(executor, method, data, protocol))
+        return Simulation(method, data, course, chosen(executor, method, data, course))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
 
@@ -273,7 +273,7 @@ def evaluate_state(
         )
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
-    rounds = simulation.protocol.rounds
+    rounds = simulation.course.rounds
     result = evaluate.final(
         simulation.method,
         state,

@@ -22,7 +22,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.files import canonical_json, write_text
 from fedlib.methods.base import Method
 from fedlib.run.calibration import cohort_sizes, file, remembered
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
 SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
@@ -39,7 +39,7 @@ def remember(name: str, entry: dict) -> None:
     write_text(file(), canonical_json(remembered() | {name: entry}) + "\n")
 
 
-def measure(method: Method, data: DeviceData, protocol: Protocol) -> dict:
+def measure(method: Method, data: DeviceData, course: Course) -> dict:
     """Time the executors on shortened rounds of a run -> {"executor": ..., "seconds": {...}}
 
     Real clients and batches, in a cohort and with epochs as small as the time demands; nothing
@@ -49,9 +49,9 @@ def measure(method: Method, data: DeviceData, protocol: Protocol) -> dict:
     torch.set_num_threads(1)
     try:
         short = _shortened(method)
-        clients = _affordable(short, data, protocol)
+        clients = _affordable(short, data, course)
         candidates = [c for c in CANDIDATES[data.device.type] if _block(c) < len(clients)]
-        rounds = {name: _rounds(name, short, data, protocol, clients) for name in candidates}
+        rounds = {name: _rounds(name, short, data, course, clients) for name in candidates}
         times = {name: [_timed(run, data.device)] for name, run in rounds.items()}
         # The first round also sets things up. Who is this slow even so needs no second one.
         bound = HOPELESS * min(first for (first,) in times.values())
@@ -87,17 +87,17 @@ def _shortened(method: Method) -> Method:
         return method
 
 
-def _affordable(method: Method, data: DeviceData, protocol: Protocol) -> np.ndarray:
+def _affordable(method: Method, data: DeviceData, course: Course) -> np.ndarray:
     """Clients for a measured round: those of a cohort, as many as there is time for.
 
     The time is that of client by client, of which the others' are not many times more.
     """
-    size, _ = cohort_sizes(data, protocol)
+    size, _ = cohort_sizes(data, course)
     seen = data.federation.ids("seen")
     largest = seen[np.argsort(-data.federation.train.sizes[seen], kind="stable")]
     spread = np.sort(largest[np.linspace(0, len(largest) - 1, size).astype(int)])
     few = spread[:: max(1, -(-len(spread) // CLIENTS))][:CLIENTS]
-    run = _rounds("loop", method, data, protocol, few)
+    run = _rounds("loop", method, data, course, few)
     try:
         run()
     except ValueError:  # clustered and decentralised rounds are of everybody
@@ -108,10 +108,10 @@ def _affordable(method: Method, data: DeviceData, protocol: Protocol) -> np.ndar
 
 
 def _rounds(
-    name: str, method: Method, data: DeviceData, protocol: Protocol, clients: np.ndarray
+    name: str, method: Method, data: DeviceData, course: Course, clients: np.ndarray
 ) -> Callable[[], Any]:
     """A function that does the next round with `clients` in the executor called `name`."""
-    simulation = Simulation(method, data, protocol, choose(name, method.task))
+    simulation = Simulation(method, data, course, choose(name, method.task))
     state = simulation.init()
 
     def run() -> None:

@@ -28,7 +28,7 @@ from fedlib.engine.executors import Executor
 from fedlib.engine.task import Task
 from fedlib.files import canonical_json, read_json
 from fedlib.methods.base import Method
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 
 def file() -> Path:
@@ -37,7 +37,7 @@ def file() -> Path:
     return Path(cache) / "fedlib" / "executors.json"
 
 
-def chosen(wanted: str, method: Method, data: DeviceData, protocol: Protocol) -> Executor:
+def chosen(wanted: str, method: Method, data: DeviceData, course: Course) -> Executor:
     """The executor for a run: `wanted`, or for "auto" the calibrated one or that of the rule.
 
     Its notes say by what it was chosen: "force", "calibration" or "rule".
@@ -48,7 +48,7 @@ def chosen(wanted: str, method: Method, data: DeviceData, protocol: Protocol) ->
     by = "force"
     if wanted == "auto":
         measured = remembered()
-        entry = measured.get(key(method, data, protocol)) if measured else None
+        entry = measured.get(key(method, data, course)) if measured else None
         by = "calibration" if entry else "rule"
         wanted = entry["executor"] if entry else rule(method.task)
     executor = choose(wanted, method.task)
@@ -77,19 +77,19 @@ def remembered() -> dict[str, dict]:
     return read_json(file()) if file().exists() else {}
 
 
-def key(method: Method, data: DeviceData, protocol: Protocol) -> str:
+def key(method: Method, data: DeviceData, course: Course) -> str:
     """What runs have in common that take the same executor, in short -> digest in hexadecimal"""
-    return hashlib.sha256(canonical_json(facts(method, data, protocol)).encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical_json(facts(method, data, course)).encode()).hexdigest()[:16]
 
 
-def facts(method: Method, data: DeviceData, protocol: Protocol) -> dict:
+def facts(method: Method, data: DeviceData, course: Course) -> dict:
     """What the speed of a run depends on: model, batches, cohort, machine and PyTorch.
 
     The number of threads is not among them: it must not change a result.
     """
     solver = method.local
     state = method.init(_num_kinds(method), 0)
-    clients, sizes = cohort_sizes(data, protocol)
+    clients, sizes = cohort_sizes(data, course)
     steps = [len(client_plan(int(n), solver, 0).steps) for n in sizes]
     return {
         "method": type(method).__name__,
@@ -120,10 +120,10 @@ def device_name(device: torch.device) -> str:
     return environment()["gpu" if device.type == "cuda" else "cpu"]
 
 
-def cohort_sizes(data: DeviceData, protocol: Protocol) -> tuple[int, np.ndarray]:
+def cohort_sizes(data: DeviceData, course: Course) -> tuple[int, np.ndarray]:
     """Clients in a round, and the training examples of all who may be in one."""
     sizes = data.federation.train.sizes[data.federation.ids("seen")]
-    return max(1, int(protocol.rate * len(sizes))), sizes
+    return max(1, int(course.rate * len(sizes))), sizes
 
 
 def _size_class(number: int) -> int:

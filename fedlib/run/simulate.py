@@ -29,8 +29,8 @@ FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """What a run does from outside its method.
+class Course:
+    """The course of a run, whatever its method: how long, who takes part, when it is evaluated.
 
     Attributes:
       rounds: communication rounds.
@@ -85,13 +85,13 @@ class Simulation:
     Attributes:
       method: what is trained.
       data: the federation, on the device.
-      protocol: rounds, seed and participation.
+      course: rounds, seed and participation.
       executor: how local work is run.
     """
 
     method: Method
     data: DeviceData
-    protocol: Protocol
+    course: Course
     executor: Executor
 
     @property
@@ -101,7 +101,7 @@ class Simulation:
 
     def __post_init__(self):
         """Raises ValueError for a decentralised run of a method that needs a server."""
-        if self.protocol.aggregation == "gossip" and not self.method.shared:
+        if self.course.aggregation == "gossip" and not self.method.shared:
             name = type(self.method).__name__
             raise ValueError(f"{name} needs a server: it cannot run with aggregation 'gossip'")
 
@@ -109,7 +109,7 @@ class Simulation:
         """The clients `ids`, after `round` rounds."""
         seen = self.federation.ids("seen")
         kind, graph = Cohort, {}
-        if self.protocol.aggregation == "gossip":
+        if self.course.aggregation == "gossip":
             kind, graph = self._graph
         return kind(
             **graph,
@@ -118,11 +118,11 @@ class Simulation:
             ids=upload(ids, self.data.device),
             known_ids=ids,
             round=round,
-            seed=self.protocol.seed,
+            seed=self.course.seed,
             executor=self.executor,
             population=len(seen),
             population_examples=int(self.federation.train.sizes[seen].sum()),
-            aggregation=self.protocol.aggregation,
+            aggregation=self.course.aggregation,
             journal=Journal(),
         )
 
@@ -133,8 +133,8 @@ class Simulation:
 
     def init(self) -> Any:
         """The method's state before the first round."""
-        state = self.method.init(self.federation.num_clients, self.protocol.seed)
-        if self.protocol.aggregation == "gossip":
+        state = self.method.init(self.federation.num_clients, self.course.seed)
+        if self.course.aggregation == "gossip":
             state = _gossip().replicate(state, self.method.shared, self.federation.num_clients)
         return state
 
@@ -142,10 +142,8 @@ class Simulation:
     def _graph(self) -> tuple[type, dict]:
         """Kind of cohort of a decentralised run, and the fields that a server's has not."""
         gossip, seen = _gossip(), self.federation.ids("seen")
-        graph = gossip.connected_graph(
-            len(seen), self.protocol.edge_probability, self.protocol.seed
-        )
-        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.protocol.mixing))
+        graph = gossip.connected_graph(len(seen), self.course.edge_probability, self.course.seed)
+        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.course.mixing))
         device = self.data.device
         return gossip.GossipCohort, {
             "mixing": mixing.to(device),
@@ -173,17 +171,17 @@ class Simulation:
           SystemExit: with status 143, if `stop` asked for it.
         """
         state, record, begun = self._begin(checkpoints, report, start)
-        progress = TrainingProgress(self.protocol.rounds, begun, report)
-        for done in range(begun + 1, self.protocol.rounds + 1):
+        progress = TrainingProgress(self.course.rounds, begun, report)
+        for done in range(begun + 1, self.course.rounds + 1):
             if not self.method.stopped(state):
                 state = self._round(state, record, done)
-            if self.protocol.evaluates(done):
+            if self.course.evaluates(done):
                 state = self._evaluate(state, record, done)
             progress.tell(done, record)
             stopping = stop()
-            if checkpoints and done < self.protocol.rounds and (stopping or checkpoints.due(done)):
+            if checkpoints and done < self.course.rounds and (stopping or checkpoints.due(done)):
                 checkpoints.save(done, _pack(state, record))
-            if stopping and done < self.protocol.rounds:
+            if stopping and done < self.course.rounds:
                 report(f"stopped after round {done}; the same command goes on from there")
                 raise SystemExit(143)
         return state, record.result(self)
@@ -207,10 +205,10 @@ class Simulation:
     def _round(self, state: Any, record: "Record", number: int) -> Any:
         ids = sample(
             self.federation.ids("seen"),
-            self.protocol.rate,
-            self.protocol.seed,
+            self.course.rate,
+            self.course.seed,
             number - 1,
-            self.protocol.selection,
+            self.course.selection,
         )
         cohort = self.cohort(ids, number - 1)
         state = self.method.round(state, cohort)
