@@ -60,7 +60,7 @@ USERS = {
     "parts/exploration": {"adaptive_experts"},
     "parts/gating": {"plain_mixture", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
-    "parts/vae": {"fedmix_vae"},
+    "parts/input_likelihood": {"fedmix_vae"},
     "parts/variational": MIXTURES,
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
