@@ -137,7 +137,7 @@ def test_replayed_steps_are_of_one_kind_each():
     executor = Graphs()
     sizes = (8,) * 5  # two waves a round of each kind, all of one shape
     assert_close(run(executor, rounds=4, sizes=sizes), run(Loop(), rounds=4, sizes=sizes))
-    assert executor.notes["recorded_shapes"] == 2
+    assert executor.notes["captured_shapes"] == 2
     assert not executor.notes["not_replayed"]
 
 

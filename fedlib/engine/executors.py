@@ -3,7 +3,7 @@
 Executors with equal results, but for rounding: `Loop` visits the clients one after the other (best
 for models whose steps cost more than their launch, and the one to debug in); `Batched` runs all
 clients of a wave in one call of `torch.func.vmap` (best for small models and on GPUs); and
-`fedlib.engine.graphs.Graphs` records such calls on a GPU and replays them.
+`fedlib.engine.graphs.Graphs` captures such calls on a GPU and replays them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ class Executor(Protocol):
 
     name: str
     setting: str  # what `fedlib.engine.choice.choose` makes an equal one from
-    replays: bool  # whether steps are recorded: then what changes has to be in tensors
+    replays: bool  # whether steps are captured: then what changes has to be in tensors
     notes: dict  # what provenance says of the execution besides the setting; kept up to date
 
     def lift(self, fn: Callable) -> Callable:
