@@ -175,11 +175,12 @@ def test_parts_of_methods_that_are_not_in_use_repeat_nothing(folder):
 
 
 def test_what_no_number_depends_on_repeats_nothing(folder):
-    modules = ("errors", "files", "locks", "seals", "environment")
-    workflow_s = ("command", "config", "dryrun", "errands", "gpu", "plan", "provenance", "shell")
-    run_s = ("calibrate", "checkpoint", "progress")  # to measure, to keep, to tell
-    for module in (*modules, *(f"workflow/{w}" for w in workflow_s), *(f"run/{r}" for r in run_s)):
-        append(folder, f"fedlib/{module}.py", "\nX = 1\n")
+    modules = ["errors", "files", "locks", "seals", "environment"]
+    modules += ["run/calibrate", "run/checkpoint", "run/progress"]  # to measure, to keep, to tell
+    files = [folder / "fedlib" / f"{module}.py" for module in modules]
+    workflows = folder.glob("fedlib/workflow/*.py")
+    for file in (*files, *(file for file in workflows if file.stem not in ("__init__", "packing"))):
+        append(folder, file, "\nX = 1\n")
     assert would_run(folder) == set()
 
 
