@@ -510,7 +510,7 @@ def test_a_final_evaluation_is_the_same_in_parts(monkeypatch, clients):
     sizes = [part.size for part in evaluate.parts(everyone, method.personal_numbers())]
     assert sizes == {1: [1] * 4, 2: [2, 2], 3: [3, 1]}[clients]
     lines = []
-    monkeypatch.setattr(progress, "EVALUATION_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
     parts = evaluate.final(method, state, lambda group: run.everyone(group, 2), report=lines.append)
     assert parts.scores.keys() == whole.scores.keys()
     for view, scores in whole.scores.items():

@@ -16,7 +16,7 @@ from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import RunResult, Scores, View
-from fedlib.run.progress import EvaluationProgress
+from fedlib.run.progress import Progress
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
 EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
@@ -89,7 +89,7 @@ def final(
       views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
         does not have is left out.
     """
-    found = Found(EvaluationProgress(report))
+    found = Found(Progress(report))
     for group in GROUPS:
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
@@ -175,7 +175,7 @@ class Found:
         protocols have in common.
     """
 
-    progress: EvaluationProgress
+    progress: Progress
     parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
     measured: dict[str, np.ndarray] = field(default_factory=dict)
     examples: Counter[str] = field(default_factory=Counter)

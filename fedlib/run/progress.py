@@ -1,20 +1,47 @@
-"""How a run tells that it is getting on: a line of text now and then. No result depends on it."""
+"""Lines of progress, readable in a terminal and in a log file alike.
+
+Nothing here computes anything, so that how progress is told is no part of the code of a job.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fedlib.run.simulate import Record
-
-TRAINING_SECONDS = 2.0  # between two lines
-EVALUATION_SECONDS = 10.0
+SECONDS = 10.0  # between two lines of an evaluation
+ROUND_SECONDS = 2.0  # and of a training
 
 
 @dataclass
-class TrainingProgress:
-    """A line after rounds now and then, readable in a terminal and in a log file alike."""
+class Progress:
+    """A line now and then, of an evaluation.
+
+    Attributes:
+      report: gets the lines.
+      told: when the last one was; the first comes a while after the start.
+    """
+
+    report: Callable[[str], None]
+    told: float = field(default_factory=time.monotonic)
+
+    def tell(self, line: str) -> None:
+        """Report `line`, unless the last one is only moments old."""
+        now = time.monotonic()
+        if now - self.told >= SECONDS:
+            self.told = now
+            self.report(line)
+
+
+@dataclass
+class Rounds:
+    """A line now and then, of a training.
+
+    Attributes:
+      rounds: of the run.
+      start: rounds that had been done before.
+      report: gets the lines.
+      began: when.
+      told: when the last line was; the first comes after the first round.
+    """
 
     rounds: int
     start: int
@@ -22,35 +49,29 @@ class TrainingProgress:
     began: float = field(default_factory=time.monotonic)
     told: float = 0.0
 
-    def tell(self, done: int, record: "Record") -> None:
-        """Report after `done` rounds, unless the last line is only moments old."""
-        now = time.monotonic()
-        if now - self.told < TRAINING_SECONDS and done < self.rounds:
-            return
-        self.told = now
-        elapsed = max(now - self.began, 1e-9)
+    def due(self, done: int) -> bool:
+        """Whether a line is to come after `done` rounds: always after the last."""
+        return done == self.rounds or time.monotonic() - self.told >= ROUND_SECONDS
+
+    def tell(
+        self, done: int, trained: int, loss: float | None, accuracies: Mapping[str, float]
+    ) -> None:
+        """Report after `done` rounds.
+
+        Args:
+          trained: clients so far, counting repeats, since `start`.
+          loss: of the last round in which anybody trained, None before.
+          accuracies: at the last evaluation, by group.
+        """
+        self.told = time.monotonic()
+        elapsed = max(self.told - self.began, 1e-9)
         pace = (done - self.start) / elapsed
         parts = [f"round {done}/{self.rounds}"]
-        parts += [f"loss {record.train_loss[-1]:.4f}"] if record.train_loss else []
-        parts += [f"{group} {accuracy:.1%}" for group, accuracy in record.accuracies().items()]
-        parts += [f"{record.trained / elapsed:,.0f} clients/s"]
+        parts += [] if loss is None else [f"loss {loss:.4f}"]
+        parts += [f"{group} {accuracy:.1%}" for group, accuracy in accuracies.items()]
+        parts += [f"{trained / elapsed:,.0f} clients/s"]
         parts += [f"left {_clock((self.rounds - done) / pace)}"]
         self.report("  ".join(parts))
-
-
-@dataclass
-class EvaluationProgress:
-    """A line of progress, unless the last one is only moments old."""
-
-    report: Callable[[str], None]
-    told: float = field(default_factory=time.monotonic)
-
-    def tell(self, line: str) -> None:
-        """Report `line`."""
-        now = time.monotonic()
-        if now - self.told >= EVALUATION_SECONDS:
-            self.told = now
-            self.report(line)
 
 
 def _clock(seconds: float) -> str:

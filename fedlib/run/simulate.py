@@ -20,7 +20,7 @@ from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run import checkpoint, evaluate
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.progress import TrainingProgress
+from fedlib.run.progress import Rounds
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 COUNTED = (*TOTALS, "server_examples")
@@ -171,13 +171,14 @@ class Simulation:
           SystemExit: with status 143, if `stop` asked for it.
         """
         state, record, begun = self._begin(checkpoints, report, start)
-        progress = TrainingProgress(self.course.rounds, begun, report)
+        progress = Rounds(self.course.rounds, begun, report)
         for done in range(begun + 1, self.course.rounds + 1):
             if not self.method.stopped(state):
                 state = self._round(state, record, done)
             if self.course.evaluates(done):
                 state = self._evaluate(state, record, done)
-            progress.tell(done, record)
+            if progress.due(done):
+                progress.tell(done, record.trained, record.loss(), record.accuracies())
             stopping = stop()
             if checkpoints and done < self.course.rounds and (stopping or checkpoints.due(done)):
                 checkpoints.save(done, _pack(state, record))
@@ -316,14 +317,15 @@ class Record:
             server_examples=np.array(self.server_examples) if len(ids("server")) else None,
         )
 
+    def loss(self) -> float | None:
+        """Training loss of the last round in which anybody trained."""
+        return self.train_loss[-1] if self.train_loss else None
+
     def accuracies(self) -> dict[str, float]:
         """Pooled accuracy of the default protocol on test data at the last evaluation, by group."""
-        last = {group: self.scores.get(View(group, "default", "test")) for group in GROUPS}
-        return {
-            group: float(found[-1].correct.sum() / found[-1].count.sum())
-            for group, found in last.items()
-            if found
-        }
+        found = {group: self.scores.get(View(group, "default", "test")) for group in GROUPS}
+        last = {group: scores[-1] for group, scores in found.items() if scores}
+        return {group: float(x.correct.sum() / x.count.sum()) for group, x in last.items()}
 
     def _divergence(self, client: int, number: int, loss: float) -> str:
         before = self.last_losses.get(client)
