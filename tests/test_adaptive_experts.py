@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.functional import nll_loss
 
 from fedlib import methods, streams, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import AdamW
@@ -92,10 +92,10 @@ class OnItsOwn:
         """Batches of epoch `number` of a stretch; the engine shuffles stretch by stretch."""
         solver = sgd(batch_size=BATCH, epochs=stretch)
         n = int(self.federation.train.sizes[self.client])
-        plan = client_plan(n, solver, 0, self.round, f"{stream}/{before}", self.client)
-        for step in plan.steps:
+        batches = draw_batches(n, solver, 0, self.round, f"{stream}/{before}", self.client)
+        for step in batches.steps:
             if step.epoch == number:
-                rows = self.federation.train.of(self.client)[plan.order[step.start : step.stop]]
+                rows = self.federation.train.of(self.client)[batches.order[step.start : step.stop]]
                 yield (
                     torch.from_numpy(self.federation.x[rows]),
                     torch.from_numpy(self.federation.y[rows]),

@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from fedlib import methods, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Batch, Task
 from fedlib.methods.parts import input_likelihood
@@ -179,9 +179,9 @@ def train_by_hand(federation, client, stopping):
     best, least, failed = None, math.inf, 0
     for epoch in range(stopping.max_epochs):
         size = int(federation.train.sizes[client])
-        plan = client_plan(size, ADAM, 0, 0, f"vae/{epoch}", client)
-        for step, key in zip(plan.steps, plan.keys, strict=True):
-            x = pixels("train", plan.order[step.start : step.stop])
+        batches = draw_batches(size, ADAM, 0, 0, f"vae/{epoch}", client)
+        for step, key in zip(batches.steps, batches.keys, strict=True):
+            x = pixels("train", batches.order[step.start : step.stop])
             noise = gaussian(torch.tensor(key), torch.Size((len(x), LATENT)), x.device)
             optimiser.zero_grad()
             loss(x, noise).backward()

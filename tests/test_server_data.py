@@ -11,7 +11,7 @@ from data_fixtures import made_up_texts
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
 
 from fedlib import tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
@@ -177,7 +177,7 @@ def test_a_method_that_needs_a_server_says_so_where_there_is_none():
 def test_a_server_shuffles_like_no_client_and_no_two_fits_alike():
     solver, size = sgd(), 12
     orders = [
-        tuple(client_plan(size, solver, 0, 0, stream, owner).order)
+        tuple(draw_batches(size, solver, 0, 0, stream, owner).order)
         for owner in range(PROBE + 1)
         for stream in ("fit", "server/0", "server/1")
     ]
@@ -267,9 +267,9 @@ def test_the_server_trains_as_a_loop_over_its_batches_does():
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     x, y = (torch.from_numpy(pool[data.train.of(SERVER)]) for pool in (data.x, data.y))
     for t in range(2):
-        plan = client_plan(OWNED[0], method.server, 0, 0, f"server/{t}", SERVER)
-        for step in plan.steps:
-            rows = plan.order[step.start : step.stop]
+        batches = draw_batches(OWNED[0], method.server, 0, 0, f"server/{t}", SERVER)
+        for step in batches.steps:
+            rows = batches.order[step.start : step.stop]
             optimiser.zero_grad()
             torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
             optimiser.step()

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import grad
 
 from fedlib import streams, tree
-from fedlib.engine.batches import ClientPlan, client_plan
+from fedlib.engine.batches import Batches, draw_batches
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.solvers import Memory, Solver, gradient
@@ -397,21 +397,21 @@ class Cohort:
 
     def _fold(self, step, carry: Tree, *per_client, local: Solver, stream: str, kinds) -> Tree:
         sizes = self.data.federation.train.sizes
-        plans = [
-            client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
+        drawn = [
+            draw_batches(int(sizes[client]), local, self.seed, self.round, stream, client)
             for client in self.host_ids.tolist()
         ]
-        self._refuse_single_examples(plans, local)
-        self.journal.examples += sum(step.size for plan in plans for step in plan.steps)
+        self._refuse_single_examples(drawn, local)
+        self.journal.examples += sum(step.size for batches in drawn for step in batches.steps)
         work = self._work(f"training ({stream})", kinds)
-        return self.executor.fold(work, plans, local.batch_size, step, carry, per_client)
+        return self.executor.fold(work, drawn, local.batch_size, step, carry, per_client)
 
-    def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
+    def _refuse_single_examples(self, drawn: list[Batches], local: Solver) -> None:
         """Batch normalisation has nothing to average over in a training batch of one example."""
         if not self.task.needs_pairs:
             return
-        for client, plan in zip(self.host_ids.tolist(), plans, strict=True):
-            if any(step.size == 1 for step in plan.steps):
+        for client, batches in zip(self.host_ids.tolist(), drawn, strict=True):
+            if any(step.size == 1 for step in batches.steps):
                 raise DataError(
                     f"client {client} has {self.data.federation.train.sizes[client]} training "
                     f"examples, so batches of {local.batch_size} leave one alone, which batch "

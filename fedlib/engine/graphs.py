@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.batches import ClientPlan, Wave, waves
+from fedlib.engine.batches import Batches, Wave, waves
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Batched, put_back
 from fedlib.engine.failure import Place, told
@@ -46,17 +46,17 @@ class Graphs(Batched):
         self._pool = None
         self.notes |= {"captured_shapes": 0, "replays": 0, "not_replayed": Counter()}
 
-    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
+    def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
         """See `Batched._fold_block`."""
         try:
             program, closed = self._program(work, step, carry, per_client)
         except Opaque as reason:
             self.notes["not_replayed"][str(reason)] += 1
-            return super()._fold_block(work, plans, batch_size, step, carry, per_client)
+            return super()._fold_block(work, drawn, batch_size, step, carry, per_client)
         try:
             with told(work) as place:
                 program.load(closed, carry, per_client, first_rows(work))
-                program.run(plans, batch_size, not work.task.statistics, place)
+                program.run(drawn, batch_size, not work.task.statistics, place)
         except torch.OutOfMemoryError:
             self._programs.clear()  # and its buffers, so that a smaller block finds room
             raise
@@ -128,10 +128,10 @@ class Program:
         for buffer, values in zip(self.closed, closed, strict=True):
             buffer.copy_(values)
 
-    def run(self, plans: list[ClientPlan], batch_size: int, may_pad: bool, place: Place) -> None:
+    def run(self, drawn: list[Batches], batch_size: int, may_pad: bool, place: Place) -> None:
         """All steps of all clients, each noted in `place`."""
         ids = place.ids
-        merged = waves(plans, batch_size, may_pad)
+        merged = waves(drawn, batch_size, may_pad)
         if not merged:
             return
         widths = [batch_size if may_pad else wave.index.shape[1] for wave in merged]

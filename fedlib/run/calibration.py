@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from fedlib import tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
@@ -90,7 +90,7 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
     solver = method.local
     state = method.init(_num_kinds(method), 0)
     clients, sizes = cohort_sizes(data, course)
-    steps = [len(client_plan(int(n), solver, 0).steps) for n in sizes]
+    steps = [len(draw_batches(int(n), solver, 0).steps) for n in sizes]
     return {
         "method": type(method).__name__,
         "shapes": [[list(x.shape), str(x.dtype)] for x in tree.leaves(state)],

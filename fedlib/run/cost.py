@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import tree
 from fedlib.engine import ambient
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.executors import Loop
 from fedlib.engine.waves import Work
@@ -271,6 +271,6 @@ def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.nd
 def _can_train(simulation: Simulation, client: int) -> bool:
     """Whether a client has examples, and no batch of one where that cannot be trained on."""
     size = int(simulation.federation.train.sizes[client])
-    plan = client_plan(size, simulation.method.local, simulation.course.seed)
-    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in plan.steps)
-    return bool(plan.steps) and not lonely
+    batches = draw_batches(size, simulation.method.local, simulation.course.seed)
+    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in batches.steps)
+    return bool(batches.steps) and not lonely
