@@ -379,7 +379,7 @@ def test_only_what_is_shared_is_communicated(executor):
 def test_what_clients_of_two_sizes_send_is_counted_as_their_mean():
     cohort = cohort_of(tiny_task(), toy_federation(SIZES), [0, 1, 2])
     cohort.collect(cohort.in_turn([wide, deep]))
-    cohort.send({"own": cohort.in_turn([wide, deep]), "all": torch.zeros(3, 2)})
+    cohort.scatter({"own": cohort.in_turn([wide, deep]), "all": torch.zeros(3, 2)})
     assert cohort.journal.up == pytest.approx((9 + 4 + 9) / 3)
     assert cohort.journal.down == pytest.approx((9 + 4 + 9) / 3 + 2)
 

@@ -205,12 +205,12 @@ class Cohort:
         self.journal.down += tree.numel(shared)
         return tree.broadcast(shared, self.size)
 
-    def send(self, rows: Tree) -> Tree:
+    def scatter(self, rows: Tree) -> Tree:
         """Send every client its own row of what the server has: [C, ...], as it is."""
         self.journal.down += self._each(rows)
         return rows
 
-    def send_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+    def broadcast_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
         """Send every client some of the experts: [E, ...] -> [C, E, ...], without copying.
 
         The others are there too, so that shapes are the same, but a client must not use them.

@@ -90,7 +90,7 @@ class ClusteredFL(Method):
                 "ClusteredFL needs all clients in every round (participation rate 1), got "
                 f"{cohort.size} of {cohort.population}"
             )
-        start = cohort.send(tree.take(state.models, state.cluster[cohort.ids]))
+        start = cohort.scatter(tree.take(state.models, state.cluster[cohort.ids]))
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)
         cluster = state.cluster

@@ -224,7 +224,7 @@ class FedMix(Curves):
 
     def download(self, state: State, cohort: Cohort, received: Tensor) -> Model:
         """Each client's model after the server has sent its part -> leaves [C, ...]"""
-        experts = cohort.send_some(state.experts, received if self.pruning else None)
+        experts = cohort.broadcast_some(state.experts, received if self.pruning else None)
         model = {"experts": experts, "phi": cohort.broadcast(state.phi)}
         if self.gates == "shared":
             model["gate"] = cohort.broadcast(state.gate)
