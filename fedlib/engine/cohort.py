@@ -257,7 +257,7 @@ class Cohort:
             return tree.mean(trained, self.num_examples)
         absent = 1 - float((self._sizes("train") / self.population_examples).sum())
         weights = self.num_examples / self.population_examples
-        return tree.add(tree.mix(trained, weights), previous, absent)
+        return tree.add(tree.combine(trained, weights), previous, absent)
 
     # -- training ---------------------------------------------------------------------
 

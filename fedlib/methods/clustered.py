@@ -108,7 +108,7 @@ class ClusteredFL(Method):
         """
         present = cluster.unique()
         weights = (cluster == present[:, None]) * cohort.num_examples  # [present, C]
-        means = tree.mix(trained, weights / weights.sum(1, keepdim=True))
+        means = tree.combine(trained, weights / weights.sum(1, keepdim=True))
         before = len(tree.leaves(previous)[0])
         rows = torch.arange(max(before, int(present[-1]) + 1), device=cluster.device)
         return tree.put(tree.take(previous, rows.clamp(max=before - 1)), present, means)

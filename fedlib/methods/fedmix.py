@@ -300,14 +300,14 @@ class FedMix(Curves):
             state.adam["experts"],
         )
         adam = {"experts": memory}
-        towards = tree.mix(cohort.held(state.phi) - uploaded["phi"], p)
+        towards = tree.combine(cohort.held(state.phi) - uploaded["phi"], p)
         if self.entropy_weight:
             slope = variational.entropy_gradient(state.phi, self.prior_of(cohort))
             towards = towards - self.entropy_weight * slope
         phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
         gate = state.gate
         if self.gates == "shared":
-            towards = tree.mix(tree.sub(cohort.held(gate), uploaded["gate"]), p)
+            towards = tree.combine(tree.sub(cohort.held(gate), uploaded["gate"]), p)
             gate, adam["gate"] = self.server.step(gate, towards, state.adam["gate"])
         divergence = recorded(
             state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
