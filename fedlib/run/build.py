@@ -23,7 +23,7 @@ from fedlib.run import evaluate
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Course, Simulation
-from fedlib.run_spec import run_weights
+from fedlib.run_spec import of_training, run_weights
 
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
@@ -266,7 +266,7 @@ def evaluate_state(
       DataError: if the state is damaged, or was not trained from `spec`.
     """
     history = RunResult.load(history_file)
-    if history.spec != {name: value for name, value in spec.items() if name != "views"}:
+    if history.spec != of_training(spec):
         raise DataError(
             f"{history_file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"
