@@ -28,7 +28,12 @@ from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import check_expert_seeds, draw_experts, expert_losses, uniform_weights
+from fedlib.engine.experts import (
+    check_expert_seeds,
+    draw_experts,
+    expert_losses,
+    uniform_weights,
+)
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Curves
@@ -256,8 +261,7 @@ class FedMixClients(Curves):
 
     def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        features, log_probs = gating.outputs(self.task, personal.experts, batch)
-        return gating.mix(personal.log_weights(features), log_probs)
+        return gating.predict(self.task, personal, batch)
 
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""
