@@ -29,12 +29,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import (
-    EXPERT_SEEDS,
-    draw_experts,
-    expert_losses,
-    uniform_weights,
-)
+from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves

@@ -28,12 +28,7 @@ from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import (
-    check_expert_seeds,
-    draw_experts,
-    expert_losses,
-    uniform_weights,
-)
+from fedlib.engine.experts import check_expert_seeds, draw_experts, expert_losses, uniform_weights
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Curves
