@@ -26,7 +26,7 @@ from fedlib.federation import Federation, Split
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
 from fedlib.results import RunResult, View
-from fedlib.run import evaluate
+from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_simulation, build_task
 from fedlib.run.simulate import Protocol, Simulation
 from fedlib.run_spec import run_roots
@@ -510,7 +510,7 @@ def test_a_final_evaluation_is_the_same_in_parts(monkeypatch, clients):
     sizes = [part.size for part in evaluate.parts(everyone, method.personal_numbers())]
     assert sizes == {1: [1] * 4, 2: [2, 2], 3: [3, 1]}[clients]
     lines = []
-    monkeypatch.setattr(evaluate, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
     parts = evaluate.final(method, state, lambda group: run.everyone(group, 2), report=lines.append)
     assert parts.scores.keys() == whole.scores.keys()
     for view, scores in whole.scores.items():

@@ -1,7 +1,6 @@
 """Run a method on a federation: sample cohorts, do rounds, evaluate, checkpoint, report."""
 
 import importlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +21,7 @@ from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run import checkpoint, evaluate
 from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.progress import Rounds
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 COUNTED = (*TOTALS, "server_examples")
@@ -175,13 +175,14 @@ class Simulation:
           SystemExit: with status 143, if `stop` asked for it.
         """
         state, record, begun = self._begin(checkpoints, report, start)
-        progress = Progress(self.protocol.rounds, begun, report)
+        progress = Rounds(self.protocol.rounds, begun, report)
         for done in range(begun + 1, self.protocol.rounds + 1):
             if not self.method.stopped(state):
                 state = self._round(state, record, done)
             if self.protocol.evaluates(done):
                 state = self._evaluate(state, record, done)
-            progress.tell(done, record)
+            if progress.due(done):
+                progress.tell(done, record.trained, record.loss(), record.accuracies())
             stopping = stop()
             if checkpoints and done < self.protocol.rounds and (stopping or checkpoints.due(done)):
                 checkpoints.save(done, _pack(state, record))
@@ -320,10 +321,15 @@ class Record:
             server_examples=np.array(self.server_examples) if len(ids("server")) else None,
         )
 
-    def accuracy(self, group: str) -> float | None:
-        """Pooled accuracy of the default protocol on test data at the last evaluation."""
-        found = self.scores.get(View(group, "default", "test"))
-        return float(found[-1].correct.sum() / found[-1].count.sum()) if found else None
+    def loss(self) -> float | None:
+        """Training loss of the last round in which anybody trained."""
+        return self.train_loss[-1] if self.train_loss else None
+
+    def accuracies(self) -> dict[str, float]:
+        """Pooled accuracy of the default protocol on test data at the last evaluation, by group."""
+        found = {group: self.scores.get(View(group, "default", "test")) for group in GROUPS}
+        last = {group: scores[-1] for group, scores in found.items() if scores}
+        return {group: float(x.correct.sum() / x.count.sum()) for group, x in last.items()}
 
     def _divergence(self, client: int, number: int, loss: float) -> str:
         before = self.last_losses.get(client)
@@ -332,40 +338,6 @@ class Record:
             f"client {client} diverged in round {number}: training loss is {loss} ({told}); "
             f"{ADVICE}"
         )
-
-
-@dataclass
-class Progress:
-    """A line now and then, readable in a terminal and in a log file alike."""
-
-    rounds: int
-    start: int
-    report: Callable[[str], None]
-    seconds: float = 2.0
-    began: float = field(default_factory=time.monotonic)
-    told: float = 0.0
-
-    def tell(self, done: int, record: Record) -> None:
-        """Report after `done` rounds, unless the last line is only moments old."""
-        now = time.monotonic()
-        if now - self.told < self.seconds and done < self.rounds:
-            return
-        self.told = now
-        elapsed = max(now - self.began, 1e-9)
-        pace = (done - self.start) / elapsed
-        parts = [f"round {done}/{self.rounds}"]
-        parts += [f"loss {record.train_loss[-1]:.4f}"] if record.train_loss else []
-        for group in GROUPS:
-            accuracy = record.accuracy(group)
-            parts += [] if accuracy is None else [f"{group} {accuracy:.1%}"]
-        parts += [f"{record.trained / elapsed:,.0f} clients/s"]
-        parts += [f"left {_clock((self.rounds - done) / pace)}"]
-        self.report("  ".join(parts))
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
 
 
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:
