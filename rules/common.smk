@@ -16,7 +16,9 @@ sys.path.insert(0, str(CHECKOUT))
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
-from fedlib.workflow.plan import WILDCARDS, Plan
+from fedlib.workflow.layout import WILDCARDS
+from fedlib.workflow import specs
+from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
@@ -46,7 +48,7 @@ WORKERS = os.environ.get("FEDLIB_THREADS") or "1"
 if not WORKERS.isdecimal() or int(WORKERS) < 1:
     raise WorkflowError(f"FEDLIB_THREADS must be a whole number from 1 on, got {WORKERS!r}")
 
-config["about"] = PLAN.about()  # read by the front page of the report alone
+config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
 
 

@@ -12,7 +12,8 @@ import pytest
 import workflow
 
 from fedlib.workflow import config, dryrun
-from fedlib.workflow.plan import STAGES, Plan
+from fedlib.workflow.layout import STAGES
+from fedlib.workflow.plan import Plan
 
 pytestmark = pytest.mark.slow
 

@@ -10,6 +10,7 @@ from fedlib.data import downloads, sources
 from fedlib.data.build import check
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
+from fedlib.exhibit import setting
 from fedlib.files import canonical_json
 from fedlib.run.build import build_method, build_task
 from fedlib.spec import SCALES
@@ -70,6 +71,24 @@ def test_kinds_of_tables_and_figures_exist_and_take_these_parameters(name, scale
         tables.check_params(table.kind, table.params)
     for figure in paper.figures.values():
         figures.check_params(figure.kind, figure.params)
+
+
+@every_scale
+def test_what_a_table_or_figure_varies_is_stated_by_all_that_it_shows(name, scale):
+    paper = declare(name, scale)
+    for exhibit in (*paper.tables.values(), *paper.figures.values()):
+        parameter = exhibit.params.get("parameter")
+        if parameter is None:
+            continue
+        of_grids = "federation" if exhibit.kind == "protocol_grid" else "run"
+        if exhibit.params.get("of", of_grids) == "federation":
+            shown = [paper.federation(federation) for federation in exhibit.federations]
+        else:
+            cells = [(label, where) for label in exhibit.labels for where in exhibit.federations]
+            shown = [run for run in paper.runs if (run.label, run.federation) in cells]
+        assert shown
+        for owner in shown:
+            assert setting(parameter, owner.describe()) is not None  # else ConfigError
 
 
 @every_scale

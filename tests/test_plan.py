@@ -12,9 +12,10 @@ from conftest import toy_paper, toy_run
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.spec import Figure, Table
-from fedlib.workflow import config, plan, provenance, shell
+from fedlib.workflow import config, plan, provenance, shell, specs
 from fedlib.workflow.config import normalised
-from fedlib.workflow.plan import PATHS, STAGES, Cell, Plan
+from fedlib.workflow.layout import PATHS, STAGES
+from fedlib.workflow.plan import Cell, Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -115,13 +116,8 @@ def test_pretrained_weights_are_downloaded_like_a_data_set(toy):
 
 
 def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy, monkeypatch):
-    [weights] = [n for n in provenance.registered("data") if n.endswith("_weights")]
-    known = provenance.registered("data")
-    registered = {"data": (*known, "other_weights")}
-    monkeypatch.setattr(
-        "fedlib.workflow.plan.registered",
-        lambda of: registered.get(of) or provenance.registered(of),
-    )
+    [weights] = downloads.weights()
+    monkeypatch.setattr(downloads, "weights", lambda: [weights, "other_weights"])
     gate = {"model": "mlp", "params": {}}
     modules = {
         "gate": {**gate, "weights": "other_weights"},
@@ -135,7 +131,7 @@ def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy,
     run = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
     line = shell.command(made, "train", **run)
     assert f" --weights {' '.join(receipts)} " in line
-    about = made.about()["papers"][0]["federations"][0]["weights"]
+    about = specs.about(made)["papers"][0]["federations"][0]["weights"]
     assert about == f"{weights} and other_weights".replace("_", " ")
     modules["gate"]["weights"] = "imagenet"
     with pytest.raises(ConfigError, match=r"modules\[gate\].weights: unknown 'imagenet'; known: "):

@@ -10,6 +10,7 @@ from fedlib import figures, papers, tables
 from fedlib.exhibits import metrics, published
 from fedlib.exhibits.comparisons import TITLES
 from fedlib.exhibits.metrics import TRAFFIC
+from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,7 +92,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
         for name, declared in getattr(plan.papers[paper], f"{stage}s").items():
             if declared.published is None:
                 continue
-            exhibit = plan._exhibit_spec(stage, plan.papers[paper], name)
+            exhibit = specs.of_exhibit(plan, stage, plan.papers[paper], name)
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
             module.load(exhibit["kind"])(exhibit, *frames, file, **exhibit["params"])

@@ -17,6 +17,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import metrics, published
 from fedlib.reporting import report
 from fedlib.tables import render
+from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -154,7 +155,7 @@ def test_captions_are_valid_text_at_every_scale(caption, scale, tag):
     config = {"scale": scale, "tag": tag, "rounds": 3 if tag else None}
     snakemake = SimpleNamespace(
         wildcards=SimpleNamespace(paper="pfedmm", table="main", figure="curves"),
-        config=config | {"about": Plan(config).about()},
+        config=config | {"about": specs.about(Plan(config))},
     )
     text = Environment(undefined=StrictUndefined).from_string(template).render(snakemake=snakemake)
     html = publish_string(text, writer="html5", settings_overrides={"halt_level": 2}).decode()

@@ -45,6 +45,7 @@ VARIANTS = {
     ],
 }
 TABLE_2 = "table2-p{p:.1f}-{label}"
+CLIENTS = "partition.num_clients"
 BY_P = {"parameter": "partition.p", "of": "federation", "symbol": "p"}
 NETWORKS = [
     {"title": "Global", "key": "global"},
@@ -139,7 +140,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             "IFCA without exploration is nearer to Table 2's.",
             labels=("none",),
             federations=primary[:1] + clients if clients else (),
-            params={"protocols": [IFCA_OF_ALL], "parameter": "num_clients", "symbol": "K"},
+            params={"protocols": [IFCA_OF_ALL], "parameter": CLIENTS, "symbol": "K"},
             published=TABLE_2,
         ),
         "opt_out": Table(

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
-from fedlib.workflow.plan import STAGES, Plan
+from fedlib.workflow.layout import STAGES
+from fedlib.workflow.plan import Plan
 
 # A reason of Snakemake's, and what it means; the first that applies is the cause.
 CAUSES = (

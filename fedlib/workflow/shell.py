@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterator
 
 from fedlib.errors import ConfigError
-from fedlib.workflow.plan import PATHS, STAGES, Plan
+from fedlib.workflow.layout import PATHS, STAGES
+from fedlib.workflow.plan import Plan
 
 _COMPUTE = "--device {device} --executor {executor}"
 COMMANDS = {

@@ -1,0 +1,117 @@
+"""Whether declarations agree with themselves, with the configuration and with what there is."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from fedlib import papers
+from fedlib.data import downloads
+from fedlib.errors import ConfigError
+from fedlib.run_spec import architectures
+from fedlib.spec import Figure, Paper, Run, Table
+from fedlib.workflow.config import check_choice, check_unique
+from fedlib.workflow.layout import WILDCARDS
+from fedlib.workflow.provenance import registered
+from fedlib.workflow.selection import selected
+
+
+def declared(name: str, scale: str) -> Paper:
+    """The paper of that name at a scale; ConfigError with the choices if there is none."""
+    try:
+        module = papers.load(name)
+    except ConfigError as error:
+        raise ConfigError(f"papers: {error}") from None
+    return module.declare(scale)
+
+
+def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
+    """Raise ConfigError if a filter names what no selected paper declares, or leaves nothing."""
+    declared = list(declared)
+    runs = [run for paper in declared for run in paper.runs]
+    where = f"{' and '.join(paper.name for paper in declared)} at scale {config['scale']}"
+    for key, attribute in (("federations", "federation"), ("labels", "label")):
+        choices = sorted({getattr(run, attribute) for run in runs})
+        for value in config[key] or ():
+            check_choice(key, value, choices, where)
+    named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
+    for choice in config["sources"] or ():
+        dataset, separator, source = choice.partition(":")
+        if not (separator and source):
+            raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
+        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
+    empty = [paper for paper in declared if not selected(paper, config).runs]
+    if config["papers"] is None and len(empty) < len(declared):
+        return
+    for paper in empty:
+        raise ConfigError(
+            f"papers: {paper.name} has no run left; federations {config['federations']} and "
+            f"labels {config['labels']} select none of its "
+            f"{', '.join(f'{run.federation}/{run.label}' for run in paper.runs)}"
+        )
+
+
+def check_paper(paper: Paper, name: str, scale: str) -> None:
+    """Raise ConfigError if a declaration contradicts itself or names what does not exist."""
+    where = f"papers.{name}"
+    if (paper.name, paper.scale) != (name, scale):
+        raise ConfigError(
+            f"{where}: declare({scale!r}) returned the paper {paper.name!r} at {paper.scale!r}"
+        )
+    _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
+    _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
+    _check_names(f"{where}.tables", "table", paper.tables)
+    _check_names(f"{where}.figures", "figure", paper.figures)
+    check_unique(f"{where}.seeds", paper.seeds)
+    for run in paper.runs:
+        check_unique(f"{where}.runs[{run.federation}/{run.label}].seeds", run.seeds)
+    check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
+    federations = [data.name for data in paper.data]
+    weights = downloads.weights()
+    datasets, kinds = registered("data.sources"), registered("data.partitions")
+    for data in paper.data:
+        at = f"{where}.data[{data.name}]"
+        check_choice(f"{at}.dataset", data.dataset, datasets)
+        check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
+    methods, models = registered("methods"), registered("models")
+    for run in paper.runs:
+        at = f"{where}.runs[{run.federation}/{run.label}]"
+        check_choice(f"{at}.federation", run.federation, federations)
+        check_choice(f"{at}.method", run.method, methods)
+        check_choice(f"{at}.model", run.model, models)
+        for name, module in architectures(run.modules).items():
+            check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
+            if module.get("weights") is not None:
+                check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
+        if run.weights is not None:
+            check_choice(f"{at}.weights", run.weights, weights)
+    for stage in ("table", "figure"):
+        for key, exhibit in getattr(paper, stage + "s").items():
+            _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
+
+
+def _check_exhibit(where: str, stage: str, exhibit: Table | Figure, paper: Paper) -> None:
+    check_choice(f"{where}.kind", exhibit.kind, registered(stage + "s"))
+    check_unique(f"{where}.labels", exhibit.labels)
+    check_unique(f"{where}.federations", exhibit.federations)
+    on_them = [run for run in paper.runs if run.federation in exhibit.federations]
+    federations = [run.federation for run in paper.runs if run.label in exhibit.labels]
+    for federation in exhibit.federations:
+        check_choice(f"{where}.federations", federation, federations, "its labels run on")
+    for label in exhibit.labels:
+        labels = [run.label for run in on_them]
+        check_choice(f"{where}.labels", label, labels, "its federations have runs")
+    if not common_seeds(paper, [run for run in on_them if run.label in exhibit.labels]):
+        raise ConfigError(f"{where}.labels: there is no seed that all of its runs have")
+
+
+def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:
+    """The seeds that all of these runs have, in the order of the first one's."""
+    seeds = [paper.seeds_of(run) for run in runs]
+    return [seed for seed in seeds[0] if all(seed in others for others in seeds)]
+
+
+def _check_names(key: str, wildcard: str, names: Iterable[str]) -> None:
+    """Raise ConfigError for a name that cannot be a part of a path."""
+    for name in names:
+        if not re.fullmatch(WILDCARDS[wildcard], name) or name.startswith("."):
+            raise ConfigError(f"{key}: the name {name!r} must match {WILDCARDS[wildcard]}")
+    check_unique(key, names)

@@ -1,0 +1,100 @@
+"""What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from fedlib.spec import Data, Paper, Run, Table
+
+
+def selected(paper: Paper, config: Mapping) -> Paper:
+    """The paper as the configuration has it: its seeds and rounds, and what it selects."""
+    wanted = config["federations"], config["labels"]
+    seeds = config["seeds"]
+    runs = tuple(
+        _changed(run, config["rounds"], config["precision"], seeds)
+        for run in paper.runs
+        if _passes(run.federation, wanted[0]) and _passes(run.label, wanted[1])
+    )
+    used = {run.federation for run in runs}
+    pairs = {(run.federation, run.label) for run in runs}
+    return dataclasses.replace(
+        paper,
+        seeds=tuple(paper.seeds if seeds is None else seeds),
+        data=tuple(
+            _from_source(data, config["sources"]) for data in paper.data if data.name in used
+        ),
+        runs=runs,
+        tables=_narrowed(paper.tables, pairs),
+        figures=_narrowed(paper.figures, pairs),
+    )
+
+
+def families(paper: Paper) -> list[Data]:
+    """The federations without those that differ from an earlier one in one parameter alone."""
+    first: dict[str, Data] = {}
+    for data in paper.data:
+        first.setdefault(data.describe()["family"], data)
+    return list(first.values())
+
+
+def _from_source(data: Data, sources: list[str] | None) -> Data:
+    """The federation, made from the raw files that the configuration prefers, and noted so."""
+    for dataset, _, source in (choice.partition(":") for choice in sources or ()):
+        declared = data.params.get("source")
+        if dataset == data.dataset and source != declared:
+            note = f"{data.title}: from the raw files of source {source} instead of {declared}."
+            params = {**data.params, "source": source}
+            return dataclasses.replace(data, params=params, notes=(*data.notes, note))
+    return data
+
+
+def _passes(value: str, wanted: list[str] | None) -> bool:
+    return wanted is None or value in wanted
+
+
+def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] | None) -> Run:
+    """The run with at most `cap` rounds, in another precision, with the paper's seeds if asked."""
+    return dataclasses.replace(
+        run,
+        rounds=run.rounds if cap is None else min(cap, run.rounds),
+        precision=precision or run.precision,
+        seeds=run.seeds if seeds is None else (),
+    )
+
+
+def _narrowed(exhibits: Mapping[str, Table], pairs: set[tuple[str, str]]) -> dict[str, Table]:
+    """The exhibits without the labels and federations that have no run; dropped if none is left."""
+    narrowed = {}
+    for name, exhibit in exhibits.items():
+        shown = [(f, label) for f in exhibit.federations for label in exhibit.labels]
+        shown = [pair for pair in shown if pair in pairs]
+        if shown:
+            federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
+            narrowed[name] = dataclasses.replace(
+                exhibit,
+                labels=tuple(label for label in exhibit.labels if label in labels),
+                federations=tuple(f for f in exhibit.federations if f in federations),
+            )
+    return narrowed
+
+
+def goes_on(run: Run, other: Run) -> bool:
+    """Whether `run` begins like `other`, and is evaluated whenever that is."""
+    return (
+        (other.federation, other.method) == (run.federation, run.method)
+        and (other.rounds % run.evaluate_every == 0 or other.rounds == run.rounds)
+        and dataclasses.replace(other, rounds=run.rounds).spec(0) == run.spec(0)
+    )
+
+
+def folder_note(rounds: int | None, precision: str | None) -> str:
+    """What makes a folder of results differ from its scale's own, "" if nothing does."""
+    notes = []
+    if rounds is not None:
+        notes.append(
+            f"runs are stopped after at most {rounds} communication round{'s' * (rounds > 1)}, and "
+            "their learning-rate schedules are not shortened with them"
+        )
+    if precision is not None:
+        notes.append(f"models are computed in {precision}")
+    return "; ".join(notes)

@@ -1,0 +1,116 @@
+"""The specifications of the jobs that show results: metrics, tables, figures, report."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fedlib.run_spec import run_weights
+from fedlib.spec import Paper, Table
+from fedlib.workflow.declarations import common_seeds
+from fedlib.workflow.selection import families
+
+if TYPE_CHECKING:
+    from fedlib.workflow.plan import Plan
+
+
+def of_metrics(plan: "Plan", paper: Paper) -> dict:
+    """Which run each row of the metrics is of."""
+    runs = []
+    for run in paper.runs:
+        data = plan.data(paper.name, run.federation)
+        runs.append(
+            {
+                "federation": run.federation,
+                "dataset": data.dataset,
+                "partition": data.partition_label,
+                "label": run.label,
+                "method": run.method,
+                "seeds": list(paper.seeds_of(run)),
+            }
+        )
+    return {"paper": paper.name, "runs": runs}
+
+
+def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
+    """What a table or figure (`stage`) shows, and of which runs."""
+    exhibit = plan.exhibit(stage, paper.name, name)
+    federations = [plan.data(paper.name, federation) for federation in exhibit.federations]
+    runs = [
+        run
+        for label in exhibit.labels
+        for federation in exhibit.federations
+        if (run := plan.runs.get((paper.name, federation, label)))
+    ]
+    return {
+        "paper": paper.name,
+        "name": name,
+        "kind": exhibit.kind,
+        "title": exhibit.title,
+        "caption": exhibit.caption,
+        "params": exhibit.params,
+        "scale": plan.scale,
+        "scale_note": paper.scale_note,
+        "folder_note": plan.folder_note,
+        "seeds": common_seeds(paper, runs),
+        "federations": [data.describe() for data in federations],
+        "runs": [run.describe() for run in runs],
+        "published": exhibit.published,
+    }
+
+
+def of_report(plan: "Plan") -> dict:
+    """What is in the report, in its order."""
+    return {
+        "scale": plan.scale,
+        "folder": plan.folder,
+        "folder_note": plan.folder_note,
+        "papers": [
+            {
+                "name": paper.name,
+                "title": paper.title,
+                "citation": paper.citation,
+                "scale_note": paper.scale_note,
+                "seeds": list(paper.seeds),
+                "federations": [
+                    {"name": data.name, "title": data.title, "notes": data.notes}
+                    for data in families(paper)
+                ],
+                "tables": _headings(paper.tables),
+                "figures": _headings(paper.figures),
+            }
+            for paper in plan.papers.values()
+        ],
+    }
+
+
+def about(plan: "Plan") -> dict:
+    """Scale, data and weights of every paper, for the front page of the report."""
+    papers = [
+        {
+            "title": paper.title,
+            "citation": paper.citation,
+            "scale_note": paper.scale_note,
+            "seeds": list(paper.seeds),
+            "federations": [
+                {"title": data.title, "notes": list(data.notes), "weights": weights}
+                for data, weights in zip(paper.data, _weights_of(paper), strict=True)
+                if data in families(paper)
+            ],
+        }
+        for paper in plan.papers.values()
+    ]
+    return {"folder_note": plan.folder_note, "papers": papers}
+
+
+def _weights_of(paper: Paper) -> list[str]:
+    """What the models of each federation start from."""
+    start: dict[str, str] = {}
+    for run in paper.runs:
+        start[run.federation] = " and ".join(run_weights(vars(run))) or "random weights"
+    return [start[data.name].replace("_", " ") for data in paper.data]
+
+
+def _headings(exhibits: Mapping[str, Table]) -> list[dict]:
+    return [
+        {"name": name, "title": exhibit.title, "caption": exhibit.caption}
+        for name, exhibit in exhibits.items()
+    ]
