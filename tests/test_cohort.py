@@ -14,9 +14,9 @@ import fedlib.engine.waves
 from fedlib import tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.errors import DataError

@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import methods, tables, tree
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.exhibits import metrics

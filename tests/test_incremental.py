@@ -225,6 +225,7 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("fedlib/data/sources/digits.py", names(PLAN, "partition") | ALL_RUNS),
         ("fedlib/data/partitions/dirichlet.py", names(PLAN, "partition") | ALL_RUNS),
         ("fedlib/data/partitions/hsu.py", set()),
+        ("fedlib/run/progress.py", set()),
         ("fedlib/data/sources/mnist.py", set()),
         ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
         ("scripts/table.py", names(PLAN, "table", "report")),

@@ -12,9 +12,9 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_s
 
 from fedlib import tree
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
 from fedlib.errors import DataError, DivergedError

@@ -10,9 +10,9 @@ from support import cohort_of, modules_of, sgd, solver_of, tiny_task, toy_federa
 from torch import nn
 
 from fedlib import methods, tree
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split

@@ -8,8 +8,8 @@ from benchmarks.clock import Clock
 from benchmarks.items import LR, SEED, Item
 from fedlib import methods
 from fedlib.engine.choice import choose
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split

@@ -52,11 +52,7 @@ def draw(
     """
     if at not in MOMENT:
         raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric="accuracy")
-    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
-    runs = exhibits.swept(exhibit, parameter, methods, of)
-    points = runs.merge(summary, on=["federation", "label"])
-    points = points.sort_values("setting", kind="stable")
+    points = _points(exhibit, metrics, at, exhibits.swept(exhibit, parameter, methods, of))
     settings = points["setting"].drop_duplicates().tolist()
     scale = scale_of(settings)
     points["x"] = positions(points["setting"], settings, scale)
@@ -105,6 +101,14 @@ def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     ticks = list(range(len(settings))) if scale == "even" else settings
     axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
+
+
+def _points(exhibit: dict, metrics: pd.DataFrame, at: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with their accuracy over seeds, in the order of their settings."""
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric="accuracy")
+    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
+    points = runs.merge(summary, on=["federation", "label"])
+    return points.sort_values("setting", kind="stable")
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.engine.cohort import SELECTIONS, Cohort, Journal, sample
+from fedlib.engine.cohort import Cohort, Journal
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor
+from fedlib.engine.participation import SELECTIONS, sample
 from fedlib.errors import DivergedError
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
@@ -36,7 +37,8 @@ class Course:
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
-      selection: how they are drawn, "uniform" or by "residue"; see `fedlib.engine.cohort.sample`.
+      selection: how they are drawn, "uniform" or by "residue"; see
+        `fedlib.engine.participation.sample`.
       aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
         "gossip", a decentralised run, see `fedlib.engine.gossip`.
       edge_probability, mixing: of the graph of a decentralised run.
