@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 
 from fedlib import streams
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.methods.fedtgp import Generator
 
 
@@ -32,7 +32,7 @@ def uploads(sent):
 
 
 def server_batches(vectors, labels, number, stream):
-    plan = client_plan(len(labels), sgd(batch_size=2, epochs=3), 0, number, stream)
+    plan = draw_batches(len(labels), sgd(batch_size=2, epochs=3), 0, number, stream)
     for step in plan.steps:
         index = torch.from_numpy(plan.order[step.start : step.stop])
         yield vectors[index], labels[index]

@@ -8,7 +8,7 @@ import torch
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
@@ -171,7 +171,7 @@ def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
 
     found = server_sgd.train(loss, params, (x, y), sgd, 5, "server")
     optimiser = torch.optim.SGD(net.parameters(), lr=0.3)
-    plan = client_plan(7, sgd, 5, "server")
+    plan = draw_batches(7, sgd, 5, "server")
     assert [step.size for step in plan.steps] == [3, 3, 1] * 4
     for step in plan.steps:
         index = torch.from_numpy(plan.order[step.start : step.stop])

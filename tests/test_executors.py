@@ -24,7 +24,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.solvers import SGD, Adam, Schedule
 from fedlib.engine.task import Task, set_precision
 from fedlib.results import RunResult
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
 from fedlib.workflow.provenance import closure
 
@@ -249,7 +249,7 @@ def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
     # Shards of 8 in batches of 4, by 2 clients: 2 waves of one shape in each round, 6 in three.
     executor = Graphs()
     trained(executor, local=sgd(), federation=toy_federation((8, 8), unseen=0), count=3)
-    assert executor.notes["recorded_shapes"] == 1
+    assert executor.notes["captured_shapes"] == 1
     assert executor.notes["replays"] == 2 * 3 - fedlib.engine.graphs.WARM
     assert not executor.notes["not_replayed"]
 
@@ -319,8 +319,8 @@ def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
     assert executor.notes["not_replayed"] == {"more than 2 different steps": 2}
 
 
-def test_a_step_that_cannot_be_recorded_is_called_instead(monkeypatch):
-    # What `record` does on a GPU where capture fails; there is none to fail on here.
+def test_a_step_that_cannot_be_captured_is_called_instead(monkeypatch):
+    # What `capture` does on a GPU where capture fails; there is none to fail on here.
     class Refusing:
         def __init__(self, graph, pool):
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
@@ -328,12 +328,12 @@ def test_a_step_that_cannot_be_recorded_is_called_instead(monkeypatch):
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", Refusing)
     executor, calls = Graphs(), []
-    recorded = executor.record(lambda: calls.append(1), torch.device("cuda"))
-    recorded()
+    captured = executor.capture(lambda: calls.append(1), torch.device("cuda"))
+    captured()
     assert calls == [1]
     reason = "operation not permitted when stream is capturing"
     assert executor.notes["not_replayed"] == {reason: 1}
-    assert executor.notes["recorded_shapes"] == 0
+    assert executor.notes["captured_shapes"] == 0
 
 
 def test_functions_are_told_apart_by_all_but_the_values_of_their_tensors():
@@ -454,7 +454,7 @@ def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
     method = replace(somewhere, local=local, **nowhere)
     data = DeviceData(federation, method.task.dtype, method.task.device)
     executor = Batched(2)
-    simulation = Simulation(method, data, Protocol(rounds=1, seed=0, rate=rate), executor)
+    simulation = Simulation(method, data, Course(rounds=1, seed=0, rate=rate), executor)
     state = simulation.init()
     for number in (0, 1):
         seen = federation.ids("seen")

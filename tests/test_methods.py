@@ -304,7 +304,11 @@ def test_training_lowers_the_loss(name):
         ("fedmix_clients", {"num_experts": 2, "damping": 0.0}, r"in \(0, 1\], got 0.0"),
         ("fedmix_clients", {"num_experts": 2, "gate_epochs": 0}, "gate_epochs .* got 0"),
         ("plain_mixture", {"num_experts": 0}, "num_experts must be at least 1, got 0"),
-        ("plain_mixture", {"num_experts": 2, "table_rounds": [2, 1]}, r"ascending .* \(2, 1\)"),
+        (
+            "plain_mixture",
+            {"num_experts": 2, "table_rounds": [2, 1]},
+            r"must ascend from 0 or more, got \[2, 1\]",
+        ),
         ("plain_mixture", {"num_experts": 2, "table_split": "test"}, "table_split .* got 'test'"),
         ("gated_experts", {"num_experts": 0, "gate_features": 4}, "num_experts .* got 0"),
         ("gated_experts", {"num_experts": 2, "gate_features": 0}, "gate_features .* got 0"),

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import Deep
 
 from fedlib import methods, models, streams, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
@@ -96,7 +96,7 @@ class Hand:
 
     def batches(self, rows, solver, number, stream, client):
         """Inputs and labels of the batches on these rows, as the streams draw them."""
-        plan = client_plan(len(rows), solver, 0, number, stream, client)
+        plan = draw_batches(len(rows), solver, 0, number, stream, client)
         for step in plan.steps:
             index = rows[plan.order[step.start : step.stop]]
             yield (

@@ -10,16 +10,16 @@ from support import cohort_of, modules_of, sgd, solver_of, tiny_task, toy_federa
 from torch import nn
 
 from fedlib import methods, tree
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import TOTALS, View
 from fedlib.run import evaluate
 from fedlib.run.checkpoint import Checkpoints, flatten
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 IFCA = {"num_experts": 2, "cluster_init": "full", "exploration": "eps", "epsilon": 0.5}
 METHODS = {
@@ -64,7 +64,7 @@ SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves on
 STAMP = {"run": "test"}
 
 
-def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **protocol):
+def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **course):
     """A run with momentum, dropout, batch statistics and a falling rate; half take part."""
     rate = 1.0 if name == "clustered" else 0.5  # which needs everybody
     task = tiny_task(norm=True, dropout=0.3, dtype=dtype)
@@ -76,7 +76,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     federation = federation or toy_federation(SIZES)
     data = DeviceData(federation, task.dtype, task.device)
     return Simulation(
-        method, data, Protocol(**{"rounds": 4, "seed": 3, "rate": rate} | protocol), Loop()
+        method, data, Course(**{"rounds": 4, "seed": 3, "rate": rate} | course), Loop()
     )
 
 
@@ -178,7 +178,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
         "qffl": model + 1,
     }
     up = up.get(name, down)
-    clients = 4 * run.protocol.rate
+    clients = 4 * run.course.rate
     assert result.bytes_down.tolist() == [4 * clients * down * done for done in range(4)]
     assert result.bytes_up.tolist() == [4 * clients * up * done for done in range(4)]
 
@@ -306,11 +306,11 @@ def test_a_checkpoint_of_another_run_is_not_resumed(tmp_path):
 # -- divergence ---------------------------------------------------------------------------
 
 
-def diverging(batch_size, **protocol):
+def diverging(batch_size, **course):
     """A run whose first step leads to infinity: the loss before it is finite, the next is not."""
     local = sgd(lr=float("inf"), batch_size=batch_size)
     federation = toy_federation((8, 8, 8), unseen=1)
-    return simulation(federation=federation, dtype=torch.float64, local=local, **protocol)
+    return simulation(federation=federation, dtype=torch.float64, local=local, **course)
 
 
 def test_a_loss_that_is_no_number_names_client_and_round():
@@ -386,6 +386,6 @@ def test_another_seed_gives_another_run():
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
     ],
 )
-def test_a_protocol_that_makes_no_run_is_refused(change, message):
+def test_a_course_that_makes_no_run_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        Protocol(**{"rounds": 3, "seed": 0} | change)
+        Course(**{"rounds": 3, "seed": 0} | change)

@@ -206,7 +206,7 @@ class Task:
         with ambient.dropout_key(batch.key):
             if self.precision != "bfloat16":
                 return functional.call(module, params, inputs)
-            # Without the cache, which a recorded step must not read: see `fedlib.engine.graphs`.
+            # Without the cache, which a captured step must not read: see `fedlib.engine.graphs`.
             with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
                 outputs = functional.call(module, params, inputs)
             return outputs.to(self.dtype)

@@ -56,11 +56,8 @@ def draw(
         raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")
     if metric not in curves.METRICS:
         raise ConfigError(f"metric must be {' or '.join(curves.METRICS)}, got {metric!r}")
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric=metric)
-    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
     runs = exhibits.swept(exhibit, parameter, methods, of)
-    points = runs.merge(summary, on=["federation", "label"])
-    points = points.sort_values("setting", kind="stable")
+    points = _points(exhibit, metrics, at, metric, runs)
     settings = points["setting"].drop_duplicates().tolist()
     scale = scale_of(settings)
     points["x"] = positions(points["setting"], settings, scale)
@@ -109,6 +106,16 @@ def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     ticks = list(range(len(settings))) if scale == "even" else settings
     axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
+
+
+def _points(
+    exhibit: dict, metrics: pd.DataFrame, at: str, metric: str, runs: pd.DataFrame
+) -> pd.DataFrame:
+    """The runs with their metric over seeds, in the order of their settings."""
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric=metric)
+    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
+    points = runs.merge(summary, on=["federation", "label"])
+    return points.sort_values("setting", kind="stable")
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:

@@ -139,7 +139,8 @@ class GatedExperts(Method):
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        return mixture_log_probs(self.weights(personal, batch), self.log_probs(personal, batch))
+        log_weights = self.weights(personal, batch).log()
+        return mixture_log_probs(log_weights, self.log_probs(personal, batch))
 
     def _joined(self, state: State, own: Model, cohort: Cohort) -> Model:
         """The shared experts, which are sent to the clients, with modules [C, ...] of their own."""

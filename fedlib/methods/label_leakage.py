@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
 from fedlib.engine.solvers import SGD, Memory
@@ -99,7 +99,7 @@ class LabelLeakage(FedAvg):
     def num_steps(self, cohort: Cohort) -> Tensor:
         """Local steps of each client in a round -> [C]"""
         sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
-        steps = [len(client_plan(size, self.local, 0).steps) for size in sizes]
+        steps = [len(draw_batches(size, self.local, 0).steps) for size in sizes]
         return upload(torch.tensor(steps), cohort.ids.device)
 
     def read(self, change: Tensor, steps: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Scores of clients under a method's protocols, as raw counts."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +16,9 @@ from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import SHARED, RunResult, Scores, View
+from fedlib.run.progress import Progress
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
-PROGRESS_SECONDS = 10.0  # between two lines
 EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
 EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
 SETTLE = "settle"  # what final protocols have in common, among the protocols
@@ -198,7 +197,7 @@ class Found:
         protocols have in common.
     """
 
-    progress: "Progress"
+    progress: Progress
     parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
     measured: dict[str, np.ndarray] = field(default_factory=dict)
     examples: Counter[str] = field(default_factory=Counter)
@@ -248,21 +247,6 @@ def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
     size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
     positions = np.arange(cohort.size)
     return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
-
-
-@dataclass
-class Progress:
-    """A line of progress, unless the last one is only moments old."""
-
-    report: Callable[[str], None]
-    told: float = field(default_factory=time.monotonic)
-
-    def tell(self, line: str) -> None:
-        """Report `line`."""
-        now = time.monotonic()
-        if now - self.told >= PROGRESS_SECONDS:
-            self.told = now
-            self.report(line)
 
 
 def true_clusters(cohort_of: CohortOf) -> dict[str, np.ndarray]:

@@ -111,7 +111,7 @@ def send(cohort: Cohort, server: ClassMeans, held: Tensor) -> ClassMeans:
       What each client has then, values [C, L, F] without copying, known [C, L].
     """
     chosen = held & server.known
-    values = cohort.send_some(server.values, chosen)
+    values = cohort.broadcast_some(server.values, chosen)
     return ClassMeans(values, upload(chosen, values.device))
 
 

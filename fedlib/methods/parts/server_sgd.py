@@ -9,7 +9,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import upload
 from fedlib.engine.solvers import SGD, Solver, gradient
 from fedlib.engine.task import Params
@@ -36,7 +36,7 @@ def train(
       examples: [M, ...] each; if M is 0, nothing is trained.
       stream: of the shuffling.
     """
-    plan = client_plan(len(examples[0]), sgd, *stream)
+    plan = draw_batches(len(examples[0]), sgd, *stream)
     order = upload(plan.order, examples[0].device)
     params = tree.clone(params)
     buffers = sgd.init(params)
