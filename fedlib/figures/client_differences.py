@@ -6,6 +6,7 @@ the same for all of them; a client may do better still with another.
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.errors import ConfigError, DataError
@@ -51,16 +52,7 @@ def draw(
         mine = exhibits.pick(shown, federation=federation["name"])
         other, values = differences(mine, of, federation["name"])
         look = style.method_look(_run(exhibit, federation["name"], of)["method"])
-        mean = values.mean()
-        colors = [look.color if value >= 0 else WORSE for value in mean]
-        positions = range(len(mean))
-        axes.bar(positions, mean, color=colors, edgecolor=look.color, linewidth=0.8)
-        if len(values) > 1:
-            spread = [mean - values.min(), values.max() - mean]
-            whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
-            axes.errorbar(positions, mean, spread, linestyle="None", **whisker)
-        axes.axhline(0, color=style.GREY, linewidth=0.8)
-        axes.set_xticks(*_ticks(values.columns))
+        _draw_bars(axes, values, look.color)
         title = _run(exhibit, federation["name"], other)["title"]
         axes.set(
             title=f"{federation['title']}\nbest other: {title}",
@@ -79,6 +71,20 @@ def draw(
         style.spread_text(exhibit, "whisker"),
     )
     return figure
+
+
+def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
+    """A bar per client, with a whisker over the seeds: values [seeds, clients]"""
+    mean = values.mean()
+    colors = [color if value >= 0 else WORSE for value in mean]
+    positions = range(len(mean))
+    axes.bar(positions, mean, color=colors, edgecolor=color, linewidth=0.8)
+    if len(values) > 1:
+        spread = [mean - values.min(), values.max() - mean]
+        whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
+        axes.errorbar(positions, mean, spread, linestyle="None", **whisker)
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+    axes.set_xticks(*_ticks(values.columns))
 
 
 def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, pd.DataFrame]:

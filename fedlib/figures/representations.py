@@ -6,8 +6,11 @@ between far points mean little, as always with t-SNE.
 Source: L. van der Maaten and G. Hinton, "Visualizing Data using t-SNE", JMLR 2008; scikit-learn.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -59,24 +62,8 @@ def draw(
                 f"{run['federation']}/{run['label']} recorded {points.vectors.shape[1]} kinds of "
                 f"vectors, got names for {len(kinds)}"
             )
-        places = embedded(points.vectors)
-        low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
-        limits = np.stack([low, high]) + 0.04 * np.stack([low - high, high - low])
-        for number, kind in enumerate(kinds):
-            axes = grid[row * len(kinds) + number]
-            for client, label in sorted(set(zip(points.client, points.label, strict=True))):
-                own = (points.client == client) & (points.label == label)
-                axes.scatter(
-                    *places[own, number].T,
-                    s=14,
-                    c=COLORS[label % MOST],
-                    marker=MARKERS[client % MOST],
-                    edgecolors="white",
-                    linewidths=0.3,
-                )
-            several = f"{run['title']}, {where[run['federation']]}\n" if number == 0 else "\n"
-            axes.set(title=several + kind, xticks=[], yticks=[])
-            axes.set(xlim=limits[:, 0], ylim=limits[:, 1])
+        panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
+        _draw_row(panels, points, kinds, f"{run['title']}, {where[run['federation']]}")
         seen["class"] |= set(points.label.tolist())
         seen["client"] |= set(points.client.tolist())
     style.legend(figure, _handles(seen))
@@ -89,6 +76,28 @@ def draw(
         "the same; distances between far points mean little.",
     )
     return figure
+
+
+def _draw_row(
+    panels: Sequence[Axes], points: representations.Points, kinds: list[str], title: str
+) -> None:
+    """One run: a panel per kind, whose axes are the same."""
+    places = embedded(points.vectors)
+    low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
+    limits = np.stack([low, high]) + 0.04 * np.stack([low - high, high - low])
+    for number, (axes, kind) in enumerate(zip(panels, kinds, strict=True)):
+        for client, label in sorted(set(zip(points.client, points.label, strict=True))):
+            own = (points.client == client) & (points.label == label)
+            axes.scatter(
+                *places[own, number].T,
+                s=14,
+                c=COLORS[label % MOST],
+                marker=MARKERS[client % MOST],
+                edgecolors="white",
+                linewidths=0.3,
+            )
+        axes.set(title=f"{title if number == 0 else ''}\n{kind}", xticks=[], yticks=[])
+        axes.set(xlim=limits[:, 0], ylim=limits[:, 1])
 
 
 def embedded(vectors: np.ndarray) -> np.ndarray:

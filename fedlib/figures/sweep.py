@@ -52,10 +52,9 @@ def draw(
     Raises:
       ConfigError: for another moment or metric, and see `fedlib.exhibits.selection.swept`.
     """
-    if at not in MOMENT:
-        raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")
-    if metric not in curves.METRICS:
-        raise ConfigError(f"metric must be {' or '.join(curves.METRICS)}, got {metric!r}")
+    for name, value, known in (("at", at, MOMENT), ("metric", metric, curves.METRICS)):
+        if value not in known:
+            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
     runs = exhibits.swept(exhibit, parameter, methods, of)
     points = _points(exhibit, metrics, at, metric, runs)
     settings = points["setting"].drop_duplicates().tolist()
