@@ -17,13 +17,17 @@ from torch.nn.functional import cross_entropy
 from zoo import Deep
 
 from fedlib import methods, models, tree
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Batch, Task
 from fedlib.federation import Split
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.methods.pfedmoe import mix
 from fedlib.models.layers.augment import erased
+from fedlib.run import cost
 from fedlib.run.build import build_method
+from fedlib.run.simulate import Protocol, Simulation
 from fedlib.tree import Rows
 
 GOLDEN = 1e-6  # the specification prints six decimals
@@ -187,6 +191,20 @@ def test_what_is_sent_is_what_section_7_counts(name, size, num_classes, numbers)
 
 
 HETEROGENEOUS = ("pfedmoe", "lg_fedavg", "local")
+
+
+def test_a_step_costs_three_times_the_forward_pass_of_section_7():
+    gate = Task(lambda: models.load("pfedmoe_gate").build())
+    method = methods.load("pfedmoe")(
+        task=cnn("cnn5"), large=(cnn("cnn1"),), gate=gate, local=sgd(batch_size=4)
+    )
+    data = DeviceData(pictures(), torch.float32, torch.device("cpu"))
+    simulation = Simulation(method, data, Protocol(rounds=1, seed=0), Loop())
+    # Nobody needs the gradient of the image, from the first convolutions of both extractors; the
+    # norm before the gate's first layer does need one.
+    first = 28 * 28 * 16 * 3 * 25
+    flops = cost.flops_per_example(simulation, simulation.init())
+    assert flops == 2 * (3 * 7_893_336 - 2 * first)
 
 
 @pytest.mark.parametrize("hidden_norm", ["none", "batch"])
