@@ -75,10 +75,9 @@ def draw(
         axes.margins(x=0.08, y=0.12)
         style.percent_axis(axes)
     style.legend(figure, _handles(points, methods))
-    meaning = exhibits.PARAMETER_NOTES.get(parameter, "")
     even = EVEN if scale == "even" else ""
-    bars = style.spread_text(exhibit, "bar")
-    style.footer(figure, exhibit, MOMENT[at], bars, meaning, even)
+    meaning = style.spread_text(exhibit, "bar"), exhibits.PARAMETER_NOTES.get(parameter, "")
+    style.footer(figure, exhibit, MOMENT[at], *meaning, even)
     return figure
 
 
