@@ -7,6 +7,7 @@ of all papers, by the closures that code digests are made of.
 import pytest
 from workflow import ROOT
 
+from fedlib.run_spec import architectures
 from fedlib.workflow import config, provenance
 from fedlib.workflow.plan import Plan
 
@@ -59,12 +60,15 @@ USERS = {
     "parts/divergence": SERVER_ADAM,
     "parts/early_stopping": {"adaptive_experts", "fedmix_vae"},
     "parts/exploration": {"adaptive_experts"},
-    "parts/gating": {"plain_mixture", *MIXTURES},
+    "parts/gating": {"plain_mixture", "fedkd", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
     "parts/own_experts": {"adaptive_experts"},
     "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae"},
     "parts/input_likelihood": {"fedmix_vae"},
     "parts/variational": MIXTURES,
+    "parts/mutual": {"fml", "fedkd", "fedapen"},
+    "parts/low_rank": {"fedkd"},
+    "parts/class_means": {"fd", "fedproto", "fedgh", "fedtgp"},
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
     "ifca": {"adaptive_experts"},
@@ -85,7 +89,8 @@ def test_an_edit_of_gossip_repeats_the_decentralised_runs():
 @pytest.mark.parametrize("model", ["mlp", "linear", "vae", "lenet5"])
 def test_an_edit_of_a_model_repeats_the_runs_that_train_it(model):
     def trains(run):
-        return model in {run.model, *(module["model"] for module in run.modules.values())}
+        further = architectures(run.modules).values()
+        return model in {run.model, *(module["model"] for module in further)}
 
     check_runs(f"models/{model}", trains)
 
