@@ -60,7 +60,7 @@ USERS = {
     "parts/divergence": SERVER_ADAM,
     "parts/early_stopping": {"adaptive_experts", "fedmix_vae"},
     "parts/exploration": {"adaptive_experts"},
-    "parts/gating": {"plain_mixture", "fedkd", *MIXTURES},
+    "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
     "parts/own_experts": {"adaptive_experts"},
     "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae"},
