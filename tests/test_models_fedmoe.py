@@ -10,7 +10,7 @@ from torch.func import vmap
 from torchvision.models import resnet18
 from torchvision.transforms import functional as vision
 
-from fedlib import models, streams
+from fedlib import models, streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.task import Batch, Task
 from fedlib.models.layers.augment import CropFlip, Cutout
@@ -135,6 +135,32 @@ def test_images_are_changed_in_training_alone_and_only_if_asked_for(name):
     found = changing.logits({k: v.clone() for k, v in params.items()}, batch_of(x, train=True))
     expected = plain.logits({k: v.clone() for k, v in params.items()}, batch_of(seen, train=True))
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_stacked_clients_train_the_networks_as_each_alone(name):
+    task, x = small(name, augment=True), images(4, *SHAPES[name])
+    clients = [task.init(seed) for seed in (1, 2)]
+
+    def gradients(lift, params, key):
+        params = {entry: value.clone() for entry, value in params.items()}
+        weights = [entry for entry in params if not task.is_statistic(entry)]
+        for entry in weights:
+            params[entry].requires_grad_()
+        batch = batch_of(x, train=True)
+        lift(lambda own, key: task.logits(own, batch._replace(key=key)).square().sum())(
+            params, key
+        ).sum().backward()
+        return {n: value.grad if n in weights else value for n, value in params.items()}
+
+    with ambient.stacked_experts(True):
+        together = gradients(vmap, tree.stack(clients), KEYS)
+    for number, own in enumerate(clients):
+        alone = gradients(lambda loss: loss, own, KEYS[number])
+        for entry, value in alone.items():
+            # Float64, through 20 batch normalisations.
+            atol = 1e-10 * max(1.0, float(value.abs().max()))
+            torch.testing.assert_close(together[entry][number], value, rtol=1e-8, atol=atol)
 
 
 # Random parts
