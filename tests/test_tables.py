@@ -319,7 +319,7 @@ def test_where_nobody_is_ahead_of_anybody_only_the_claim_is_left(labels):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"group": "all"}, "group must be one of seen, unseen, got 'all'"),
+        ({"group": "all"}, "group must be one of seen, unseen, server, got 'all'"),
         ({"at": "round"}, "at must be one of last, best, got 'round'"),
         ({"over": "most"}, "over must be one of best, any, got 'most'"),
     ],
