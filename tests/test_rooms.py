@@ -83,3 +83,11 @@ def test_contributing_has_the_same_rules():
     assert told == ROOMS
     [ground] = re.findall(r"and the ground: ([^;]*?), which import", text)
     assert set(re.findall(r"`([^`]+)`", ground)) == GROUND
+
+
+METHODS = [m for m in MODULES if m.startswith(f"{PACKAGE}.methods.") and ".parts" not in m]
+
+
+@pytest.mark.parametrize("module", METHODS)
+def test_a_method_knows_nothing_of_devices(module):
+    assert f"{PACKAGE}.engine.device" not in imported(module)

@@ -100,6 +100,10 @@ class Cohort:
         """Training examples of each client -> [C] float64"""
         return upload(self._sizes("train").astype(np.float64), self.ids.device)
 
+    def tensor(self, values: np.ndarray | Tensor) -> Tensor:
+        """What a method worked out in host memory, where these clients compute."""
+        return upload(values, self.ids.device)
+
     def in_round(self, number: int) -> "Cohort":
         """The same clients in round `number`, so that they shuffle differently."""
         return replace(self, round=number)

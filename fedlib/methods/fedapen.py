@@ -32,13 +32,12 @@ from torch import Tensor, nn
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort, Journal
-from fedlib.engine.device import placed
 from fedlib.engine.solvers import SGD, Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Method
 from fedlib.methods.parts import holdout
 from fedlib.methods.parts.mutual import Pairs, divergence, plain_mean
-from fedlib.methods.parts.own_models import never_trained, replaced
+from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
 from fedlib.tree import Rows
 
 FIRST_LAM = 0.5
@@ -105,7 +104,7 @@ class FedAPEN(Method):
         small = self.task.init(seed)
         models = {
             "large": self.pairs.own.init(num_clients, seed),
-            "small": placed(tree.in_turn([small], range(num_clients))),
+            "small": drawn_in_turn([small], num_clients),
         }
         memory = self.local.memory(self.pairs.joint.trainable(models), num_clients)
         like = next(iter(small.values()))

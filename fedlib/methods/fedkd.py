@@ -32,13 +32,13 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import placed
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Method
 from fedlib.methods.parts import gating
 from fedlib.methods.parts.low_rank import compressed, recovered
 from fedlib.methods.parts.mutual import Own, Pairs, View, divergence, plain_mean
+from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
 
@@ -92,7 +92,7 @@ class FedKD(Method):
         projections = [self.draw_projection(task, seed) for task in self.pairs.own.tasks]
         models = {
             "large": self.pairs.own.init(num_clients, seed),
-            "projection": placed(tree.in_turn(projections, range(num_clients))),
+            "projection": drawn_in_turn(projections, num_clients),
         }
         weights = self.pairs.joint.trainable({**models, "small": small})
         return State(small, models, self.local.memory(weights, num_clients))

@@ -26,7 +26,6 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import upload
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Curves
@@ -123,7 +122,7 @@ class FedProto(ClassStatistics):
     def by_prototypes(self, state: Any, cohort: Cohort) -> Nearest:
         """Each client's own model, and all prototypes."""
         values, known = state.prototypes
-        prototypes = cohort.held(ClassMeans(values, upload(known, values.device)))
+        prototypes = cohort.held(ClassMeans(values, cohort.tensor(known)))
         return Nearest(*self.personalise(state, cohort), prototypes)
 
     def predict(self, personal: Classifier | Nearest, batch: Batch) -> Tensor:

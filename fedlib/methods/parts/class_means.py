@@ -39,6 +39,10 @@ class ClassMeans(NamedTuple):
         y = y.long()  # an index of bytes would be a mask
         return self.values[y], self.known[y]
 
+    def beside(self, *host: Tensor) -> tuple[Tensor, ...]:
+        """Tensors of host memory, where the values are."""
+        return tuple(upload(x, self.values.device) for x in host)
+
 
 def unknown(num_classes: int, width: int, task: Task) -> ClassMeans:
     """What a server knows before the first round, where `task` is and in its precision."""

@@ -13,7 +13,7 @@ name. Everything works alike where there is but one architecture.
 Source: the experiments of Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import placed
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import JointTask, Params, Task
-from fedlib.tree import Rows
+from fedlib.tree import Rows, Tree
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OwnModels:
 
     def init(self, num_clients: int, seed: int) -> Rows:
         """Drawn models of all clients, where there is room for them."""
-        return placed(tree.in_turn([task.init(seed) for task in self.tasks], range(num_clients)))
+        return drawn_in_turn([task.init(seed) for task in self.tasks], num_clients)
 
     def of(self, cohort: Cohort) -> Rows:
         """The task of each client, for functions of one client's model."""
@@ -58,6 +58,11 @@ class OwnModels:
         """The task of cohorts that train these models, and those of the tasks `beside` them."""
         first, *others = (*beside, *self.tasks)
         return first.extended(JointTask, others=tuple(others))
+
+
+def drawn_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
+    """Of each client k what was drawn for its kind, k modulo their number; where it has room."""
+    return placed(tree.in_turn(drawn, range(num_clients)))
 
 
 def replaced(models: Rows, parts: Params, where: Iterable[bool] | None = None) -> Rows:
