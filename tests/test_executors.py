@@ -433,6 +433,7 @@ def test_a_gpu_rounds_to_tf32_only_where_that_was_asked_for(precision, tf32):
 DECIDE = {
     "adaptive_experts": "trains the experts that somebody chose",
     "clustered": "clusters by what it finds",
+    "fedkd": "sends as many numbers as its singular values ask for",
     "ifca": "trains the models that somebody chose",
 }
 

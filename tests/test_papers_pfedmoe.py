@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedlib import papers
-from fedlib.engine.cohort import sample
+from fedlib.engine.participation import sample
 from fedlib.papers import _pfedmoe_settings as settings
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT

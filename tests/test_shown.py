@@ -103,7 +103,7 @@ def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
         for cell in plan.cells(paper)
         for view in json.loads(plan.spec("evaluate", **cell._asdict()))["views"]
     }
-    assert views and not [view for view in views if view[1][2] not in ("val", "test")]
+    assert views and not [view for view in views if view[1][2] not in ("val", "test", "shared")]
 
 
 def test_local_global_on_femnist_scores_nothing_but_its_own_prediction():

@@ -158,6 +158,7 @@ def _numbers(
             rows.append(
                 {
                     **identity(federation, run),
+                    "metric": metric,
                     "published": number.value,
                     "published_std": number.std,
                     "converged": number.converged,
