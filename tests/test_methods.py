@@ -5,11 +5,11 @@ import torch
 from support import (
     EXECUTORS,
     cohort_of,
+    federation_for,
     modules_of,
     sgd,
     solver_of,
     tiny_task,
-    toy_federation,
 )
 
 from fedlib import methods, tree
@@ -46,6 +46,10 @@ METHODS = {
     "fedmix_vae": (
         SERVER | {"num_experts": 3, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
         lambda model, body, head: 3 * model + 3 * 3,
+    ),
+    "fedmoe": (
+        {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}, "lam": 0.5, "log_rounds": [1, 2]},
+        lambda model, body, head: model,
     ),
     "fedprox": ({"mu": 0.5}, lambda model, body, head: model),
     "ifca": (IFCA | {"stop": "never", "horizon": 2}, lambda model, body, head: (3 * model, model)),
@@ -119,7 +123,7 @@ def test_an_unknown_method_names_the_choices():
 @pytest.mark.parametrize("network", NETWORKS)
 def test_both_executors_give_the_same_state_and_predictors(name, network):
     # Float64: the executors sum in different orders, and batch normalisation amplifies that.
-    method, federation = make(name, **NETWORKS[network]), toy_federation()
+    method, federation = make(name, **NETWORKS[network]), federation_for(name)
     loop, batched = (run(method, federation, executor=e, rounds=3) for e in EXECUTORS)
     assert_close(loop, batched, 1e-10)
     for group in ("seen", "unseen"):
@@ -132,7 +136,7 @@ def test_both_executors_give_the_same_state_and_predictors(name, network):
 
 @every_method
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(name):
-    method, federation = make(name, dropout=0.3), toy_federation()
+    method, federation = make(name, dropout=0.3), federation_for(name)
     first, again = run(method, federation), run(method, federation)
     assert all(
         torch.equal(a, b) for a, b in zip(tree.leaves(first), tree.leaves(again), strict=True)
@@ -145,7 +149,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(name):
 
 @every_method
 def test_the_order_of_the_cohort_does_not_matter(name):
-    method, federation = make(name), toy_federation()
+    method, federation = make(name), federation_for(name)
     forwards = run(method, federation, ids=[0, 1, 2])
     backwards = run(method, federation, ids=[2, 1, 0])
     assert_close(forwards, backwards, 1e-12)
@@ -153,7 +157,7 @@ def test_the_order_of_the_cohort_does_not_matter(name):
 
 @every_method
 def test_a_round_leaves_the_state_it_was_given_alone(name):
-    method, federation = make(name, norm=True), toy_federation()
+    method, federation = make(name, norm=True), federation_for(name)
     state = method.init(federation.num_clients, 0)
     before = tree.map(torch.clone, state)
     method.round(state, cohort_of(method.task, federation))
@@ -164,7 +168,7 @@ def test_a_round_leaves_the_state_it_was_given_alone(name):
 
 @every_method
 def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
-    method, federation = make(name, norm=True), toy_federation()
+    method, federation = make(name, norm=True), federation_for(name)
     state = method.init(federation.num_clients, 0)
     after = run(method, federation)
     assert tree.flatten_with_structure(state)[1] == tree.flatten_with_structure(after)[1]
@@ -175,7 +179,7 @@ def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
 @every_method
 @pytest.mark.parametrize("group", ["seen", "unseen"])
 def test_log_probabilities_are_normalised_under_every_protocol(name, group):
-    method, federation = make(name), toy_federation()
+    method, federation = make(name), federation_for(name)
     state = run(method, federation)
     cohort = cohort_of(method.task, federation, federation.ids(group))
     for personal in prepared(method, state, federation, group).values():
@@ -186,7 +190,7 @@ def test_log_probabilities_are_normalised_under_every_protocol(name, group):
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in EVERYBODY])
 def test_partial_participation_leaves_the_others_private_state_alone(name):
-    method, federation = make(name), toy_federation(sizes=(7, 12, 6, 10, 9))
+    method, federation = make(name), federation_for(name, sizes=(7, 12, 6, 10, 9))
     state = method.init(federation.num_clients, 0)
     after = method.round(state, cohort_of(method.task, federation, [1, 3]))
     absent = torch.tensor([0, 2, 4])
@@ -198,7 +202,7 @@ def test_partial_participation_leaves_the_others_private_state_alone(name):
 
 @every_method
 def test_unseen_clients_never_influence_what_the_others_get(name):
-    method, federation = make(name), toy_federation()
+    method, federation = make(name), federation_for(name)
     state = run(method, federation)
     unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=2)
     observed = method.observe(state, unseen, "unseen")
@@ -208,7 +212,7 @@ def test_unseen_clients_never_influence_what_the_others_get(name):
 
 @every_method
 def test_what_is_sent_is_what_the_paper_says(name):
-    method, federation = make(name, norm=True), toy_federation()
+    method, federation = make(name, norm=True), federation_for(name)
     cohort = cohort_of(method.task, federation)
     method.round(method.init(federation.num_clients, 0), cohort)
     body, head = method.task.split(method.task.init(0))
@@ -219,7 +223,7 @@ def test_what_is_sent_is_what_the_paper_says(name):
 
 @every_method
 def test_training_lowers_the_loss(name):
-    method, federation = make(name), toy_federation(sizes=(20, 30, 25, 15))
+    method, federation = make(name), federation_for(name, sizes=(20, 30, 25, 15))
     cohort = cohort_of(method.task, federation, executor="batched", round=8)
 
     def loss(state):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, modules_of, sgd, solver_of, tiny_task, toy_federation
+from support import cohort_of, federation_for, modules_of, sgd, solver_of, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import methods, tree
@@ -37,6 +37,7 @@ METHODS = {
     "fedmix": {"num_experts": 2, "gate_epochs": 2, "curves": ["new_shard"]},
     "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
     "fedmix_vae": {"num_experts": 2, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
+    "fedmoe": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}, "log_rounds": [1, 9]},
     "fedprox": {"mu": 0.5},
     "ifca": IFCA,
     "l2sgd": {"p": 0.5, "lam": 0.1},
@@ -64,7 +65,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     modules = modules_of(name, params.get("num_experts", 1), dtype, norm=True, dropout=0.3)
     local = local or solver_of(name, schedule=schedule)
     method = methods.load(name)(task=task, local=local, **params, **modules)
-    federation = federation or toy_federation(SIZES)
+    federation = federation or federation_for(name, SIZES)
     data = DeviceData(federation, task.dtype, task.device)
     return Simulation(
         method, data, Protocol(**{"rounds": 4, "seed": 3, "rate": rate} | protocol), Loop()

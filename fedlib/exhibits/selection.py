@@ -53,6 +53,7 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedmix_vae": "FedMix with VAEs",
     "plain_mixture": "Plain mixture",
     "label_leakage": "Label leakage",
+    "fedmoe": "Fed-MoE",
 }
 
 

@@ -115,6 +115,7 @@ METHODS = {
     "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
     "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
     "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
+    "fedmoe": Look("#B8336A", (8, 1, 0), SOLID, width=2.1),
 }
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),

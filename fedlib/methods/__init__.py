@@ -19,6 +19,7 @@ METHODS = {
     "fedmix": "FedMix",
     "fedmix_clients": "FedMixClients",
     "fedmix_vae": "FedMixVAE",
+    "fedmoe": "FedMoE",
     "fedprox": "FedProx",
     "ifca": "IFCA",
     "l2sgd": "L2SGD",
