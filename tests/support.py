@@ -16,7 +16,8 @@ from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
-WITH_SERVER = ("fedmoe",)  # methods that need a server with data of its own
+WITH_SERVER = ("centmoe", "fedmoe")  # methods that need a server with data of its own
+MIXTURES = (*WITH_SERVER, "moe_fedavg")  # that have a gate
 
 
 class TinyNet(nn.Module):
@@ -83,7 +84,7 @@ def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> d
     """The further architectures that the method `name` needs, by the name of its field."""
     if name == "fedmix_vae":
         return {"vae": Task(lambda: vae.build(4, hidden=(5,), latent=2), dtype=dtype)}
-    if name in WITH_SERVER:
+    if name in MIXTURES:
         return {"gate": tiny_task(classes=3, dtype=dtype, hidden=3, **network)}
     if name != "adaptive_experts":
         return {}

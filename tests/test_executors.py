@@ -429,6 +429,7 @@ def test_a_gpu_rounds_to_tf32_only_where_that_was_asked_for(precision, tf32):
 # Their rounds look at a number on the device to decide what comes next.
 DECIDE = {
     "adaptive_experts": "trains the experts that somebody chose",
+    "centmoe": "keeps the best of its mixtures",
     "clustered": "clusters by what it finds",
     "fedmoe": "keeps the best of its mixtures",
     "ifca": "trains the models that somebody chose",

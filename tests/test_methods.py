@@ -33,6 +33,7 @@ METHODS = {
     "apfl": ({}, lambda model, body, head: model),
     # Of the head its bias is private, of the body its first layer of 4 x 6 weights and 6 biases.
     "biased_fedavg": (SERVER | {"private": "head.1.bias"}, lambda model, body, head: model - 3),
+    "centmoe": ({}, lambda model, body, head: 0),
     "clustered": ({}, lambda model, body, head: model),
     "fedavg": ({}, lambda model, body, head: model),
     "fedavg_adam": (SERVER, lambda model, body, head: model),
@@ -57,6 +58,9 @@ METHODS = {
     "label_leakage": ({}, lambda model, body, head: model),
     "local": ({}, lambda model, body, head: 0),
     "local_global": (SERVER, lambda model, body, head: model - (4 * 6 + 6)),
+    # Gate and noise network of 4 x 3 weights and 3 biases, batch normalisation of 4 x 3, then
+    # 3 x 3 weights and 3 biases; alpha.
+    "moe_fedavg": ({}, lambda model, body, head: 3 * model + 2 * (15 + 12 + 12) + 1),
     "pfedme": ({"mu": 0.5}, lambda model, body, head: model),
     "pfedme_moreau": ({"lam": 5.0, "inner_lr": 0.1}, lambda model, body, head: model),
     "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),

@@ -29,6 +29,7 @@ METHODS = {
     "afl": {"lr_lambda": 0.1},
     "apfl": {},
     "biased_fedavg": {"private": "head.1.bias"},
+    "centmoe": {},
     "clustered": {},
     "fedavg": {},
     "fedavg_adam": {"horizon": 3, "curves": ["finetuned"]},
@@ -44,6 +45,7 @@ METHODS = {
     "label_leakage": {"zero_output": True},
     "local": {},
     "local_global": {"curves": ["new_shard"]},
+    "moe_fedavg": {},
     "pfedme": {"mu": 0.5},
     "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
@@ -156,9 +158,11 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
+    down = {"local": 0, "centmoe": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # The gate of 6 features; the table of 3 labels.
+    # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.
+    down |= {"moe_fedavg": 3 * model + 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1}
     down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
     down |= dict.fromkeys(("fedmix", "fedmix_vae"), 2 * model + 3 * 2)
     down = down.get(name, experts * model)

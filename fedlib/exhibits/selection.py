@@ -54,6 +54,8 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "plain_mixture": "Plain mixture",
     "label_leakage": "Label leakage",
     "fedmoe": "Fed-MoE",
+    "centmoe": "CentMoE",
+    "moe_fedavg": "MoE by FedAvg",
 }
 
 

@@ -33,7 +33,6 @@ from fedlib.engine.device import placed
 from fedlib.engine.experts import each_expert
 from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params, nll
-from fedlib.errors import DataError
 from fedlib.methods.base import Method
 from fedlib.methods.parts import chosen, relevance, server_mixture
 from fedlib.methods.parts.chosen import Chosen
@@ -246,14 +245,7 @@ class FedMoE(GatedMixture):
 
     def renewed(self, best: Chosen, model: Model, server: Cohort) -> Chosen:
         """The best mixture so far by its loss on the server's validation examples, or the last."""
-        if not server.data.federation.val.sizes[server.host_ids].all():
-            raise DataError(
-                "the server has no validation examples, by which its mixture is chosen; use a "
-                "partition that gives it some"
-            )
-        told = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
-        said = self.said_by_all(model, server, "val")
-        loss = server.example_mean(server.score(self.losses, told, said, split="val"), "val")[0]
+        loss = self.validation_loss(model, server)
         mixture = {name: model[name] for name in PREDICTS}
         if self.keep == "best":
             return best.renewed(mixture, loss, server.round + 1)

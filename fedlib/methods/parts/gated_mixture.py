@@ -20,11 +20,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedlib import tree
+from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert
+from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.task import Batch, JointTask, Params, Task, nll
+from fedlib.errors import DataError
 from fedlib.methods.base import Method
 from fedlib.methods.parts import server_mixture
 
@@ -144,6 +145,14 @@ class GatedMixture(Method):
             COUNT: number.new_zeros(()),
         }
 
+    def drawn(self, seed: int) -> Model:
+        """A mixture of experts that are drawn one by one."""
+        experts = draw_experts(self.task, self.num_routed + self.num_main, seed, "independent")
+        routed = tree.map(lambda x: x[: self.num_routed], experts)
+        main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
+        noise_seed = int(streams.keys(1, seed, "noise network")[0])
+        return self.assembled(routed, main, seed, noise_seed)
+
     # -- training ----------------------------------------------------------------------------
 
     def trained_part(self, model: Model) -> Model:
@@ -248,6 +257,21 @@ class GatedMixture(Method):
         if self.combine == "logits":
             return self.task.logits(expert, batch)
         return self.task.log_probs(expert, batch).exp()
+
+    def validation_loss(self, model: Model, server: Cohort) -> Tensor:
+        """Of the mixture on the server's validation examples -> []
+
+        Raises:
+          DataError: if it has none.
+        """
+        if not server.data.federation.val.sizes[server.host_ids].all():
+            raise DataError(
+                "the server has no validation examples, by which its mixture is chosen; use a "
+                "partition that gives it some"
+            )
+        told = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
+        said = self.said_by_all(model, server, "val")
+        return server.example_mean(server.score(self.losses, told, said, split="val"), "val")[0]
 
     def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:
         """What experts say of the server's examples, one expert at a time -> [1, N, K + R, L]"""
