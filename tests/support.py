@@ -16,8 +16,9 @@ from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
-WITH_SERVER = ("centmoe", "fedmoe")  # methods that need a server with data of its own
-MIXTURES = (*WITH_SERVER, "moe_fedavg")  # that have a gate
+MIXTURES = ("centmoe", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
+# Methods that need a server with data of its own.
+WITH_SERVER = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 
 
 class TinyNet(nn.Module):

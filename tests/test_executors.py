@@ -433,6 +433,8 @@ DECIDE = {
     "clustered": "clusters by what it finds",
     "fedmoe": "keeps the best of its mixtures",
     "ifca": "trains the models that somebody chose",
+    "server_finetuning": "keeps the best of its copies",
+    "uniform_mixture": "keeps the best of its mixtures",
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import EXECUTORS, cohort_of, sgd, tiny_task
 from test_fedmoe import assert_close, federation, module_of, owned, run
-from torch.nn.functional import nll_loss, softplus
+from torch.nn.functional import cross_entropy, nll_loss, softplus
 
 from fedlib import methods, tree
 from fedlib.engine.batches import client_plan
@@ -15,6 +15,7 @@ from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
 
 SERVER = 4
+SOLVER = {"solver": "sgd", "lr": 0.1, "batch_size": 5}
 
 
 def make(name, experts, **params):
@@ -104,3 +105,43 @@ def test_experts_of_a_mixture_begin_apart_and_the_first_one_where_fedavg_does():
     assert_close(first, method.task.init(5), 0)
     assert any(not torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(model["gate"][name], model["noise"][name]) for name in model["gate"])
+
+
+def test_experts_of_a_uniform_mixture_take_from_all_clients_alike():
+    method = make("uniform_mixture", 3, server=SOLVER, init_experts="independent", lam=0.25)
+    data = federation()
+    cohort = cohort_of(method.task, data)
+    state = method.init(data.num_clients, 0)
+    start = tree.take(state.models, cohort.host_ids)
+    trained, _ = cohort.fit(method.task.loss, start, local=method.local, memory=state.memory)
+    after = method.round(state, cohort).model["routed"]
+    for name, old in state.model["routed"].items():
+        mean = sum(model[name] for model in trained) / 3
+        torch.testing.assert_close(after[name], 0.75 * old + 0.25 * mean, rtol=1e-12, atol=1e-12)
+
+
+def test_a_copy_of_the_average_learns_on_the_server_and_clients_never_hear_of_it():
+    method = methods.load("server_finetuning")(task=tiny_task(), local=sgd(), server=SOLVER)
+    fedavg, data = FedAvg(task=method.task, local=method.local), federation()
+    cohort = cohort_of(method.task, data)
+    state = method.round(method.init(data.num_clients, 0), cohort)
+    average = fedavg.round(fedavg.init(data.num_clients, 0), cohort).params
+    assert_close(state.params, average, 0)
+    module = module_of(method.task, average)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    x, y = owned(data, "train", SERVER)
+    plan = client_plan(len(x), method.server, 0, 0, "server", SERVER)
+    for step in plan.steps:
+        rows = plan.order[step.start : step.stop]
+        optimiser.zero_grad()
+        cross_entropy(module(x[rows]), y[rows]).backward()
+        optimiser.step()
+    assert_close(state.best.params, dict(module.state_dict()), 1e-12)
+    x, y = owned(data, "val", SERVER)
+    assert state.best.loss.item() == pytest.approx(cross_entropy(module(x), y).item(), rel=1e-12)
+
+
+def test_a_tuned_copy_needs_validation_examples_too():
+    method = methods.load("server_finetuning")(task=tiny_task(), local=sgd(), server=SOLVER)
+    with pytest.raises(DataError, match="no validation examples, by which its model is chosen"):
+        run(method, federation(owned=(12, 0, 8)))

@@ -74,6 +74,14 @@ METHODS = {
         lambda model, body, head: 3 * model + (6 * 3 + 3),
     ),
     "qffl": ({"q": 0.1}, lambda model, body, head: (model, model + 1)),
+    "server_finetuning": (
+        {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}},
+        lambda model, body, head: model,
+    ),
+    "uniform_mixture": (
+        {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}, "lam": 0.5},
+        lambda model, body, head: model,
+    ),
 }
 NETWORKS = {"plain": {}, "norm and dropout": {"norm": True, "dropout": 0.3}}
 # AdamW divides gradients by their size: of those that are 0 but for rounding, rounding decides.

@@ -52,6 +52,8 @@ METHODS = {
     "pfedmoe_baseline": {"num_experts": 2, "gate_features": 4},
     "plain_mixture": {"num_experts": 2, "table_rounds": [1, 9], "table_split": "train"},
     "qffl": {},
+    "server_finetuning": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}},
+    "uniform_mixture": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}},
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves one alone

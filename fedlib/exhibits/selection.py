@@ -55,6 +55,8 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "label_leakage": "Label leakage",
     "fedmoe": "Fed-MoE",
     "centmoe": "CentMoE",
+    "uniform_mixture": "Uniform mixture",
+    "server_finetuning": "FedAvg, tuned on the server",
     "moe_fedavg": "MoE by FedAvg",
 }
 

@@ -115,6 +115,8 @@ METHODS = {
     "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
     "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
     "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
+    "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
+    "server_finetuning": Look("#6B8E23", (5, 1, 0), LONG),
     "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
     "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
     "fedmoe": Look("#B8336A", (8, 1, 0), SOLID, width=2.1),

@@ -34,6 +34,8 @@ METHODS = {
     "pfedmoe_baseline": "PFedMoEBaseline",
     "plain_mixture": "PlainMixture",
     "qffl": "QFFL",
+    "server_finetuning": "ServerFinetuning",
+    "uniform_mixture": "UniformMixture",
 }
 
 

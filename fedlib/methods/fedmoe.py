@@ -175,7 +175,7 @@ class FedMoE(GatedMixture):
             model, own = self.train_gate(model, own, server, "server/before")
         for t in range(self.inner_steps):  # stage B
             found = relevance.relevance(self.query(model, probe), sure, self.relevance_reduce)
-            weights = relevance.client_weights(found)
+            weights = self.client_weights(found)
             model = self.moved(model, trained, weights)
             if self.main_solver and self.num_main:
                 model = self.train_main(model, server, f"main/{t}")
@@ -209,6 +209,10 @@ class FedMoE(GatedMixture):
         """Q, what the gate makes of the probe -> [N, K]"""
         gates = self.soft_gates if self.training_gate == "soft" else self.gates
         return probe.score(gates, tree.broadcast(model["gate"], 1))[0]
+
+    def client_weights(self, found: Tensor) -> Tensor:
+        """W^r from relevance [K, C] -> [K, C]"""
+        return relevance.client_weights(found)
 
     def moved(self, model: Model, trained: Rows, weights: Tensor) -> Model:
         """Experts go towards what clients trained, by weights [K, C] (Equation 6)."""
