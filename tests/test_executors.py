@@ -449,7 +449,10 @@ def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
     monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
     nowhere = replace(make(name, norm=True).task, device=torch.device("meta"))
     local = solver_of(name, schedule=Schedule("cosine", period=9))
-    method = replace(make(name), task=nowhere, local=local)
+    method = make(name)
+    tasks = {key: value for key, value in vars(method).items() if isinstance(value, Task)}
+    tasks = {key: replace(value, device=nowhere.device) for key, value in tasks.items()}
+    method = replace(method, **tasks | {"task": nowhere}, local=local)
     data = DeviceData(federation, nowhere.dtype, nowhere.device)
     executor = Batched(2)
     simulation = Simulation(method, data, Protocol(rounds=1, seed=0, rate=rate), executor)

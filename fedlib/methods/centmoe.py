@@ -43,6 +43,7 @@ class CentMoE(GatedMixture):
     training_gate: str = "top_k"
 
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    clients_train: ClassVar = False
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts of their own draws, for nothing but their start tells them apart."""
