@@ -81,7 +81,7 @@ class Item:
         return x, draw.integers(0, self.num_classes, self.examples)
 
     def clients(self, round: int) -> np.ndarray:
-        """Clients of a round, as `fedlib.engine.cohort.sample` draws them -> [cohort] int64"""
+        """Clients of a round, as `engine.participation.sample` draws them -> [cohort] int64"""
         if self.cohort == self.num_clients:
             return np.arange(self.num_clients)
         draw = streams.generator(SEED, round, "cohort")

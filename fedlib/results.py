@@ -19,6 +19,7 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
 FORMAT = 3
+SHARED = "shared"  # split: the test examples of all seen clients together, the same for everybody
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 
@@ -27,7 +28,7 @@ class View(NamedTuple):
 
     group: str  # "seen", "unseen" or "server"
     protocol: str  # "default" is the method's own; others are named by the method
-    split: str  # "train", "val" or "test"
+    split: str  # "train", "val", "test" or `SHARED`
 
 
 @dataclass(frozen=True)

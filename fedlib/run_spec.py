@@ -48,6 +48,11 @@ def run_weights(run: Mapping) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, named)))
 
 
+def of_training(spec: Mapping) -> dict:
+    """What a run was trained from, by the specification of its evaluation: all but its views."""
+    return {name: value for name, value in spec.items() if name != "views"}
+
+
 def architectures(modules: Mapping) -> dict[str, dict]:
     """The further architectures of a run (`Run.modules`) one by one, by where they are declared."""
     found = {}

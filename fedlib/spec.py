@@ -73,7 +73,7 @@ class Run:
         arguments of the dataclass of that name in `fedlib.engine.solvers`.
       params: the method's hyper-parameters (its dataclass fields).
       participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
-        "renormalised"}, and whatever else of `fedlib.run.simulate.Protocol` is not as there.
+        "renormalised"}, and whatever else of `fedlib.run.simulate.Course` is not as there.
       evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
       weights: pretrained weights of `model`, a module of `fedlib.data`; None for random ones.
       class_weights: [L] factors of the training loss by label, see `fedlib.engine.task.Task`, or

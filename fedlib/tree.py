@@ -235,7 +235,7 @@ def _together(rows: Rows) -> Tree:
     return stack(list(rows))
 
 
-def mix(tree: Tree, weights: Tensor) -> Tree:
+def combine(tree: Tree, weights: Tensor) -> Tree:
     """Linear combinations over clients: [C, ...] with weights [C] -> [...], [E, C] -> [E, ...].
 
     Raises ValueError for `Rows` of different kinds.
@@ -245,7 +245,7 @@ def mix(tree: Tree, weights: Tensor) -> Tree:
 
 def mean(tree: Tree, weights: Tensor) -> Tree:
     """Weighted average over clients: [C, ...] -> [...]; weights [C] need not sum to 1."""
-    return mix(tree, weights / weights.sum())
+    return combine(tree, weights / weights.sum())
 
 
 def add(a: Tree, b: Tree, scale: float | Tensor = 1.0) -> Tree:

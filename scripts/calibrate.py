@@ -29,21 +29,21 @@ def main() -> None:
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
 
-    from fedlib.run import calibrate
+    from fedlib.run import calibration
     from fedlib.workflow import gpu
 
-    known = {} if args.again else calibrate.remembered()
+    known = {} if args.again else calibration.remembered()
     with gpu.device(plan.config["device"]) as device:
         for stage, cell in plan.jobs():
             if stage == "train":
                 known |= _calibrated(plan, cell, device, known)
-    print(f"remembered in {calibrate.file()}")
+    print(f"remembered in {calibration.file()}")
 
 
 def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
     """What was measured of a run, by its key; nothing if it is known or cannot be measured."""
     from fedlib.federation import Federation
-    from fedlib.run import calibrate
+    from fedlib.run import calibrate, calibration
     from fedlib.run.build import build_simulation
 
     name = "/".join(map(str, cell.values()))
@@ -59,8 +59,8 @@ def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
         executor="loop",
         weights=[Path(receipt) for receipt in receipts],
     )
-    run = simulation.method, simulation.data, simulation.protocol
-    key = calibrate.key(*run)
+    run = simulation.method, simulation.data, simulation.course
+    key = calibration.key(*run)
     if key in known:
         return {}
     try:

@@ -24,37 +24,20 @@ def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
     spec = run_argument(args.spec, "views")
-    from fedlib import files
     from fedlib.workflow import gpu, provenance
 
     roots = run_roots("evaluate", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
-        import torch
-
-        from fedlib.environment import environment
-        from fedlib.federation import Federation
-        from fedlib.run.build import build_simulation, evaluate_state
+        from fedlib.run import job
+        from fedlib.run.build import evaluate_state
         from fedlib.run.cost import measured
 
-        torch.set_num_threads(args.threads)
-        federation = Federation.load(args.shards, args.manifest)
-        simulation = build_simulation(
-            spec, federation, device=device, executor=args.executor, weights=args.weights
-        )
-        record = environment() | {
-            "device": device,
-            "threads": args.threads,
-            "precision": simulation.method.task.precision,
-            "weights_sha256": {r.stem: files.digest(r) for r in args.weights},
-            "executor": simulation.executor.name,
-            "execution": simulation.executor.notes,
-            "code": provenance.code_digest(*roots),
-        }
+        simulation = job.simulation(args, spec, device)
         result = evaluate_state(
             simulation,
             spec,
-            record,
+            job.record(args, simulation, device, provenance.code_digest(*roots)),
             state_file=args.state,
             history_file=args.history,
             measure=measured,

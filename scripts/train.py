@@ -53,48 +53,30 @@ def main() -> None:
     roots = run_roots("train", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
-        import torch
-
-        from fedlib.environment import environment
-        from fedlib.federation import Federation
-        from fedlib.run.build import build_simulation, train
-        from fedlib.run.calibrate import as_begun
+        from fedlib.run import job
+        from fedlib.run.build import train
+        from fedlib.run.calibration import as_begun
         from fedlib.run.checkpoint import Checkpoints
 
-        torch.set_num_threads(args.threads)
-        federation = Federation.load(args.shards, args.manifest)
-        simulation = build_simulation(
-            spec, federation, device=device, executor=args.executor, weights=args.weights
-        )
+        simulation = job.simulation(args, spec, device)
         manifest = files.digest(args.manifest)
-        weights = {receipt.stem: files.digest(receipt) for receipt in args.weights}
         stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
-        stamp["weights"] = weights
+        stamp["weights"] = job.weights(args)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         if args.executor == "auto":
             simulation = as_begun(simulation, checkpoints.noted().get("executor"))
-        executor = simulation.executor
-        checkpoints.notes["executor"] = executor.setting
+        checkpoints.notes["executor"] = simulation.executor.setting
         lock = args.checkpoints / "lock"
         what, succeed = str(args.history.parent), args.code is not None
         # A job of the workflow may succeed one that a workflow left behind when it was killed.
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
             print(_headline(args, spec, simulation, device), flush=True)
-            record = environment() | {
-                "device": device,
-                "threads": args.threads,
-                "precision": simulation.method.task.precision,
-                "weights_sha256": weights,
-                "executor": executor.name,
-                "execution": executor.notes,
-                "code": stamp["code"],
-                "manifest_sha256": manifest,
-            }
+            record = job.record(args, simulation, device, stamp["code"])
             train(
                 simulation,
                 spec,
-                record,
+                record | {"manifest_sha256": manifest},
                 state_file=args.state,
                 history_file=args.history,
                 checkpoints=checkpoints,

@@ -8,7 +8,7 @@ import torch
 from support import TinyNet, cohort_of, sgd
 
 from fedlib import methods
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import Schedule
 
 ROUNDS, EPOCHS = 3, 2
@@ -33,14 +33,17 @@ class ByHand:
         optimiser = torch.optim.SGD(groups, lr=0.1, momentum=momentum, weight_decay=5e-4)
         return optimiser, torch.optim.lr_scheduler.MultiStepLR(optimiser, [3, 5], 0.1)
 
-    def batches(self, client, number, stream="fit"):
+    def batches(self, client, number, stream="fit", solver=SOLVER):
         """(epoch ended, x, y, positions) in the order that the streams draw."""
         n = int(self.federation.train.sizes[client])
-        plan = client_plan(n, SOLVER, 0, number, stream, client)
-        for position, step in enumerate(plan.steps):
-            index = plan.order[step.start : step.stop]
+        batches = draw_batches(n, solver, 0, number, stream, client)
+        for position, step in enumerate(batches.steps):
+            index = batches.order[step.start : step.stop]
             rows = self.federation.train.of(client)[index]
-            last = position + 1 == len(plan.steps) or plan.steps[position + 1].epoch != step.epoch
+            last = (
+                position + 1 == len(batches.steps)
+                or batches.steps[position + 1].epoch != step.epoch
+            )
             x, y = (torch.from_numpy(a[rows]) for a in (self.federation.x, self.federation.y))
             yield last, x, y, torch.from_numpy(index)
 

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import hashlib
 import http.server
+import json
 import os
 import pickle
 import re
@@ -66,6 +67,20 @@ def needs(dataset: str, source: str | None = None):
     files = downloads.files(dataset, source).values()
     missing = [file.path for file in files if not (REAL_RAW / file.path).exists()]
     return pytest.mark.skipif(bool(missing), reason=f"no {missing[:1]} below {REAL_RAW}")
+
+
+def leaf(raw: Path, part: str, name: str, writers: dict[str, list[int]]) -> None:
+    """A file as LEAF writes it; an image is numbered by its first pixel, its label likewise."""
+    data = {}
+    for writer, numbers in writers.items():
+        x = np.ones((len(numbers), 784))
+        x[:, 0] = np.array(numbers) / 255
+        data[writer] = {"x": x.tolist(), "y": [n % 62 for n in numbers]}
+    sizes = [len(numbers) for numbers in writers.values()]
+    content = {"users": list(writers), "num_samples": sizes, "user_data": data}
+    path = raw / "femnist/data" / part / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
 
 
 def official(path: str, content: bytes, **other) -> RawFile:

@@ -14,10 +14,9 @@ TITLES = {
     "clustered": "Clustered FL",
     "pfedme": "pFedMe",
     "fedem": "FedEM",
-    "pfedmoe": "pFedMoE",
+    "gated-experts": "MoE (pFedMM's)",
     "pfedmm": "pFedMM",
 }
-METHODS = {"pfedmoe": "pfedmoe_baseline"}  # of labels that are called otherwise
 FEDERATIONS = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
 
@@ -203,7 +202,7 @@ def describe(federation, label, rounds=30, **changes) -> dict:
         "federation": federation,
         "label": label,
         "title": TITLES[base] + label[len(base) :].replace("-m", ", M = "),
-        "method": METHODS.get(base, base.replace("-", "_")),
+        "method": base.replace("-", "_"),
         "rounds": rounds,
         "params": {"num_experts": int(label[-1])} if label[-1].isdigit() else {},
         "notes": [],

@@ -83,6 +83,8 @@ def cohort_of(
 
 def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> dict[str, Task]:
     """The further architectures that the method `name` needs, by the name of its field."""
+    if name == "pfedmoe":
+        return {"gate": tiny_task(classes=2, dtype=dtype, hidden=3, **network)}
     if name == "fedmix_vae":
         return {"vae": Task(lambda: vae.build(4, hidden=(5,), latent=2), dtype=dtype)}
     if name in MIXTURES:

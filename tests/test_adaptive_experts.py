@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.functional import nll_loss
 
 from fedlib import methods, streams, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import AdamW
@@ -26,9 +26,9 @@ from fedlib.federation import Federation, Split
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
 from fedlib.results import RunResult, View
-from fedlib.run import evaluate
+from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_simulation, build_task
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.spec import Run
 from fedlib.workflow.plan import Plan
@@ -92,10 +92,10 @@ class OnItsOwn:
         """Batches of epoch `number` of a stretch; the engine shuffles stretch by stretch."""
         solver = sgd(batch_size=BATCH, epochs=stretch)
         n = int(self.federation.train.sizes[self.client])
-        plan = client_plan(n, solver, 0, self.round, f"{stream}/{before}", self.client)
-        for step in plan.steps:
+        batches = draw_batches(n, solver, 0, self.round, f"{stream}/{before}", self.client)
+        for step in batches.steps:
             if step.epoch == number:
-                rows = self.federation.train.of(self.client)[plan.order[step.start : step.stop]]
+                rows = self.federation.train.of(self.client)[batches.order[step.start : step.stop]]
                 yield (
                     torch.from_numpy(self.federation.x[rows]),
                     torch.from_numpy(self.federation.y[rows]),
@@ -494,7 +494,7 @@ def test_early_stopping_that_means_nothing_is_refused(params, message):
 
 def simulation(method, federation):
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Protocol(rounds=2, seed=0), Loop())
+    return Simulation(method, data, Course(rounds=2, seed=0), Loop())
 
 
 @pytest.mark.parametrize("clients", [1, 2, 3])
@@ -510,7 +510,7 @@ def test_a_final_evaluation_is_the_same_in_parts(monkeypatch, clients):
     sizes = [part.size for part in evaluate.parts(everyone, method.personal_numbers())]
     assert sizes == {1: [1] * 4, 2: [2, 2], 3: [3, 1]}[clients]
     lines = []
-    monkeypatch.setattr(evaluate, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
     parts = evaluate.final(method, state, lambda group: run.everyone(group, 2), report=lines.append)
     assert parts.scores.keys() == whole.scores.keys()
     for view, scores in whole.scores.items():

@@ -13,7 +13,7 @@ from benchmarks import __main__ as bench
 from benchmarks import clock, environments, micro, models, page
 from benchmarks.contenders import CONTENDERS, OWN, PEERS, ours
 from benchmarks.items import ITEMS
-from fedlib.engine.cohort import sample
+from fedlib.engine.participation import sample
 from fedlib.workflow.provenance import ROOT
 
 every_item = pytest.mark.parametrize("name", ITEMS)

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.experts import responsibilities
 from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
@@ -334,9 +334,9 @@ def test_running_statistics_are_averaged_like_parameters_and_are_never_trained()
     nets = [hand.module(task.init(0)).train() for _ in hand.seen]
     solver = sgd(lr=0.0)
     for c, net in zip(hand.seen, nets, strict=True):
-        plan = client_plan(int(federation.train.sizes[c]), solver, 0, 0, "fit", c)
-        for step in plan.steps:
-            rows = federation.train.of(c)[plan.order[step.start : step.stop]]
+        batches = draw_batches(int(federation.train.sizes[c]), solver, 0, 0, "fit", c)
+        for step in batches.steps:
+            rows = federation.train.of(c)[batches.order[step.start : step.stop]]
             net(torch.from_numpy(federation.x[rows]))
     method = methods.load("fedavg")(task=task, local=solver)
     state = method.round(method.init(2, 0), cohort_of(task, federation))

@@ -13,7 +13,7 @@ from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.methods.clustered import bipartition
 from fedlib.streams import generator
 
@@ -255,9 +255,9 @@ def test_l2sgd(executor):
     for number, steps in enumerate(counts):
         for c, net in nets.items():
             n, local = int(federation.train.sizes[c]), replace(solver, steps=steps or 1)
-            plan = client_plan(n, local, 0, number, "fit", c)
-            for step in plan.steps[:steps]:
-                rows = federation.train.of(c)[plan.order[step.start : step.stop]]
+            batches = draw_batches(n, local, 0, number, "fit", c)
+            for step in batches.steps[:steps]:
+                rows = federation.train.of(c)[batches.order[step.start : step.stop]]
                 x, y = (torch.from_numpy(a[rows]) for a in (federation.x, federation.y))
                 solvers[c].zero_grad()
                 cross_entropy(net(x), y).backward()

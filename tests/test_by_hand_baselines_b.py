@@ -1,4 +1,4 @@
-"""APFL, q-FFL, AFL and the pFedMoE baseline against independent loops of `nn.Module` and
+"""APFL, q-FFL, AFL and the mixture of gated experts against independent loops of `nn.Module` and
 `torch.optim`, and golden values of the specification (sections 2.9 and 8.3).
 """
 
@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, tree
 from fedlib.engine.solvers import Schedule
 from fedlib.engine.task import Task
-from fedlib.methods.pfedmoe_baseline import PFedMoEBaseline
+from fedlib.methods.gated_experts import GatedExperts
 from fedlib.models.layers.gate import Gate
 from fedlib.run.evaluate import score
 
@@ -154,11 +154,11 @@ def test_afl(executor):
 
 @executors
 @pytest.mark.parametrize("norm", [False, True])
-def test_pfedmoe_baseline(executor, norm):
+def test_gated_experts(executor, norm):
     # The gate normalises in either case.
     federation, task, experts = toy_federation(), tiny_task(norm=norm), 3
     hand = ByHand(federation, norm)
-    method = methods.load("pfedmoe_baseline")(
+    method = methods.load("gated_experts")(
         task=task, local=SOLVER, num_experts=experts, gate_features=4
     )
     one = cohort_of(task, federation, [0])
@@ -194,7 +194,7 @@ def test_pfedmoe_baseline(executor, norm):
         average_gate = hand.average([gate for _, gate, _ in clients.values()])
         shared = averaged[:-1]
     _, state = train(
-        "pfedmoe_baseline", task, federation, executor, num_experts=experts, gate_features=4
+        "gated_experts", task, federation, executor, num_experts=experts, gate_features=4
     )
     newcomers = cohort_of(task, federation, federation.ids("unseen"), executor=executor)
     welcomed = tree.take(method.welcome(state, newcomers), 0)
@@ -226,7 +226,7 @@ class Affine(nn.Module):
         return self.head(self.body(x))
 
 
-class WithLinearGate(PFedMoEBaseline):
+class WithLinearGate(GatedExperts):
     """Section 8.3: the baseline with a gate that is a single layer."""
 
     @cached_property
@@ -235,7 +235,7 @@ class WithLinearGate(PFedMoEBaseline):
 
 
 @executors
-def test_pfedmoe_local_step_of_section_8_3(executor):
+def test_gated_experts_local_step_of_section_8_3(executor):
     def tensors(values):
         return {name: torch.tensor(v, dtype=torch.float64) for name, v in values.items()}
 

@@ -12,10 +12,10 @@ from fedlib import methods, tree
 from fedlib.engine.device import DeviceData
 from fedlib.errors import DataError
 from fedlib.results import RunResult
-from fedlib.run import calibrate
+from fedlib.run import calibrate, calibration
 from fedlib.run.calibrate import MARGIN, decide
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.simulate import Protocol
+from fedlib.run.simulate import Course
 
 UNEVEN = (7, 12, 6, 10, 3)
 
@@ -27,12 +27,12 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "fedlib" / "executors.json"
 
 
-def a_run(name="fedavg", sizes=UNEVEN, local=None, protocol=None, params=None, **network):
-    """(method, data, protocol) of a small run."""
+def a_run(name="fedavg", sizes=UNEVEN, local=None, course=None, params=None, **network):
+    """(method, data, course) of a small run."""
     task, federation = tiny_task(**network), toy_federation(sizes, unseen=0)
     method = methods.load(name)(task=task, local=local or sgd(), **(params or {}))
     data = DeviceData(federation, task.dtype, task.device)
-    return method, data, protocol or Protocol(rounds=3, seed=0)
+    return method, data, course or Course(rounds=3, seed=0)
 
 
 # -- the decision -------------------------------------------------------------------------
@@ -99,12 +99,12 @@ def test_methods_of_every_kind_are_measured_for_real(name, params):
 
 
 def test_a_decentralised_run_is_measured_with_everybody():
-    found = calibrate.measure(*a_run(protocol=Protocol(rounds=1, seed=0, aggregation="gossip")))
+    found = calibrate.measure(*a_run(course=Course(rounds=1, seed=0, aggregation="gossip")))
     assert set(found["seconds"]) == {"loop", "batched"}
 
 
 def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
-    method, data, protocol = a_run()
+    method, data, course = a_run()
     before = torch.get_num_threads()
 
     def trained():
@@ -114,7 +114,7 @@ def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
     first = trained()
     torch.set_num_threads(2)
     try:
-        calibrate.measure(method, data, protocol)
+        calibrate.measure(method, data, course)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -126,26 +126,26 @@ def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
 
 
 def test_auto_follows_the_rule_until_something_was_measured(cache):
-    executor = calibrate.chosen("auto", *a_run())
+    executor = calibration.chosen("auto", *a_run())
     assert (executor.name, executor.notes["chosen_by"]) == ("batched", "rule")
     assert not cache.exists()  # asking measures nothing
 
 
 def test_auto_takes_what_was_remembered_for_this_run_and_no_other(cache):
     run, other = a_run(), a_run(local=sgd(batch_size=8))
-    calibrate.remember(calibrate.key(*run), {"executor": "batched:2", "seconds": {}})
-    executor = calibrate.chosen("auto", *run)
+    calibrate.remember(calibration.key(*run), {"executor": "batched:2", "seconds": {}})
+    executor = calibration.chosen("auto", *run)
     assert (executor.setting, executor.notes["chosen_by"]) == ("batched:2", "calibration")
-    assert calibrate.chosen("auto", *other).notes["chosen_by"] == "rule"
-    calibrate.remember(calibrate.key(*other), {"executor": "loop", "seconds": {}})
-    assert calibrate.chosen("auto", *other).name == "loop"
+    assert calibration.chosen("auto", *other).notes["chosen_by"] == "rule"
+    calibrate.remember(calibration.key(*other), {"executor": "loop", "seconds": {}})
+    assert calibration.chosen("auto", *other).name == "loop"
     assert len(json.loads(cache.read_text())) == 2
 
 
 def test_a_forced_executor_is_what_it_is():
     run = a_run()
-    calibrate.remember(calibrate.key(*run), {"executor": "batched:2", "seconds": {}})
-    executor = calibrate.chosen("loop", *run)
+    calibrate.remember(calibration.key(*run), {"executor": "batched:2", "seconds": {}})
+    executor = calibration.chosen("loop", *run)
     assert (executor.name, executor.notes["chosen_by"]) == ("loop", "force")
 
 
@@ -153,11 +153,11 @@ def test_a_damaged_file_is_named(cache):
     cache.parent.mkdir()
     cache.write_text("{")
     with pytest.raises(DataError, match=r"executors\.json is not valid JSON"):
-        calibrate.chosen("auto", *a_run())
+        calibration.chosen("auto", *a_run())
 
 
 def test_the_key_is_of_model_batches_cohort_and_machine(monkeypatch):
-    reference = calibrate.key(*a_run())
+    reference = calibration.key(*a_run())
     other_runs = [
         a_run(hidden=7),
         a_run(norm=True),
@@ -165,22 +165,22 @@ def test_the_key_is_of_model_batches_cohort_and_machine(monkeypatch):
         a_run("fedem", params={"num_experts": 2}),
         a_run(local=sgd(batch_size=3)),
         a_run(local=sgd(epochs=4)),  # many more steps
-        a_run(protocol=Protocol(rounds=3, seed=0, rate=0.4)),  # 2 of 5 clients
+        a_run(course=Course(rounds=3, seed=0, rate=0.4)),  # 2 of 5 clients
         a_run(sizes=UNEVEN * 4),
     ]
-    keys = [calibrate.key(*run) for run in other_runs]
+    keys = [calibration.key(*run) for run in other_runs]
     assert len({reference, *keys}) == 1 + len(other_runs)
     # A run of another seed and length, on as many threads as one likes, takes the same executor.
-    assert calibrate.key(*a_run(protocol=Protocol(rounds=9, seed=5))) == reference
+    assert calibration.key(*a_run(course=Course(rounds=9, seed=5))) == reference
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    assert calibrate.key(*a_run()) == reference
-    monkeypatch.setattr(calibrate, "device_name", lambda device: "another machine")
-    assert calibrate.key(*a_run()) != reference
+    assert calibration.key(*a_run()) == reference
+    monkeypatch.setattr(calibration, "device_name", lambda device: "another machine")
+    assert calibration.key(*a_run()) != reference
 
 
 @pytest.mark.parametrize(("number", "expected"), [(1, 1), (2, 2), (3, 4), (10, 16), (16, 16)])
 def test_cohorts_of_similar_size_share_a_measurement(number, expected):
-    assert calibrate._size_class(number) == expected  # the next power of two
+    assert calibration._size_class(number) == expected  # the next power of two
 
 
 # -- a run that was interrupted -----------------------------------------------------------
@@ -203,7 +203,7 @@ def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, 
     found = []
     for measured in ("loop", "batched:2"):
         monkeypatch.setattr(
-            calibrate, "remembered", lambda m=measured: Always({"executor": m, "seconds": {}})
+            calibration, "remembered", lambda m=measured: Always({"executor": m, "seconds": {}})
         )
         assert run_here("train", options(folder, spec)) == 0
         told = RunResult.load(folder / "history.h5").provenance

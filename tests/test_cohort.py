@@ -12,11 +12,11 @@ from torch import nn
 import fedlib.engine.cohort
 import fedlib.engine.waves
 from fedlib import tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
@@ -56,7 +56,7 @@ def fit(task, federation, ids=None, *, executor, local, loss=None, per_client=()
 def visited(cohort, local, stream="scan"):
     """What every client saw step by step: mean position, examples, epoch, key -> each [C, S]"""
     sizes = cohort.data.federation.train.sizes[cohort.ids.numpy()]
-    steps = max(len(client_plan(int(n), local, 0).steps) for n in sizes)
+    steps = max(len(draw_batches(int(n), local, 0).steps) for n in sizes)
     number = torch.arange(steps)
 
     def note(diary, batch):
@@ -96,7 +96,7 @@ def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
         module.load_state_dict(task.init(0), strict=False)  # all but the count of batches
         optimiser = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
         shard = federation.train.of(client)
-        plan_of_client = client_plan(size, local, 5, 3, "fit", client)
+        plan_of_client = draw_batches(size, local, 5, 3, "fit", client)
         for start, stop, _ in plan_of_client.steps:
             rows = shard[plan_of_client.order[start:stop]]
             optimiser.zero_grad()
@@ -160,7 +160,7 @@ def test_each_clients_steps_come_in_the_order_of_its_plan(executor, plan):
     local = sgd(**PLANS[plan])
     seen = visited(cohort_of(task, federation, executor=executor, round=2, seed=9), local)
     for client, size in enumerate(UNEVEN):
-        planned = client_plan(size, local, 9, 2, "scan", client)
+        planned = draw_batches(size, local, 9, 2, "scan", client)
         expected = [
             [planned.order[start:stop].mean(), stop - start, epoch]
             for start, stop, epoch in planned.steps
@@ -186,12 +186,12 @@ def test_each_clients_steps_come_in_the_order_of_its_plan(executor, plan):
     ],
 )
 def test_a_shard_of_ten_is_cut_into_these_batches(local, sizes):
-    plan = client_plan(10, local, 0)
-    assert [step.size for step in plan.steps] == sizes
-    for epoch in range(plan.steps[-1].epoch + 1):
-        own = [plan.order[start:stop] for start, stop, e in plan.steps if e == epoch]
+    batches = draw_batches(10, local, 0)
+    assert [step.size for step in batches.steps] == sizes
+    for epoch in range(batches.steps[-1].epoch + 1):
+        own = [batches.order[start:stop] for start, stop, e in batches.steps if e == epoch]
         assert len(np.unique(np.concatenate(own))) == sum(map(len, own))
-    assert sorted(plan.order[:10]) == list(range(10))
+    assert sorted(batches.order[:10]) == list(range(10))
 
 
 @both_executors

@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import methods, tables, tree
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.exhibits import metrics
@@ -26,7 +26,7 @@ from fedlib.results import RunResult
 from fedlib.run import cost, evaluate
 from fedlib.run.build import build_simulation, evaluate_state, train
 from fedlib.run.checkpoint import Checkpoints, flatten
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.spec import Run
 from fedlib.tables import render
 from fedlib.tables.cost import quantity
@@ -46,7 +46,7 @@ def small(name, model="mlp", sizes=(7, 12, 6, 10), federation=None, local=None, 
     task = Task(builds.get(model, model))
     method = methods.load(name)(task=task, local=local or sgd(), **params)
     data = DeviceData(federation or toy_federation(sizes), task.dtype, task.device)
-    return Simulation(method, data, Protocol(rounds=2, seed=0), Loop())
+    return Simulation(method, data, Course(rounds=2, seed=0), Loop())
 
 
 def measured(run) -> float:
@@ -82,7 +82,7 @@ def test_a_sampled_cohort_counts_for_itself():
     _, result = silently(run)
     assert result.client_rounds.tolist() == [0, 2, 4, 6]
     seen, sizes = run.federation.ids("seen"), run.federation.train.sizes
-    cohorts = [sample(seen, 0.5, run.protocol.seed, number) for number in range(3)]
+    cohorts = [sample(seen, 0.5, run.course.seed, number) for number in range(3)]
     assert np.diff(result.examples).tolist() == [sizes[ids].sum() for ids in cohorts]
 
 
@@ -106,6 +106,10 @@ def test_plain_training_costs_a_step(name):
         ("afl", {}, STEP),
         ("fedem", {"num_experts": 3}, 3 * (STEP + FORWARD)),
         ("pfedme_moreau", {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2}, 2 * STEP + FORWARD),
+        ("fd", {}, STEP + CLASSES**2),  # to add the logits to those of the example's class
+        ("fedproto", {}, STEP + BODY),  # the representations, once more after training
+        ("fedgh", {}, STEP + BODY),
+        ("fedtgp", {"server_epochs": 1}, STEP + BODY),  # the server's work is not counted
     ],
 )
 def test_what_methods_add_to_a_step(name, params, expected):
@@ -147,8 +151,8 @@ def images():
 
 def test_a_decentralised_run_is_measured_whatever_its_graph():
     run = small("fedavg", sizes=(7, 12, 6, 10, 9, 8))
-    gossip = Protocol(rounds=2, seed=0, aggregation="gossip", edge_probability=0.6)
-    assert measured(replace(run, protocol=gossip)) == STEP
+    gossip = Course(rounds=2, seed=0, aggregation="gossip", edge_probability=0.6)
+    assert measured(replace(run, course=gossip)) == STEP
 
 
 def test_a_cluster_without_one_of_the_measured_clients_costs_nothing():
@@ -226,7 +230,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     )
     federation = toy_federation((7, 12, 6, 10))
     data = DeviceData(federation, linear_task.dtype, linear_task.device)
-    run = Simulation(experts, data, Protocol(rounds=2, seed=0), Loop())
+    run = Simulation(experts, data, Course(rounds=2, seed=0), Loop())
     state, history = silently(run)
     views = [("seen", "moe", "test"), ("seen", "finetuned", "test")]
     found = evaluate.final(experts, state, lambda group: run.everyone(group, 2), views=views)

@@ -40,3 +40,16 @@ def test_make_targets_exist(document):
 def test_scripts_exist(document):
     named = set(re.findall(r"scripts/\w+\.py", read(document)))
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_modules_exist(document):
+    text = read(document)
+    paths = re.findall(r"`(fedlib/[\w./]+\.\w+)`", text)
+    dotted = [name.split(".") for name in re.findall(r"`(fedlib(?:\.\w+)+)`", text)]
+    there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "fedlib").rglob("*")}
+    there |= {name.removesuffix(".py") for name in there}
+    # The last part of a dotted name may be something in a module.
+    missing = [d for d in dotted if not {"/".join(d), "/".join(d[:-1])} & there]
+    written = {"fedlib/methods/fedper.py"}  # by whoever follows the README
+    assert [path for path in paths if path not in there | written] + missing == []

@@ -1,6 +1,6 @@
 """Blocks, workers, replayed steps and waiting for the device: how work is run changes no result."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +24,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.solvers import SGD, Adam, Schedule
 from fedlib.engine.task import Task, set_precision
 from fedlib.results import RunResult
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
 from fedlib.workflow.provenance import closure
 
@@ -36,7 +36,10 @@ every_network = pytest.mark.parametrize("network", NETWORKS)
 def assert_close(a, b, tolerance=1e-10):
     """Float64, with room for what batch normalisation makes of another order of sums."""
     for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+        if isinstance(x, torch.Tensor):
+            torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+        else:  # such as a client's task
+            assert x is y
 
 
 def rounds(method, federation, executor, count=4):
@@ -246,7 +249,7 @@ def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
     # Shards of 8 in batches of 4, by 2 clients: 2 waves of one shape in each round, 6 in three.
     executor = Graphs()
     trained(executor, local=sgd(), federation=toy_federation((8, 8), unseen=0), count=3)
-    assert executor.notes["recorded_shapes"] == 1
+    assert executor.notes["captured_shapes"] == 1
     assert executor.notes["replays"] == 2 * 3 - fedlib.engine.graphs.WARM
     assert not executor.notes["not_replayed"]
 
@@ -316,8 +319,8 @@ def test_no_more_programs_are_kept_than_there_is_memory_for(monkeypatch):
     assert executor.notes["not_replayed"] == {"more than 2 different steps": 2}
 
 
-def test_a_step_that_cannot_be_recorded_is_called_instead(monkeypatch):
-    # What `record` does on a GPU where capture fails; there is none to fail on here.
+def test_a_step_that_cannot_be_captured_is_called_instead(monkeypatch):
+    # What `capture` does on a GPU where capture fails; there is none to fail on here.
     class Refusing:
         def __init__(self, graph, pool):
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
@@ -325,12 +328,12 @@ def test_a_step_that_cannot_be_recorded_is_called_instead(monkeypatch):
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", Refusing)
     executor, calls = Graphs(), []
-    recorded = executor.record(lambda: calls.append(1), torch.device("cuda"))
-    recorded()
+    captured = executor.capture(lambda: calls.append(1), torch.device("cuda"))
+    captured()
     assert calls == [1]
     reason = "operation not permitted when stream is capturing"
     assert executor.notes["not_replayed"] == {reason: 1}
-    assert executor.notes["recorded_shapes"] == 0
+    assert executor.notes["captured_shapes"] == 0
 
 
 def test_functions_are_told_apart_by_all_but_the_values_of_their_tensors():
@@ -447,15 +450,15 @@ def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
         pytest.skip(DECIDE[name])
     federation = toy_federation(unseen=1)
     monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
-    nowhere = replace(make(name, norm=True).task, device=torch.device("meta"))
+    somewhere = make(name, norm=True)
+    given = {field.name: getattr(somewhere, field.name) for field in fields(somewhere)}
+    tasks = {field: value for field, value in given.items() if isinstance(value, Task)}
+    nowhere = {field: replace(t, device=torch.device("meta")) for field, t in tasks.items()}
     local = solver_of(name, schedule=Schedule("cosine", period=9))
-    method = make(name)
-    tasks = {key: value for key, value in vars(method).items() if isinstance(value, Task)}
-    tasks = {key: replace(value, device=nowhere.device) for key, value in tasks.items()}
-    method = replace(method, **tasks | {"task": nowhere}, local=local)
-    data = DeviceData(federation, nowhere.dtype, nowhere.device)
+    method = replace(somewhere, local=local, **nowhere)
+    data = DeviceData(federation, method.task.dtype, method.task.device)
     executor = Batched(2)
-    simulation = Simulation(method, data, Protocol(rounds=1, seed=0, rate=rate), executor)
+    simulation = Simulation(method, data, Course(rounds=1, seed=0, rate=rate), executor)
     state = simulation.init()
     for number in (0, 1):
         seen = federation.ids("seen")

@@ -180,7 +180,7 @@ def test_accuracies_are_the_mean_of_the_clients(collected):
     ("params", "error", "complaint"),
     [
         ({"metric": "loss"}, ConfigError, "metric must be accuracy_client_mean or accuracy, got"),
-        ({"group": "all"}, ConfigError, "group must be seen or unseen, got 'all'"),
+        ({"group": "all"}, ConfigError, "group must be seen or unseen or server, got 'all'"),
         ({"group": "unseen"}, DataError, "the protocol 'moe' on unseen clients; there are none"),
     ],
 )

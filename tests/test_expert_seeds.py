@@ -31,7 +31,7 @@ MIXTURES = {
     "fedmix_vae": ({}, lambda state: state.experts),
     "ifca": ({"cluster_init": "full"}, lambda state: state.experts),
     "pfedmm": ({}, lambda state: state.experts["heads"]),
-    "pfedmoe_baseline": ({"gate_features": 4}, shared_and_private),
+    "gated_experts": ({"gate_features": 4}, shared_and_private),
     "plain_mixture": ({}, lambda state: state.model["experts"]),
 }
 each = pytest.mark.parametrize("name", MIXTURES)
@@ -88,10 +88,10 @@ def test_the_official_rule_adds_the_number_of_the_expert_to_the_seed(name):
     assert torch.equal(official[1:], heads(name, 1235, expert_seeds="official")[:-1])
 
 
-def test_the_official_body_of_pfedmm_and_gate_of_pfedmoe_come_after_the_experts():
+def test_the_official_body_of_pfedmm_and_gate_of_gated_experts_come_after_the_experts():
     body = make("pfedmm", expert_seeds="official").init(4, 5).experts["body"]
     assert torch.equal(body["body.0.weight"], tiny_task().init(5 + EXPERTS)["body.0.weight"])
-    method = make("pfedmoe_baseline", expert_seeds="official")
+    method = make("gated_experts", expert_seeds="official")
     gates, expected = method.init(4, 5).models["gate"], method.gate.init(5 + EXPERTS)
     for entry, value in expected.items():
         assert all(torch.equal(gate, value) for gate in gates[entry])

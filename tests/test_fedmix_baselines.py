@@ -12,7 +12,7 @@ from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, models, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
 from fedlib.methods.fedavg_adam import FedAvgAdam
@@ -305,10 +305,10 @@ def test_a_new_client_fits_what_is_private_and_nothing_else(case, executor):
     own = [p for name, p in net.named_parameters() if name in start]
     optimiser = torch.optim.SGD(own, lr=0.1, momentum=0.9, weight_decay=5e-4)
     x, y = shard(federation, client, "train")
-    plan = client_plan(len(y), replace(local, epochs=epochs), 0, number, "welcome", client)
-    assert len(plan.steps) == epochs * -(-len(y) // local.batch_size)
-    for step in plan.steps:
-        index = torch.from_numpy(plan.order[step.start : step.stop])
+    batches = draw_batches(len(y), replace(local, epochs=epochs), 0, number, "welcome", client)
+    assert len(batches.steps) == epochs * -(-len(y) // local.batch_size)
+    for step in batches.steps:
+        index = torch.from_numpy(batches.order[step.start : step.stop])
         optimiser.zero_grad()
         cross_entropy(net(x[index]), y[index]).backward()
         optimiser.step()

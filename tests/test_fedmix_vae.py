@@ -12,16 +12,16 @@ from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from fedlib import methods, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Batch, Task
-from fedlib.methods.parts import vae
+from fedlib.methods.parts import input_likelihood
 from fedlib.methods.parts.early_stopping import EarlyStopping
-from fedlib.models import vae as architecture
+from fedlib.models import vae
 from fedlib.models.layers.random import gaussian
 
 LATENT = 2
-CODER = Task(lambda: architecture.build(4, hidden=(5,), latent=LATENT), dtype=torch.float64)
+CODER = Task(lambda: vae.build(4, hidden=(5,), latent=LATENT), dtype=torch.float64)
 ADAM = Adam(lr=0.05, batch_size=4)
 
 
@@ -46,12 +46,12 @@ def drawn(seed=3, size=6, samples=1):
 
 def as_it_is(noise):
     """Inputs are pixels."""
-    return vae.Given(noise, torch.zeros(()).double(), torch.ones(()).double())
+    return input_likelihood.Given(noise, torch.zeros(()).double(), torch.ones(()).double())
 
 
 def coders(params):
     """Encoder to (mean, standard deviation), and decoder, as plain modules."""
-    net = architecture.build(4, hidden=(5,), latent=LATENT).double()
+    net = vae.build(4, hidden=(5,), latent=LATENT).double()
     net.load_state_dict(params)
 
     def encode(x):
@@ -75,7 +75,7 @@ def by_distributions(params, x, noise):
 @pytest.mark.parametrize("samples", [1, 7])
 def test_the_elbo_is_the_mean_log_likelihood_less_the_divergence_of_the_code(samples):
     params, x, given = drawn(samples=samples)
-    found = vae.Likelihood("elbo", samples)(CODER, params, given, batch_of(x))
+    found = input_likelihood.Likelihood("elbo", samples)(CODER, params, given, batch_of(x))
     code, _, seen = by_distributions(params, x, given.noise)
     apart = kl_divergence(code, Normal(torch.zeros(()).double(), 1.0)).sum(-1)
     torch.testing.assert_close(found, seen.mean(0) - apart)
@@ -84,7 +84,7 @@ def test_the_elbo_is_the_mean_log_likelihood_less_the_divergence_of_the_code(sam
 @pytest.mark.parametrize("samples", [1, 7])
 def test_importance_weights_are_averaged_before_the_logarithm(samples):
     params, x, given = drawn(samples=samples)
-    found = vae.Likelihood("importance", samples)(CODER, params, given, batch_of(x))
+    found = input_likelihood.Likelihood("importance", samples)(CODER, params, given, batch_of(x))
     code, z, seen = by_distributions(params, x, given.noise)
     prior = Normal(torch.zeros(()).double(), 1.0).log_prob(z).sum(-1)
     weights = (seen + prior - code.log_prob(z).sum(-1)).exp()
@@ -102,7 +102,7 @@ def test_more_importance_weights_come_closer_to_the_likelihood_than_the_elbo():
     log_prior = Normal(torch.zeros(()).double(), 1.0).log_prob(z).sum(-1)
     exact = (seen + log_prior).logsumexp(0) + 2 * math.log(12 / 240)  # a Riemann sum
     noise = torch.randn(4000, 1, LATENT, generator=torch.Generator().manual_seed(0))
-    bounds = (vae.Likelihood(bound, 4000) for bound in ("elbo", "importance"))
+    bounds = (input_likelihood.Likelihood(bound, 4000) for bound in ("elbo", "importance"))
     given = as_it_is(noise.double())
     elbo, weighted = (bound(CODER, params, given, batch_of(x)) for bound in bounds)
     assert (elbo < exact).all()
@@ -112,7 +112,7 @@ def test_more_importance_weights_come_closer_to_the_likelihood_than_the_elbo():
 
 
 def test_the_noise_is_that_of_the_seed_and_the_same_for_all_inputs():
-    likelihood, federation = vae.Likelihood("importance", 50), toy_federation()
+    likelihood, federation = input_likelihood.Likelihood("importance", 50), toy_federation()
     given = likelihood.given(CODER, federation, 4)
     assert given.noise.shape == (50, 1, LATENT)
     assert torch.equal(given.noise, likelihood.given(CODER, federation, 4).noise)
@@ -130,9 +130,9 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
     stored = draw.integers(0, 256, size=(len(federation.x), 1, 2, 2), dtype=np.uint8)
     images = replace(federation, x=stored, mean=mean, std=std)
     inputs = cohort_of(CODER, images).data.inputs(torch.arange(5))
-    given = vae.Likelihood().given(CODER, images, 0)
+    given = input_likelihood.Likelihood().given(CODER, images, 0)
     params, _, _ = drawn()
-    found = vae.Likelihood()(CODER, params, given, batch_of(inputs))
+    found = input_likelihood.Likelihood()(CODER, params, given, batch_of(inputs))
     _, encode, decode = coders(params)
     code = encode(inputs)
     pixels = torch.from_numpy(stored[:5] / 255).flatten(1)
@@ -148,13 +148,13 @@ def test_however_images_are_scaled_their_pixels_are_in_the_unit_interval(mean, s
 )
 def test_bounds_that_mean_nothing_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        vae.Likelihood(*arguments)
+        input_likelihood.Likelihood(*arguments)
 
 
 def test_an_encoder_with_half_a_code_is_refused():
     task = tiny_task(hidden=3)
     with pytest.raises(ValueError, match="even number of outputs, got 3"):
-        vae.latent_of(task)
+        input_likelihood.latent_of(task)
 
 
 # -- training -------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def train_by_hand(federation, client, stopping):
     """One client's autoencoder by `torch.optim.Adam`, at its best check, and its epochs."""
     net, encode, decode = coders(CODER.init(0))
     optimiser = torch.optim.Adam(net.parameters(), lr=ADAM.lr)
-    fixed = vae.Likelihood().given(CODER, federation, 0).noise
+    fixed = input_likelihood.Likelihood().given(CODER, federation, 0).noise
 
     def loss(x, noise):
         code = encode(x)
@@ -179,9 +179,9 @@ def train_by_hand(federation, client, stopping):
     best, least, failed = None, math.inf, 0
     for epoch in range(stopping.max_epochs):
         size = int(federation.train.sizes[client])
-        plan = client_plan(size, ADAM, 0, 0, f"vae/{epoch}", client)
-        for step, key in zip(plan.steps, plan.keys, strict=True):
-            x = pixels("train", plan.order[step.start : step.stop])
+        batches = draw_batches(size, ADAM, 0, 0, f"vae/{epoch}", client)
+        for step, key in zip(batches.steps, batches.keys, strict=True):
+            x = pixels("train", batches.order[step.start : step.stop])
             noise = gaussian(torch.tensor(key), torch.Size((len(x), LATENT)), x.device)
             optimiser.zero_grad()
             loss(x, noise).backward()
@@ -199,11 +199,11 @@ def train_by_hand(federation, client, stopping):
 @executors
 @pytest.mark.parametrize("at_once", [20, 2])
 def test_every_client_trains_an_autoencoder_until_it_stops(executor, at_once, monkeypatch):
-    monkeypatch.setattr(vae, "AT_ONCE", at_once)
+    monkeypatch.setattr(input_likelihood, "AT_ONCE", at_once)
     federation = federation_of_pixels()
     stopping = EarlyStopping(max_epochs=10, check_every=1, patience=2, split="val")
     cohort = cohort_of(tiny_task(), federation, executor=executor)
-    trained = vae.train(cohort, CODER, local=ADAM, stopping=stopping)
+    trained = input_likelihood.train(cohort, CODER, local=ADAM, stopping=stopping)
     lasted = []
     for position, client in enumerate(federation.ids("seen").tolist()):
         expected, epochs = train_by_hand(federation, client, stopping)

@@ -9,7 +9,7 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_s
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
@@ -18,7 +18,7 @@ from fedlib.exhibits import metrics
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
 from fedlib.run import evaluate
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 SIZES = (7, 12, 6, 10)  # the last client is unseen
 SERVER, PROBE = 4, 5
@@ -73,9 +73,9 @@ def train(parameters, loss, x, y, solver, stream, owner):
     optimiser = torch.optim.SGD(
         parameters, lr=solver.lr, momentum=solver.momentum, weight_decay=solver.weight_decay
     )
-    plan = client_plan(len(x), solver, 0, *stream, owner)
-    for step, key in zip(plan.steps, plan.keys, strict=True):
-        rows = plan.order[step.start : step.stop]
+    batches = draw_batches(len(x), solver, 0, *stream, owner)
+    for step, key in zip(batches.steps, batches.keys, strict=True):
+        rows = batches.order[step.start : step.stop]
         optimiser.zero_grad()
         loss(x[rows], y[rows], torch.tensor(key)).backward()
         optimiser.step()
@@ -376,7 +376,7 @@ def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
 def test_alpha_over_rounds_is_in_the_metrics():
     method, data = fedmoe(log_rounds=[1, 2, 9]), federation()
     of_device = DeviceData(data, method.task.dtype, method.task.device)
-    simulation = Simulation(method, of_device, Protocol(rounds=2, seed=0), Loop())
+    simulation = Simulation(method, of_device, Course(rounds=2, seed=0), Loop())
     state, history = simulation.run(report=lambda line: None)
     said = evaluate.as_arrays(method.diagnostics(state))
     rows = metrics.run_rows(replace(history, diagnostics=said))

@@ -9,7 +9,7 @@ from test_fedmoe import assert_close, federation, module_of, owned, run
 from torch.nn.functional import cross_entropy, nll_loss, softplus
 
 from fedlib import methods, tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.errors import DataError
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
@@ -44,9 +44,9 @@ def trained_by_hand(method, data, owner, stream):
         [*weights, alpha], solver.lr, solver.momentum, weight_decay=solver.weight_decay
     )
     x, y = owned(data, "train", owner)
-    plan = client_plan(len(x), solver, 0, 0, stream, owner)
-    for step, key in zip(plan.steps, plan.keys, strict=True):
-        rows = plan.order[step.start : step.stop]
+    batches = draw_batches(len(x), solver, 0, 0, stream, owner)
+    for step, key in zip(batches.steps, batches.keys, strict=True):
+        rows = batches.order[step.start : step.stop]
         loud = server_mixture.noisy(
             gate(x[rows]), softplus(noise(x[rows])) + 0.01, torch.tensor(key)
         )
@@ -130,9 +130,9 @@ def test_a_copy_of_the_average_learns_on_the_server_and_clients_never_hear_of_it
     module = module_of(method.task, average)
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
     x, y = owned(data, "train", SERVER)
-    plan = client_plan(len(x), method.server, 0, 0, "server", SERVER)
-    for step in plan.steps:
-        rows = plan.order[step.start : step.stop]
+    batches = draw_batches(len(x), method.server, 0, 0, "server", SERVER)
+    for step in batches.steps:
+        rows = batches.order[step.start : step.stop]
         optimiser.zero_grad()
         cross_entropy(module(x[rows]), y[rows]).backward()
         optimiser.step()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_fixtures import NOWHERE, REAL_RAW, federation
+from data_fixtures import NOWHERE, REAL_RAW, federation, leaf
 from PIL import Image
 
 from fedlib.data import downloads
@@ -66,20 +66,6 @@ def nist(tmp_path):
     zipped(tmp_path / FILES["by_class"].path, dict(reversed(by_class.items())))
     zipped(tmp_path / FILES["by_writer"].path, dict(reversed(by_writer.items())))
     return tmp_path
-
-
-def leaf(raw: Path, part: str, name: str, writers: dict[str, list[int]]) -> None:
-    """A file as LEAF writes it; an image is numbered by its first pixel, its label likewise."""
-    data = {}
-    for writer, numbers in writers.items():
-        x = np.ones((len(numbers), 784))
-        x[:, 0] = np.array(numbers) / 255
-        data[writer] = {"x": x.tolist(), "y": [n % 62 for n in numbers]}
-    sizes = [len(numbers) for numbers in writers.values()]
-    content = {"users": list(writers), "num_samples": sizes, "user_data": data}
-    path = raw / "femnist/data" / part / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
 
 
 @pytest.fixture
@@ -286,13 +272,16 @@ def test_parts_without_a_common_writer_are_refused(tmp_path):
 # Both
 
 
-def test_pixels_may_stay_between_0_and_1(leaf_files):
-    standard, unit = (
-        by_writer(leaf_files, source="leaf", scaling=scaling) for scaling in ("standard", "unit")
+def test_pixels_may_stay_between_0_and_1_or_be_symmetric_about_0(leaf_files):
+    standard, unit, symmetric = (
+        by_writer(leaf_files, source="leaf", scaling=scaling)
+        for scaling in ("standard", "unit", "symmetric")
     )
-    assert np.array_equal(standard.x, unit.x)
+    assert np.array_equal(standard.x, unit.x) and np.array_equal(standard.x, symmetric.x)
     assert (standard.mean, standard.std) == ((0.1307,), (0.3081,))
     assert (unit.mean, unit.std) == ((0.0,), (1.0,))  # of x / 255
+    mean, std = symmetric.mean[0], symmetric.std[0]
+    assert ((0 - mean) / std, (1 - mean) / std) == (-1, 1)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +291,7 @@ def test_pixels_may_stay_between_0_and_1(leaf_files):
         ({"duplicates": "none"}, "no duplicates 'none'; choose one of fixed, official"),
         ({"source": "leaf", "duplicates": "official"}, "duplicates must be 'fixed' with source"),
         ({"fraction": 0}, "fraction must be in"),
-        ({"scaling": "none"}, "no scaling 'none'; choose one of standard, unit"),
+        ({"scaling": "none"}, "no scaling 'none'; choose one of standard, unit, symmetric"),
         ({"train_fraction": 1.0}, "train_fraction must be in"),
         ({"min_examples": 0}, "min_examples must be"),
         ({"unseen_fraction": 1}, "unseen_fraction must be in"),

@@ -9,7 +9,7 @@ from support import EXECUTORS, sgd, tiny_task, toy_federation
 from fedlib import methods, streams, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 GRAPHS = {
     "random": connected_graph(12, 0.3, seed=5),
@@ -23,17 +23,17 @@ DECENTRALISED = {
     "fedprox": {"mu": 0.5},
     "fedem": {"num_experts": 3},
     "pfedmm": {"num_experts": 3},
-    "pfedmoe_baseline": {"num_experts": 3, "gate_features": 4},
+    "gated_experts": {"num_experts": 3, "gate_features": 4},
 }
 SIZES = (7, 12, 6, 10, 8)
 
 
-def simulation(name, executor="loop", rounds=3, **protocol):
+def simulation(name, executor="loop", rounds=3, **course):
     task = tiny_task(norm=True)
     method = methods.load(name)(task=task, local=sgd(), **DECENTRALISED.get(name, {}))
     data = DeviceData(toy_federation(sizes=SIZES), task.dtype, task.device)
-    settings = {"rounds": rounds, "seed": 0, "aggregation": "gossip"} | protocol
-    return Simulation(method, data, Protocol(**settings), EXECUTORS[executor]())
+    settings = {"rounds": rounds, "seed": 0, "aggregation": "gossip"} | course
+    return Simulation(method, data, Course(**settings), EXECUTORS[executor]())
 
 
 def run(*args, **options):
@@ -102,8 +102,8 @@ def test_uniform_mixing_is_server_averaging_of_equal_clients(name):
     data = DeviceData(toy_federation(sizes=sizes), task.dtype, task.device)
     states = []
     for settings in ({}, {"aggregation": "gossip", "edge_probability": 1.0}):
-        protocol = Protocol(rounds=3, seed=0, **settings)
-        simulated = Simulation(method, data, protocol, EXECUTORS["loop"]())
+        course = Course(rounds=3, seed=0, **settings)
+        simulated = Simulation(method, data, course, EXECUTORS["loop"]())
         states.append(simulated.run(report=lambda line: None)[0])
     server, graph = states
     [shared] = method.shared

@@ -160,7 +160,7 @@ def test_clustered_fl_refuses_a_part_of_the_clients():
 def test_pfedme_without_its_term_is_local_training():
     federation = toy_federation()
     pfedme, alone = run(make("pfedme", mu=0.0), federation), run(make("local"), federation)
-    assert_same((pfedme.models, pfedme.memory), (alone.models, alone.memory))
+    assert_same((pfedme.models, pfedme.memory), (tree.together(alone.models), alone.memory))
 
 
 @pytest.mark.parametrize("cohorts", [[[0, 1, 2, 3]] * 3, [[0, 2], [3, 1], [2, 3]]])
@@ -241,7 +241,7 @@ def test_l2sgd_without_a_pull_is_local_training_of_as_many_steps():
         if steps := method.local_steps(cohort):
             local = make("local", replace(sgd(), steps=steps))
             alone = local.round(alone, cohort)
-    assert_same((state.models, state.memory), (alone.models, alone.memory))
+    assert_same((state.models, state.memory), (tree.together(alone.models), alone.memory))
 
 
 def test_l2sgd_with_the_whole_pull_leaves_one_model():

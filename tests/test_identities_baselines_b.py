@@ -1,4 +1,4 @@
-"""Identities of APFL, q-FFL, AFL and the pFedMoE baseline: limit cases in which one is another."""
+"""Identities of APFL, q-FFL, AFL and gated experts: limit cases in which one is another."""
 
 import pytest
 import torch
@@ -42,9 +42,9 @@ def test_the_shared_model_of_apfl_is_that_of_fedavg_whatever_alpha(alpha):
 def test_apfl_that_predicts_with_the_own_model_alone_is_local():
     federation, method = toy_federation(), make("apfl", alpha=1.0)
     state, local = run(method, federation), run(make("local"), federation)
-    assert_same(state.models, local.models)
+    assert_same(state.models, tree.together(local.models))
     personal = method.personalise(state, cohort_of(method.task, federation))
-    assert_same(personal, tree.take(local.models, slice(3)))
+    assert_same(personal, tree.together(tree.take(local.models, slice(3))))
 
 
 def test_apfl_that_predicts_with_the_shared_model_alone_is_fedavg():
@@ -155,17 +155,17 @@ def test_afl_refuses_local_training_that_it_does_not_do(changes):
         make("afl", sgd(**changes))
 
 
-# -- the pFedMoE baseline -----------------------------------------------------------------
+# -- gated experts --------------------------------------------------------------------------------
 
 
 def mixture(**options):
-    return make("pfedmoe_baseline", **{"num_experts": 2, "gate_features": 4} | options)
+    return make("gated_experts", **{"num_experts": 2, "gate_features": 4} | options)
 
 
-def test_the_pfedmoe_baseline_with_one_expert_is_local():
+def test_gated_experts_with_one_expert_is_local():
     federation, method = toy_federation(), mixture(num_experts=1)
     state, local = run(method, federation), run(make("local"), federation)
-    assert_same(state.models["expert"], local.models)
+    assert_same(state.models["expert"], tree.together(local.models))
     cohort = cohort_of(method.task, federation)
     predicted = cohort.score(method.predict, method.personalise(state, cohort), split="test")
     alone = cohort.score(method.task.log_probs, tree.take(local.models, cohort.ids), split="test")

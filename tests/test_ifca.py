@@ -23,7 +23,7 @@ from fedlib.models import leaf_cnn
 from fedlib.run import evaluate
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 
 def make(num_experts=3, task=None, local=None, **params):
@@ -405,12 +405,12 @@ def test_a_round_after_the_end_changes_and_costs_nothing(stop):
     assert (journal.down, journal.up, journal.examples, journal.losses) == (0, 0, 0, [])
 
 
-def stopping(rounds=6, **protocol) -> Simulation:
+def stopping(rounds=6, **course) -> Simulation:
     """A run at a rate that leads away: the first check is the last that improves."""
     method, federation = make(2, stop_every=1, patience=1, horizon=rounds), toy_federation()
     method = replace(method, local=sgd(lr=3.0, momentum=0.0))
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Protocol(rounds=rounds, seed=0, **protocol), Loop())
+    return Simulation(method, data, Course(rounds=rounds, seed=0, **course), Loop())
 
 
 @pytest.mark.parametrize("every", [1, 4])
@@ -477,7 +477,7 @@ def test_a_round_costs_a_step_and_a_forward_pass_of_every_model():
     for num_experts, passes in [(1, 0), (2, 2), (3, 3)]:
         method = make(num_experts, stop="never")
         data = DeviceData(federation, method.task.dtype, method.task.device)
-        simulation = Simulation(method, data, Protocol(rounds=1, seed=0), Loop())
+        simulation = Simulation(method, data, Course(rounds=1, seed=0), Loop())
         assert flops_per_example(simulation, simulation.init()) / 2 == step + passes * forward
 
 

@@ -166,6 +166,24 @@ def test_a_method_that_is_not_in_use_repeats_nothing(folder):
     assert would_run(folder) == set()
 
 
+def test_parts_of_methods_that_are_not_in_use_repeat_nothing(folder):
+    append(folder, "fedlib/engine/gossip.py", "\nX = 1\n")
+    for file in folder.glob("fedlib/methods/parts/*.py"):
+        if file.stem != "__init__":
+            append(folder, file, "\nX = 1\n")
+    assert would_run(folder) == set()
+
+
+def test_what_no_number_depends_on_repeats_nothing(folder):
+    modules = ["errors", "files", "locks", "seals", "environment"]
+    modules += ["run/calibrate", "run/checkpoint", "run/progress"]  # to measure, to keep, to tell
+    files = [folder / "fedlib" / f"{module}.py" for module in modules]
+    workflows = folder.glob("fedlib/workflow/*.py")
+    for file in (*files, *(file for file in workflows if file.stem not in ("__init__", "packing"))):
+        append(folder, file, "\nX = 1\n")
+    assert would_run(folder) == set()
+
+
 def test_touching_inputs_repeats_nothing(folder):
     for file in (*PLAN.receipts(), *PLAN.manifests()):
         os.utime(folder / file)
@@ -198,6 +216,8 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("fedlib/methods/fedem.py", FEDEM),
         ("fedlib/methods/base.py", ALL_RUNS),
         ("fedlib/models/mlp.py", ALL_RUNS),
+        ("fedlib/engine/graphs.py", ALL_RUNS),  # each executor may have computed a run
+        ("fedlib/run/cost.py", names(PLAN, "evaluate", *AFTER_RUNS)),
         ("scripts/train.py", ALL_RUNS),
         ("scripts/evaluate.py", names(PLAN, "evaluate", *AFTER_RUNS)),
         ("scripts/partition.py", names(PLAN, "partition") | ALL_RUNS),
@@ -205,6 +225,7 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("fedlib/data/sources/digits.py", names(PLAN, "partition") | ALL_RUNS),
         ("fedlib/data/partitions/dirichlet.py", names(PLAN, "partition") | ALL_RUNS),
         ("fedlib/data/partitions/hsu.py", set()),
+        ("fedlib/run/progress.py", set()),
         ("fedlib/data/sources/mnist.py", set()),
         ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
         ("scripts/table.py", names(PLAN, "table", "report")),

@@ -10,7 +10,7 @@ from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import Adam, Schedule
 from fedlib.engine.task import Task
 from fedlib.exhibits import leakage
@@ -72,16 +72,16 @@ def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(executor, batch_
     for client in hand.seen:
         net = hand.module(start)
         optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
-        plan = client_plan(int(federation.train.sizes[client]), local, 0, 0, "fit", client)
+        batches = draw_batches(int(federation.train.sizes[client]), local, 0, 0, "fit", client)
         rows = federation.train.of(client)
-        for step in plan.steps:
-            of_step = rows[plan.order[step.start : step.stop]]
+        for step in batches.steps:
+            of_step = rows[batches.order[step.start : step.stop]]
             x, y = (torch.from_numpy(a[of_step]) for a in (federation.x, federation.y))
             optimiser.zero_grad()
             cross_entropy(net(x), y).backward()
             optimiser.step()
         nets.append(net)
-        steps = len(plan.steps)
+        steps = len(batches.steps)
         change = net.head[1].bias.detach() - start["head.1.bias"]
         estimate = change / (0.1 * steps) + 1 / 3
         if steps > 1:

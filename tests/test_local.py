@@ -8,7 +8,7 @@ from torch import nn
 
 from fedlib import tree
 from fedlib.engine import solvers
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import SGD, Adam, AdamW, Schedule, from_spec
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
@@ -65,9 +65,9 @@ def torch_run(task, federation, calls, make, *, reset=True, client=0):
         if reset:
             module.load_state_dict(start)
         size, shard = int(federation.train.sizes[client]), federation.train.of(client)
-        plan = client_plan(size, solver, 0, number, "fit", client)
-        for first, last, _ in plan.steps:
-            rows = shard[plan.order[first:last]]
+        batches = draw_batches(size, solver, 0, number, "fit", client)
+        for first, last, _ in batches.steps:
+            rows = shard[batches.order[first:last]]
             optimiser.zero_grad()
             logits = module(torch.from_numpy(federation.x[rows]))
             nn.functional.cross_entropy(logits, torch.from_numpy(federation.y[rows])).backward()

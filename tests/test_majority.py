@@ -11,7 +11,7 @@ from fedlib.data.official import hold_out, round_half_up
 from fedlib.data.partitions.majority import Majority
 from fedlib.data.sources import digits
 from fedlib.data.sources.digits import set_aside
-from fedlib.engine.cohort import sample
+from fedlib.engine.participation import sample
 from fedlib.errors import ConfigError
 
 SEED = 7

@@ -238,10 +238,10 @@ def test_a_hundred_runs_take_seconds(tmp_path):
     made_up.save_runs(exhibit, tmp_path)
     spec = made_up.metrics_spec(exhibit)
     spec["runs"] *= 100
-    start = time.perf_counter()
+    start = time.process_time()
     tidy, _ = metrics.collect(spec, tmp_path)
     assert len(tidy) == 100 * len(metrics.run_rows(*made_up.run("pfedmm", "pfedmm", 1).values()))
-    assert time.perf_counter() - start < 20  # about 2 s on one core; generous for a busy machine
+    assert time.process_time() - start < 20  # about 2 s on one core; generous for a busy machine
 
 
 @pytest.mark.slow

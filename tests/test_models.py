@@ -53,6 +53,23 @@ RESNET20 = (
 )
 
 
+def resnet18_stage(inputs, outputs):
+    """Four convolutions of 3 x 3, and one of 1 x 1 where the shape changes, all normalised."""
+    weights, normed = conv(inputs, outputs, 3) + 3 * conv(outputs, outputs, 3), 4 * outputs
+    if inputs != outputs:
+        weights, normed = weights + conv(inputs, outputs, 1), normed + outputs
+    return weights, normed
+
+
+def resnet18_body(width):
+    """(convolutions, channels that are normalised) of the body."""
+    stages = [
+        resnet18_stage(*widths) for widths in itertools.pairwise(width * f for f in (1, 1, 2, 4, 8))
+    ]
+    weights, normed = map(sum, zip(*stages, strict=True))
+    return conv(3, width, 3) + weights, width + normed
+
+
 def lstm(inputs, hidden):
     return 4 * (inputs * hidden + hidden * hidden + 2 * hidden)  # four gates, two biases each
 
@@ -114,6 +131,34 @@ SIZES = [
         dense(2048, 62),
         2_278_334,
         0,
+    ),
+    *(
+        (
+            "fedmoe_cnn",
+            {"num_classes": classes, "augment": augment},
+            (1, 28, 28),
+            conv(1, 32, 5, bias=True) + conv(32, 64, 5, bias=True) + dense(7 * 7 * 64, 2048),
+            dense(2048, classes),
+            total,
+            0,
+        )
+        for classes, augment, total in ((62, False, 6_603_710), (5, True, 6_486_917))
+    ),
+    *(
+        (
+            "cifar_resnet18",
+            {"num_classes": classes, "width": width, "augment": augment},
+            (3, 32, 32),
+            resnet18_body(width)[0] + 2 * resnet18_body(width)[1],
+            dense(8 * width, classes),
+            total,
+            2 * resnet18_body(width)[1],
+        )
+        for classes, width, augment, total in (
+            (10, 64, False, 11_173_962),
+            (5, 64, True, 11_171_397),
+            (10, 16, True, None),
+        )
     ),
     # The sums of these two are explained in test_models_pfedmoe.py.
     (
@@ -281,7 +326,9 @@ def test_every_registered_model_is_in_this_list():
 
 
 def test_an_unknown_model_names_the_choices():
-    with pytest.raises(KeyError, match="no model 'vgg'; there are char_lstm, emnist_cnn, "):
+    with pytest.raises(
+        KeyError, match="no model 'vgg'; there are char_lstm, cifar_resnet18, emnist_cnn, "
+    ):
         models.load("vgg")
 
 

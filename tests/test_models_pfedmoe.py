@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from support import tiny_task
 from torch.nn import functional as F
 
 from fedlib import models
 from fedlib.engine import functional
-from fedlib.engine.task import Task
+from fedlib.engine.task import JointTask, Task
 from fedlib.models.layers.switch_norm import EPSILON, SwitchNorm1d, SwitchNorm2d
 from fedlib.models.pfedmoe_gate import HIDDEN_NORMS, INPUT_NORMS
 
@@ -155,6 +156,16 @@ def test_a_gate_takes_single_examples_and_judges_each_alone(input_norm, hidden_n
     assert ((weights > 0) & (weights < 1)).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(3))
     torch.testing.assert_close(network(x[:1]).softmax(-1), weights[:1])
+
+
+@pytest.mark.parametrize("input_norm", INPUT_NORMS)
+@pytest.mark.parametrize("hidden_norm", HIDDEN_NORMS)
+def test_a_gate_asks_the_engine_for_no_second_example(input_norm, hidden_norm):
+    task = Task(lambda: gate(input_norm=input_norm, hidden_norm=hidden_norm, side=4))
+    assert not task.needs_pairs
+    normed = tiny_task(norm=True)
+    assert normed.needs_pairs and normed.extended(JointTask, others=(task,)).needs_pairs
+    assert not tiny_task().extended(JointTask, others=(task,)).needs_pairs
 
 
 @pytest.mark.parametrize("norm", ["input_norm", "hidden_norm"])

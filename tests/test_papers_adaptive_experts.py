@@ -5,7 +5,7 @@ import pytest
 
 from fedlib import papers
 from fedlib.data.build import build
-from fedlib.engine.cohort import sample
+from fedlib.engine.participation import sample
 from fedlib.spec import SCALES
 
 every_scale = pytest.mark.parametrize("scale", SCALES)

@@ -194,7 +194,7 @@ def test_milestones_are_half_of_the_rounds_and_three_whole_quarters():
     assert run.local["schedule"]["milestones"] == [15, 21]
 
 
-def test_pfedmoe_without_a_server_says_what_the_official_code_does_instead():
+def test_the_mixture_without_a_server_says_what_the_official_code_does_instead():
     paper = declare("full")
-    assert "pfedmoe-gossip" in paper.tables["decentralised"].labels
-    assert "official code mixes them" in paper.run("emnist", "pfedmoe-gossip").notes[0]
+    assert "gated-experts-gossip" in paper.tables["decentralised"].labels
+    assert "official code mixes them" in paper.run("emnist", "gated-experts-gossip").notes[0]

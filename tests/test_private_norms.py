@@ -16,7 +16,7 @@ from fedlib.engine.gossip import connected_graph
 from fedlib.engine.task import Task
 from fedlib.methods.pfedmm import together
 from fedlib.run.checkpoint import Checkpoints, flatten
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 ROUNDS, EXPERTS = 3, 3
 SIZES = (7, 12, 6, 10, 9)  # the last client is unseen; no batch of 4 leaves one alone
@@ -72,10 +72,10 @@ def run(method, federation, cohorts=EVERYBODY, executor="loop", aggregation="dam
     return state
 
 
-def simulation(method, executor="loop", federation=None, **protocol):
+def simulation(method, executor="loop", federation=None, **course):
     federation = federation or toy_federation(SIZES)
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    settings = Protocol(**{"rounds": ROUNDS, "seed": 3} | protocol)
+    settings = Course(**{"rounds": ROUNDS, "seed": 3} | course)
     return Simulation(method, data, settings, EXECUTORS[executor]())
 
 
@@ -406,9 +406,9 @@ def test_unseen_clients_never_influence_the_others():
 # -- whole runs ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", [{"rate": 0.5}, {"aggregation": "gossip"}])
-def test_an_interrupted_run_ends_like_an_undisturbed_one(protocol, tmp_path):
-    simulated = simulation(make(), **protocol)
+@pytest.mark.parametrize("course", [{"rate": 0.5}, {"aggregation": "gossip"}])
+def test_an_interrupted_run_ends_like_an_undisturbed_one(course, tmp_path):
+    simulated = simulation(make(), **course)
     reference, result = silently(simulated)
     for _ in range(ROUNDS - 1):
         with pytest.raises(SystemExit):

@@ -22,6 +22,7 @@ NOT_SHOWN = {  # (exhibit, data set, label, metric) by paper, and why
     },
     "fedmix": {},
     "pfedmm": {},
+    "pfedmoe": {},
 }
 
 

@@ -1,5 +1,7 @@
 """The packages of fedlib: what may import what."""
 
+import re
+
 import networkx as nx
 import pytest
 
@@ -71,3 +73,21 @@ def test_a_module_imports_what_its_room_may(module):
 def test_imports_have_no_circle():
     graph = nx.DiGraph((module, other) for module in MODULES for other in imported(module))
     assert not list(nx.simple_cycles(graph))
+
+
+def test_contributing_has_the_same_rules():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("| may import |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1:-1] for row in table.splitlines() if row.startswith("| `")]
+    told = {name.strip(" `"): set(re.findall(r"`([^`]+)`", rights)) for name, _, rights in rows}
+    assert told == ROOMS
+    [ground] = re.findall(r"and the ground: ([^;]*?), which import", text)
+    assert set(re.findall(r"`([^`]+)`", ground)) == GROUND
+
+
+METHODS = [m for m in MODULES if m.startswith(f"{PACKAGE}.methods.") and ".parts" not in m]
+
+
+@pytest.mark.parametrize("module", METHODS)
+def test_a_method_knows_nothing_of_devices(module):
+    assert f"{PACKAGE}.engine.device" not in imported(module)

@@ -21,10 +21,10 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.solvers import SGD, Adam, Memory
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.run import calibrate, checkpoint, cost, evaluate
+from fedlib.run import calibrate, calibration, checkpoint, cost, evaluate
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
@@ -69,12 +69,10 @@ def run(executor, method=None, ids=None, rounds=3, sizes=SIZES):
     return state, everyone.score(method.predict, personal, split="test")
 
 
-def simulation(executor=Loop, rounds=5, rate=0.5, method=None, **protocol):
+def simulation(executor=Loop, rounds=5, rate=0.5, method=None, **course):
     method, federation = method or zoo(dtype=torch.float32), toy_federation(SIZES)
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(
-        method, data, Protocol(rounds=rounds, seed=3, rate=rate, **protocol), executor()
-    )
+    return Simulation(method, data, Course(rounds=rounds, seed=3, rate=rate, **course), executor())
 
 
 # -- trees of rows ------------------------------------------------------------------------
@@ -139,7 +137,7 @@ def test_replayed_steps_are_of_one_kind_each():
     executor = Graphs()
     sizes = (8,) * 5  # two waves a round of each kind, all of one shape
     assert_close(run(executor, rounds=4, sizes=sizes), run(Loop(), rounds=4, sizes=sizes))
-    assert executor.notes["recorded_shapes"] == 2
+    assert executor.notes["captured_shapes"] == 2
     assert not executor.notes["not_replayed"]
 
 
@@ -381,7 +379,7 @@ def test_only_what_is_shared_is_communicated(executor):
 def test_what_clients_of_two_sizes_send_is_counted_as_their_mean():
     cohort = cohort_of(tiny_task(), toy_federation(SIZES), [0, 1, 2])
     cohort.collect(cohort.in_turn([wide, deep]))
-    cohort.send({"own": cohort.in_turn([wide, deep]), "all": torch.zeros(3, 2)})
+    cohort.scatter({"own": cohort.in_turn([wide, deep]), "all": torch.zeros(3, 2)})
     assert cohort.journal.up == pytest.approx((9 + 4 + 9) / 3)
     assert cohort.journal.down == pytest.approx((9 + 4 + 9) / 3 + 2)
 
@@ -437,9 +435,9 @@ def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():
 def test_calibration_tells_runs_apart_by_every_architecture():
     run = simulation()
     other = replace(run.method, large=(run.method.large[0], tiny_task(hidden=2)))
-    keys = {calibrate.key(m, run.data, run.protocol) for m in (run.method, other)}
+    keys = {calibration.key(m, run.data, run.course) for m in (run.method, other)}
     assert len(keys) == 2
-    measured = calibrate.measure(run.method, run.data, run.protocol)
+    measured = calibrate.measure(run.method, run.data, run.course)
     assert measured["seconds"].keys() == {"loop", "batched"}
 
 

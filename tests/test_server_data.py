@@ -11,10 +11,10 @@ from data_fixtures import made_up_texts
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
 
 from fedlib import tree
-from fedlib.engine.batches import client_plan
-from fedlib.engine.cohort import sample
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
 from fedlib.errors import DataError, DivergedError
@@ -29,7 +29,7 @@ from fedlib.results import RunResult, View
 from fedlib.run import evaluate
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
-from fedlib.run.simulate import Protocol, Record, Simulation
+from fedlib.run.simulate import Course, Record, Simulation
 from fedlib.tables import views
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
@@ -103,10 +103,10 @@ def tuned(**network) -> TunedAverage:
     return TunedAverage(task=tiny_task(**network), local=sgd(), server=sgd(epochs=2, batch_size=6))
 
 
-def simulation(method=None, data=None, **protocol) -> Simulation:
+def simulation(method=None, data=None, **course) -> Simulation:
     method = method or tuned(**NETWORK)
     device_data = DeviceData(data or federation(), method.task.dtype, method.task.device)
-    asked = Protocol(**{"rounds": 4, "seed": 3, "rate": 0.5} | protocol)
+    asked = Course(**{"rounds": 4, "seed": 3, "rate": 0.5} | course)
     return Simulation(method, device_data, asked, Loop())
 
 
@@ -177,7 +177,7 @@ def test_a_method_that_needs_a_server_says_so_where_there_is_none():
 def test_a_server_shuffles_like_no_client_and_no_two_fits_alike():
     solver, size = sgd(), 12
     orders = [
-        tuple(client_plan(size, solver, 0, 0, stream, owner).order)
+        tuple(draw_batches(size, solver, 0, 0, stream, owner).order)
         for owner in range(PROBE + 1)
         for stream in ("fit", "server/0", "server/1")
     ]
@@ -209,10 +209,10 @@ def test_by_residue_one_of_each_class_takes_part():
     with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
         sample(population, 0.5, 0, 0, "random")
     with pytest.raises(ValueError, match=r"selection must be one of .*, got 'random'"):
-        Protocol(rounds=1, seed=0, selection="random")
+        Course(rounds=1, seed=0, selection="random")
 
 
-def test_a_run_takes_its_clients_as_its_protocol_says():
+def test_a_run_takes_its_clients_as_its_course_says():
     run = simulation(rate=0.7, selection="residue", rounds=1)  # two classes of three clients
     _, result = silently(run)
     ids = sample(run.federation.ids("seen"), 0.7, 3, 0, "residue")
@@ -267,9 +267,9 @@ def test_the_server_trains_as_a_loop_over_its_batches_does():
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     x, y = (torch.from_numpy(pool[data.train.of(SERVER)]) for pool in (data.x, data.y))
     for t in range(2):
-        plan = client_plan(OWNED[0], method.server, 0, 0, f"server/{t}", SERVER)
-        for step in plan.steps:
-            rows = plan.order[step.start : step.stop]
+        batches = draw_batches(OWNED[0], method.server, 0, 0, f"server/{t}", SERVER)
+        for step in batches.steps:
+            rows = batches.order[step.start : step.stop]
             optimiser.zero_grad()
             torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
             optimiser.step()

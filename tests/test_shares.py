@@ -79,7 +79,7 @@ def test_partial_sends_count_the_mean_over_clients():
     cohort = cohort_of(TASK, toy_federation())
     experts = {"w": torch.randn(2, 5), "b": torch.randn(2)}  # 6 numbers each
     chosen = torch.tensor([[True, True], [False, True], [False, True]])
-    received = cohort.send_some(experts, chosen)
+    received = cohort.broadcast_some(experts, chosen)
     assert received["w"].shape == (3, 2, 5)
     assert cohort.journal.down == pytest.approx((12 + 6 + 6) / 3)
     assert cohort.collect_some(received, chosen) is received
@@ -89,5 +89,5 @@ def test_partial_sends_count_the_mean_over_clients():
 def test_sending_everything_counts_everything():
     cohort = cohort_of(TASK, toy_federation())
     experts = {"w": torch.randn(2, 5)}
-    cohort.collect_some(cohort.send_some(experts, None), None)
+    cohort.collect_some(cohort.broadcast_some(experts, None), None)
     assert (cohort.journal.down, cohort.journal.up) == (10, 10)

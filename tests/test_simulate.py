@@ -10,16 +10,16 @@ from support import cohort_of, federation_for, modules_of, sgd, solver_of, tiny_
 from torch import nn
 
 from fedlib import methods, tree
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import TOTALS, View
 from fedlib.run import evaluate
 from fedlib.run.checkpoint import Checkpoints, flatten
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 IFCA = {"num_experts": 2, "cluster_init": "full", "exploration": "eps", "epsilon": 0.5}
 METHODS = {
@@ -31,36 +31,45 @@ METHODS = {
     "biased_fedavg": {"private": "head.1.bias"},
     "centmoe": {},
     "clustered": {},
+    "fd": {"distillation": "mse"},
     "fedavg": {},
     "fedavg_adam": {"horizon": 3, "curves": ["finetuned"]},
     "fedavg_plus": {},
     "fedem": {"num_experts": 2},
+    "fedgh": {},
     "fedmix": {"num_experts": 2, "gate_epochs": 2, "curves": ["new_shard"]},
     "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
     "fedmix_vae": {"num_experts": 2, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
     "fedmoe": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}, "log_rounds": [1, 9]},
     "fedprox": {"mu": 0.5},
+    "fedrep": {"head_epochs": 2},
+    "fedproto": {"curves": ["nearest"]},
+    "fedtgp": {"server_epochs": 2},
     "ifca": IFCA,
     "l2sgd": {"p": 0.5, "lam": 0.1},
     "label_leakage": {"zero_output": True},
+    "lg_fedavg": {},
     "local": {},
     "local_global": {"curves": ["new_shard"]},
     "moe_fedavg": {},
     "pfedme": {"mu": 0.5},
     "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
-    "pfedmoe_baseline": {"num_experts": 2, "gate_features": 4},
+    "pfedmoe": {"gate_lr_scale": 0.5},
+    "gated_experts": {"num_experts": 2, "gate_features": 4},
     "plain_mixture": {"num_experts": 2, "table_rounds": [1, 9], "table_split": "train"},
     "qffl": {},
     "server_finetuning": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}},
     "uniform_mixture": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}},
 }
+# What they send depends on the classes that clients hold: see test_class_statistics.
+BY_CLASS = {"fd", "fedgh", "fedproto", "fedtgp"}
 every_method = pytest.mark.parametrize("name", METHODS)
 SIZES = (7, 12, 6, 10, 11)  # the last client is unseen; no batch of 4 leaves one alone
 STAMP = {"run": "test"}
 
 
-def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **protocol):
+def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=None, **course):
     """A run with momentum, dropout, batch statistics and a falling rate; half take part."""
     rate = 1.0 if name == "clustered" else 0.5  # which needs everybody
     task = tiny_task(norm=True, dropout=0.3, dtype=dtype)
@@ -72,7 +81,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     federation = federation or federation_for(name, SIZES)
     data = DeviceData(federation, task.dtype, task.device)
     return Simulation(
-        method, data, Protocol(**{"rounds": 4, "seed": 3, "rate": rate} | protocol), Loop()
+        method, data, Course(**{"rounds": 4, "seed": 3, "rate": rate} | course), Loop()
     )
 
 
@@ -153,18 +162,19 @@ def test_a_federation_without_unseen_clients_runs():
     assert {view.group for view in result.scores} == {"seen"}
 
 
-@every_method
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in BY_CLASS])
 def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     # Of 4 seen clients, a rate of 0.5 takes 2; evaluations send nothing that counts.
     run = simulation(name, rounds=3, dtype=torch.float64)
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "centmoe": 0, "pfedmm": body + experts * head, "pfedmoe_baseline": model}
+    down = {"local": 0, "centmoe": 0, "pfedmm": body + experts * head, "gated_experts": model}
+    down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
-    # The gate of 6 features; the table of 3 labels.
     # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.
     down |= {"moe_fedavg": 3 * model + 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1}
+    # The gate of 6 features; the table of 3 labels.
     down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
     down |= dict.fromkeys(("fedmix", "fedmix_vae"), 2 * model + 3 * 2)
     down = down.get(name, experts * model)
@@ -175,7 +185,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
         "qffl": model + 1,
     }
     up = up.get(name, down)
-    clients = 4 * run.protocol.rate
+    clients = 4 * run.course.rate
     assert result.bytes_down.tolist() == [4 * clients * down * done for done in range(4)]
     assert result.bytes_up.tolist() == [4 * clients * up * done for done in range(4)]
 
@@ -303,11 +313,11 @@ def test_a_checkpoint_of_another_run_is_not_resumed(tmp_path):
 # -- divergence ---------------------------------------------------------------------------
 
 
-def diverging(batch_size, **protocol):
+def diverging(batch_size, **course):
     """A run whose first step leads to infinity: the loss before it is finite, the next is not."""
     local = sgd(lr=float("inf"), batch_size=batch_size)
     federation = toy_federation((8, 8, 8), unseen=1)
-    return simulation(federation=federation, dtype=torch.float64, local=local, **protocol)
+    return simulation(federation=federation, dtype=torch.float64, local=local, **course)
 
 
 def test_a_loss_that_is_no_number_names_client_and_round():
@@ -383,6 +393,6 @@ def test_another_seed_gives_another_run():
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
     ],
 )
-def test_a_protocol_that_makes_no_run_is_refused(change, message):
+def test_a_course_that_makes_no_run_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        Protocol(**{"rounds": 3, "seed": 0} | change)
+        Course(**{"rounds": 3, "seed": 0} | change)

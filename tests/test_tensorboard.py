@@ -62,6 +62,7 @@ def results(**changes) -> tuple[RunResult, RunResult]:
         scores={TEST: scores(CORRECT[-1:], LOSS[-1:]), TRAIN: scores([[3, 3]], [[0.2, 0.7]])},
         **{name: np.zeros(1, int) for name in TOTALS},
         train_loss=np.empty(0),
+        spec={**history.spec, "views": [["*", "*", "*"]]},  # as evaluations have them
     )
     return history, evaluation
 
@@ -187,7 +188,9 @@ def test_times_are_rounds(written):
 def test_files_of_two_specifications_are_refused(tmp_path):
     history, evaluation = results()
     with pytest.raises(DataError, match="different run specifications.*; evaluate again"):
-        events.write(history, replace(evaluation, spec={**SPEC, "seed": 4}), tmp_path / NAME)
+        events.write(
+            history, replace(evaluation, spec={**evaluation.spec, "seed": 4}), tmp_path / NAME
+        )
     assert os.listdir(tmp_path) == []
 
 

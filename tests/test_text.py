@@ -21,7 +21,7 @@ from fedlib.exhibits import metrics
 from fedlib.federation import Federation, Tokens
 from fedlib.models import transformer
 from fedlib.run.build import build_modules, build_simulation, build_task, weight_files
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
 
 CPU = torch.device("cpu")
@@ -158,7 +158,7 @@ def test_a_transformer_learns_made_up_texts_from_several_clients(size):
     run = Simulation(
         method,
         DeviceData(federation, torch.float32, CPU),
-        Protocol(rounds=6, seed=0, evaluate_every=6),
+        Course(rounds=6, seed=0, evaluate_every=6),
         Loop(),
     )
     _, history = run.run(report=lambda line: None)

@@ -8,12 +8,12 @@ from benchmarks.clock import Clock
 from benchmarks.items import LR, SEED, Item
 from fedlib import methods
 from fedlib.engine.choice import choose
-from fedlib.engine.cohort import sample
 from fedlib.engine.device import DeviceData
+from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 
 ROUNDS = 1_000_000  # more than anybody waits for
 
@@ -32,8 +32,8 @@ def run(item: Item, setting: str, cores: int, clock: Clock, pfedmm: bool = False
 
 def one_round(simulation: Simulation, state, number: int) -> tuple:
     """(state after round `number`, the clients that took part); waits until it is computed."""
-    protocol = simulation.protocol
-    ids = sample(simulation.federation.ids("seen"), protocol.rate, protocol.seed, number)
+    course = simulation.course
+    ids = sample(simulation.federation.ids("seen"), course.rate, course.seed, number)
     cohort = simulation.cohort(ids, number)
     state = simulation.method.round(state, cohort)
     losses = torch.stack(cohort.journal.losses).mean(0)
@@ -53,8 +53,8 @@ def build(item: Item, executor: str, pfedmm: bool = False) -> Simulation:
     else:
         method = methods.load("fedavg")(task=task, local=local)
     data = DeviceData(federation(item), task.dtype, task.device)
-    protocol = Protocol(rounds=ROUNDS, seed=SEED, rate=item.rate, aggregation="renormalised")
-    return Simulation(method, data, protocol, choose(executor, task))
+    course = Course(rounds=ROUNDS, seed=SEED, rate=item.rate, aggregation="renormalised")
+    return Simulation(method, data, course, choose(executor, task))
 
 
 def federation(item: Item) -> Federation:

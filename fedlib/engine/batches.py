@@ -27,8 +27,8 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClientPlan:
-    """What one client does in one call of `fit`.
+class Batches:
+    """The shuffled examples of one client in one call of `fit`, cut into steps.
 
     Attributes:
       order: [epochs * N] int64, positions in the client's shard, epoch after epoch.
@@ -41,7 +41,7 @@ class ClientPlan:
     steps: tuple[Step, ...]
 
 
-def client_plan(num_examples: int, solver: Solver, *stream: int | str) -> ClientPlan:
+def draw_batches(num_examples: int, solver: Solver, *stream: int | str) -> Batches:
     """Shuffled epochs of a client with `num_examples` examples, cut into steps."""
     draw = streams.generator(*stream)
     orders, steps = [], []
@@ -56,7 +56,7 @@ def client_plan(num_examples: int, solver: Solver, *stream: int | str) -> Client
     steps = tuple(steps[: solver.steps])
     keys = draw.integers(0, 2**62, size=len(steps), dtype=np.int64)
     order = np.concatenate(orders) if orders else np.empty(0, np.int64)
-    return ClientPlan(order, keys, steps)
+    return Batches(order, keys, steps)
 
 
 def _epochs(num_examples: int, solver: Solver) -> int:
@@ -87,11 +87,11 @@ class Wave(NamedTuple):
         return bool((self.sizes < self.index.shape[1]).any())
 
 
-def waves(plans: list[ClientPlan], batch_size: int, may_pad: bool) -> list[Wave]:
+def waves(drawn: list[Batches], batch_size: int, may_pad: bool) -> list[Wave]:
     """The steps of all clients, merged epoch by epoch: full batches first, then the short ones.
 
     Args:
-      plans: one per client.
+      drawn: one per client.
       batch_size: of a full batch.
       may_pad: whether batches of different sizes may share a wave. Must be False for models with
         batch statistics, which padding would enter.
@@ -100,19 +100,19 @@ def waves(plans: list[ClientPlan], batch_size: int, may_pad: bool) -> list[Wave]
       Waves that visit every client's steps in the client's own order.
     """
     merged = []
-    for epoch in range(max((p.steps[-1].epoch + 1 for p in plans if p.steps), default=0)):
-        own = [[(k, s) for k, s in enumerate(p.steps) if s.epoch == epoch] for p in plans]
+    for epoch in range(max((p.steps[-1].epoch + 1 for p in drawn if p.steps), default=0)):
+        own = [[(k, s) for k, s in enumerate(p.steps) if s.epoch == epoch] for p in drawn]
         full = [[item for item in items if item[1].size == batch_size] for items in own]
         for t in range(max(map(len, full))):
             group = [(c, *items[t]) for c, items in enumerate(full) if t < len(items)]
-            merged.append(_wave(plans, group, batch_size, epoch))
+            merged.append(_wave(drawn, group, batch_size, epoch))
         # A short batch is its epoch's last, so at most one per client is left.
         short = [
             (c, *item) for c, items in enumerate(own) for item in items if item[1].size < batch_size
         ]
         for group in [short] if may_pad and short else _by_size(short):
             width = max(step.size for _, _, step in group)
-            merged.append(_wave(plans, group, width, epoch))
+            merged.append(_wave(drawn, group, width, epoch))
     return merged
 
 
@@ -121,12 +121,12 @@ def _by_size(group: list) -> list[list]:
     return [[item for item in group if item[2].size == size] for size in sizes]
 
 
-def _wave(plans: list[ClientPlan], group: list, width: int, epoch: int) -> Wave:
+def _wave(drawn: list[Batches], group: list, width: int, epoch: int) -> Wave:
     index = np.empty((len(group), width), np.int64)
     for row, (client, _, step) in enumerate(group):
-        examples = plans[client].order[step.start : step.stop]
+        examples = drawn[client].order[step.start : step.stop]
         index[row] = examples if len(examples) == width else np.resize(examples, width)
     clients = np.array([client for client, _, _ in group])
-    keys = np.array([plans[client].keys[number] for client, number, _ in group])
+    keys = np.array([drawn[client].keys[number] for client, number, _ in group])
     sizes = np.array([step.size for _, _, step in group])
     return Wave(clients, index, keys, sizes, epoch)

@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from fedlib import streams, tree
-from fedlib.engine.batches import ClientPlan, client_plan
+from fedlib import tree
+from fedlib.engine import shards
+from fedlib.engine.batches import Batches, draw_batches
+from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
-from fedlib.engine.solvers import Memory, Solver, gradient
+from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
 from fedlib.engine.waves import Work
 from fedlib.errors import DataError
@@ -27,7 +29,6 @@ from fedlib.tree import Rows, Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
 CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
-SELECTIONS = ("uniform", "residue")  # of the clients in a round, see `sample`
 
 
 @dataclass
@@ -98,6 +99,10 @@ class Cohort:
     def num_examples(self) -> Tensor:
         """Training examples of each client -> [C] float64"""
         return upload(self._sizes("train").astype(np.float64), self.ids.device)
+
+    def tensor(self, values: np.ndarray | Tensor) -> Tensor:
+        """What a method worked out in host memory, where these clients compute."""
+        return upload(values, self.ids.device)
 
     def in_round(self, number: int) -> "Cohort":
         """The same clients in round `number`, so that they shuffle differently."""
@@ -175,13 +180,7 @@ class Cohort:
         Raises:
           DataError: if the federation has no such values, or larger ones.
         """
-        counts = np.zeros((self.size, num))
-        for row, values in zip(counts, self._given(of), strict=True):
-            found = np.bincount(values, minlength=num)
-            if len(found) > num:
-                raise DataError(f"{of} must be below {num}, got {len(found) - 1}")
-            row += found if len(values) else 1
-        shares = counts / counts.sum(1, keepdims=True)
+        shares = shards.shares(self.data.federation, self.host_ids, of, num)
         return upload(shares, self.ids.device).to(self.task.dtype)
 
     def side(self) -> Tensor:
@@ -192,10 +191,7 @@ class Cohort:
         Raises:
           DataError: if the federation has none.
         """
-        given = self._given("side")
-        padded = np.zeros((self.size, max(map(len, given), default=0)), np.int64)
-        for row, values in zip(padded, given, strict=True):
-            row[: len(values)] = values
+        padded = shards.side(self.data.federation, self.host_ids)
         return upload(padded, self.ids.device)
 
     # -- communication ----------------------------------------------------------------
@@ -205,12 +201,12 @@ class Cohort:
         self.journal.down += tree.numel(shared)
         return tree.broadcast(shared, self.size)
 
-    def send(self, rows: Tree) -> Tree:
+    def scatter(self, rows: Tree) -> Tree:
         """Send every client its own row of what the server has: [C, ...], as it is."""
         self.journal.down += self._each(rows)
         return rows
 
-    def send_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+    def broadcast_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
         """Send every client some of the experts: [E, ...] -> [C, E, ...], without copying.
 
         The others are there too, so that shapes are the same, but a client must not use them.
@@ -257,7 +253,7 @@ class Cohort:
             return tree.mean(trained, self.num_examples)
         absent = 1 - float((self._sizes("train") / self.population_examples).sum())
         weights = self.num_examples / self.population_examples
-        return tree.add(tree.mix(trained, weights), previous, absent)
+        return tree.add(tree.combine(trained, weights), previous, absent)
 
     # -- training ---------------------------------------------------------------------
 
@@ -295,19 +291,7 @@ class Cohort:
         rates = upload(rates.to(self.task.dtype), self.ids.device)
         kept = memory is not None and local.keeps == "run"
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
-
-        def step(carry, rates, *args_and_batch):
-            weights, statistics, total, count, buffers = carry
-            batch = args_and_batch[-1]
-            grads, value = gradient(one_loss, weights, statistics, *args_and_batch)
-            grads = local.clipped(grads, stacked=value.dim() > 0)
-            epoch = min(batch.epoch, local.epochs - 1)
-            lr = rates[..., epoch] if common is None else common[epoch]
-            local.step_(weights, grads, buffers, lr, lr_scale or {})
-            total += value * batch.size
-            count += batch.size
-            return carry
-
+        step = descent(one_loss, local, common, lr_scale or {})
         zeros = torch.zeros(self.size, dtype=self.task.dtype, device=self.ids.device)
         buffers = (
             tree.take(memory.buffers, self.host_ids) if kept else local.fresh(weights, self.size)
@@ -361,18 +345,6 @@ class Cohort:
 
     # -- private ----------------------------------------------------------------------
 
-    def _given(self, of: str) -> list[np.ndarray]:
-        """Labels or side information of each client's training examples, C x [N]"""
-        federation = self.data.federation
-        if of not in ("label", "side"):
-            raise ValueError(f"of must be 'label' or 'side', got {of!r}")
-        pool = federation.y if of == "label" else federation.side
-        if pool is None:
-            raise DataError("the federation has no side information; condition on labels instead")
-        if pool.ndim != 1:
-            raise DataError(f"{of} must be one number for each example, got shape {pool.shape}")
-        return [pool[federation.train.of(client)] for client in self.host_ids.tolist()]
-
     def _each(self, per_client: Tree) -> float:
         """Numbers in what ONE client has; the mean where clients differ in it."""
         if tree.rows_in(per_client):
@@ -397,51 +369,23 @@ class Cohort:
 
     def _fold(self, step, carry: Tree, *per_client, local: Solver, stream: str, kinds) -> Tree:
         sizes = self.data.federation.train.sizes
-        plans = [
-            client_plan(int(sizes[client]), local, self.seed, self.round, stream, client)
+        drawn = [
+            draw_batches(int(sizes[client]), local, self.seed, self.round, stream, client)
             for client in self.host_ids.tolist()
         ]
-        self._refuse_single_examples(plans, local)
-        self.journal.examples += sum(step.size for plan in plans for step in plan.steps)
+        self._refuse_single_examples(drawn, local)
+        self.journal.examples += sum(step.size for batches in drawn for step in batches.steps)
         work = self._work(f"training ({stream})", kinds)
-        return self.executor.fold(work, plans, local.batch_size, step, carry, per_client)
+        return self.executor.fold(work, drawn, local.batch_size, step, carry, per_client)
 
-    def _refuse_single_examples(self, plans: list[ClientPlan], local: Solver) -> None:
+    def _refuse_single_examples(self, drawn: list[Batches], local: Solver) -> None:
         """Batch normalisation has nothing to average over in a training batch of one example."""
         if not self.task.needs_pairs:
             return
-        for client, plan in zip(self.host_ids.tolist(), plans, strict=True):
-            if any(step.size == 1 for step in plan.steps):
+        for client, batches in zip(self.host_ids.tolist(), drawn, strict=True):
+            if any(step.size == 1 for step in batches.steps):
                 raise DataError(
                     f"client {client} has {self.data.federation.train.sizes[client]} training "
                     f"examples, so batches of {local.batch_size} leave one alone, which batch "
                     "normalisation cannot train on; use another batch_size or drop_last"
                 )
-
-
-def sample(
-    population: np.ndarray, rate: float, seed: int, round: int, selection: str = "uniform"
-) -> np.ndarray:
-    """Clients of one round, without replacement, in ascending order -> [C] int64
-
-    Depends on (seed, round) alone, so every method sees the same cohorts. At least one client
-    takes part: C = max(1, floor(rate * population)).
-
-    Args:
-      population: [P] who may take part.
-      rate: fraction of them.
-      seed, round: of the draw.
-      selection: "uniform", or "residue": one of each class of positions in the population modulo C.
-
-    Raises:
-      ValueError: for another selection.
-    """
-    if selection not in SELECTIONS:
-        raise ValueError(f"selection must be one of {SELECTIONS}, got {selection!r}")
-    size = max(1, int(rate * len(population)))
-    if size == len(population):
-        return population
-    draw = streams.generator(seed, round, "cohort")
-    if selection == "residue":
-        return np.sort([draw.choice(population[residue::size]) for residue in range(size)])
-    return np.sort(draw.choice(population, size=size, replace=False))

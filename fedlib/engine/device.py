@@ -1,13 +1,15 @@
 """A federation on the device that computes: put there once, and read without waiting for it."""
 
 import os
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.federation import SPLITS, Federation
+from fedlib.federation import SPLITS, Federation, Split
 from fedlib.tree import Rows, Tree
 
 DEVICE_SHARE = 0.25  # of the device's memory, for one thing that all clients keep between rounds
@@ -51,6 +53,13 @@ class DeviceData:
         """Pool rows of one client in one split -> [N] int64"""
         offsets = self.federation.split(split).offsets
         return self.rows[split][offsets[client] : offsets[client + 1]]
+
+    def training_on(self, train: Split) -> "DeviceData":
+        """The same data with these training examples in place of its own."""
+        other = copy(self)  # the pool is shared
+        other.federation = replace(self.federation, train=train)
+        other.rows = {**self.rows, "train": upload(train.rows, self.device)}
+        return other
 
 
 def upload(values: np.ndarray | Tensor, device: torch.device) -> Tensor:

@@ -3,7 +3,7 @@
 Executors with equal results, but for rounding: `Loop` visits the clients one after the other (best
 for models whose steps cost more than their launch, and the one to debug in); `Batched` runs all
 clients of a wave in one call of `torch.func.vmap` (best for small models and on GPUs); and
-`fedlib.engine.graphs.Graphs` records such calls on a GPU and replays them.
+`fedlib.engine.graphs.Graphs` captures such calls on a GPU and replays them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine import ambient
-from fedlib.engine.batches import ClientPlan, waves
+from fedlib.engine.batches import Batches, waves
 from fedlib.engine.device import moved, upload
 from fedlib.engine.failure import told
 from fedlib.engine.task import Batch
@@ -45,14 +45,14 @@ class Executor(Protocol):
 
     name: str
     setting: str  # what `fedlib.engine.choice.choose` makes an equal one from
-    replays: bool  # whether steps are recorded: then what changes has to be in tensors
+    replays: bool  # whether steps are captured: then what changes has to be in tensors
     notes: dict  # what provenance says of the execution besides the setting; kept up to date
 
     def lift(self, fn: Callable) -> Callable:
         """`fn`, written for one client, as `fold` wants it: for one client, or a wave of them."""
         ...
 
-    def fold(self, work: Work, plans: list[ClientPlan], batch_size: int, step: Callable,
+    def fold(self, work: Work, drawn: list[Batches], batch_size: int, step: Callable,
              carry: Tree, per_client: tuple) -> Tree:  # fmt: skip
         """`carry = step(carry, *per_client, batch)` over each client's batches.
 
@@ -123,21 +123,21 @@ class Loop:
         """See `Executor.lift`."""
         return fn
 
-    def fold(self, work, plans, batch_size, step, carry, per_client):
+    def fold(self, work, drawn, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
         device = work.data.device
 
         def visit(position: int) -> None:
             views, args = tree.take(carry, position), tree.take(per_client, position)
             own, args = moved(views, device), moved(args, device)
-            client, plan = int(work.ids[position]), plans[position]
+            client, batches = int(work.ids[position]), drawn[position]
             with told(work.of([position])) as place:
-                for batch in client_batches(work, client, plan, batch_size):
+                for batch in client_batches(work, client, batches, batch_size):
                     place.batch = batch
                     own = step(own, *args, batch)
             put_back(views, own)
 
-        self._workers.visit(visit, _longest_first([len(plan.order) for plan in plans]))
+        self._workers.visit(visit, _longest_first([len(batches.order) for batches in drawn]))
         return carry
 
     def each(self, work, fn, per_client, split, batch_size):
@@ -193,26 +193,26 @@ class Batched:
         return partial(self._vmap, fn)
 
     @torch.no_grad()
-    def fold(self, work, plans, batch_size, step, carry, per_client):
+    def fold(self, work, drawn, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
         device = work.data.device
 
         def fold(block: np.ndarray, active: Tensor | None = None) -> Tree:
             own, args = moved(take_block((carry, per_client), block, active), device)
-            of_block = work.of(block), [plans[c] for c in block]
+            of_block = work.of(block), [drawn[c] for c in block]
             done = self._fold_block(*of_block, batch_size, step, own, args)
             return put_block(carry, block, active, done)
 
-        blocks = self._blocks([len(plan.steps) for plan in plans], work.kinds)
+        blocks = self._blocks([len(batches.steps) for batches in drawn], work.kinds)
         if len(blocks) == 1 and device.type == "cpu":  # no copies: nothing is tried twice
             return fold(blocks[0])
         self._visit(lambda block: fold(block, upload(block, device)), blocks)
         return carry
 
-    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
+    def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
         """`fold` of clients who are batched together, stacked; uses up the carry."""
         # Batch statistics would see padding, so such models only share waves of equal sizes.
-        merged = waves(plans, batch_size, may_pad=not work.task.statistics)
+        merged = waves(drawn, batch_size, may_pad=not work.task.statistics)
         with told(work) as place:
             for wave, active, batch in wave_batches(work, merged):
                 place.ids, place.batch = work.ids[wave.clients], batch

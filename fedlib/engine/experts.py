@@ -79,15 +79,16 @@ def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:
     return torch.softmax(weights.log().unsqueeze(-2) - losses, dim=-1)
 
 
-def mixture_log_probs(weights: Tensor, log_probs: Tensor) -> Tensor:
-    """log sum_e weights_e p_e(y | x) -> [B, L], or [B, T, L] for sequences
+def mixture_log_probs(log_weights: Tensor, log_probs: Tensor) -> Tensor:
+    """log sum_e weights_e p_e(y | x): probabilities are mixed, not logits -> [B, L] or [B, T, L]
 
     Args:
-      weights: [E], or [B, E] if they depend on the example.
+      log_weights: [E], or [B, E] if they depend on the example; -inf for experts that do not
+        count.
       log_probs: [B, E, L], or [B, E, T, L]; the labels of a sequence are mixed one by one.
     """
     trailing = [1] * (log_probs.dim() - 2)
-    return torch.logsumexp(weights.log().reshape(*weights.shape, *trailing) + log_probs, dim=1)
+    return (log_weights.reshape(*log_weights.shape, *trailing) + log_probs).logsumexp(1)
 
 
 def expert_losses(log_probs: Tensor, y: Tensor, class_weights: Tensor | None = None) -> Tensor:

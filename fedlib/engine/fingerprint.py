@@ -1,6 +1,6 @@
 """What a function will compute, seen from outside: its code, and all that it has closed over.
 
-A recorded step reads the tensors it was recorded with. To run it again for another round, one has
+A captured step reads the tensors it was captured with. To run it again for another round, one has
 to know that the round's function is the same but for the values of tensors, and which tensors
 those are. `walk` finds out, or refuses.
 """

@@ -126,7 +126,7 @@ class GossipCohort(Cohort):
         links = int((self.mixing > 0).sum()) - int((self.mixing.diagonal() > 0).sum())
         self.journal.up += tree.numel(tree.take(trained, 0)) * links / self.size
         order = torch.argsort(self.ids)  # the graph's order is ascending
-        mixed = tree.mix(tree.take(trained, order), self.mixing)
+        mixed = tree.combine(tree.take(trained, order), self.mixing)
         return tree.put(previous, self.members, mixed)
 
     def _require_everybody(self) -> None:

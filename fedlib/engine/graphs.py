@@ -1,15 +1,15 @@
-"""Batched steps that are recorded once and replayed: one launch instead of some hundred kernels.
+"""Batched steps that are captured once and replayed: one launch instead of some hundred kernels.
 
 A step of `Batched` on a GPU is a few hundred small kernels, which take longer to launch than to
-run. A CUDA graph launches them together, on the addresses it was recorded with. So a *program*
+run. A CUDA graph launches them together, on the addresses it was captured with. So a *program*
 keeps buffers for everything that a step reads and writes: the clients' carry and arguments, the
 tensors that its function closed over, and the positions of a batch's examples. A round copies its
 values in, replays the graph of each wave's shape, and copies the result out. To make shapes repeat,
 waves have a power of two of lanes, of which those left over train a scratch client nobody reads.
 
-A shape is recorded when it comes up for the third time; before that, and where recording fails, the
+A shape is captured when it comes up for the third time; before that, and where capturing fails, the
 same function of the same buffers is called. On a CPU it always is, so that all of this runs there
-but for the recording itself. Steps that cannot be told from outside to be the same as before (see
+but for the capturing itself. Steps that cannot be told from outside to be the same as before (see
 `fedlib.engine.fingerprint`) run as in `Batched`; `notes` counts both and gives the reasons.
 """
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.batches import ClientPlan, Wave, waves
+from fedlib.engine.batches import Batches, Wave, waves
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Batched, put_back
 from fedlib.engine.failure import Place, told
@@ -30,7 +30,7 @@ from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.waves import Work, first_rows, take_rows, wave_batch
 from fedlib.tree import Tree
 
-WARM = 2  # calls of a shape before it is recorded: libraries set themselves up in them
+WARM = 2  # calls of a shape before it is captured: libraries set themselves up in them
 PROGRAMS = 8  # at most; each keeps memory for a block of clients
 
 
@@ -44,19 +44,19 @@ class Graphs(Batched):
         super().__init__(chunk)  # the buffers are for one thread
         self._programs: dict[Hashable, Program] = {}
         self._pool = None
-        self.notes |= {"recorded_shapes": 0, "replays": 0, "not_replayed": Counter()}
+        self.notes |= {"captured_shapes": 0, "replays": 0, "not_replayed": Counter()}
 
-    def _fold_block(self, work, plans, batch_size, step, carry, per_client) -> Tree:
+    def _fold_block(self, work, drawn, batch_size, step, carry, per_client) -> Tree:
         """See `Batched._fold_block`."""
         try:
             program, closed = self._program(work, step, carry, per_client)
         except Opaque as reason:
             self.notes["not_replayed"][str(reason)] += 1
-            return super()._fold_block(work, plans, batch_size, step, carry, per_client)
+            return super()._fold_block(work, drawn, batch_size, step, carry, per_client)
         try:
             with told(work) as place:
                 program.load(closed, carry, per_client, first_rows(work))
-                program.run(plans, batch_size, not work.task.statistics, place)
+                program.run(drawn, batch_size, not work.task.statistics, place)
         except torch.OutOfMemoryError:
             self._programs.clear()  # and its buffers, so that a smaller block finds room
             raise
@@ -86,9 +86,9 @@ class Graphs(Batched):
             self._programs[key] = Program(work, own, self)
         return self._programs[key], closed
 
-    def record(self, body: Callable[[], None], device: torch.device) -> Callable[[], None]:
-        """A function that does what `body` does, recorded where the device can record."""
-        self.notes["recorded_shapes"] += 1
+    def capture(self, body: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        """A function that does what `body` does, captured where the device can capture."""
+        self.notes["captured_shapes"] += 1
         if device.type != "cuda":
             return body
         graph = torch.cuda.CUDAGraph()
@@ -98,14 +98,14 @@ class Graphs(Batched):
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self.notes["recorded_shapes"] -= 1
+            self.notes["captured_shapes"] -= 1
             self.notes["not_replayed"][str(error).splitlines()[0]] += 1
             return body
         return graph.replay
 
 
 class Program:
-    """A step with buffers for all it reads and writes, and its recorded shapes.
+    """A step with buffers for all it reads and writes, and its captured shapes.
 
     Every buffer with a row per client has one more, the scratch client's.
     """
@@ -128,10 +128,10 @@ class Program:
         for buffer, values in zip(self.closed, closed, strict=True):
             buffer.copy_(values)
 
-    def run(self, plans: list[ClientPlan], batch_size: int, may_pad: bool, place: Place) -> None:
+    def run(self, drawn: list[Batches], batch_size: int, may_pad: bool, place: Place) -> None:
         """All steps of all clients, each noted in `place`."""
         ids = place.ids
-        merged = waves(plans, batch_size, may_pad)
+        merged = waves(drawn, batch_size, may_pad)
         if not merged:
             return
         widths = [batch_size if may_pad else wave.index.shape[1] for wave in merged]
@@ -194,7 +194,7 @@ class Shape:
         """One wave."""
         self.inputs.copy_(inputs)
         if self.replay is None and self.calls == WARM:
-            self.replay = executor.record(self.body, data.device)
+            self.replay = executor.capture(self.body, data.device)
         self.calls += 1
         if self.replay is None:
             self.body()

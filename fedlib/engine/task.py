@@ -124,8 +124,11 @@ class Task:
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether a training batch needs two examples, for batch normalisation to average over."""
-        return bool(self.statistics)
+        """Whether a training batch needs two examples, for batch normalisation to average over.
+
+        Every layer with running statistics does, unless it says `takes_single_examples`.
+        """
+        return any(_needs_pairs(layer) for layer in self._training.modules())
 
     @cached_property
     def convolves(self) -> bool:
@@ -203,7 +206,7 @@ class Task:
         with ambient.dropout_key(batch.key):
             if self.precision != "bfloat16":
                 return functional.call(module, params, inputs)
-            # Without the cache, which a recorded step must not read: see `fedlib.engine.graphs`.
+            # Without the cache, which a captured step must not read: see `fedlib.engine.graphs`.
             with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
                 outputs = functional.call(module, params, inputs)
             return outputs.to(self.dtype)
@@ -255,6 +258,11 @@ class JointTask(Task):
     def norms(self) -> frozenset[str]:
         """Names of the entries of batch-normalisation layers of all modules."""
         return super().norms.union(*(task.norms for task in self.others))
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether any module needs two examples to a training batch."""
+        return super().needs_pairs or any(task.needs_pairs for task in self.others)
 
     @cached_property
     def convolves(self) -> bool:
@@ -330,6 +338,13 @@ def _hollow(module: nn.Module) -> nn.Module:
                     hollow[value] = nn.Parameter(shape, False) if trained else shape
                 where[name] = hollow[value]
     return module
+
+
+def _needs_pairs(layer: nn.Module) -> bool:
+    own = layer.buffers(recurse=False)
+    return any(x.is_floating_point() for x in own) and not getattr(
+        layer, "takes_single_examples", False
+    )
 
 
 def _strip(params: Params, prefix: str) -> Params:

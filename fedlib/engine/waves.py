@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.batches import ClientPlan, Wave
+from fedlib.engine.batches import Batches, Wave
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.task import Batch, Task
 from fedlib.tree import Rows, Tree
@@ -44,15 +44,15 @@ def scoring_batches(
     return [partial(piece, start) for start in range(0, max(len(rows), 1), size)]
 
 
-def client_batches(work: Work, client: int, plan: ClientPlan, batch_size: int) -> Iterator[Batch]:
-    """The training batches of one client, in the order of its plan."""
+def client_batches(work: Work, client: int, batches: Batches, batch_size: int) -> Iterator[Batch]:
+    """The training batches of one client, in their order."""
     device = work.data.device
-    order = upload(plan.order, device)
-    keys = upload(plan.keys, device).unbind()
+    order = upload(batches.order, device)
+    keys = upload(batches.keys, device).unbind()
     rows = work.data.owned("train", client)[order]
     at_once = max(1, GATHERED // batch_size)
-    for first in range(0, len(plan.steps), at_once):
-        steps = plan.steps[first : first + at_once]
+    for first in range(0, len(batches.steps), at_once):
+        steps = batches.steps[first : first + at_once]
         begin, end = steps[0].start, steps[-1].stop
         x, y = _arranged(work, rows[begin:end]), work.data.y[rows[begin:end]]
         for (start, stop, epoch), key in zip(steps, keys[first : first + at_once], strict=True):

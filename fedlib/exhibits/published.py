@@ -10,9 +10,14 @@ COLUMNS = ("exhibit", "dataset", "label", "metric", "value", "unit", "source")
 # Per unit fraction; a "number" is none: a count, a learning rate.
 UNITS = {"percent": 100.0, "points": 100.0, "number": 1.0}
 
+# Labels of runs that a paper's file has under the name that the paper prints, by paper.
+PRINTED_AS = {"pfedmm": {"gated-experts": "pfedmoe"}}  # not the pFedMoE of Yi et al.
+
 
 def read(path: str | Path) -> pd.DataFrame:
     """The published numbers in a csv file, as printed, with `COLUMNS`.
+
+    Labels are those of our runs, also where the file has another by `PRINTED_AS`.
 
     Raises:
       DataError: if the file is missing or has other columns, unknown units, a number that is
@@ -35,7 +40,8 @@ def read(path: str | Path) -> pd.DataFrame:
     repeated = table[table.duplicated(key)]
     if len(repeated):
         raise DataError(f"{path}: {'/'.join(map(str, repeated.iloc[0][key]))} is given twice")
-    return table
+    ours = {printed: label for label, printed in PRINTED_AS.get(Path(path).stem, {}).items()}
+    return table.assign(label=table["label"].replace(ours))
 
 
 def fractions(

@@ -21,6 +21,7 @@ METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {
     "num_experts": "Number of experts",
     "partition.alpha": "Dirichlet concentration",
+    "partition.classes_per_client": "Classes per client",
     "partition.p": "Majority fraction",
 }
 PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
@@ -43,7 +44,7 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "qffl": "q-FFL",
     "afl": "AFL",
     "fedem": "FedEM",
-    "pfedmoe_baseline": "pFedMoE",
+    "gated_experts": "MoE (pFedMM's)",
     "pfedmm": "pFedMM",
     "fedavg_adam": "FedAvg (server Adam)",
     "biased_fedavg": "Biased FedAvg",
@@ -53,11 +54,21 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fedmix_vae": "FedMix with VAEs",
     "plain_mixture": "Plain mixture",
     "label_leakage": "Label leakage",
+    "pfedmoe": "pFedMoE",
+    "lg_fedavg": "LG-FedAvg",
+    "fedrep": "FedRep",
+    "fd": "FD",
+    "fedproto": "FedProto",
+    "fedgh": "FedGH",
+    "fedtgp": "FedTGP",
+    "fml": "FML",
+    "fedkd": "FedKD",
+    "fedapen": "FedAPEN",
     "fedmoe": "Fed-MoE",
     "centmoe": "CentMoE",
     "uniform_mixture": "Uniform mixture",
     "server_finetuning": "FedAvg, tuned on the server",
-    "moe_fedavg": "MoE by FedAvg",
+    "moe_fedavg": "Avg-MoE",
 }
 
 

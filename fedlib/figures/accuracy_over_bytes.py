@@ -57,11 +57,7 @@ def draw(
     """
     accuracy = curves.Shown(metric, protocol, split)
     curves.check(accuracy, exhibit, until)
-    if unit not in UNITS:
-        raise ConfigError(f"unit must be {' or '.join(UNITS)}, got {unit!r}")
-    if scale not in SCALES:
-        raise ConfigError(f"scale must be {' or '.join(SCALES)}, got {scale!r}")
-    x = _Axis(unit, scale, until)
+    x = _axis(unit, scale, until)
     shown = _with_traffic(exhibit, metrics, accuracy, unit)
     looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
@@ -83,6 +79,14 @@ def draw(
     band = style.spread_text(exhibit, "band")
     style.footer(figure, exhibit, what, band, note if silent else "")
     return figure
+
+
+def _axis(unit: str, scale: str, until: dict[str, float] | None) -> _Axis:
+    if unit not in UNITS:
+        raise ConfigError(f"unit must be {' or '.join(UNITS)}, got {unit!r}")
+    if scale not in SCALES:
+        raise ConfigError(f"scale must be {' or '.join(SCALES)}, got {scale!r}")
+    return _Axis(unit, scale, until)
 
 
 def _with_traffic(

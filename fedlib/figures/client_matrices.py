@@ -18,6 +18,10 @@ from fedlib.figures import heat, style
 
 COLORS = "gray_r"  # 0 white, 1 black
 LINE = {"color": "#CC3311", "linewidth": 0.8}
+MEANING = (
+    "Experts stand in the order of the clusters that rely on them; red lines part the true "
+    "clusters. Purity: share of clients whose cluster is the commonest of their expert's."
+)
 
 
 class _Matrix(NamedTuple):
@@ -32,6 +36,13 @@ class _Matrix(NamedTuple):
 
     def num_used(self) -> int:
         return clusters.num_used(clusters.assigned(self.pi))
+
+
+class _Panel(NamedTuple):
+    """A run and what is drawn of it."""
+
+    run: dict
+    matrix: _Matrix
 
 
 @style.styled
@@ -65,45 +76,30 @@ def draw(
     seeds = exhibit["seeds"] if seed is None else [of_clients.seed_of(exhibit, seed)]
     rows = [
         [
-            (run, best([read(exhibit, clients, run, one, weights, cluster) for one in seeds]))
+            _Panel(run, best([read(exhibit, clients, run, s, weights, cluster) for s in seeds]))
             for run in exhibits.runs_of(exhibit, federation["name"])
         ]
         for federation in exhibit["federations"]
     ]
     columns = 1 + max(len(row) for row in rows)
-    number = max(len(matrix.pi) for row in rows for _, matrix in row)
+    number = max(len(panel.matrix.pi) for row in rows for panel in row)
     height = min(max(2.4, 1.0 + 0.11 * number), 6.0)
     figure, grid = style.panels(exhibit, columns * len(rows), columns, height, width=2.45)
     drawn = []
     for place, (federation, row) in enumerate(zip(exhibit["federations"], rows, strict=True)):
-        free = iter(grid[place * columns : (place + 1) * columns])
-        drawn.append(axes := next(free))
-        true = row[0][1].cluster
-        image = _draw(axes, np.eye(int(true.max()) + 1)[true], true, "Cluster")
+        first, *others = grid[place * columns : (place + 1) * columns]
         several = f"{federation['title']}\n" if len(rows) > 1 else ""
-        # Where every seed has a partition of its own, so it may be with the clusters.
-        same = all(np.array_equal(matrix.cluster, true) for _, matrix in row)
-        which = "" if same else f", seed {row[0][1].seed}"
-        axes.set(title=f"{several}True cluster{which}", ylabel="Client, sorted by cluster")
-        for (run, matrix), axes in zip(row, free, strict=False):
-            drawn.append(axes)
-            image = _draw(axes, _ordered(matrix), matrix.cluster, "Expert")
-            axes.set_title(_title(exhibit, run, matrix))
-        for axes in free:
+        _draw_clusters(first, several, [panel.matrix for panel in row])
+        for panel, axes in zip(row, others, strict=False):
+            image = _draw(axes, _ordered(panel.matrix), panel.matrix.cluster, "Expert")
+            axes.set_title(_title(exhibit, panel.run, panel.matrix))
+        for axes in others[len(row) :]:
             axes.remove()
+        drawn += [first, *others[: len(row)]]
     heat.scale(figure, image, drawn, "weight of the expert")
-    chosen = (
-        "Of each run the seed of highest purity, which flatters it."
-        if seed is None
-        else f"Seed {seed} only."
-    )
-    style.footer(
-        figure,
-        exhibit,
-        chosen if len(exhibit["seeds"]) > 1 else "",
-        "Experts stand in the order of the clusters that rely on them; red lines part the true "
-        "clusters. Purity: share of clients whose cluster is the commonest of their expert's.",
-    )
+    best_seed = "Of each run the seed of highest purity, which flatters it."
+    chosen = best_seed if seed is None else f"Seed {seed} only."
+    style.footer(figure, exhibit, chosen if len(exhibit["seeds"]) > 1 else "", MEANING)
     return figure
 
 
@@ -132,6 +128,16 @@ def _ordered(matrix: _Matrix) -> np.ndarray:
     position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
     unused = ~np.isin(np.arange(len(masses)), clusters.assigned(matrix.pi))
     return matrix.pi[:, np.lexsort((position, unused))]
+
+
+def _draw_clusters(axes: Axes, heading: str, matrices: list[_Matrix]) -> None:
+    """The true clusters of a federation, beside the matrices of its runs."""
+    true = matrices[0].cluster
+    _draw(axes, np.eye(int(true.max()) + 1)[true], true, "Cluster")
+    # Where every seed has a partition of its own, so it may be with the clusters.
+    same = all(np.array_equal(matrix.cluster, true) for matrix in matrices)
+    which = "" if same else f", seed {matrices[0].seed}"
+    axes.set(title=f"{heading}True cluster{which}", ylabel="Client, sorted by cluster")
 
 
 def _draw(axes: Axes, values: np.ndarray, cluster: np.ndarray, what: str) -> AxesImage:

@@ -3,6 +3,8 @@
 One panel per federation; the variants of a run, such as with and without exploration, side by side.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -44,25 +46,20 @@ def draw(
       DataError: if a client of a run has not chosen one of its experts.
     """
     kinds = ways.variants(exhibit, variants)
-    where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
-    shown = exhibits.pick(exhibits.select(exhibit, clients), **where)
+    shown = ranked.at_the_end(exhibit, clients, group)
+    measure = partial(_counts, experts=experts, choice=choice)
     color = style.protocol_look("ifca").color
     figure, grid = style.panels(exhibit)
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        here = exhibits.pick(shown, federation=federation["name"])
-        runs = ranked.in_order(exhibit, federation["name"], kinds)
-        counts = [
-            _counts(exhibits.pick(here, label=run["label"]), run, experts, choice) for run in runs
-        ]
+        counts = ranked.of_variants(exhibit, shown, federation["name"], kinds, measure)
         ranked.draw_bars(axes, counts, color)
         axes.axhline(counts[0][0].sum() / counts[0].shape[1], **EVEN)
         axes.set(title=federation["title"], xlabel="Cluster, most popular first", ylabel="Clients")
         axes.yaxis.get_major_locator().set_params(integer=True)
     even = Line2D([], [], label="even use", **EVEN)
     style.legend(figure, [*ranked.handles(kinds.titles, color), even])
-    whisker = style.spread_text(exhibit, "whisker")
     what = f"Choice of the {ways.GROUPS[group]} after the last round; every seed has its own order."
-    style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
+    ranked.footer(figure, exhibit, what)
     return figure
 
 

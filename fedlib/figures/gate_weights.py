@@ -4,6 +4,8 @@ One panel per federation. Shared experts are in the order of their weights, as t
 nothing from one seed to the next; an expert that nobody uses has weight 0.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -45,17 +47,13 @@ def draw(
       DataError: if no client of a run has weights.
     """
     kinds = ways.variants(exhibit, variants)
-    where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
-    shown = exhibits.pick(exhibits.select(exhibit, clients), **where)
+    shown = ranked.at_the_end(exhibit, clients, group)
     shown = shown[shown["count"] > 0]  # weights are means over test examples
+    measure = partial(_weights, weights=weights, experts=experts)
     color = style.protocol_look("moe").color
     figure, grid = style.panels(exhibit)
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        here = exhibits.pick(shown, federation=federation["name"])
-        values = [
-            _weights(exhibits.pick(here, label=run["label"]), run, weights, experts)
-            for run in ranked.in_order(exhibit, federation["name"], kinds)
-        ]
+        values = ranked.of_variants(exhibit, shown, federation["name"], kinds, measure)
         most = max(found.shape[1] for found in values) - 1
         ranked.draw_bars(axes, [_padded(found, most) for found in values], color)
         axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
@@ -70,8 +68,7 @@ def draw(
         f"Mean over the test examples of each of the {ways.GROUPS[group]}, then over clients; an "
         "expert that no client uses counts 0. Every seed has its own order."
     )
-    whisker = style.spread_text(exhibit, "whisker")
-    style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
+    ranked.footer(figure, exhibit, what)
     return figure
 
 

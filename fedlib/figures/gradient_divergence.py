@@ -55,13 +55,8 @@ def draw(
     figure, grid = style.panels(exhibit)
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
-            if mine.empty:
-                raise DataError(
-                    f"{run['federation']}/{run['label']} has no {DIVERGENCE}_0, ... among its "
-                    "metrics: its method does not record it, or its horizon is 0"
-                )
-            curve = curves.cut(_windowed(mine, window, experts), "round", until)
+            windowed = _windowed(_recorded(shown, run), window, experts)
+            curve = curves.cut(windowed, "round", until)
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         axes.set(
             title=federation["title"],
@@ -78,6 +73,17 @@ def draw(
     band = style.spread_text(exhibit, "band")
     style.footer(figure, exhibit, EXPERTS[experts], smoothed, meaning, band)
     return figure
+
+
+def _recorded(rows: pd.DataFrame, run: dict) -> pd.DataFrame:
+    """The rows of a run's divergence; DataError if it has none."""
+    mine = exhibits.pick(rows, federation=run["federation"], label=run["label"])
+    if mine.empty:
+        raise DataError(
+            f"{run['federation']}/{run['label']} has no {DIVERGENCE}_0, ... among its metrics: its "
+            "method does not record it, or its horizon is 0"
+        )
+    return mine
 
 
 def _windowed(rows: pd.DataFrame, window: int, experts: str) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from fedlib.exhibits import leakage, of_clients
 from fedlib.figures import style
 
 TRUE, RECOVERED = "#CC3311", "#0077BB"
+COLORS = {"true share": TRUE, "reconstruction": RECOVERED}
 WIDTH = 0.42  # of a bar; the two of a label stand side by side
 NUMBER = {"loc": "right", "fontsize": 6, "fontweight": "normal", "color": style.GREY, "pad": 1}
 WIDTH_ALL, PANEL_WIDTH, PANEL_ASPECT = 4.8, 0.86, 0.79  # inches; aspect is height / width
@@ -48,12 +49,7 @@ def draw(
         1.
       DataError: if the clients have no such columns.
     """
-    if len(exhibit["runs"]) != 1 or most < 1:
-        raise ConfigError(
-            f"{exhibit['name']} must show one run and at least one client, got "
-            f"{len(exhibit['runs'])} runs and most = {most}"
-        )
-    (run,), seed = exhibit["runs"], of_clients.seed_of(exhibit, seed)
+    run, seed = _only_run(exhibit, most), of_clients.seed_of(exhibit, seed)
     mine = of_clients.clients_of(exhibit, clients, run, seed)
     true, guess = of_clients.matrix(mine, labels), of_clients.matrix(mine, recovered)
     number = min(most, len(mine))
@@ -68,11 +64,7 @@ def draw(
             axes.set_yticks([0, 1])
         if place + columns >= number:
             axes.set_xticks([0, true.shape[1] - 1])
-    handles = [
-        Patch(color=TRUE, label="true share"),
-        Patch(color=RECOVERED, label="reconstruction"),
-    ]
-    style.legend(figure, handles)
+    style.legend(figure, [Patch(color=color, label=label) for label, color in COLORS.items()])
     several = len(exhibit["seeds"]) > 1
     style.footer(
         figure,
@@ -84,6 +76,16 @@ def draw(
         f"{leakage.correlation(guess, true):.3f}.",
     )
     return figure
+
+
+def _only_run(exhibit: dict, most: int) -> dict:
+    """The run of the exhibit; ConfigError if there are several, or nobody is to be shown."""
+    if len(exhibit["runs"]) != 1 or most < 1:
+        raise ConfigError(
+            f"{exhibit['name']} must show one run and at least one client, got "
+            f"{len(exhibit['runs'])} runs and most = {most}"
+        )
+    return exhibit["runs"][0]
 
 
 def _draw_shares(axes: Axes, true: np.ndarray, guess: np.ndarray, bottom: float) -> None:

@@ -57,50 +57,30 @@ def draw(
       ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
       DataError: see `fedlib.exhibits.comparisons.accuracies`.
     """
-    if panels not in PANELS:
-        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")
     shown, kinds = ways.declared(protocols), ways.variants(exhibit, variants)
-    values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
     places = _places(exhibit, parameter, of, panels, kinds)
     settings = sorted(places["setting"].unique())
     scale = scale_of(settings)
     places["x"] = positions(places["setting"], settings, scale)
-    summary = ways.over_trials(values).reset_index()
-    points = places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
+    values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
+    points = _points(places, values)
     printed = ways.Printed(published, exhibit["published"])
-    titles = places["panel"].drop_duplicates().tolist()
-    figure, grid = style.panels(exhibit, len(titles))
+    figure, grid = style.panels(exhibit, places["panel"].nunique())
+    xlabel = exhibits.parameter_title(parameter, symbol)
     crossed = False
-    for axes, title in zip(grid, titles, strict=True):
-        here = exhibits.pick(places, panel=title)
+    for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
         for protocol in shown:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
-            for number, line in mine.groupby("dashes"):
-                _draw_line(axes, line, protocol, number, panels)
+            _draw_lines(axes, mine, protocol, panels)
             crossed |= _mark_published(axes, exhibit, here, protocol, printed)
-        axes.set(
-            title=title,
-            xlabel=exhibits.parameter_title(parameter, symbol),
-            ylabel=YLABEL[metric],
-        )
+        axes.set(title=title, xlabel=xlabel, ylabel=YLABEL[metric])
         lay_out(axes, settings, scale)
         axes.margins(x=0.06, y=0.08)
         style.percent_axis(axes)
     if panels == "variant":  # they are there to be compared
-        limits = [axes.get_ylim() for axes in grid]
-        for axes in grid:
-            axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        _level(grid)
     style.legend(figure, _handles(shown, kinds, panels, crossed))
-    style.footer(
-        figure,
-        exhibit,
-        f"After the last round, on the {ways.GROUPS[group]}.",
-        style.spread_text(exhibit, "band"),
-        exhibits.PARAMETER_NOTES.get(parameter, ""),
-        EVEN if scale == "even" else "",
-        *ways.selection_note(exhibit),
-        *exhibits.published_note(exhibit, shown=crossed),
-    )
+    style.footer(figure, exhibit, *_sentences(exhibit, group, parameter, scale, crossed))
     return figure
 
 
@@ -108,6 +88,8 @@ def _places(
     exhibit: dict, parameter: str, of: str, panels: str, kinds: ways.Variants
 ) -> pd.DataFrame:
     """Where every run is drawn -> DataFrame federation, label, setting, panel, dashes."""
+    if panels not in PANELS:
+        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")
     if of not in exhibits.PANELS:
         raise ConfigError(f"of must be {' or '.join(exhibits.PANELS)}, got {of!r}")
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
@@ -140,15 +122,33 @@ def _places(
     return places.drop(columns="order")
 
 
-def _draw_line(
-    axes: Axes, line: pd.DataFrame, protocol: ways.Shown, number: int, panels: str
-) -> None:
+def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """The accuracies over trials where they are drawn, from left to right."""
+    summary = ways.over_trials(values).reset_index()
+    return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
+
+
+def _sentences(exhibit: dict, group: str, parameter: str, scale: str, crossed: bool) -> list[str]:
+    """What the reader must know, under the panels."""
+    return [
+        f"After the last round, on the {ways.GROUPS[group]}.",
+        style.spread_text(exhibit, "band"),
+        exhibits.PARAMETER_NOTES.get(parameter, ""),
+        EVEN if scale == "even" else "",
+        *ways.selection_note(exhibit),
+        *exhibits.published_note(exhibit, shown=crossed),
+    ]
+
+
+def _draw_lines(axes: Axes, points: pd.DataFrame, protocol: ways.Shown, panels: str) -> None:
+    """Draw a protocol in a panel, each variant with dashes of its own."""
     look = style.protocol_look(protocol.key)
-    drawn = style.variant_look(look, number) if panels == "federation" else look
-    axes.plot(line["x"], line["mean"], **drawn.curve())
-    if (line["seeds"] > 1).any():
-        band = {"color": look.color, "alpha": 0.15 if number == 0 else 0.08, "linewidth": 0}
-        axes.fill_between(line["x"], line["low"], line["high"], **band)
+    for number, line in points.groupby("dashes"):
+        drawn = style.variant_look(look, number) if panels == "federation" else look
+        axes.plot(line["x"], line["mean"], **drawn.curve())
+        if (line["seeds"] > 1).any():
+            band = {"color": look.color, "alpha": 0.15 if number == 0 else 0.08, "linewidth": 0}
+            axes.fill_between(line["x"], line["low"], line["high"], **band)
 
 
 def _mark_published(
@@ -167,6 +167,13 @@ def _mark_published(
         cross = PUBLISHED | {"marker": "x" if number == 0 else "+", "markeredgecolor": color}
         axes.plot(part["x"], part["value"], **cross, zorder=4)
     return len(found) > 0
+
+
+def _level(grid: list[Axes]) -> None:
+    """Give all panels the same y axis."""
+    limits = [axes.get_ylim() for axes in grid]
+    for axes in grid:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _handles(

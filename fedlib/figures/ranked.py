@@ -3,13 +3,18 @@
 An expert's number means nothing from one seed to the next; its rank does.
 """
 
+from collections.abc import Callable
+
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fedlib.errors import ConfigError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import style
 
 FILLS = (  # of the variants: full, and then ever paler
@@ -33,6 +38,35 @@ def in_order(exhibit: dict, federation: str, kinds: ways.Variants) -> list[dict]
             f"{', '.join(run['label'] for run in runs)}"
         )
     return [runs[found.index(number)] for number in range(len(kinds.titles))]
+
+
+def at_the_end(exhibit: dict, clients: pd.DataFrame, group: str) -> pd.DataFrame:
+    """The rows of that group's clients at the end of every run, in its default protocol."""
+    where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
+    return exhibits.pick(exhibits.select(exhibit, clients), **where)
+
+
+def of_variants(
+    exhibit: dict,
+    clients: pd.DataFrame,
+    federation: str,
+    kinds: ways.Variants,
+    measure: Callable[[pd.DataFrame, dict], np.ndarray],
+) -> list[np.ndarray]:
+    """What `measure(clients, run)` finds in the clients of each run -> one [seeds, E] per variant
+
+    Raises:
+      ConfigError: see `in_order`.
+    """
+    here = exhibits.pick(clients, federation=federation)
+    runs = in_order(exhibit, federation, kinds)
+    return [measure(exhibits.pick(here, label=run["label"]), run) for run in runs]
+
+
+def footer(figure: Figure, exhibit: dict, what: str) -> None:
+    """What the bars are, and what the whiskers."""
+    whisker = style.spread_text(exhibit, "whisker")
+    style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
 
 
 def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:

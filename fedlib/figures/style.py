@@ -60,7 +60,7 @@ MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
 # Markers with so little in the middle that they must be larger.
-STARS = ("*", (4, 1, 0), (6, 1, 0))
+STARS = ("*", (4, 1, 0), (6, 1, 0), (8, 1, 0))
 SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
 DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
 
@@ -105,7 +105,7 @@ METHODS = {
     "qffl": Look("#332288", "h", DASHED),
     "afl": Look("#AA4499", "d", DOTTED),
     "fedem": Look("#0072B2", "X", SOLID),
-    "pfedmoe_baseline": Look("#CC79A7", "p", DASHDOT),
+    "gated_experts": Look("#CC79A7", "p", DASHDOT),
     "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
     "fedavg_adam": Look("#1A1A1A", (16, 0, 0), SOLID),
     "biased_fedavg": Look("#0077BB", (4, 0, 20), LONG),
@@ -115,11 +115,21 @@ METHODS = {
     "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
     "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
     "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
+    "pfedmoe": Look("#6A3D9A", (8, 1, 0), SOLID, width=2.1),
+    "lg_fedavg": Look("#B8860B", (4, 0, 10), DASHDOT),
+    "fedrep": Look("#5F9EA0", (8, 0, 0), LONG),
+    "fd": Look("#8C564B", (3, 0, 90), DOTTED),
+    "fedproto": Look("#1B9E77", (6, 0, 30), DASHED),
+    "fedgh": Look("#A6761D", (3, 0, 270), LONG),
+    "fedtgp": Look("#66A61E", (5, 0, 0), DASHDOT),
+    "fml": Look("#5E8C31", (3, 1, 0), DASHED),
+    "fedkd": Look("#B07AA1", (5, 1, 0), DASHDOT),
+    "fedapen": Look("#8C510A", (7, 1, 0), LONG),
     "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
-    "server_finetuning": Look("#6B8E23", (5, 1, 0), LONG),
+    "server_finetuning": Look("#6B8E23", (10, 0, 0), LONG),
     "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
     "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
-    "fedmoe": Look("#B8336A", (8, 1, 0), SOLID, width=2.1),
+    "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1),
 }
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
-from fedlib.figures import style
+from fedlib.figures import curves, style
 
 MOMENT = {
     "last": "After the last round.",
@@ -35,6 +35,7 @@ def draw(
     symbol: str = "",
     of: str = "run",
     at: str = "last",
+    metric: str = "accuracy",
 ) -> Figure:
     """The figure.
 
@@ -46,17 +47,16 @@ def draw(
       methods: registry names, in legend order.
       symbol: how the paper calls the parameter ("M").
       at: "last" or "best" round.
+      metric: one of `fedlib.figures.curves.METRICS`.
 
     Raises:
-      ConfigError: for another moment, and see `fedlib.exhibits.selection.swept`.
+      ConfigError: for another moment or metric, and see `fedlib.exhibits.selection.swept`.
     """
-    if at not in MOMENT:
-        raise ConfigError(f"at must be {' or '.join(MOMENT)}, got {at!r}")
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric="accuracy")
-    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
+    for name, value, known in (("at", at, MOMENT), ("metric", metric, curves.METRICS)):
+        if value not in known:
+            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
     runs = exhibits.swept(exhibit, parameter, methods, of)
-    points = runs.merge(summary, on=["federation", "label"])
-    points = points.sort_values("setting", kind="stable")
+    points = _points(exhibit, metrics, at, metric, runs)
     settings = points["setting"].drop_duplicates().tolist()
     scale = scale_of(settings)
     points["x"] = positions(points["setting"], settings, scale)
@@ -69,16 +69,15 @@ def draw(
         axes.set(
             title=title,
             xlabel=exhibits.parameter_title(parameter, symbol),
-            ylabel="Test accuracy, all clients (%)",
+            ylabel=f"Test accuracy, {curves.METRICS[metric]} (%)",
         )
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
         style.percent_axis(axes)
     style.legend(figure, _handles(points, methods))
-    meaning = exhibits.PARAMETER_NOTES.get(parameter, "")
     even = EVEN if scale == "even" else ""
-    bars = style.spread_text(exhibit, "bar")
-    style.footer(figure, exhibit, MOMENT[at], bars, meaning, even)
+    meaning = style.spread_text(exhibit, "bar"), exhibits.PARAMETER_NOTES.get(parameter, "")
+    style.footer(figure, exhibit, MOMENT[at], *meaning, even)
     return figure
 
 
@@ -105,6 +104,16 @@ def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     ticks = list(range(len(settings))) if scale == "even" else settings
     axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
+
+
+def _points(
+    exhibit: dict, metrics: pd.DataFrame, at: str, metric: str, runs: pd.DataFrame
+) -> pd.DataFrame:
+    """The runs with their metric over seeds, in the order of their settings."""
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric=metric)
+    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
+    points = runs.merge(summary, on=["federation", "label"])
+    return points.sort_values("setting", kind="stable")
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:

@@ -31,12 +31,13 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert, expert_seed
+from fedlib.engine.experts import each_expert, expert_seed, mixture_log_probs
 from fedlib.engine.solvers import AdamW, Schedule
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.federation import Federation
 from fedlib.methods.ifca import IFCA, State
 from fedlib.methods.parts import early_stopping
+from fedlib.methods.parts.own_experts import Alone, Ensemble, ExpertsTask, Mixture
 
 MEMBERS = ("best", "last")
 SPACES = ("logits", "probabilities")
@@ -51,44 +52,6 @@ class Settled(NamedTuple):
 
     state: State
     own: dict[str, Params]  # their local experts, "best" and "last", leaves [C, ...]
-
-
-class Alone(NamedTuple):
-    """A client that predicts with its local expert."""
-
-    own: Params
-
-
-class Ensemble(NamedTuple):
-    """A client that trusts all experts alike."""
-
-    experts: Params  # [E, ...], of the clusters
-    own: Params
-
-
-class Mixture(NamedTuple):
-    """A client whose gate weighs the experts."""
-
-    experts: Params  # [E, ...], of the clusters
-    own: Params
-    gate: Params
-    members: Tensor  # [E] int64, the clusters whose experts these are
-
-
-@dataclass(frozen=True)
-class ExpertsTask(Task):
-    """The clusters' task for cohorts that train models of other tasks along with theirs.
-
-    Attributes:
-      others: these tasks.
-    """
-
-    others: tuple[Task, ...] = ()
-
-    @cached_property
-    def statistics(self) -> frozenset[str]:
-        """Names of the running statistics of all models."""
-        return super().statistics.union(*(other.statistics for other in self.others))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,9 +336,7 @@ class AdaptiveExperts(IFCA):
     def mixed(self, mixture: Mixture, batch: Batch, experts_batch: Batch) -> Tensor:
         """Equation 5: the mean of the experts' probabilities, weighed by the gate -> [B, L]"""
         experts = log_probs(self.logits(mixture.experts, mixture.own, experts_batch))
-        weights = self.log_weights(mixture, batch)
-        weights = weights.reshape(*weights.shape, *[1] * (experts.dim() - 2))
-        return (weights + experts).logsumexp(1)
+        return mixture_log_probs(self.log_weights(mixture, batch), experts)
 
     def log_weights(self, mixture: Mixture, batch: Batch) -> Tensor:
         """Logarithms of the gate's weights: the clusters' experts, then the local one -> [B, E + 1]

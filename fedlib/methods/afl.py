@@ -76,7 +76,7 @@ class AFL(Method):
 
         own = lambdas[cohort.ids]
         w, old_statistics = tree.partition(state.params, self.task.is_statistic)
-        w, server = self.descend(w, tree.mix(gradients, own), state.server, cohort.round)
+        w, server = self.descend(w, tree.combine(gradients, own), state.server, cohort.round)
         statistics = cohort.average(statistics, old_statistics)
         own = simplex.project(own + self.lr_lambda * losses, own.sum())
         return State(tree.merge(w, statistics), tree.put(lambdas, cohort.ids, own), server)

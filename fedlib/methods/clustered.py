@@ -90,7 +90,7 @@ class ClusteredFL(Method):
                 "ClusteredFL needs all clients in every round (participation rate 1), got "
                 f"{cohort.size} of {cohort.population}"
             )
-        start = cohort.send(tree.take(state.models, state.cluster[cohort.ids]))
+        start = cohort.scatter(tree.take(state.models, state.cluster[cohort.ids]))
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)
         cluster = state.cluster
@@ -108,7 +108,7 @@ class ClusteredFL(Method):
         """
         present = cluster.unique()
         weights = (cluster == present[:, None]) * cohort.num_examples  # [present, C]
-        means = tree.mix(trained, weights / weights.sum(1, keepdim=True))
+        means = tree.combine(trained, weights / weights.sum(1, keepdim=True))
         before = len(tree.leaves(previous)[0])
         rows = torch.arange(max(before, int(present[-1]) + 1), device=cluster.device)
         return tree.put(tree.take(previous, rows.clamp(max=before - 1)), present, means)

@@ -111,9 +111,9 @@ class FedAvgAdam(Curves):
         new, statistics = tree.partition(returned, self.task.is_statistic)
         # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
         differences = tree.sub(cohort.held(old), new)
-        params, adam = self.server.step(old, tree.mix(differences, p), state.adam)
+        params, adam = self.server.step(old, tree.combine(differences, p), state.adam)
         return state._replace(
-            params={**params, **tree.mix(statistics, p)},
+            params={**params, **tree.combine(statistics, p)},
             adam=adam,
             divergence=recorded(
                 state.divergence,

@@ -119,7 +119,7 @@ class FedEM(Method):
     def predict(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
         """The client's mixture of the experts' probabilities -> [B, L]"""
         experts, pi = personal
-        return mixture_log_probs(pi, self.log_probs(experts, batch))
+        return mixture_log_probs(pi.log(), self.log_probs(experts, batch))
 
     # -- clients that are new, or were absent -----------------------------------------
 

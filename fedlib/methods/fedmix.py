@@ -33,7 +33,7 @@ from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, expert_losses, uni
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves
-from fedlib.methods.parts import gating, variational
+from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.divergence import recorded
 from fedlib.methods.parts.gating import Anybody, Gate, Known
 from fedlib.methods.parts.server_adam import ServerAdam
@@ -122,7 +122,7 @@ class FedMix(Curves):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
-        object.__setattr__(self, "table_rounds", tuple(self.table_rounds))
+        object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
         _ = self.server, self.bias  # they check themselves
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
@@ -138,9 +138,6 @@ class FedMix(Curves):
             )
         if not 0 <= self.pruning <= 1:
             raise ValueError(f"pruning must be in [0, 1], got {self.pruning}")
-        rounds = self.table_rounds
-        if list(rounds) != sorted(set(rounds)) or min(rounds, default=0) < 0:
-            raise ValueError(f"table_rounds must ascend from 0 or more, got {list(rounds)}")
 
     @cached_property
     def server(self) -> ServerAdam:
@@ -224,7 +221,7 @@ class FedMix(Curves):
 
     def download(self, state: State, cohort: Cohort, received: Tensor) -> Model:
         """Each client's model after the server has sent its part -> leaves [C, ...]"""
-        experts = cohort.send_some(state.experts, received if self.pruning else None)
+        experts = cohort.broadcast_some(state.experts, received if self.pruning else None)
         model = {"experts": experts, "phi": cohort.broadcast(state.phi)}
         if self.gates == "shared":
             model["gate"] = cohort.broadcast(state.gate)
@@ -300,14 +297,14 @@ class FedMix(Curves):
             state.adam["experts"],
         )
         adam = {"experts": memory}
-        towards = tree.mix(cohort.held(state.phi) - uploaded["phi"], p)
+        towards = tree.combine(cohort.held(state.phi) - uploaded["phi"], p)
         if self.entropy_weight:
             slope = variational.entropy_gradient(state.phi, self.prior_of(cohort))
             towards = towards - self.entropy_weight * slope
         phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
         gate = state.gate
         if self.gates == "shared":
-            towards = tree.mix(tree.sub(cohort.held(gate), uploaded["gate"]), p)
+            towards = tree.combine(tree.sub(cohort.held(gate), uploaded["gate"]), p)
             gate, adam["gate"] = self.server.step(gate, towards, state.adam["gate"])
         divergence = recorded(
             state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
@@ -322,12 +319,9 @@ class FedMix(Curves):
         seen = cohort.seen()
         return tree.mean(seen.shares(self.condition, self.num_rows), seen.num_examples)
 
-    def tabulated(self, tables: Tensor, phi: Tensor, round: int) -> Tensor:
-        """`tables` with q(e|c) after `round` rounds, if it is one of `table_rounds`."""
-        if round not in self.table_rounds:
-            return tables
-        row = torch.full((1,), self.table_rounds.index(round), device=phi.device)
-        return tree.put(tables, row, phi.softmax(-1)[None])
+    def tabulated(self, recorded: Tensor, phi: Tensor, round: int) -> Tensor:
+        """The tables so far, with q(e|c) after `round` rounds if it is one of `table_rounds`."""
+        return tables.tabulated(recorded, self.table_rounds, round, lambda: phi.softmax(-1))
 
     # -- evaluation -------------------------------------------------------------------
 
@@ -382,8 +376,7 @@ class FedMix(Curves):
 
     def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        features, log_probs = gating.outputs(self.task, personal.experts, batch)
-        return gating.mix(personal.log_weights(features), log_probs)
+        return gating.predict(self.task, personal, batch)
 
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""
@@ -398,7 +391,5 @@ class FedMix(Curves):
         if self.horizon:
             found["divergence"] = state.divergence
         if self.table_rounds:
-            reached = state.tables.sum((1, 2)) > 0
-            rounds = torch.tensor(self.table_rounds, device=reached.device)
-            found |= {"tables": state.tables[reached], "table_rounds": rounds[reached]}
+            found |= tables.diagnostics(state.tables, self.table_rounds)
         return found

@@ -256,8 +256,7 @@ class FedMixClients(Curves):
 
     def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        features, log_probs = gating.outputs(self.task, personal.experts, batch)
-        return gating.mix(personal.log_weights(features), log_probs)
+        return gating.predict(self.task, personal, batch)
 
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""

@@ -3,8 +3,8 @@
     p(e|x) = sum_s p_s(e|x) p(s|x),   p(s|x) ~ p(x|s) p(s)
 
 where FedMix has p(s). After training every client fits a variational autoencoder to its inputs, of
-which `fedlib.methods.parts.vae` takes a bound for p(x|s). The protocol "new_shard_vae" compares it
-with the "new_shard" of FedMix; everything else is FedMix.
+which `fedlib.methods.parts.input_likelihood` takes a bound for p(x|s). The protocol "new_shard_vae"
+compares it with the "new_shard" of FedMix; everything else is FedMix.
 
 Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724),
 appendix F; specification sections 3 and 7.6.
@@ -26,7 +26,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.fedmix import FedMix, State
 from fedlib.methods.parts.early_stopping import EarlyStopping
 from fedlib.methods.parts.gating import Anybody, Known
-from fedlib.methods.parts.vae import Given, Likelihood, latent_of, train
+from fedlib.methods.parts.input_likelihood import Given, Likelihood, latent_of, train
 
 
 class Experienced(NamedTuple):
@@ -48,8 +48,8 @@ class FedMixVAE(FedMix):
       vae_epochs: at most.
       vae_patience: epochs without a better bound on the split that decides, after which a client
         stops.
-      vae_bound, vae_samples: of p(x|s), see `fedlib.methods.parts.vae.Likelihood`. Training always
-        takes the "elbo" with one sample.
+      vae_bound, vae_samples: of p(x|s), see `fedlib.methods.parts.input_likelihood.Likelihood`.
+        Training always takes the "elbo" with one sample.
       stop_split: what decides: "val", or "test", which selects on the data that are reported.
     """
 

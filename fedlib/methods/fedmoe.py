@@ -187,7 +187,7 @@ class FedMoE(GatedMixture):
         found = relevance.relevance(query, sure, self.sync_reduce)
         synced, shares = self.synchronised(trained, model, found)
         if shares is not None:
-            synced = cohort.send(synced)
+            synced = cohort.scatter(synced)
         models = tree.put(state.models, cohort.host_ids, synced)
         log = self.logged(state.log, query, model, weights, shares, cohort)
         return State(models, model, memory, own, best, log)
@@ -216,7 +216,7 @@ class FedMoE(GatedMixture):
 
     def moved(self, model: Model, trained: Rows, weights: Tensor) -> Model:
         """Experts go towards what clients trained, by weights [K, C] (Equation 6)."""
-        routed = relevance.moved_towards(model["routed"], tree.mix(trained, weights), self.lam)
+        routed = relevance.moved_towards(model["routed"], tree.combine(trained, weights), self.lam)
         mean = tree.mean(trained, torch.ones_like(weights[0]))
         lam = self.lam if self.main_lam is None else self.main_lam
         everywhere = tree.broadcast(mean, self.num_main) if self.num_main else {}
@@ -242,7 +242,7 @@ class FedMoE(GatedMixture):
             experts = tree.concatenate([experts, mean])
         lam = self.lam if self.client_lam is None else self.client_lam
         rows = [
-            relevance.moved_towards(tree.mix(experts, shares[:, j]), tree.take(trained, j), lam)
+            relevance.moved_towards(tree.combine(experts, shares[:, j]), tree.take(trained, j), lam)
             for j in range(shares.shape[1])
         ]
         return Rows(rows), shares

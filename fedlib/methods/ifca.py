@@ -209,7 +209,7 @@ class IFCA(Method):
         """Each expert by its clients' numbers of examples; that of nobody as before -> [E, ...]"""
         weights = one_hot(choice, self.num_experts).T * cohort.num_examples  # [E, C]
         total = weights.sum(1, keepdim=True)
-        means = tree.mix(trained, weights / total.clamp(min=1))
+        means = tree.combine(trained, weights / total.clamp(min=1))
         return where(total.flatten() > 0, means, previous)
 
     def counted(self, picks: Tensor, choice: Tensor, round: int) -> Tensor:

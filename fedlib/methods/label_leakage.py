@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import upload
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Params
 from fedlib.methods.fedavg import FedAvg
@@ -99,8 +98,8 @@ class LabelLeakage(FedAvg):
     def num_steps(self, cohort: Cohort) -> Tensor:
         """Local steps of each client in a round -> [C]"""
         sizes = cohort.data.federation.train.sizes[cohort.host_ids].tolist()
-        steps = [len(client_plan(size, self.local, 0).steps) for size in sizes]
-        return upload(torch.tensor(steps), cohort.ids.device)
+        steps = [len(draw_batches(size, self.local, 0).steps) for size in sizes]
+        return cohort.tensor(torch.tensor(steps))
 
     def read(self, change: Tensor, steps: Tensor) -> Tensor:
         """Estimated shares of the labels -> [C, L]

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import upload
 from fedlib.engine.experts import (
     draw_experts,
     each_expert,
@@ -156,7 +155,7 @@ class PFedMM(FedEM):
         if not len(unseen):
             return own
         sizes = federation.train.sizes[seen].astype(np.float64)
-        sizes, seen, unseen = (upload(x, cohort.ids.device) for x in (sizes, seen, unseen))
+        sizes, seen, unseen = map(cohort.tensor, (sizes, seen, unseen))
         mean = tree.mean(tree.take(state.norms, seen), sizes)
         return tree.put(own, unseen, tree.broadcast(mean, len(unseen)))
 

@@ -16,20 +16,20 @@ mean of the experts' features, as there is nothing to weigh them with [R]; it be
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import check_expert_seeds, draw_experts
+from fedlib.engine.experts import check_expert_seeds, draw_experts, mixture_log_probs
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.errors import DataError
 from fedlib.methods.base import Method
-from fedlib.methods.parts import gating
+from fedlib.methods.parts import gating, tables
 from fedlib.methods.parts.gating import Gate
 
 Model = dict[
@@ -67,12 +67,9 @@ class PlainMixture(Method):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         check_expert_seeds(self.expert_seeds)
-        rounds = tuple(self.table_rounds)  # JSON has lists
-        object.__setattr__(self, "table_rounds", rounds)
+        object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
         if self.num_experts < 1:
             raise ValueError(f"num_experts must be at least 1, got {self.num_experts}")
-        if list(rounds) != sorted({*rounds}) or min(rounds, default=0) < 0:
-            raise ValueError(f"table_rounds must be ascending and at least 0, got {rounds}")
         if self.table_split not in SPLITS:
             raise ValueError(f"table_split must be one of {SPLITS}, got {self.table_split!r}")
 
@@ -85,9 +82,9 @@ class PlainMixture(Method):
         memory = self.local.memory(self.task.trainable(model), num_clients)
         _, head = self.task.split(experts)
         num_labels = max(2, list(head.values())[-1].shape[1])  # one logit is of two labels
-        tables = like.new_zeros(len(self.table_rounds), num_labels, self.num_experts)
-        tables[[r == 0 for r in self.table_rounds]] = 1 / self.num_experts
-        return State(model, memory, tables)
+        recorded = like.new_zeros(len(self.table_rounds), num_labels, self.num_experts)
+        recorded[[r == 0 for r in self.table_rounds]] = 1 / self.num_experts
+        return State(model, memory, recorded)
 
     # -- a round ----------------------------------------------------------------------
 
@@ -97,7 +94,9 @@ class PlainMixture(Method):
             self.loss, cohort.broadcast(state.model), local=self.local, memory=state.memory
         )
         model = cohort.average(trained, state.model)
-        return State(model, memory, self.tabulated(state.tables, model, cohort))
+        found = partial(self.table, model, cohort)
+        recorded = tables.tabulated(state.tables, self.table_rounds, cohort.round + 1, found)
+        return State(model, memory, recorded)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The mixture's negative log-likelihood -> []"""
@@ -106,7 +105,7 @@ class PlainMixture(Method):
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
         features, log_probs = gating.outputs(self.task, personal["experts"], batch)
-        return gating.mix(self.log_gate(personal["gate"], features), log_probs)
+        return mixture_log_probs(self.log_gate(personal["gate"], features), log_probs)
 
     def log_gate(self, gate: Gate, features: Tensor) -> Tensor:
         """log p(e|x) from the experts' features [B, E, F] -> [B, E]"""
@@ -114,10 +113,8 @@ class PlainMixture(Method):
 
     # -- what the gate does -------------------------------------------------------------
 
-    def tabulated(self, tables: Tensor, model: Model, cohort: Cohort) -> Tensor:
-        """`tables` with the one of this round, if it is one of `table_rounds`."""
-        if cohort.round + 1 not in self.table_rounds:
-            return tables
+    def table(self, model: Model, cohort: Cohort) -> Tensor:
+        """Mean gate weights by label, over the examples of the clients of the round -> [L, E]"""
         split = self.table_split
         if not cohort.data.federation.split(split).sizes[cohort.host_ids].any():
             other = next(name for name in SPLITS if name != split)
@@ -127,8 +124,7 @@ class PlainMixture(Method):
             )
         found = cohort.score(self.by_label, cohort.held(model), split=split).sum((0, 1))
         weights, count = found[:, :-1], found[:, -1:]
-        row = torch.tensor([self.table_rounds.index(cohort.round + 1)], device=tables.device)
-        return tree.put(tables, row, (weights / count.clamp(min=1))[None])
+        return weights / count.clamp(min=1)
 
     def by_label(self, model: Model, batch: Batch) -> Tensor:
         """The gate's weights and a 1, in the row of each example's label -> [B, L, E + 1]"""
@@ -147,6 +143,4 @@ class PlainMixture(Method):
 
         Rounds that never came are left out.
         """
-        reached = state.tables.sum((1, 2)) > 0
-        rounds = torch.tensor(self.table_rounds, device=reached.device)
-        return {"tables": state.tables[reached], "table_rounds": rounds[reached]}
+        return tables.diagnostics(state.tables, self.table_rounds)

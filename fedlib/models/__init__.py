@@ -8,7 +8,9 @@ from importlib import import_module
 
 MODELS = (
     "char_lstm",
+    "cifar_resnet18",
     "emnist_cnn",
+    "fedmoe_cnn",
     "gate_cnn",
     "ifca_cnn",
     "ifca_original_cnn",

@@ -12,6 +12,7 @@ Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 2.
 from torch import Tensor, nn
 
 from fedlib.models.layers.augment import erased
+from fedlib.models.layers.batch_norm import SinglesBatchNorm1d
 from fedlib.models.layers.switch_norm import SwitchNorm1d, SwitchNorm2d
 
 INPUT_NORMS = ("switch1d", "switch2d", "batch1d", "layer", "none")
@@ -38,18 +39,11 @@ class PFedMoEGate(nn.Module):
         self.body.extend([*_hidden_norm(hidden_norm, hidden), nn.Sigmoid()])
         self.head = nn.Sequential(nn.Linear(hidden, num_experts))
         if hidden_norm == "batch":
-            self.head.append(_BatchNorm(num_experts))
+            self.head.append(SinglesBatchNorm1d(num_experts))
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of the experts: [B, in_channels, side, side] -> [B, E]"""
         return self.head(self.body(x))
-
-
-class _BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that leaves a single example in training as it is."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x if self.training and len(x) == 1 else super().forward(x)
 
 
 def _input_norm(kind: str, channels: int, features: int) -> list[nn.Module]:
@@ -60,7 +54,7 @@ def _input_norm(kind: str, channels: int, features: int) -> list[nn.Module]:
         case "switch2d":
             return [SwitchNorm2d(channels), nn.Flatten()]
         case "batch1d":
-            return [nn.Flatten(), _BatchNorm(features)]
+            return [nn.Flatten(), SinglesBatchNorm1d(features)]
         case "layer":
             return [nn.Flatten(), nn.LayerNorm(features)]
         case "none":
@@ -72,7 +66,9 @@ def _hidden_norm(kind: str, hidden: int) -> list[nn.Module]:
     """Layers between the first linear one and the sigmoid."""
     if kind not in HIDDEN_NORMS:
         raise ValueError(f"hidden_norm must be one of {', '.join(HIDDEN_NORMS)}, got {kind!r}")
-    return {"none": [], "batch": [_BatchNorm(hidden)], "layer": [nn.LayerNorm(hidden)]}[kind]
+    return {"none": [], "batch": [SinglesBatchNorm1d(hidden)], "layer": [nn.LayerNorm(hidden)]}[
+        kind
+    ]
 
 
 def build(

@@ -44,7 +44,7 @@ class Setting:
     Attributes:
       rounds: of communication.
       cohort: clients in a round, and experts.
-      selection: of the cohort, see `fedlib.run.simulate.Protocol`.
+      selection: of the cohort, see `fedlib.run.simulate.Course`.
       local: of the clients.
       server: of the gate; epochs are those of each inner step.
       inner_steps: T.

@@ -25,7 +25,9 @@ ALPHAS = (0.1, 0.2, ALPHA, 1.0, 10.0, 1e6)  # 0.4 and 1e6: effect scripts; the o
 EXPERTS = (2, 3, 4, 5, 6, 7)  # effect scripts
 
 # Training scripts: learning rates. Of the methods without a script: FedAvg's.
-EMNIST_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmoe", "pfedmm"), 0.03)
+EMNIST_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(
+    ("fedem", "gated-experts", "pfedmm"), 0.03
+)
 CIFAR10_RATES = EMNIST_RATES | {
     "local": 0.03,
     "fedavg-plus": 0.001,
@@ -33,11 +35,11 @@ CIFAR10_RATES = EMNIST_RATES | {
     "pfedme": 0.001,
 }
 CIFAR100_RATES = EMNIST_RATES | {"fedavg-plus": 0.001, "pfedme": 0.001}
-# FedEM's scripts; pFedMM's and pFedMoE's are FedEM's, the other methods without a script FedAvg's.
+# FedEM's scripts; pFedMM and its mixture have FedEM's, other methods without a script FedAvg's.
 FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {"local": 0.01, "clustered": 0.01, "fedprox": 0.05}
 SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
-NOT_IN_FEDEM = ("pfedmoe", "pfedmm", *(set(METHODS) - set(PUBLISHED)))
+NOT_IN_FEDEM = ("gated-experts", "pfedmm", *(set(METHODS) - set(PUBLISHED)))
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # where not all methods of the paper are run
 EXPERIMENTS = {  # at scale full, on the data sets of the paper
     "num_experts": EXPERTS,
@@ -344,8 +346,8 @@ def _shakespeare() -> Setting:
         fedprox_mu=0.1,  # FedEM's scripts
         gate_features=0,
         evaluate_every=5,  # FedEM's scripts, log_freq
-        # The gate of pFedMoE reads pixels: it has no meaning for characters.
-        labels=tuple(label for label in METHODS if label != "pfedmoe"),
+        # The gate of the mixture reads pixels: it has no meaning for characters.
+        labels=tuple(label for label in METHODS if label != "gated-experts"),
         exhibit="fedem-readme",
         unpublished=_not_run("Shakespeare", "the learning rate is FedEM's"),
         unseen=UNSEEN,

@@ -26,7 +26,7 @@ PUBLISHED = {
     "clustered": ("Clustered FL", "clustered"),
     "pfedme": ("pFedMe", "pfedme"),
     "fedem": ("FedEM", "fedem"),
-    "pfedmoe": ("pFedMoE", "pfedmoe_baseline"),
+    "gated-experts": ("MoE (pFedMM's)", "gated_experts"),
     "pfedmm": ("pFedMM", "pfedmm"),
 }
 UNPUBLISHED = {
@@ -40,8 +40,8 @@ METHODS = PUBLISHED | UNPUBLISHED
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
 MIXTURES = ("fedem", "pfedmm")  # methods whose number of experts is varied
 SAMPLED = ("fedavg", "fedem", "pfedmm")  # shown with sampled clients
-SERVERLESS = ("fedavg", "fedem", "pfedmoe", "pfedmm")  # shown without a server
-MOE_EXPERTS = 2  # training scripts, n_learners of pFedMoE
+SERVERLESS = ("fedavg", "fedem", "gated-experts", "pfedmm")  # shown without a server
+MOE_EXPERTS = 2  # training scripts, n_learners of its "pFedMoE"
 NO_MOMENTUM = ("fedprox", "pfedme")  # training scripts, "prox_sgd"
 
 PFEDME_MU = 1.0  # training scripts
@@ -61,7 +61,7 @@ ADAPTATION = (
     "The solver that fine-tunes FedAvg+ lives from one evaluation to the next, as in the official "
     "code, so its learning rate falls with the number of evaluations."
 )
-PFEDMOE_ABOVE = (
+GATED_ABOVE = (
     "The published row is 5 to 11 points above the authors' own curve, which ends at 77.4 "
     "on EMNIST, 71.4 on CIFAR-10 and 30.9 on CIFAR-100."
 )
@@ -69,18 +69,26 @@ PFEDME_IMPORTED = (
     "The authors' figure has no curve for it, so that the published row is probably not "
     "from their code; ours follows their code."
 )
-PFEDMOE_GOSSIP = (
-    "pFedMoE's private expert and gate stay private here; the official code mixes them with the "
-    "neighbours' too, after which nothing of it is private."
+GATED_GOSSIP = (
+    "The mixture's private expert and gate stay private here; the official code mixes them with "
+    "the neighbours' too, after which nothing of it is private."
+)
+GATED_NAME = (
+    'pFedMM\'s code and tables print it as "pFedMoE"; it is not the method of Yi et al. (2024) of '
+    "that name."
 )
 OURS = "The official code has no script for it; its settings are ours."
-NOTES = {"fedavg-plus": (ADAPTATION,), **dict.fromkeys(UNPUBLISHED, (OURS,))}
+NOTES = {
+    "fedavg-plus": (ADAPTATION,),
+    "gated-experts": (GATED_NAME,),
+    **dict.fromkeys(UNPUBLISHED, (OURS,)),
+}
 PUBLISHED_NOTES = {  # on rows of the paper's table
     "pfedme": (PFEDME_IMPORTED,),
     "fedem": (FEDEM_IMPORTED,),
-    "pfedmoe": (PFEDMOE_ABOVE,),
+    "gated-experts": (GATED_ABOVE,),
 }
-GOSSIP_NOTES = {"pfedmoe": (PFEDMOE_GOSSIP,)}
+GOSSIP_NOTES = {"gated-experts": (GATED_GOSSIP,)}
 EVERYBODY = {"rate": 1.0, "aggregation": "damped"}  # training scripts, sampling_rate
 
 # What pFedMM is made of, each switched the other way: how it is told, and hyper-parameters.
@@ -115,7 +123,7 @@ class Setting:
       first: only so many rounds are run, at the rates of a whole run; None for all.
       rates: learning rate of each method.
       fedprox_mu, pfedme_mu: strength of the proximal terms.
-      gate_features: numbers in an input, for the gate of pFedMoE.
+      gate_features: numbers in an input, for the gate of "gated-experts".
       batch_size, drop_last: of the local solver.
       relu_logits: of pFedMM.
       evaluate_every: rounds between evaluations.
@@ -288,7 +296,7 @@ class Setting:
             "fedprox": {"mu": self.fedprox_mu},
             "pfedme": {"mu": self.pfedme_mu},
             "fedem": {"num_experts": NUM_EXPERTS},
-            "pfedmoe": {"num_experts": MOE_EXPERTS, "gate_features": self.gate_features},
+            "gated-experts": {"num_experts": MOE_EXPERTS, "gate_features": self.gate_features},
             "pfedmm": {"num_experts": NUM_EXPERTS, "relu_logits": self.relu_logits},
             "pfedme-moreau": MOREAU,
             "l2sgd": L2SGD,

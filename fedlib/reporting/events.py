@@ -36,6 +36,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits.metrics import PRIMARY, run_rows
 from fedlib.files import atomic
 from fedlib.results import RunResult
+from fedlib.run_spec import of_training
 
 VERSION = "brain.Event:2"  # of the format; the first record of every event file says it
 SPECIFICATION = "specification"  # tag of the text
@@ -63,10 +64,11 @@ def scalars(history: RunResult, evaluation: RunResult) -> pd.DataFrame:
     Raises:
       DataError: if the evaluation is not one of the run that the history tells of.
     """
-    if history.spec != evaluation.spec:
+    evaluated = of_training(evaluation.spec)
+    if history.spec != evaluated:
         raise DataError(
             "history and evaluation are of different run specifications, "
-            f"{history.spec} and {evaluation.spec}; evaluate again"
+            f"{history.spec} and {evaluated}; evaluate again"
         )
     rows = run_rows(history, evaluation)
     parts = rows[["group", "protocol", "split", "metric"]].itertuples(index=False)

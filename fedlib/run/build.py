@@ -20,10 +20,10 @@ from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
 from fedlib.run import evaluate
-from fedlib.run.calibrate import chosen
+from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
-from fedlib.run.simulate import Protocol, Simulation
-from fedlib.run_spec import run_weights
+from fedlib.run.simulate import Course, Simulation
+from fedlib.run_spec import of_training, run_weights
 
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
@@ -175,14 +175,14 @@ def build_simulation(
             if isinstance(each, Task):
                 _check_tokens(each, federation)
     try:
-        protocol = Protocol(
+        course = Course(
             rounds=spec["rounds"],
             seed=spec["seed"],
             evaluate_every=spec["evaluate_every"],
             **spec["participation"],
         )
         data = DeviceData(federation, task.dtype, task.device)
-        return Simulation(method, data, protocol, chosen(executor, method, data, protocol))
+        return Simulation(method, data, course, chosen(executor, method, data, course))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
 
@@ -266,14 +266,14 @@ def evaluate_state(
       DataError: if the state is damaged, or was not trained from `spec`.
     """
     history = RunResult.load(history_file)
-    if history.spec != {name: value for name, value in spec.items() if name != "views"}:
+    if history.spec != of_training(spec):
         raise DataError(
             f"{history_file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"
         )
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
-    rounds = simulation.protocol.rounds
+    rounds = simulation.course.rounds
     result = evaluate.final(
         simulation.method,
         state,

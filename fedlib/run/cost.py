@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedlib import tree
 from fedlib.engine import ambient
-from fedlib.engine.batches import client_plan
+from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.executors import Loop
 from fedlib.engine.waves import Work
@@ -79,7 +79,7 @@ def _by_kind(simulation: Simulation, state: Any, seen: np.ndarray) -> list[np.nd
 
 def _of_a_round(few: Simulation, state: Any) -> float:
     """Operations by example in the first round with local steps, from `state` or from the start."""
-    first = max(few.protocol.rounds - 1, 0)
+    first = max(few.course.rounds - 1, 0)
     for start in (state, few.init()):  # a state may have stopped for good
         for number in range(first, first + MAX_ROUNDS):
             counting = Counting()
@@ -127,7 +127,7 @@ def flops_of_preparing(
     flops, examples = Counter(), Counter()
     for group in CLIENTS:
         finalists = run.method.finalists(run.federation, group)
-        cohort = run.cohort(_smallest(run, finalists, 1), run.protocol.rounds)
+        cohort = run.cohort(_smallest(run, finalists, 1), run.course.rounds)
         if cohort.size:
             done = partial(_note, flops, examples, counting, cohort)
             for _ in prepared(run.method, state, cohort, group, names, done):
@@ -260,7 +260,7 @@ def _few_clients(simulation: Simulation, clients: np.ndarray) -> Simulation | No
     data = copy(simulation.data)  # what is on the device is shared
     data.federation = replace(federation, group=group)
     graph = {"edge_probability": 1.0, "mixing": "metropolis"}
-    return replace(simulation, data=data, protocol=replace(simulation.protocol, **graph))
+    return replace(simulation, data=data, course=replace(simulation.course, **graph))
 
 
 def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.ndarray:
@@ -273,6 +273,6 @@ def _smallest(simulation: Simulation, clients: np.ndarray, number: int) -> np.nd
 def _can_train(simulation: Simulation, client: int) -> bool:
     """Whether a client has examples, and no batch of one where that cannot be trained on."""
     size = int(simulation.federation.train.sizes[client])
-    plan = client_plan(size, simulation.method.local, simulation.protocol.seed)
-    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in plan.steps)
-    return bool(plan.steps) and not lonely
+    batches = draw_batches(size, simulation.method.local, simulation.course.seed)
+    lonely = simulation.method.task.needs_pairs and any(step.size == 1 for step in batches.steps)
+    return bool(batches.steps) and not lonely

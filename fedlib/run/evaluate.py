@@ -1,7 +1,6 @@
 """Scores of clients under a method's protocols, as raw counts."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,10 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import SHARED, RunResult, Scores, View
+from fedlib.run.progress import Progress
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
-PROGRESS_SECONDS = 10.0  # between two lines
 EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
 EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
 SETTLE = "settle"  # what final protocols have in common, among the protocols
@@ -55,6 +54,21 @@ def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientSc
     )
 
 
+def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort) -> ClientScores:
+    """How the clients of `cohort` do on the test examples of `everyone`, all together.
+
+    By turns: each of them predicts for the next of everyone's clients, until it has had all.
+    """
+    places = np.flatnonzero(np.isin(everyone.host_ids, cohort.host_ids))
+    correct, count, loss = 0, 0, 0
+    for distance in range(everyone.size):
+        others = everyone.some((places + distance) % everyone.size)
+        found = score(method, personal, others, "test")
+        correct, count = correct + found.correct, count + found.count
+        loss = loss + found.loss * found.count
+    return ClientScores(correct, count, loss / np.maximum(count, 1))
+
+
 def during_training(
     method: Method, state: Any, cohort_of: CohortOf
 ) -> tuple[Any, dict[View, ClientScores]]:
@@ -88,7 +102,7 @@ def final(
     Args:
       report: gets a line of progress now and then.
       views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
-        does not have is left out.
+        does not have is left out. That of the split "shared" must be named: "*" does not mean it.
     """
     found = Found(Progress(report))
     for group in GROUPS:
@@ -108,7 +122,10 @@ def final(
                 for protocol, personal in prepared(method, state, part, group, only, done):
                     found.measure(part, method.measure(protocol, personal, part))
                     for split in splits[protocol]:
-                        scores = score(method, personal, part, split)
+                        if split == SHARED:
+                            scores = score_shared(method, personal, part, everyone)
+                        else:
+                            scores = score(method, personal, part, split)
                         found.add(View(group, protocol, split), part, scores, cohort.size)
     diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
     return found.result(cohort_of("seen").round, diagnostics)
@@ -154,11 +171,15 @@ def asked(
 
     def wanted(view: View) -> bool:
         return any(
-            all(ours in ("*", theirs) for ours, theirs in zip(pattern, view, strict=True))
+            all(
+                ours == theirs or (ours == "*" and theirs != SHARED)
+                for ours, theirs in zip(pattern, view, strict=True)
+            )
             for pattern in patterns
         )
 
-    splits = ("train", *held_out(federation, group))
+    there = held_out(federation, group)
+    splits = ("train", *there, *([SHARED] if "test" in there else []))
     protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
     found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
     return {protocol: theirs for protocol, theirs in found.items() if theirs}
@@ -176,7 +197,7 @@ class Found:
         protocols have in common.
     """
 
-    progress: "Progress"
+    progress: Progress
     parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
     measured: dict[str, np.ndarray] = field(default_factory=dict)
     examples: Counter[str] = field(default_factory=Counter)
@@ -226,21 +247,6 @@ def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
     size = max(1, FINAL_BYTES // (cohort.task.dtype.itemsize * numbers)) if numbers else cohort.size
     positions = np.arange(cohort.size)
     return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
-
-
-@dataclass
-class Progress:
-    """A line of progress, unless the last one is only moments old."""
-
-    report: Callable[[str], None]
-    told: float = field(default_factory=time.monotonic)
-
-    def tell(self, line: str) -> None:
-        """Report `line`."""
-        now = time.monotonic()
-        if now - self.told >= PROGRESS_SECONDS:
-            self.told = now
-            self.report(line)
 
 
 def true_clusters(cohort_of: CohortOf) -> dict[str, np.ndarray]:

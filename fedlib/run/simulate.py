@@ -1,7 +1,6 @@
 """Run a method on a federation: sample cohorts, do rounds, evaluate, checkpoint, report."""
 
 import importlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,15 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.engine.cohort import SELECTIONS, Cohort, Journal, sample
+from fedlib.engine.cohort import Cohort, Journal
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor
+from fedlib.engine.participation import SELECTIONS, sample
 from fedlib.errors import DivergedError
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run import checkpoint, evaluate
 from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.progress import Rounds
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 COUNTED = (*TOTALS, "server_examples")
@@ -29,14 +30,15 @@ FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """What a run does from outside its method.
+class Course:
+    """The course of a run, whatever its method: how long, who takes part, when it is evaluated.
 
     Attributes:
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
-      selection: how they are drawn, "uniform" or by "residue"; see `fedlib.engine.cohort.sample`.
+      selection: how they are drawn, "uniform" or by "residue"; see
+        `fedlib.engine.participation.sample`.
       aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
         "gossip", a decentralised run, see `fedlib.engine.gossip`.
       edge_probability, mixing: of the graph of a decentralised run.
@@ -85,13 +87,13 @@ class Simulation:
     Attributes:
       method: what is trained.
       data: the federation, on the device.
-      protocol: rounds, seed and participation.
+      course: rounds, seed and participation.
       executor: how local work is run.
     """
 
     method: Method
     data: DeviceData
-    protocol: Protocol
+    course: Course
     executor: Executor
 
     @property
@@ -101,7 +103,7 @@ class Simulation:
 
     def __post_init__(self):
         """Raises ValueError for a decentralised run of a method that needs a server."""
-        if self.protocol.aggregation == "gossip" and not self.method.shared:
+        if self.course.aggregation == "gossip" and not self.method.shared:
             name = type(self.method).__name__
             raise ValueError(f"{name} needs a server: it cannot run with aggregation 'gossip'")
 
@@ -109,7 +111,7 @@ class Simulation:
         """The clients `ids`, after `round` rounds."""
         seen = self.federation.ids("seen")
         kind, graph = Cohort, {}
-        if self.protocol.aggregation == "gossip":
+        if self.course.aggregation == "gossip":
             kind, graph = self._graph
         return kind(
             **graph,
@@ -118,11 +120,11 @@ class Simulation:
             ids=upload(ids, self.data.device),
             known_ids=ids,
             round=round,
-            seed=self.protocol.seed,
+            seed=self.course.seed,
             executor=self.executor,
             population=len(seen),
             population_examples=int(self.federation.train.sizes[seen].sum()),
-            aggregation=self.protocol.aggregation,
+            aggregation=self.course.aggregation,
             journal=Journal(),
         )
 
@@ -133,8 +135,8 @@ class Simulation:
 
     def init(self) -> Any:
         """The method's state before the first round."""
-        state = self.method.init(self.federation.num_clients, self.protocol.seed)
-        if self.protocol.aggregation == "gossip":
+        state = self.method.init(self.federation.num_clients, self.course.seed)
+        if self.course.aggregation == "gossip":
             state = _gossip().replicate(state, self.method.shared, self.federation.num_clients)
         return state
 
@@ -142,10 +144,8 @@ class Simulation:
     def _graph(self) -> tuple[type, dict]:
         """Kind of cohort of a decentralised run, and the fields that a server's has not."""
         gossip, seen = _gossip(), self.federation.ids("seen")
-        graph = gossip.connected_graph(
-            len(seen), self.protocol.edge_probability, self.protocol.seed
-        )
-        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.protocol.mixing))
+        graph = gossip.connected_graph(len(seen), self.course.edge_probability, self.course.seed)
+        mixing = torch.from_numpy(gossip.mixing_matrix(graph, self.course.mixing))
         device = self.data.device
         return gossip.GossipCohort, {
             "mixing": mixing.to(device),
@@ -173,17 +173,18 @@ class Simulation:
           SystemExit: with status 143, if `stop` asked for it.
         """
         state, record, begun = self._begin(checkpoints, report, start)
-        progress = Progress(self.protocol.rounds, begun, report)
-        for done in range(begun + 1, self.protocol.rounds + 1):
+        progress = Rounds(self.course.rounds, begun, report)
+        for done in range(begun + 1, self.course.rounds + 1):
             if not self.method.stopped(state):
                 state = self._round(state, record, done)
-            if self.protocol.evaluates(done):
+            if self.course.evaluates(done):
                 state = self._evaluate(state, record, done)
-            progress.tell(done, record)
+            if progress.due(done):
+                progress.tell(done, record.trained, record.loss(), record.accuracies())
             stopping = stop()
-            if checkpoints and done < self.protocol.rounds and (stopping or checkpoints.due(done)):
+            if checkpoints and done < self.course.rounds and (stopping or checkpoints.due(done)):
                 checkpoints.save(done, _pack(state, record))
-            if stopping and done < self.protocol.rounds:
+            if stopping and done < self.course.rounds:
                 report(f"stopped after round {done}; the same command goes on from there")
                 raise SystemExit(143)
         return state, record.result(self)
@@ -207,10 +208,10 @@ class Simulation:
     def _round(self, state: Any, record: "Record", number: int) -> Any:
         ids = sample(
             self.federation.ids("seen"),
-            self.protocol.rate,
-            self.protocol.seed,
+            self.course.rate,
+            self.course.seed,
             number - 1,
-            self.protocol.selection,
+            self.course.selection,
         )
         cohort = self.cohort(ids, number - 1)
         state = self.method.round(state, cohort)
@@ -318,10 +319,15 @@ class Record:
             server_examples=np.array(self.server_examples) if len(ids("server")) else None,
         )
 
-    def accuracy(self, group: str) -> float | None:
-        """Pooled accuracy of the default protocol on test data at the last evaluation."""
-        found = self.scores.get(View(group, "default", "test"))
-        return float(found[-1].correct.sum() / found[-1].count.sum()) if found else None
+    def loss(self) -> float | None:
+        """Training loss of the last round in which anybody trained."""
+        return self.train_loss[-1] if self.train_loss else None
+
+    def accuracies(self) -> dict[str, float]:
+        """Pooled accuracy of the default protocol on test data at the last evaluation, by group."""
+        found = {group: self.scores.get(View(group, "default", "test")) for group in GROUPS}
+        last = {group: scores[-1] for group, scores in found.items() if scores}
+        return {group: float(x.correct.sum() / x.count.sum()) for group, x in last.items()}
 
     def _divergence(self, client: int, number: int, loss: float) -> str:
         before = self.last_losses.get(client)
@@ -330,40 +336,6 @@ class Record:
             f"client {client} diverged in round {number}: training loss is {loss} ({told}); "
             f"{ADVICE}"
         )
-
-
-@dataclass
-class Progress:
-    """A line now and then, readable in a terminal and in a log file alike."""
-
-    rounds: int
-    start: int
-    report: Callable[[str], None]
-    seconds: float = 2.0
-    began: float = field(default_factory=time.monotonic)
-    told: float = 0.0
-
-    def tell(self, done: int, record: Record) -> None:
-        """Report after `done` rounds, unless the last line is only moments old."""
-        now = time.monotonic()
-        if now - self.told < self.seconds and done < self.rounds:
-            return
-        self.told = now
-        elapsed = max(now - self.began, 1e-9)
-        pace = (done - self.start) / elapsed
-        parts = [f"round {done}/{self.rounds}"]
-        parts += [f"loss {record.train_loss[-1]:.4f}"] if record.train_loss else []
-        for group in GROUPS:
-            accuracy = record.accuracy(group)
-            parts += [] if accuracy is None else [f"{group} {accuracy:.1%}"]
-        parts += [f"{record.trained / elapsed:,.0f} clients/s"]
-        parts += [f"left {_clock((self.rounds - done) / pace)}"]
-        self.report("  ".join(parts))
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
 
 
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:

@@ -11,9 +11,11 @@ from fedlib.exhibits import registry
 KINDS = {
     "accuracy": "fedlib.tables.accuracy:build",
     "accuracy_and_traffic": "fedlib.tables.accuracy_and_traffic:build",
+    "beside_published": "fedlib.tables.beside_published:build",
     "cluster_recovery": "fedlib.tables.cluster_recovery:build",
     "criteria": "fedlib.tables.criteria:build",
     "cost": "fedlib.tables.cost:build",
+    "gains": "fedlib.tables.gains:build",
     "headlines": "fedlib.tables.headlines:build",
     "hyperparameters": "fedlib.tables.hyperparameters:build",
     "lead": "fedlib.tables.lead:build",
@@ -21,6 +23,7 @@ KINDS = {
     "protocol_grid": "fedlib.tables.protocol_grid:build",
     "protocols": "fedlib.tables.protocols:build",
     "sweep": "fedlib.tables.sweep:build",
+    "to_target": "fedlib.tables.to_target:build",
     "unseen": "fedlib.tables.unseen:build",
     "views": "fedlib.tables.views:build",
 }

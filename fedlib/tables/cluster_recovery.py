@@ -5,6 +5,7 @@ B, which have matrices and no numbers; specification section 7.2.
 """
 
 from collections import Counter
+from functools import partial
 
 import pandas as pd
 
@@ -12,8 +13,9 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits import clusters, of_clients
 from fedlib.exhibits import selection as exhibits
 from fedlib.tables import notes
+from fedlib.tables.recoveries import by_seed
 from fedlib.tables.render import Block, Cell, Column, Sheet
-from fedlib.tables.summary import identity, mean_text
+from fedlib.tables.summary import mean_text
 
 
 def build(
@@ -42,7 +44,8 @@ def build(
     """
     if (weights is None) == (choice is None):
         raise ConfigError(f"needs weights or a choice, got {weights} and {choice}")
-    numbers = _numbers(exhibit, clients, weights, choice, cluster)
+    measure = partial(_recovery, weights=weights, choice=choice, cluster=cluster)
+    numbers = by_seed(exhibit, clients, measure)
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
@@ -73,32 +76,23 @@ def _whose(choice: str | None) -> str:
     return "the one of its highest weight" if choice is None else "the one that fits it best"
 
 
-def _numbers(
-    exhibit: dict, clients: pd.DataFrame, weights: str | None, choice: str | None, cluster: str
-) -> pd.DataFrame:
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            for seed in exhibit["seeds"]:
-                mine = of_clients.clients_of(exhibit, clients, run, seed)
-                chosen, experts, highest = of_clients.settled(mine, run, weights, choice)
-                true = of_clients.column(mine, cluster)
-                purity, used = clusters.purity(chosen, true), clusters.num_used(chosen)
-                num_clusters = clusters.num_used(true)
-                rows.append(
-                    {
-                        **identity(federation, run),
-                        "seed": seed,
-                        "clients": len(true),
-                        "clusters": num_clusters,
-                        "experts": experts,
-                        "purity": purity,
-                        "experts_used": used,
-                        "recovered": int(purity == 1 and used == num_clusters),
-                        "highest_weight": highest,
-                    }
-                )
-    return pd.DataFrame(rows)
+def _recovery(
+    run: dict, clients: pd.DataFrame, weights: str | None, choice: str | None, cluster: str
+) -> dict[str, float]:
+    """How well the experts of one run's clients agree with their clusters."""
+    chosen, experts, highest = of_clients.settled(clients, run, weights, choice)
+    true = of_clients.column(clients, cluster)
+    purity, used = clusters.purity(chosen, true), clusters.num_used(chosen)
+    num_clusters = clusters.num_used(true)
+    return {
+        "clients": len(true),
+        "clusters": num_clusters,
+        "experts": experts,
+        "purity": purity,
+        "experts_used": used,
+        "recovered": int(purity == 1 and used == num_clusters),
+        "highest_weight": highest,
+    }
 
 
 def _block(federation: dict, numbers: pd.DataFrame, weighted: bool) -> Block:

@@ -73,28 +73,12 @@ def build(
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
     rows = []
     for claim in claims:
-        formula = FORMULAS[claim["formula"]][0]
         theirs = [_published(cell, federations, shown, table) for cell in claim["cells"]]
         ours = [_reproduced(cell, trials) for cell in claim["cells"]]
         dataset = federations[claim["cells"][0]["federation"]]["dataset"]
-        rows.append(
-            {
-                "claim": claim["title"],
-                "formula": claim["formula"],
-                "dataset": dataset,
-                **_named("first", claim["cells"][0]),
-                **_named("second", claim["cells"][1]),
-                "published": _claimed(claim, dataset, published, exhibit["published"]),
-                "published_first": theirs[0],
-                "published_second": theirs[1],
-                "from_published": formula(*theirs),
-                "first": ours[0],
-                "second": ours[1],
-                "reproduced": formula(*ours),
-                "seeds": len(exhibit["seeds"]),
-            }
-        )
-    numbers = pd.DataFrame(rows, columns=COLUMNS)
+        said = _claimed(claim, dataset, published, exhibit["published"])
+        rows.append({"dataset": dataset, "published": said, **_computed(claim, theirs, ours)})
+    numbers = pd.DataFrame(rows, columns=COLUMNS).assign(seeds=len(exhibit["seeds"]))
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
@@ -155,6 +139,23 @@ def _claimed(
         return np.nan
     found = printed.fractions(published, exhibit, claim["published"]["metric"])
     return found.get((dataset, claim["published"]["label"]), np.nan)
+
+
+def _computed(claim: dict, theirs: list[float], ours: list[float]) -> dict:
+    """What the claim is about, and its formula of the paper's two cells, and of ours."""
+    formula = FORMULAS[claim["formula"]][0]
+    return {
+        "claim": claim["title"],
+        "formula": claim["formula"],
+        **_named("first", claim["cells"][0]),
+        **_named("second", claim["cells"][1]),
+        "published_first": theirs[0],
+        "published_second": theirs[1],
+        "from_published": formula(*theirs),
+        "first": ours[0],
+        "second": ours[1],
+        "reproduced": formula(*ours),
+    }
 
 
 def _named(which: str, cell: dict) -> dict[str, str]:

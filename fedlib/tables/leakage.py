@@ -4,13 +4,16 @@ Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, append
 pictures and no numbers; specification section 7.5.
 """
 
+from functools import partial
+
 import pandas as pd
 
 from fedlib.exhibits import leakage, of_clients
 from fedlib.exhibits import selection as exhibits
 from fedlib.tables import notes
+from fedlib.tables.recoveries import by_seed
 from fedlib.tables.render import Block, Cell, Column, Sheet
-from fedlib.tables.summary import identity, mean_text
+from fedlib.tables.summary import mean_text
 
 MEASURES = {  # columns of the numbers, and how they are shown
     "total_variation": ("mean", "Total variation"),
@@ -38,7 +41,8 @@ def build(
     Raises:
       DataError: if the clients of a run have no such columns.
     """
-    numbers = _numbers(exhibit, clients, recovered, labels)
+    measure = partial(_recovery, recovered=recovered, labels=labels)
+    numbers = by_seed(exhibit, clients, measure)
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
@@ -56,25 +60,16 @@ def build(
     )
 
 
-def _numbers(exhibit: dict, clients: pd.DataFrame, recovered: str, labels: str) -> pd.DataFrame:
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            for seed in exhibit["seeds"]:
-                mine = of_clients.clients_of(exhibit, clients, run, seed)
-                guess, true = of_clients.matrix(mine, recovered), of_clients.matrix(mine, labels)
-                distance = leakage.total_variation(guess, true)
-                rows.append(
-                    {
-                        **identity(federation, run),
-                        "seed": seed,
-                        "clients": len(true),
-                        "total_variation": distance.mean(),
-                        "largest_total_variation": distance.max(),
-                        "correlation": leakage.correlation(guess, true),
-                    }
-                )
-    return pd.DataFrame(rows)
+def _recovery(run: dict, clients: pd.DataFrame, recovered: str, labels: str) -> dict[str, float]:
+    """How well the labels of one run's clients were recovered."""
+    guess, true = of_clients.matrix(clients, recovered), of_clients.matrix(clients, labels)
+    distance = leakage.total_variation(guess, true)
+    return {
+        "clients": len(true),
+        "total_variation": distance.mean(),
+        "largest_total_variation": distance.max(),
+        "correlation": leakage.correlation(guess, true),
+    }
 
 
 def _block(federation: dict, numbers: pd.DataFrame) -> Block:

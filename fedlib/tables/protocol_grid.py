@@ -25,6 +25,10 @@ from fedlib.tables.render import (
 from fedlib.tables.summary import STATISTICS, statistics
 
 DECIMALS = 2  # as such papers print them
+COMPARED = (
+    "Difference: reproduced minus published, in percentage points.",
+    "Bold: highest of the row, published and reproduced apart.",
+)
 
 
 def build(
@@ -62,12 +66,7 @@ def build(
     numbers = _numbers(exhibit, values, shown, ways.Printed(published, exhibit["published"]))
     numbers = numbers.assign(metric=metric, group=group)
     head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
-    heads = {
-        federation["name"]: federation["title"]
-        if parameter is None
-        else exhibits.setting_text(exhibits.setting(parameter, federation))
-        for federation in exhibit["federations"]
-    }
+    heads = {f["name"]: _head(f, parameter) for f in exhibit["federations"]}
     compared = bool(numbers["published"].notna().any())
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
@@ -81,12 +80,7 @@ def build(
             exhibits.scale_text(exhibit),
             _measured(exhibit, metric, group),
             *ways.selection_note(exhibit),
-            *(
-                ["Difference: reproduced minus published, in percentage points."]
-                if compared
-                else []
-            ),
-            "Bold: highest of the row" + (", published and reproduced apart." if compared else "."),
+            *(COMPARED if compared else ["Bold: highest of the row."]),
             *filter(None, [exhibits.PARAMETER_NOTES.get(parameter or "")]),
             *exhibits.published_note(exhibit, shown=compared),
             *notes.particulars(exhibit),
@@ -125,6 +119,13 @@ def _numbers(
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def _head(federation: dict, parameter: str | None) -> str:
+    """What stands at the head of a federation's rows."""
+    if parameter is None:
+        return federation["title"]
+    return exhibits.setting_text(exhibits.setting(parameter, federation))
 
 
 def _families(exhibit: dict, numbers: pd.DataFrame, whole: bool):

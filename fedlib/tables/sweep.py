@@ -41,26 +41,11 @@ def build(
     """
     runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
     numbers = _numbers(exhibit, runs, exhibits.select(exhibit, metrics))
-    panels = exhibits.panels(exhibit, of)
-    if of == "federation":
-        blocks = [
-            _by_method(f"{panel}: {title}", symbol or parameter, methods, part)
-            for panel in panels
-            for metric, title in METRIC_TITLES.items()
-            for part in [exhibits.pick(numbers, panel=panel, metric=metric)]
-            if len(part)
-        ]
-    else:
-        blocks = [
-            _by_setting(title, symbol or parameter, panels, methods, part)
-            for metric, title in METRIC_TITLES.items()
-            for part in [exhibits.pick(numbers, metric=metric)]
-        ]
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
         caption=exhibit["caption"],
-        blocks=blocks,
+        blocks=_blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, methods, of),
         notes=[
             *notes.measured(exhibit),
             notes.ALL_AND_BOTTOM,
@@ -88,6 +73,24 @@ def _numbers(exhibit: dict, runs: pd.DataFrame, metrics: pd.DataFrame) -> pd.Dat
         ["federation", "method", "metric", "setting"], kind="stable", ignore_index=True
     )
     return notes.with_scale(exhibit, table)
+
+
+def _blocks(
+    panels: list[str], numbers: pd.DataFrame, symbol: str, methods: list[str], of: str
+) -> list[Block]:
+    """One per metric; where federations are varied, one per panel and metric."""
+    if of == "federation":
+        return [
+            _by_method(f"{panel}: {title}", symbol, methods, part)
+            for panel in panels
+            for metric, title in METRIC_TITLES.items()
+            for part in [exhibits.pick(numbers, panel=panel, metric=metric)]
+            if len(part)
+        ]
+    return [
+        _by_setting(title, symbol, panels, methods, exhibits.pick(numbers, metric=metric))
+        for metric, title in METRIC_TITLES.items()
+    ]
 
 
 def _by_setting(

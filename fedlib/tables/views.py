@@ -13,11 +13,12 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.results import SHARED
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
 from fedlib.tables.summary import STATISTICS, identity, statistics
 
-SPLITS = {"train": "training", "val": "validation", "test": "test"}
+SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "shared test"}
 
 
 class _Shown(NamedTuple):

@@ -115,6 +115,21 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     return parser
 
 
+def exhibit_parser(description: str, *forms: str) -> argparse.ArgumentParser:
+    """Arguments of a job that makes one table or figure, an output of each of the `forms`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--spec", required=True, help="exhibit specification, JSON or @path")
+    parser.add_argument("--metrics", type=Path, required=True, help="tidy metrics, .parquet")
+    parser.add_argument("--clients", type=Path, required=True, help="clients, .parquet")
+    parser.add_argument(
+        "--published", type=Path, nargs="?", help="the paper's own numbers, .csv, if it has any"
+    )
+    for form in forms:
+        parser.add_argument(f"--{form}", type=Path, required=True, help=f"output, .{form}")
+    parser.add_argument("--code", help="digest of the code this job was planned with")
+    return parser
+
+
 def _count(text: str) -> int:
     """A number of threads, from the command line or the environment."""
     if not text.isdecimal() or int(text) < 1:

@@ -42,6 +42,7 @@ PLUMBING = frozenset(
         "files",
         "locks",
         "run.checkpoint",
+        "run.progress",
         "seals",
         "workflow",
         "workflow.command",

@@ -26,8 +26,12 @@ PARTITIONS = {
     "pathological": "Pathological",
     "permuted": "Permuted",
     "rotated": "Rotated",
+    "server_dirichlet": "ServerDirichlet",
+    "server_equal": "ServerEqual",
+    "server_two_class": "ServerTwoClass",
     "two_shard": "TwoShard",
     "writer": "Writer",
+    "writer_groups": "WriterGroups",
     "writer_parts": "WriterParts",
 }
 

@@ -20,6 +20,8 @@ SCALINGS = {  # mean and deviation of each channel
     # EricssonResearch/fl-moe, specification of Adaptive Expert Models, section 4.1: the deviations
     # are those of all training pixels.
     "measured": ((0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616)),
+    # Those of ImageNet; specification of Fed-MoE, section 4.2.
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
 
 

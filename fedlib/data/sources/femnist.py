@@ -32,6 +32,7 @@ HAS = {
 SCALINGS = {  # mean and deviation
     "standard": ((0.1307,), (0.3081,)),  # MNIST's; specification of pFedMM, section 3.7
     "unit": ((0.0,), (1.0,)),  # pixels in [0, 1], 1 for paper, as LEAF and IFCA do
+    "symmetric": ((0.5,), (0.5,)),  # pixels in [-1, 1]; specification of Fed-MoE, section 4.1
 }
 DUPLICATES = ("fixed", "official")
 

@@ -60,36 +60,58 @@ def read(
     Raises:
       ConfigError: for a value that makes no sense.
     """
-    sizes = {"num_clients": num_clients, "train_examples": train_examples, "own_words": own_words}
-    sizes |= {"server_train": server_train, "server_test": server_test, "shortest": shortest}
-    for name, value in sizes.items():
-        check_count(name, value)
-    optional = {"test_examples": test_examples, "server_val": server_val, "probe": probe}
-    for name, value in optional.items():
-        check_count(name, value, least=0)
+    _check_counts(1, num_clients=num_clients, own_words=own_words, shortest=shortest)
+    _check_counts(1, train_examples=train_examples, server_train=server_train)
+    _check_counts(1, server_test=server_test)
+    _check_counts(0, test_examples=test_examples, server_val=server_val, probe=probe)
     check_count("length", length, least=shortest)
     check_count("vocabulary", vocabulary, least=2 + NUM_CLASSES * own_words)  # padding, one common
     check_positive("alpha", alpha)
     check_fraction("signal", signal, one=True)
 
     draw = streams.generator(seed, "synthetic_text")
-    even = np.full(NUM_CLASSES, 1 / NUM_CLASSES)
     clients = draw.dirichlet(np.full(NUM_CLASSES, float(alpha)), num_clients)
-    owners = [(p, (train_examples, 0, test_examples), "seen") for p in clients]
-    owners.append((even, (server_train, server_val, server_test), "server"))
-    owners += [(even, (probe, 0, 0), "probe")] if probe else []
+    own, server = (train_examples, 0, test_examples), (server_train, server_val, server_test)
+    owners = _owners(clients, own, server, probe)
     y = np.concatenate([draw.choice(NUM_CLASSES, sum(parts), p=p) for p, parts, _ in owners])
-    counts = np.array([parts for _, parts, _ in owners])  # [owners, parts]
     return Examples(
         _texts(draw, y, vocabulary, own_words, (shortest, length), signal),
         y,
         NUM_CLASSES,
-        part=np.repeat(np.tile(np.arange(3, dtype=np.uint8), len(owners)), counts.ravel()),
-        owner=np.repeat(np.arange(len(owners)), counts.sum(1)),
+        **_owned([parts for _, parts, _ in owners]),
         num_owners=len(owners),
         group=np.array([GROUPS.index(group) for *_, group in owners], np.uint8),
         tokens=Tokens(vocabulary, PAD),
     )
+
+
+def _check_counts(least: int, **counts: int) -> None:
+    for name, value in counts.items():
+        check_count(name, value, least=least)
+
+
+def _owners(
+    clients: np.ndarray, own: tuple[int, int, int], server: tuple[int, int, int], probe: int
+) -> list[tuple[np.ndarray, tuple[int, int, int], str]]:
+    """Class probabilities, examples in train, val and test, and group of every owner.
+
+    Args:
+      clients: [C, classes] probabilities.
+      own, server: examples of each client and of the server.
+      probe: training examples of the probe; 0 for none.
+    """
+    even = np.full(NUM_CLASSES, 1 / NUM_CLASSES)
+    owners = [(p, own, "seen") for p in clients] + [(even, server, "server")]
+    return owners + ([(even, (probe, 0, 0), "probe")] if probe else [])
+
+
+def _owned(parts: list[tuple[int, int, int]]) -> dict[str, np.ndarray]:
+    """Owner and part of every example, of each owner's examples in train, val and test."""
+    counts = np.array(parts)  # [owners, parts]
+    return {
+        "part": np.repeat(np.tile(np.arange(3, dtype=np.uint8), len(counts)), counts.ravel()),
+        "owner": np.repeat(np.arange(len(counts)), counts.sum(1)),
+    }
 
 
 def _texts(

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
-from fedlib.engine.solvers import Schedule, Solver
+from fedlib.engine.solvers import Memory, Schedule, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.engine.waves import take_rows
 from fedlib.errors import DataError
@@ -100,54 +100,81 @@ def fit(
       DataError: if a client has no examples on the split that decides.
     """
     refuse_nothing_to_stop_on(cohort, stopping.split)
-    objective = _mean_of(losses)
     local = replace(local, keeps="run")
     first = cohort.task.trainable(tree.take(params, 0))
     memory = local.memory(first, cohort.data.federation.num_clients)
     kept = {name: tree.clone(params) for name in keep}
+    course = _Course(cohort, per_client, params, memory, kept, np.arange(cohort.size))
     least, failed = np.full(cohort.size, np.inf), np.zeros(cohort.size, np.int64)
-    going = np.arange(cohort.size)  # positions of those that still train
-
-    def train(epochs: int, number: int) -> np.ndarray:
-        """Go on; mean loss on the split that decides -> [C still training]"""
-        nonlocal params, memory
-        part = cohort.some(going)
-        own = take_rows(per_client, upload(going, part.ids.device))
-        params, memory = part.fit(
-            objective,
-            params,
-            *own,
-            local=replace(local, epochs=epochs),
-            memory=memory,
-            stream=f"{stream}/{number}",
-        )
-        loss = client_losses(part, losses, params, *own, split=stopping.split)
-        return loss.cpu().numpy()
-
-    def keep_rows(name: str, which: np.ndarray) -> None:
-        """Keep the models of those clients, a mask of the ones still training."""
-        if name in kept and which.any():
-            to, of = (upload(x, cohort.ids.device) for x in (going[which], which.nonzero()[0]))
-            tree.put_(kept[name], to, tree.take(params, of))
+    how = losses, local, stopping.split
 
     for number, epochs in enumerate(stopping.stretches()):
-        loss = train(epochs, number)
+        loss, going = course.train(*how, epochs, f"{stream}/{number}"), course.going
         better = loss < least[going]
         least[going] = np.where(better, loss, least[going])
         failed[going] = np.where(better, 0, failed[going] + 1)
-        keep_rows("best", better)
+        course.keep("best", better)
         stops = failed[going] == stopping.patience
-        keep_rows("last", stops)
-        if stops.any():
-            going = going[~stops]
-            params = tree.take(params, upload((~stops).nonzero()[0], cohort.ids.device))
-        if not len(going):
+        course.keep("last", stops)
+        course.leave(stops)
+        if not len(course.going):
             return kept
     if "last" in keep:
         if stopping.rest:
-            train(stopping.rest, number + 1)
-        keep_rows("last", np.ones(len(going), bool))
+            course.train(*how, stopping.rest, f"{stream}/{number + 1}")
+        course.keep("last", np.ones(len(course.going), bool))
     return kept
+
+
+@dataclass
+class _Course:
+    """The clients of a call of `fit`, of whom ever fewer still train.
+
+    Attributes:
+      cohort: all of them.
+      per_client: further arguments of their losses, leaves [C, ...].
+      params: models of those who still train, leaves [C still training, ...].
+      memory: of the solvers of all clients of the federation.
+      kept: models that `fit` returns, by name, leaves [C, ...].
+      going: [C still training] their positions in the cohort.
+    """
+
+    cohort: Cohort
+    per_client: tuple[Tree, ...]
+    params: Params
+    memory: Memory
+    kept: dict[str, Params]
+    going: np.ndarray
+
+    def train(
+        self, losses: Callable, local: Solver, split: str, epochs: int, stream: str
+    ) -> np.ndarray:
+        """Go on for so many epochs; mean loss on the split that decides -> [C still training]"""
+        part = self.cohort.some(self.going)
+        own = take_rows(self.per_client, upload(self.going, part.ids.device))
+        self.params, self.memory = part.fit(
+            _mean_of(losses),
+            self.params,
+            *own,
+            local=replace(local, epochs=epochs),
+            memory=self.memory,
+            stream=stream,
+        )
+        return client_losses(part, losses, self.params, *own, split=split).cpu().numpy()
+
+    def keep(self, name: str, which: np.ndarray) -> None:
+        """Keep the models of those clients, a mask of the ones still training."""
+        if name in self.kept and which.any():
+            places = self.going[which], which.nonzero()[0]
+            to, of = (upload(x, self.cohort.ids.device) for x in places)
+            tree.put_(self.kept[name], to, tree.take(self.params, of))
+
+    def leave(self, stops: np.ndarray) -> None:
+        """Go on without those clients, a mask of the ones still training."""
+        if stops.any():
+            self.going = self.going[~stops]
+            others = upload((~stops).nonzero()[0], self.cohort.ids.device)
+            self.params = tree.take(self.params, others)
 
 
 def client_losses(cohort: Cohort, losses: Callable, *per_client: Tree, split: str) -> Tensor:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedlib.engine.experts import each_expert
+from fedlib.engine.experts import each_expert, mixture_log_probs
 from fedlib.engine.task import Batch, Params, Task, log_probs
 
 Gate = dict[str, Tensor]
@@ -81,6 +81,12 @@ def outputs(task: Task, experts: Params, batch: Batch) -> tuple[Tensor, Tensor]:
     return features, log_probs(logits)
 
 
+def predict(task: Task, personal: Known | Anybody, batch: Batch) -> Tensor:
+    """The mixture of the experts' probabilities -> [B, L]"""
+    features, log_probs = outputs(task, personal.experts, batch)
+    return mixture_log_probs(personal.log_weights(features), log_probs)
+
+
 def pool(weights: Tensor, features: Tensor) -> Tensor:
     """Features [B, E, F] of the experts, added up with `weights` [E] -> [B, F]"""
     return torch.einsum("e,bef->bf", weights, features)
@@ -121,16 +127,6 @@ def marginalised(gates: Gate, pooling: Tensor, log_prior: Tensor, features: Tens
         for some in (slice(i, i + block) for i in range(0, len(pooling), block))
     ]
     return torch.stack(parts).logsumexp(0)
-
-
-def mix(log_weights: Tensor, log_probs: Tensor) -> Tensor:
-    """log sum_e p(e|x) p_e(y|x): probabilities are mixed, not logits -> [B, L]
-
-    Args:
-      log_weights: [B, E], -inf for experts that do not count.
-      log_probs: [B, E, L].
-    """
-    return (log_weights.unsqueeze(-1) + log_probs).logsumexp(1)
 
 
 def _by_client(gates: Gate, pooling: Tensor, features: Tensor, some: slice) -> Tensor:

@@ -20,6 +20,8 @@ MOMENTUM = 0.1  # share of the new batch in the running statistics
 class _SwitchNorm(nn.Module):
     """What both have in common: learned shares of the statistics, and running batch statistics."""
 
+    takes_single_examples = True
+
     def __init__(self, features: int, num_statistics: int, shape: tuple[int, ...]):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(shape))
@@ -34,8 +36,9 @@ class _SwitchNorm(nn.Module):
         if not self.training:
             return self.running_mean, self.running_var
         with torch.no_grad():
-            self.running_mean.lerp_(mean.detach(), MOMENTUM)
-            self.running_var.lerp_(var.detach(), MOMENTUM)
+            # Not by lerp_, which torch.func.vmap does client by client.
+            self.running_mean.mul_(1 - MOMENTUM).add_(mean.detach(), alpha=MOMENTUM)
+            self.running_var.mul_(1 - MOMENTUM).add_(var.detach(), alpha=MOMENTUM)
         return mean, var
 
     def _normalised(self, x: Tensor, means: list[Tensor], variances: list[Tensor]) -> Tensor:

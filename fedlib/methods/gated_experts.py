@@ -1,12 +1,13 @@
-"""The "pFedMoE" that pFedMM is compared with: shared experts, a private expert and a private gate.
+"""The mixture that pFedMM is compared with: shared experts, a private expert and a private gate.
 
     client  minimises sum_e mean_i g_e(x_i) * loss_e(x_i, y_i): the gate g weighs the losses of the
             E experts, example by example; gate and experts learn together
     server  averages the first E - 1 experts; the last expert and the gate stay with the client
 
 Source: as implemented for "Mixture of Experts for Personalized Federated Learning under Mixture
-Data Distributions in Edge Computing Networks". It is not the pFedMoE of Yi et al. (2024), which
-mixes representations of a small shared and a large private extractor.
+Data Distributions in Edge Computing Networks", whose code and tables call it "pFedMoE". It is not
+the pFedMoE of Yi et al. (2024), `pfedmoe` here, which mixes representations of a small shared and a
+large private extractor.
 Official code: Archipes/pFedMM, section 2.12 of docs/papers/pfedmm.md.
 Deviation: a gate in training skips batch normalisation for a batch of one example, in prediction it
 never does. Private modules are averaged for unseen clients alone, when they ask; the official code
@@ -33,7 +34,7 @@ from fedlib.engine.experts import (
     mixture_log_probs,
 )
 from fedlib.engine.solvers import Memory, Solver
-from fedlib.engine.task import Batch, Params, Task
+from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
 from fedlib.models.layers.gate import Gate
 
@@ -48,30 +49,8 @@ class State(NamedTuple):
     memory: Memory
 
 
-@dataclass(frozen=True)
-class GatedTask(Task):
-    """The experts' task for cohorts that train a gate as well.
-
-    Attributes:
-      gate: whose parameters are trained along. Their names are not those of an expert, which begin
-        with "body" or "head"; its batch normalisation takes single examples.
-    """
-
-    gate: Task | None = None
-
-    @cached_property
-    def statistics(self) -> frozenset[str]:
-        """Names of the running statistics of experts and gate."""
-        return super().statistics | self.gate.statistics
-
-    @property
-    def needs_pairs(self) -> bool:
-        """Whether the experts need two examples to a training batch."""
-        return bool(self.statistics - self.gate.statistics)
-
-
 @dataclass(frozen=True, kw_only=True)
-class PFedMoEBaseline(Method):
+class GatedExperts(Method):
     """A mixture of whole models, weighed by the input.
 
     Attributes:
@@ -110,9 +89,9 @@ class PFedMoEBaseline(Method):
         )
 
     @cached_property
-    def gated(self) -> GatedTask:
+    def gated(self) -> JointTask:
         """Experts and gate, as they are trained."""
-        return self.task.extended(GatedTask, gate=self.gate)
+        return self.task.extended(JointTask, others=(self.gate,))
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts and gate, the latter as number E, as `expert_seeds` says; all the same."""
@@ -160,7 +139,8 @@ class PFedMoEBaseline(Method):
 
     def predict(self, personal: Model, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        return mixture_log_probs(self.weights(personal, batch), self.log_probs(personal, batch))
+        log_weights = self.weights(personal, batch).log()
+        return mixture_log_probs(log_weights, self.log_probs(personal, batch))
 
     def _joined(self, state: State, own: Model, cohort: Cohort) -> Model:
         """The shared experts, which are sent to the clients, with modules [C, ...] of their own."""

@@ -1,4 +1,4 @@
-"""Variational autoencoders, one of every client: how probable an input is among the client's.
+"""How probable an input is among a client's, by a variational autoencoder of every client.
 
     log p(x|s) >= E_{e(z|x)} log p(x|z) - KL( e(z|x) || p(z) )            "elbo"
     log p(x|s) >= log mean_k p(x|z_k) p(z_k) / e(z_k|x), z_k from e(z|x)  "importance"

@@ -1,36 +1,22 @@
-"""From raw counts per client to tidy numbers: the only place where an accuracy is computed.
-
-All accuracies are fractions in [0, 1]. `accuracy` pools the examples of all clients (equal to the
-mean of client accuracies weighted by their test counts); the other accuracies treat clients alike.
-A client without examples in a split has no accuracy there: it is left out of every metric, and is
-NaN only in the table of clients, beside its count of 0. A view in which no client has an example
-is left out altogether.
-
-Three moments of a run are told apart: every evaluated "round", the "last" one, and the "best" one,
-the earliest round of highest pooled test accuracy of the seen clients, or of the server where no
-client has test examples. The best round is a selection on the test set; whatever shows it must say
-so.
-
-Source: the metrics of FedEM and pFedMM; neither repository has code for the bottom decile, so
-  both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and
-  `bottom10_mean`, the mean accuracy of those clients (at least one client in both).
-"""
+"""One run as rows: every metric of every view, and the counts of every client."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from fedlib.errors import DataError
-from fedlib.exhibits import frames
+from fedlib.exhibits import representations
+from fedlib.exhibits.metrics.definitions import (
+    METRICS,
+    METRICS_OF_SERVER,
+    PRIMARY,
+    best_evaluation,
+)
 from fedlib.federation import CLIENTS, SPLITS
 from fedlib.results import TOTALS, RunResult, Scores, View
 
-PRIMARY = View("seen", "default", "test")
-SERVER = View("server", "default", "test")  # a global model on a global test set
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
 EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
@@ -42,106 +28,16 @@ TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
-NOT_OF_CLIENTS = (FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS, SELECTED)
-INTERVAL_SEEDS = 3  # fewest seeds of which an interval is given
+NOT_OF_CLIENTS = (
+    *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS),
+    *(SELECTED, representations.LABELS),
+)
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
-RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
-COLUMNS = RUN_COLUMNS + ROW_COLUMNS
 CLIENT_COLUMNS = (
     *("paper", "federation", "dataset", "label", "method", "seed"),
     *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
 )  # then diagnostics of clients: "choice", "pi_0", "pi_1", ...
-
-
-# One view: Scores -> [T]
-
-
-def accuracy(scores: Scores) -> np.ndarray:
-    """Right predictions of all clients, over all their examples -> [T]"""
-    return _owned(scores).correct.sum(axis=1) / scores.count.sum()
-
-
-def accuracy_client_mean(scores: Scores) -> np.ndarray:
-    """Mean of the clients' accuracies, every client counting the same -> [T]"""
-    return _client_accuracies(scores).mean(axis=1)
-
-
-def accuracy_client_std(scores: Scores) -> np.ndarray:
-    """Spread of the clients' accuracies; they are the whole population, so ddof is 0 -> [T]"""
-    return _client_accuracies(scores).std(axis=1)
-
-
-def bottom10(scores: Scores) -> np.ndarray:
-    """Accuracy of the floor(C / 10)-th worst client, of the worst if C < 20 -> [T]"""
-    return _worst(scores)[:, -1]
-
-
-def bottom10_mean(scores: Scores) -> np.ndarray:
-    """Mean accuracy of the floor(C / 10) worst clients, at least one -> [T]"""
-    return _worst(scores).mean(axis=1)
-
-
-def loss(scores: Scores) -> np.ndarray:
-    """Mean negative log-likelihood over the examples of all clients -> [T]"""
-    owned = _owned(scores)
-    return (owned.loss * owned.count).sum(axis=1) / owned.count.sum()
-
-
-METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
-METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
-
-
-def _owned(scores: Scores) -> Scores:
-    """The scores of the clients that have examples; DataError if none has, or if any is absurd."""
-    has = scores.count > 0
-    if not has.any():
-        raise DataError("no client of this view has an example, so it has no accuracy")
-    owned = Scores(
-        scores.clients[has], scores.count[has], scores.correct[:, has], scores.loss[:, has]
-    )
-    if not np.all((owned.correct >= 0) & (owned.correct <= owned.count)):
-        raise DataError("right predictions must be between 0 and the number of examples")
-    if np.isnan(owned.loss).any():
-        raise DataError("the loss of a client with examples is not a number")
-    return owned
-
-
-def _client_accuracies(scores: Scores) -> np.ndarray:
-    """Accuracy of every client that has examples -> [T, C']"""
-    owned = _owned(scores)
-    return owned.correct / owned.count
-
-
-def _worst(scores: Scores) -> np.ndarray:
-    """The floor(C' / 10) smallest client accuracies, at least one, in ascending order -> [T, k]"""
-    values = np.sort(_client_accuracies(scores), axis=1)
-    return values[:, : max(1, values.shape[1] // 10)]
-
-
-# One run
-
-
-def primary(history: RunResult) -> View:
-    """The view that decides the best round: the seen clients', the server's where they have none.
-
-    Raises:
-      DataError: if the history has neither.
-    """
-    for view in (PRIMARY, SERVER):
-        if view in history.scores:
-            return view
-    names = " and ".join("/".join(view) for view in (PRIMARY, SERVER))
-    raise DataError(f"the history lacks the views {names}, one of which decides the best round")
-
-
-def best_evaluation(history: RunResult) -> int:
-    """Position of the earliest evaluation with the highest pooled accuracy in its `primary` view.
-
-    Raises:
-      DataError: if the history has no such view.
-    """
-    return int(np.argmax(accuracy(history.scores[primary(history)])))
 
 
 def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
@@ -151,7 +47,7 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     if it measured them, and the examples and FLOPs of what clients trained for it. At "round" only
     is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
     updates were ("divergence_0", ...), and the cells of tables of rows by experts ("table_0_0",
-    ...) at the rounds at which they were recorded.
+    ...) at the rounds at which they were recorded. Representations of examples are at "last" only.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -174,6 +70,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
             curve = _Curve(TRAFFIC, evaluation.round, personal)
             blocks.append(_block(curve, "last", slice(-1, None)))
     diagnostics = _diagnostics(history, evaluation)
+    if short := representations.as_metrics(diagnostics):
+        values = {name: np.array([value]) for name, value in short.items()}
+        blocks.append(_block(_Curve(TRAFFIC, history.round[-1:], values), "last", slice(None)))
     of_experts = _expert_curves(diagnostics, int(history.round[-1]))
     blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
     if SELECTED in diagnostics:
@@ -411,92 +310,3 @@ def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd
     if taken:
         raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
     return clients.join(pd.DataFrame(columns, index=clients.index))
-
-
-def _numbered(column: str) -> tuple[str, int]:
-    """Name and number of a column such as "pi_10", by which such columns are sorted."""
-    name, _, number = column.rpartition("_")
-    return (name, int(number)) if name and number.isdigit() else (column, -1)
-
-
-# All runs of a paper
-
-
-def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Metrics and clients of all runs of a paper -> frames with COLUMNS, CLIENT_COLUMNS (+ more).
-
-    Args:
-      spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
-        "seeds"}]}.
-      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5.
-
-    Raises:
-      DataError: naming the run whose files are missing, corrupted or contradictory.
-    """
-    metrics, clients = [], []
-    for run in spec["runs"]:
-        for seed in run["seeds"]:
-            folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
-            names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
-            names |= {"paper": spec["paper"], "method": run["method"], "seed": seed}
-            rows, shards = _read_run(folder, run["method"], seed)
-            metrics.append(rows.assign(**names))
-            clients.append(shards.assign(**names))
-    if not metrics:
-        raise DataError(f"the specification of {spec['paper']} lists no run")
-    every = pd.concat(clients, ignore_index=True)
-    diagnostics = sorted(set(every) - {*CLIENT_COLUMNS, "partition"}, key=_numbered)
-    return (
-        pd.concat(metrics, ignore_index=True)[list(COLUMNS)],
-        every[[*CLIENT_COLUMNS, *diagnostics]],
-    )
-
-
-def _read_run(folder: Path, method: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    history = RunResult.load(folder / "history.h5")
-    evaluation = RunResult.load(folder / "evaluation.h5")
-    for result, name in ((history, "history.h5"), (evaluation, "evaluation.h5")):
-        found = (result.spec.get("method", method), result.spec.get("seed", seed))
-        if found != (method, seed):
-            raise DataError(
-                f"{folder / name} is of method {found[0]}, seed {found[1]}, "
-                f"not of {method}, seed {seed}; delete the folder and run again"
-            )
-    try:
-        return run_rows(history, evaluation), client_rows(history, evaluation)
-    except DataError as error:
-        raise DataError(f"{folder}: {error}") from None
-
-
-def write(frame: pd.DataFrame, *paths: str | Path) -> None:
-    """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format."""
-    for path in paths:
-        save = frames.write_csv if Path(path).suffix == ".csv" else frames.write_parquet
-        save(frame, path)
-
-
-# Over seeds
-
-
-def over_seeds(frame: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """`value` over the rows of each group of `by`, one row per seed.
-
-    Returns:
-      One row per group: `by`, then mean, std (ddof 1), ci95 (half-width of the 95 % interval of
-      the mean, Student's t), low, high (smallest and largest seed) and seeds. With one seed std is
-      NaN, and with fewer than `INTERVAL_SEEDS` ci95 is: see `half_width`.
-    """
-    groups = frame.groupby(by, sort=False, observed=True)["value"]
-    table = groups.agg(mean="mean", std="std", low="min", high="max", seeds="count").reset_index()
-    return table.assign(ci95=half_width(table["std"], table["seeds"]))
-
-
-def half_width(std: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """Half-width of the 95 % interval of a mean: t(0.975, n - 1) std / sqrt(n).
-
-    NaN for n < `INTERVAL_SEEDS`: with two seeds it would be nine times their standard deviation,
-    an interval of the quantile rather than of the data.
-    """
-    seeds = np.asarray(seeds, np.float64)
-    quantile = stdtrit(np.where(seeds >= INTERVAL_SEEDS, seeds - 1, np.nan), 0.975)
-    return quantile * np.asarray(std) / np.sqrt(seeds)

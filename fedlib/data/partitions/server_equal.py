@@ -1,0 +1,56 @@
+"""A server with data of its own, and clients of equal size with Dirichlet proportions of classes.
+
+Each client draws its proportions, then its examples: one class at a time, and one that is used up
+leaves its share to the others (`fedlib.data.partitions.hsu`). The more the clients' pool exceeds
+what they take, the closer the last ones, in random order, come to their proportions.
+
+Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+  IJCAI 2025 (Fed-MoE), CIFAR-10; specification section 0. The paper names the distribution and the
+  size of a client; how the two are reconciled is ours.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.examples import Examples
+from fedlib.data.partitions import hsu
+from fedlib.data.reserved import Reserved
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerEqual(Reserved):
+    """Who owns which example; for what the server owns see `Reserved`.
+
+    Attributes:
+      train_examples: of every client.
+      alpha: concentration for each class; small is heterogeneous.
+    """
+
+    NAME: ClassVar[str] = "server_equal"
+
+    train_examples: int
+    alpha: float = 1.0
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        check_count("train_examples", self.train_examples)
+        check_positive("alpha", self.alpha)
+
+    def owners(self, pool: Examples, seed: int) -> list[np.ndarray]:
+        """Rows of each client -> [C] arrays of int64
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        draw = streams.generator(seed, self.NAME, "shares")
+        shares = hsu.client_shares(
+            draw, self.alpha, "per_class", self.num_clients, pool.num_classes
+        )
+        clients = [partial(hsu.among, row) for row in shares]
+        return hsu.deal(pool, clients, (self.train_examples, 0), seed).train

@@ -1,0 +1,109 @@
+"""Clients that are groups of writers; the last writers are a server's and a probe's.
+
+The writers keep the order of the data set: the clients' groups come first, and the server and the
+probe have the last ones. A client trains on its writers' training examples, of which the server
+keeps some to validate on; the server tests on the clients' test examples. It trains on the training
+examples of its own writers, and the probe has all examples of its own.
+
+Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+  IJCAI 2025 (Fed-MoE), FEMNIST, and the data preparation of its code; specification sections 0 and
+  4.1.
+Deviation: the server has as many writers as it is said to have, and not one less; LEAF's writers
+  are in alphabetical order, and not in that of its files, of which the code reads the first 35.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data.checks import check_count, check_fraction
+from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
+from fedlib.data.reserved import dealt
+from fedlib.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class WriterGroups:
+    """Who owns which example.
+
+    Attributes:
+      num_clients: C.
+      writers_per_client: of every client.
+      server_writers: whose examples the server trains on.
+      probe_writers: whose examples models are measured with; 0 for no probe, if the server's
+        training examples serve for that too, as in the paper.
+      val_fraction: of each client's writers' training examples, rounded down, that the server
+        validates on; 0 for none.
+      server_examples: so many random training examples of the server's writers; None for all.
+    """
+
+    NAME: ClassVar[str] = "writer_groups"
+    needs: ClassVar[tuple[str, ...]] = ("owner", "part")
+
+    num_clients: int
+    writers_per_client: int
+    server_writers: int
+    probe_writers: int = 1
+    val_fraction: float = 0.1
+    server_examples: int | None = None
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        for name in ("num_clients", "writers_per_client", "server_writers"):
+            check_count(name, getattr(self, name))
+        check_count("probe_writers", self.probe_writers, least=0)
+        check_fraction("val_fraction", self.val_fraction, zero=True)
+        if self.server_examples is not None:
+            check_count("server_examples", self.server_examples)
+
+    def deal(self, examples: Examples, seed: int) -> Dealt:
+        """The clients, then the server, then the probe if there is one.
+
+        Raises:
+          DataError: if there are too few writers.
+          ConfigError: if the server's have too few examples.
+        """
+        train, test = examples.of_owner(TRAIN), examples.of_owner(TEST)
+        reserved = self.server_writers + self.probe_writers
+        of_clients = self.num_clients * self.writers_per_client
+        if of_clients + reserved > examples.num_owners:
+            raise DataError(
+                f"{self.num_clients} clients of {self.writers_per_client} writers and {reserved} "
+                f"writers of server and probe are asked for, but only {examples.num_owners} "
+                "writers are there"
+            )
+        halves = [self._halves(train[w], seed, w) for w in range(of_clients)]
+        kept, val = zip(*halves, strict=True)
+        groups = [
+            np.concatenate(kept[first : first + self.writers_per_client])
+            for first in range(0, of_clients, self.writers_per_client)
+        ]
+        first = examples.num_owners - reserved  # of the server's writers
+        server = self._some(np.concatenate(train[first : first + self.server_writers]), seed)
+        last = examples.of_owner()[first + self.server_writers :]
+        return dealt(
+            examples,
+            groups,
+            (server, np.concatenate(val), np.concatenate(test[:of_clients])),
+            np.concatenate(last) if last else None,
+        )
+
+    def _halves(self, rows: np.ndarray, seed: int, writer: int) -> tuple[np.ndarray, np.ndarray]:
+        """What a client trains on of one of its writers, and what the server validates on."""
+        num_val = int(self.val_fraction * len(rows) + 1e-9)
+        order = streams.generator(seed, self.NAME, "val", writer).permutation(len(rows))
+        return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]
+
+    def _some(self, rows: np.ndarray, seed: int) -> np.ndarray:
+        """`server_examples` of these rows."""
+        if self.server_examples is None:
+            return rows
+        if self.server_examples > len(rows):
+            raise ConfigError(
+                f"server_examples is {self.server_examples}, but the {self.server_writers} writers "
+                f"of the server have {len(rows)} training examples; take more server_writers"
+            )
+        draw = streams.generator(seed, self.NAME, "server")
+        return np.sort(draw.choice(rows, self.server_examples, replace=False))

@@ -1,0 +1,33 @@
+"""One local step of training: what `Cohort.fit` has an executor fold over a client's batches."""
+
+from collections.abc import Callable
+
+from fedlib.engine.solvers import Solver, gradient
+
+
+def descent(
+    loss: Callable, local: Solver, common: list[float] | None, lr_scale: dict[str, float]
+) -> Callable:
+    """What the executor folds in `Cohort.fit`: one step down `loss`, taken in place.
+
+    Args:
+      loss: `loss(weights, statistics, *args, batch)`, lifted by the executor.
+      local: the solver.
+      common: learning rate in each epoch if it is the same for all clients, else they have rows
+        of rates.
+      lr_scale: see `Cohort.fit`.
+    """
+
+    def step(carry, rates, *args_and_batch):
+        weights, statistics, total, count, buffers = carry
+        batch = args_and_batch[-1]
+        grads, value = gradient(loss, weights, statistics, *args_and_batch)
+        grads = local.clipped(grads, stacked=value.dim() > 0)
+        epoch = min(batch.epoch, local.epochs - 1)
+        lr = rates[..., epoch] if common is None else common[epoch]
+        local.step_(weights, grads, buffers, lr, lr_scale)
+        total += value * batch.size
+        count += batch.size
+        return carry
+
+    return step

@@ -1,0 +1,35 @@
+"""Who takes part in a round."""
+
+import numpy as np
+
+from fedlib import streams
+
+SELECTIONS = ("uniform", "residue")  # see `sample`
+
+
+def sample(
+    population: np.ndarray, rate: float, seed: int, round: int, selection: str = "uniform"
+) -> np.ndarray:
+    """Clients of one round, without replacement, in ascending order -> [C] int64
+
+    Depends on (seed, round) alone, so every method sees the same cohorts. At least one client
+    takes part: C = max(1, floor(rate * population)).
+
+    Args:
+      population: [P] who may take part.
+      rate: fraction of them.
+      seed, round: of the draw.
+      selection: "uniform", or "residue": one of each class of positions in the population modulo C.
+
+    Raises:
+      ValueError: for another selection.
+    """
+    if selection not in SELECTIONS:
+        raise ValueError(f"selection must be one of {SELECTIONS}, got {selection!r}")
+    size = max(1, int(rate * len(population)))
+    if size == len(population):
+        return population
+    draw = streams.generator(seed, round, "cohort")
+    if selection == "residue":
+        return np.sort([draw.choice(population[residue::size]) for residue in range(size)])
+    return np.sort(draw.choice(population, size=size, replace=False))

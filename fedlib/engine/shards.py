@@ -1,0 +1,54 @@
+"""What clients know of their own training examples: labels, or side information."""
+
+import numpy as np
+
+from fedlib.errors import DataError
+from fedlib.federation import Federation
+
+
+def shares(federation: Federation, clients: np.ndarray, of: str, num: int) -> np.ndarray:
+    """How labels or side information are distributed on each client -> [C, num]
+
+    Clients without training examples are taken to be uniform.
+
+    Args:
+      federation: whose clients they are.
+      clients: [C] their positions in it.
+      of: "label" or "side", see `Federation.side`.
+      num: of values; they are 0 ... num - 1.
+
+    Raises:
+      DataError: if the federation has no such values, or larger ones.
+    """
+    counts = np.zeros((len(clients), num))
+    for row, values in zip(counts, _given(federation, clients, of), strict=True):
+        found = np.bincount(values, minlength=num)
+        if len(found) > num:
+            raise DataError(f"{of} must be below {num}, got {len(found) - 1}")
+        row += found if len(values) else 1
+    return counts / counts.sum(1, keepdims=True)
+
+
+def side(federation: Federation, clients: np.ndarray) -> np.ndarray:
+    """Side information of every training example of each client, padded by zeros -> [C, N] int64
+
+    Raises:
+      DataError: if the federation has none.
+    """
+    given = _given(federation, clients, "side")
+    padded = np.zeros((len(clients), max(map(len, given), default=0)), np.int64)
+    for row, values in zip(padded, given, strict=True):
+        row[: len(values)] = values
+    return padded
+
+
+def _given(federation: Federation, clients: np.ndarray, of: str) -> list[np.ndarray]:
+    """Labels or side information of each client's training examples, C x [N]"""
+    if of not in ("label", "side"):
+        raise ValueError(f"of must be 'label' or 'side', got {of!r}")
+    pool = federation.y if of == "label" else federation.side
+    if pool is None:
+        raise DataError("the federation has no side information; condition on labels instead")
+    if pool.ndim != 1:
+        raise DataError(f"{of} must be one number for each example, got shape {pool.shape}")
+    return [pool[federation.train.of(client)] for client in clients.tolist()]

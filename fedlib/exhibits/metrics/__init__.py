@@ -1,0 +1,75 @@
+"""From raw counts per client to tidy numbers: the only place where an accuracy is computed.
+
+`definitions` has the metrics, `tidy` the rows of one run, `runs` those of all runs of a paper and
+`seeds` what is said of several seeds.
+
+All accuracies are fractions in [0, 1]. `accuracy` pools the examples of all clients (equal to the
+mean of client accuracies weighted by their test counts); the other accuracies treat clients alike.
+A client without examples in a split has no accuracy there: it is left out of every metric, and is
+NaN only in the table of clients, beside its count of 0. A view in which no client has an example
+is left out altogether.
+
+Three moments of a run are told apart: every evaluated "round", the "last" one, and the "best" one,
+the earliest round of highest pooled test accuracy of the seen clients, or of the server where no
+client has test examples. The best round is a selection on the test set; whatever shows it must say
+so.
+
+Source: the metrics of FedEM and pFedMM; neither repository has code for the bottom decile, so
+  both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and
+  `bottom10_mean`, the mean accuracy of those clients (at least one client in both).
+"""
+
+from fedlib.exhibits.metrics.definitions import (
+    METRICS,
+    PRIMARY,
+    SERVER,
+    accuracy,
+    accuracy_client_mean,
+    accuracy_client_std,
+    best_evaluation,
+    bottom10,
+    bottom10_mean,
+    loss,
+    primary,
+)
+from fedlib.exhibits.metrics.runs import COLUMNS, collect, write
+from fedlib.exhibits.metrics.seeds import INTERVAL_SEEDS, over_seeds
+from fedlib.exhibits.metrics.tidy import (
+    CLIENT_COLUMNS,
+    DIVERGENCE,
+    FLOPS,
+    PICKS,
+    TABLE,
+    TRAFFIC,
+    check_agreement,
+    client_rows,
+    run_rows,
+)
+
+__all__ = [
+    "CLIENT_COLUMNS",
+    "COLUMNS",
+    "DIVERGENCE",
+    "FLOPS",
+    "INTERVAL_SEEDS",
+    "METRICS",
+    "PICKS",
+    "PRIMARY",
+    "SERVER",
+    "TABLE",
+    "TRAFFIC",
+    "accuracy",
+    "accuracy_client_mean",
+    "accuracy_client_std",
+    "best_evaluation",
+    "bottom10",
+    "bottom10_mean",
+    "check_agreement",
+    "client_rows",
+    "collect",
+    "loss",
+    "over_seeds",
+    "primary",
+    "run_rows",
+    "write",
+]

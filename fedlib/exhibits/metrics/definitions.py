@@ -1,0 +1,96 @@
+"""The metrics of one view, and which evaluation of a run is its best.
+
+A metric is a function of the counts of all evaluations of a view, Scores -> [T].
+"""
+
+import numpy as np
+
+from fedlib.errors import DataError
+from fedlib.results import RunResult, Scores, View
+
+PRIMARY = View("seen", "default", "test")
+SERVER = View("server", "default", "test")  # a global model on a global test set
+
+
+def accuracy(scores: Scores) -> np.ndarray:
+    """Right predictions of all clients, over all their examples -> [T]"""
+    return _owned(scores).correct.sum(axis=1) / scores.count.sum()
+
+
+def accuracy_client_mean(scores: Scores) -> np.ndarray:
+    """Mean of the clients' accuracies, every client counting the same -> [T]"""
+    return _client_accuracies(scores).mean(axis=1)
+
+
+def accuracy_client_std(scores: Scores) -> np.ndarray:
+    """Spread of the clients' accuracies; they are the whole population, so ddof is 0 -> [T]"""
+    return _client_accuracies(scores).std(axis=1)
+
+
+def bottom10(scores: Scores) -> np.ndarray:
+    """Accuracy of the floor(C / 10)-th worst client, of the worst if C < 20 -> [T]"""
+    return _worst(scores)[:, -1]
+
+
+def bottom10_mean(scores: Scores) -> np.ndarray:
+    """Mean accuracy of the floor(C / 10) worst clients, at least one -> [T]"""
+    return _worst(scores).mean(axis=1)
+
+
+def loss(scores: Scores) -> np.ndarray:
+    """Mean negative log-likelihood over the examples of all clients -> [T]"""
+    owned = _owned(scores)
+    return (owned.loss * owned.count).sum(axis=1) / owned.count.sum()
+
+
+METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
+METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
+
+
+def _owned(scores: Scores) -> Scores:
+    """The scores of the clients that have examples; DataError if none has, or if any is absurd."""
+    has = scores.count > 0
+    if not has.any():
+        raise DataError("no client of this view has an example, so it has no accuracy")
+    owned = Scores(
+        scores.clients[has], scores.count[has], scores.correct[:, has], scores.loss[:, has]
+    )
+    if not np.all((owned.correct >= 0) & (owned.correct <= owned.count)):
+        raise DataError("right predictions must be between 0 and the number of examples")
+    if np.isnan(owned.loss).any():
+        raise DataError("the loss of a client with examples is not a number")
+    return owned
+
+
+def _client_accuracies(scores: Scores) -> np.ndarray:
+    """Accuracy of every client that has examples -> [T, C']"""
+    owned = _owned(scores)
+    return owned.correct / owned.count
+
+
+def _worst(scores: Scores) -> np.ndarray:
+    """The floor(C' / 10) smallest client accuracies, at least one, in ascending order -> [T, k]"""
+    values = np.sort(_client_accuracies(scores), axis=1)
+    return values[:, : max(1, values.shape[1] // 10)]
+
+
+def primary(history: RunResult) -> View:
+    """The view that decides the best round: the seen clients', the server's where they have none.
+
+    Raises:
+      DataError: if the history has neither.
+    """
+    for view in (PRIMARY, SERVER):
+        if view in history.scores:
+            return view
+    names = " and ".join("/".join(view) for view in (PRIMARY, SERVER))
+    raise DataError(f"the history lacks the views {names}, one of which decides the best round")
+
+
+def best_evaluation(history: RunResult) -> int:
+    """Position of the earliest evaluation with the highest pooled accuracy in its `primary` view.
+
+    Raises:
+      DataError: if the history has no such view.
+    """
+    return int(np.argmax(accuracy(history.scores[primary(history)])))

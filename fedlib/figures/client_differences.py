@@ -1,0 +1,113 @@
+"""By how much each client does better with one method than with the best of the others: bars.
+
+One panel per federation. The best of the others is the one of highest mean accuracy over clients,
+the same for all of them; a client may do better still with another.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY
+from fedlib.figures import style
+
+MOMENTS = {
+    "last": "After the last round.",
+    "best": "At each run's best round, a selection on the test examples.",
+}
+WORSE = "#FFFFFF"  # inside of a bar below 0
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    of: str,
+    at: str = "last",
+) -> Figure:
+    """The figure: mean over seeds, a whisker from the smallest to the largest seed.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
+      of: label of the method; the exhibit's other runs are those it is compared with.
+      at: one of `MOMENTS`.
+
+    Raises:
+      ConfigError: for another moment.
+      DataError: if a federation lacks the method, or any other.
+    """
+    if at not in MOMENTS:
+        raise ConfigError(f"at must be {' or '.join(MOMENTS)}, got {at!r}")
+    shown = exhibits.pick(exhibits.select(exhibit, clients), at=at, **PRIMARY._asdict())
+    shown = shown[shown["count"] > 0]
+    figure, grid = style.panels(exhibit)
+    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+        mine = exhibits.pick(shown, federation=federation["name"])
+        other, values = differences(mine, of, federation["name"])
+        look = style.method_look(_run(exhibit, federation["name"], of)["method"])
+        _draw_bars(axes, values, look.color)
+        title = _run(exhibit, federation["name"], other)["title"]
+        axes.set(
+            title=f"{federation['title']}\nbest other: {title}",
+            xlabel="Client",
+            ylabel="Difference of accuracies (points)",
+        )
+        axes.grid(False, axis="x")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+    style.footer(
+        figure,
+        exhibit,
+        f"Accuracy of {exhibits.titles(exhibit).get(of, of)} on each client's own test examples, "
+        "minus that of the best other, which is the method of highest mean "
+        "accuracy over clients and seeds.",
+        MOMENTS[at],
+        style.spread_text(exhibit, "whisker"),
+    )
+    return figure
+
+
+def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
+    """A bar per client, with a whisker over the seeds: values [seeds, clients]"""
+    mean = values.mean()
+    colors = [color if value >= 0 else WORSE for value in mean]
+    positions = range(len(mean))
+    axes.bar(positions, mean, color=colors, edgecolor=color, linewidth=0.8)
+    if len(values) > 1:
+        spread = [mean - values.min(), values.max() - mean]
+        whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
+        axes.errorbar(positions, mean, spread, linestyle="None", **whisker)
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+    axes.set_xticks(*_ticks(values.columns))
+
+
+def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, pd.DataFrame]:
+    """The best other's label, and what `of` is ahead of it -> (label, [seeds, clients])
+
+    Raises:
+      DataError: if there is no run of `of`, or no other.
+    """
+    values = clients.pivot_table("accuracy", "seed", ["label", "client"])
+    means = values.mean().groupby("label").mean()
+    others = means.drop(of, errors="ignore")
+    if of not in means or others.empty:
+        raise DataError(f"{federation} has no run of {of}, or none to compare it with")
+    best = others.idxmax()
+    return best, values[of] - values[best]
+
+
+def _run(exhibit: dict, federation: str, label: str) -> dict:
+    return next(r for r in exhibits.runs_of(exhibit, federation) if r["label"] == label)
+
+
+def _ticks(numbers: pd.Index, most: int = 12) -> tuple[list[int], list[str]]:
+    """Positions and names of at most about so many clients."""
+    every = -(-len(numbers) // most)
+    positions = np.arange(0, len(numbers), every).tolist()
+    return positions, [str(numbers[position]) for position in positions]

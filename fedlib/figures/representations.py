@@ -1,0 +1,123 @@
+"""Where experts put the same examples: t-SNE of their representations, one panel for each.
+
+All vectors of a run are embedded together, so that panels of one row may be compared; distances
+between far points mean little, as always with t-SNE.
+
+Source: L. van der Maaten and G. Hinton, "Visualizing Data using t-SNE", JMLR 2008; scikit-learn.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib.errors import ConfigError
+from fedlib.exhibits import of_clients, representations
+from fedlib.exhibits import selection as exhibits
+from fedlib.figures import style
+
+PERPLEXITY = 30.0  # that of the software, and at most a third of the points
+SEED = 0  # of the embedding
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933",
+          "#332288", "#7A7A7A")  # fmt: skip
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
+MOST = len(COLORS)  # clients, classes that can be told apart
+
+
+@style.styled
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    kinds: list[str],
+    seed: int | None = None,
+) -> Figure:
+    """The figure: a row per run, a panel per kind; colours are classes, markers are clients.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
+      kinds: names of the recorded kinds of vectors, in their order.
+      seed: of the runs; the first if not given.
+
+    Raises:
+      ConfigError: if a run recorded another number of kinds, or the exhibit lacks the seed.
+      DataError: if a run recorded nothing.
+    """
+    chosen = of_clients.seed_of(exhibit, seed)
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="last", seed=chosen)
+    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
+    figure, grid = style.panels(exhibit, len(kinds) * len(exhibit["runs"]), columns=len(kinds))
+    seen: dict[str, set[int]] = {"class": set(), "client": set()}
+    for row, run in enumerate(exhibit["runs"]):
+        about = {"federation": run["federation"], "label": run["label"]}
+        points = representations.of_metrics(exhibits.pick(shown, **about))
+        if points.vectors.shape[1] != len(kinds):
+            raise ConfigError(
+                f"{run['federation']}/{run['label']} recorded {points.vectors.shape[1]} kinds of "
+                f"vectors, got names for {len(kinds)}"
+            )
+        panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
+        _draw_row(panels, points, kinds, f"{run['title']}, {where[run['federation']]}")
+        seen["class"] |= set(points.label.tolist())
+        seen["client"] |= set(points.client.tolist())
+    style.legend(figure, _handles(seen))
+    style.footer(
+        figure,
+        exhibit,
+        f"Seed {chosen}." if len(exhibit["seeds"]) > 1 else "",
+        f"t-SNE of the {representations.COMPONENTS} leading principal components of all vectors of "
+        "a run together, test examples of some clients after the last round. The axes of a row are "
+        "the same; distances between far points mean little.",
+    )
+    return figure
+
+
+def _draw_row(
+    panels: Sequence[Axes], points: representations.Points, kinds: list[str], title: str
+) -> None:
+    """One run: a panel per kind, whose axes are the same."""
+    places = embedded(points.vectors)
+    low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
+    limits = np.stack([low, high]) + 0.04 * np.stack([low - high, high - low])
+    for number, (axes, kind) in enumerate(zip(panels, kinds, strict=True)):
+        for client, label in sorted(set(zip(points.client, points.label, strict=True))):
+            own = (points.client == client) & (points.label == label)
+            axes.scatter(
+                *places[own, number].T,
+                s=14,
+                c=COLORS[label % MOST],
+                marker=MARKERS[client % MOST],
+                edgecolors="white",
+                linewidths=0.3,
+            )
+        axes.set(title=f"{title if number == 0 else ''}\n{kind}", xticks=[], yticks=[])
+        axes.set(xlim=limits[:, 0], ylim=limits[:, 1])
+
+
+def embedded(vectors: np.ndarray) -> np.ndarray:
+    """Places in the plane of all vectors together, [P, K, components] -> [P, K, 2]"""
+    from sklearn.manifold import TSNE
+
+    flat = vectors.reshape(-1, vectors.shape[-1])
+    perplexity = min(PERPLEXITY, max(1.0, len(flat) / 3))
+    tsne = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=SEED)
+    return tsne.fit_transform(flat.astype(np.float32)).reshape(*vectors.shape[:2], 2)
+
+
+def _handles(seen: dict[str, set[int]]) -> list[Line2D]:
+    """Legend entries: classes by colour, then clients by marker."""
+    dot = {"linestyle": "None", "markersize": 5}
+    classes = [
+        Line2D([], [], marker="o", color=COLORS[label % MOST], label=f"class {label}", **dot)
+        for label in sorted(seen["class"])[:MOST]
+    ]
+    return classes + [
+        Line2D([], [], marker=MARKERS[c % MOST], color=style.GREY, label=f"client {c}", **dot)
+        for c in sorted(seen["client"])[:MOST]
+    ]

@@ -1,0 +1,212 @@
+"""FedAPEN: a private model and a shared one predict together, with a weight learnt on a hold-out.
+
+    client  lam <- SGD on CE(lam private + (1 - lam) shared) over the hold-out, kept in [0, 1]
+            L_private = CE(private) + KL(shared || private) + CE(lam private + (1 - lam) shared)
+            L_shared  = CE(shared)  + KL(private || shared) + CE(lam private + (1 - lam) shared)
+            steps of both on the rest of its shard; returns the shared model
+    server  averages the shared models, all alike
+
+lam is learnt before each local training, with the private model and the received one fixed. In a
+model's own loss the other is fixed, in the ensemble, too. The hold-out is 5 % of a client's
+training examples, the same ones in all rounds; neither model is ever trained on them.
+
+Source: Qin et al., "FedAPEN: Personalized Cross-silo Federated Learning with Adaptability to
+Statistical Heterogeneity", KDD 2023, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350),
+where the shared model is a CNN-5; specification section 8.
+Official code: zhenqincn/FedAPEN. As there, the ensemble is of logits (the specification writes p,
+without saying of what), a model learns from the other's probabilities as target, lam is 0.5 at
+first and lives for the whole run. It learns lam after the server's average and uses it in the
+next round, which is the same.
+Deviation: a client predicts with the shared model as it trained it last; with the server's,
+"aggregated". Clients that never took part have the server's, too. On an unseen client it predicts
+alone. Absent clients count for nothing, whatever the run's `aggregation` is. The training loss that
+is recorded is the sum of both; examples of the hold-out are not counted as trained on.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort, Journal
+from fedlib.engine.solvers import SGD, Memory, Solver
+from fedlib.engine.task import Batch, Params, Task, log_probs, nll
+from fedlib.methods.base import Method
+from fedlib.methods.parts import holdout
+from fedlib.methods.parts.mutual import Pairs, divergence, plain_mean
+from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
+from fedlib.tree import Rows
+
+FIRST_LAM = 0.5
+
+
+class State(NamedTuple):
+    """The server's model, what clients keep, and what their solvers remember."""
+
+    small: Params
+    models: dict[str, Rows]  # of all clients: "large", and "small" as each trained it last
+    lam: Tensor  # [num_clients]
+    memory: Memory
+
+
+class Ensemble(NamedTuple):
+    """What clients predict with."""
+
+    models: dict[str, Rows | Params]  # "large", "small"
+    lam: Tensor  # [C]
+    task: Rows  # the architecture of each private model
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAPEN(Method):
+    """Mutual learning of a private model and the shared `task`, and of their ensemble.
+
+    Attributes:
+      local: solver of both models.
+      large: the architectures of the private models, in turn; () is `task` for everybody.
+      holdout: share of a client's training examples that lam is learnt on; at least one.
+      lam_lr, lam_epochs: of plain SGD on lam before each local training; the batches are of the
+        size of the models'. A rate of 0 leaves lam at 0.5.
+    """
+
+    local: Solver
+    large: tuple[Task, ...] = ()
+    holdout: float = 0.05
+    lam_lr: float = 1e-3
+    lam_epochs: int = 10
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "with_average"},
+        "unseen": {"default": "serve"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for a hold-out of nothing or everything; lam's solver checks itself."""
+        if not 0 < self.holdout < 1:
+            raise ValueError(f"holdout must be in (0, 1), got {self.holdout}")
+        _ = self.lam_solver
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The two models of every client."""
+        return Pairs.among(self.task, self.large)
+
+    @cached_property
+    def lam_solver(self) -> SGD:
+        """How lam is learnt."""
+        return SGD(lr=self.lam_lr, epochs=self.lam_epochs, batch_size=self.local.batch_size)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Drawn models: one for everybody, one of each architecture for the clients."""
+        small = self.task.init(seed)
+        models = {
+            "large": self.pairs.own.init(num_clients, seed),
+            "small": drawn_in_turn([small], num_clients),
+        }
+        memory = self.local.memory(self.pairs.joint.trainable(models), num_clients)
+        like = next(iter(small.values()))
+        return State(small, models, like.new_full((num_clients,), FIRST_LAM), memory)
+
+    # -- a round ----------------------------------------------------------------------
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Weigh, train both models together, average the shared one."""
+        rest, held_out = holdout.apart(cohort, self.holdout)
+        models = {
+            "large": tree.take(state.models["large"], cohort.host_ids),
+            "small": cohort.broadcast(state.small),
+        }
+        lam = self.learn_lam(state.lam[cohort.ids], models, held_out)
+        trained, memory = self.pairs.training(rest).fit(
+            self.loss,
+            models,
+            self.pairs.own.of(cohort),
+            lam,
+            local=self.local,
+            memory=state.memory,
+        )
+        small = cohort.collect(trained["small"])
+        trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
+        return State(
+            plain_mean(small),
+            tree.put(state.models, cohort.host_ids, trained),
+            tree.put(state.lam, cohort.ids, lam),
+            memory,
+        )
+
+    def learn_lam(self, lam: Tensor, models: dict, held_out: Cohort) -> Tensor:
+        """Weights [C] after SGD on the hold-outs; the models are fixed, so they run once."""
+        held_out = replace(held_out, journal=Journal())
+        own = self.pairs.own.of(held_out)
+        logits = self.pairs.training(held_out).score(self.outputs, models, own)
+
+        def step(lam: Tensor, logits: Tensor, batch: Batch) -> Tensor:
+            def loss(lam: Tensor) -> Tensor:
+                mixed = self.mixed(lam, *logits[batch.index].unbind(1))
+                return batch.mean(nll(mixed, batch.y, self.task.class_weights))
+
+            return (lam - self.lam_lr * held_out.gradient(loss, lam)).clamp(0, 1)
+
+        weighing = replace(held_out, task=self.weighing)
+        return weighing.scan(step, lam, logits, local=self.lam_solver, stream="lam")
+
+    @cached_property
+    def weighing(self) -> Task:
+        """Of a cohort that trains no model: a batch may be of one example, or padded."""
+        return replace(self.task, build=nn.Identity, pretrained={}, class_weights=None)
+
+    def outputs(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
+        """Logits of both models -> [B, 2, L]"""
+        return torch.stack(self.pairs.logits(models, task, batch), dim=1)
+
+    def mixed(self, lam: Tensor, own: Tensor, small: Tensor) -> Tensor:
+        """Log-probabilities of the ensemble, of both models' logits -> [B, L]"""
+        return log_probs(lam * own + (1 - lam) * small)
+
+    def loss(self, models: dict[str, Params], task: Task, lam: Tensor, batch: Batch) -> Tensor:
+        """L_private + L_shared: each model's gradient is that of its own loss -> []"""
+
+        def labels(ours: Tensor) -> Tensor:
+            return nll(ours, batch.y, self.task.class_weights)
+
+        own, small = self.pairs.logits(models, task, batch)
+        alone = log_probs(own), log_probs(small)
+        together = self.mixed(lam, own, small.detach()), self.mixed(lam, own.detach(), small)
+        kl = divergence(alone[1], alone[0]) + divergence(alone[0], alone[1])
+        return batch.mean(sum(map(labels, (*alone, *together))) + kl)
+
+    # -- evaluation -------------------------------------------------------------------
+
+    def personalise(self, state: State, cohort: Cohort) -> Ensemble:
+        """Both models as each client trained them last; the server's where it never did."""
+        latest = tree.take(state.models["small"], cohort.host_ids)
+        absent = never_trained(state.memory, cohort)
+        small = replaced(latest, cohort.held(state.small), absent)
+        return self.ensemble(state, small, cohort)
+
+    def with_average(self, state: State, cohort: Cohort) -> Ensemble:
+        """Each client's private model with the server's."""
+        return self.ensemble(state, cohort.held(state.small), cohort)
+
+    def ensemble(self, state: State, small: Rows | Params, cohort: Cohort) -> Ensemble:
+        """The clients' private models beside `small` ones."""
+        own = self.pairs.predictors(state.models["large"], cohort)
+        return Ensemble({"large": own.model, "small": small}, state.lam[cohort.ids], own.task)
+
+    def serve(self, state: State, cohort: Cohort) -> Params:
+        """The server's model."""
+        return cohort.held(state.small)
+
+    def predict(self, personal: Ensemble | Params, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        match personal:
+            case Ensemble(models, lam, task):
+                return self.mixed(lam, *self.pairs.logits(models, task, batch))
+        return self.task.log_probs(personal, batch)
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Every client's weight of its private model [num_clients]."""
+        return {"lam": state.lam}

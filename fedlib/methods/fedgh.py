@@ -1,0 +1,131 @@
+"""FedGH: the server trains a header on the clients' mean representations, for everybody.
+
+    client  puts the global header in place of its own, trains the whole model
+            returns the mean of r over its examples of each class, for the classes it holds;
+            r is what the header is fed with
+    server  trains the global header on these means and their classes
+
+The mean of a class is taken after training, in evaluation mode. Clients predict with the model that
+they have after training, header included; protocol "aggregated" has the global header in its place.
+
+Source: Yi et al., "FedGH: Heterogeneous Federated Learning with Generalized Global Header", ACM MM
+2023; as a baseline of pFedMoE, specification section 8.
+Official code: LipingYi/FedGH, FedGH_Codes/experiments/FLHetero/FedGH_mh.py. Its server computes the
+header's gradient, adds it to those before and then steps the optimiser of the last client's model,
+so that the global header never moves. Here it has an optimiser of its own. As there, a step is
+taken for every mean that was sent.
+Deviation: the means are over a class's examples, there over the means of batches. The means are
+shuffled, there visited client by client. Clients have the global header in the first round, too,
+and until they take part.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import SGD, Memory
+from fedlib.engine.task import Batch, Params, log_probs, nll
+from fedlib.methods.base import Curves
+from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
+from fedlib.methods.parts import class_means, server_sgd
+from fedlib.methods.parts.own_models import never_trained, replaced
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """Every client's model, the server's header, what the solvers remember."""
+
+    models: Rows  # private
+    header: Params
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGH(ClassStatistics):
+    """A global header that is trained, not averaged.
+
+    Attributes:
+      server_lr: rate of the header's SGD, constant and without momentum; None is the clients'.
+        Its gradients are clipped as theirs are.
+      server_epochs: passes over the means that were sent, per round.
+      server_batch_size: means in a step.
+    """
+
+    server_lr: float | None = None
+    server_epochs: int = 1
+    server_batch_size: int = 1
+
+    ways: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "with_global_header"},
+        "unseen": {},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for headers that differ, or an optimiser that cannot train."""
+        Curves.__post_init__(self)
+        _ = self.server_solver  # it checks itself
+        shapes = [
+            {name: tuple(value.shape) for name, value in task.split(task.init(0))[1].items()}
+            for task in (self.task, *self.own.tasks)
+        ]
+        if any(other != shapes[0] for other in shapes):
+            raise ValueError(f"all architectures must have the same header, got {shapes}")
+
+    @cached_property
+    def server_solver(self) -> SGD:
+        """Of the header."""
+        return server_sgd.solver(
+            self.local, self.server_lr, self.server_epochs, self.server_batch_size
+        )
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Drawn models; the global header is that of `task`."""
+        models = self.own.init(num_clients, seed)
+        memory = self.local.memory(self.joint.trainable(models), num_clients)
+        _, header = self.task.split(self.task.init(seed))
+        return State(models, header, memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Clients start from the global header; the server trains it on their means."""
+        counts = class_means.counts(cohort, self.num_classes)
+        held, tasks = counts > 0, self.own.of(cohort)
+        mine = tree.take(state.models, cohort.host_ids)
+        trained, memory = replace(cohort, task=self.joint).fit(
+            lambda model, task, batch: task.loss(model, batch),
+            replaced(mine, cohort.broadcast(state.header)),
+            tasks,
+            local=self.local,
+            memory=state.memory,
+        )
+        means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
+        means = cohort.collect_some(means, held)
+        header = server_sgd.train(
+            self.header_loss,
+            state.header,
+            class_means.pairs(cohort, means, held),
+            self.server_solver,
+            cohort.seed,
+            cohort.round,
+            "header",
+        )
+        return State(tree.put(state.models, cohort.host_ids, trained), header, memory)
+
+    def header_loss(self, header: Params, means: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy of the header on mean representations [B, F] of classes [B] -> []"""
+        logits = self.task.head_logits(header, means, Batch(x=means, y=labels, index=labels))
+        return nll(log_probs(logits), labels, self.task.class_weights).mean()
+
+    def personalise(self, state: State, cohort: Cohort) -> Classifier:
+        """Each client's model after its last training; before that, with the global header."""
+        model, task = ClassStatistics.personalise(self, state, cohort)
+        where = never_trained(state.memory, cohort)
+        return Classifier(replaced(model, cohort.held(state.header), where), task)
+
+    def with_global_header(self, state: State, cohort: Cohort) -> Classifier:
+        """Each client's extractor with the global header."""
+        model, task = ClassStatistics.personalise(self, state, cohort)
+        return Classifier(replaced(model, cohort.held(state.header)), task)

@@ -1,0 +1,158 @@
+"""FedKD: a private teacher and a shared student distil each other; what is sent is compressed.
+
+    client  d  = CE(teacher) + CE(student)
+            h  = MSE(r_teacher, W r_student)
+            L_teacher = CE(teacher) + (KL(student || teacher) + h) / d
+            L_student = CE(student) + (KL(teacher || student) + h) / d, in which W is trained, too
+    server  averages the students, all alike
+
+r are the representations that the heads are fed with, W is a linear map of the client's own. What
+is learnt from is held fixed: the other's probabilities, in the teacher's h the mapped
+representation and in the student's that of the teacher, and d. Students are sent, in both
+directions, as factors of lower rank, see `fedlib.methods.parts.low_rank`; the energy that they
+keep rises linearly from the first round to the last. A client predicts with its teacher.
+
+Source: Wu et al., "Communication-efficient federated learning via knowledge distillation", Nature
+Communications 2022, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350), where the
+student is a CNN-5; specification section 8.
+Official code: wuch15/FedKD compresses gradients of transformers. TsingZ0/HtFLlib compresses
+parameters, as here: without training, less is left of a student after every round. But it divides
+KL by the number of classes, too, lets the gradient of each loss into the other model and into d,
+and trains W by both losses.
+Deviation: absent clients count for nothing, whatever the run's `aggregation` is. On an unseen
+client the student predicts. The training loss that is recorded is the sum of both.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import streams, tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
+from fedlib.methods.base import Method
+from fedlib.methods.parts import gating
+from fedlib.methods.parts.low_rank import compressed, recovered
+from fedlib.methods.parts.mutual import Own, Pairs, View, divergence, plain_mean
+from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """The student on the server, what clients keep, and what their solvers remember."""
+
+    small: Params
+    models: dict[str, Rows]  # "large", the teachers, and "projection", W, of all clients
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedKD(Method):
+    """Mutual distillation of a private teacher and the shared student `task`.
+
+    Attributes:
+      local: solver of all three: teacher, student and W.
+      large: the architectures of the teachers, in turn; () is `task` for everybody.
+      horizon: rounds of the run, over which the energy rises.
+      first_energy, last_energy: share of the squared singular values that is kept in the first and
+        in the last round; 1 cuts nothing off.
+    """
+
+    local: Solver
+    horizon: int
+    large: tuple[Task, ...] = ()
+    first_energy: float = 0.95
+    last_energy: float = 0.98
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "serve"},
+        "unseen": {"default": "serve"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for no rounds, or for shares that are none."""
+        if self.horizon < 1:
+            raise ValueError(f"horizon must be at least 1, got {self.horizon}")
+        for name in ("first_energy", "last_energy"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be in (0, 1], got {getattr(self, name)}")
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Teacher and student of every client."""
+        return Pairs.among(self.task, self.large)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Drawn models: one for the server, one of each architecture, with its W, for clients."""
+        small = self.task.init(seed)
+        projections = [self.draw_projection(task, seed) for task in self.pairs.own.tasks]
+        models = {
+            "large": self.pairs.own.init(num_clients, seed),
+            "projection": drawn_in_turn(projections, num_clients),
+        }
+        weights = self.pairs.joint.trainable({**models, "small": small})
+        return State(small, models, self.local.memory(weights, num_clients))
+
+    def draw_projection(self, teacher: Task, seed: int) -> Params:
+        """W, from the student's features to a teacher's, as torch draws a layer without bias."""
+        outputs, inputs = map(gating.features_of, (teacher, self.task))
+        bound = inputs**-0.5
+        drawn = streams.generator(seed, "projection").uniform(-bound, bound, (outputs, inputs))
+        return {"weight": torch.from_numpy(drawn).to(self.task.device, self.task.dtype)}
+
+    def energy(self, round: int) -> float:
+        """Share of the squared singular values that is kept in a round, the first is number 0."""
+        done = min(round / max(self.horizon - 1, 1), 1)
+        return self.first_energy + (self.last_energy - self.first_energy) * done
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Teachers and students train together; students travel compressed."""
+        energy = self.energy(cohort.round)
+        message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
+        own = tree.take(state.models, cohort.host_ids)
+        trained, memory = self.pairs.training(cohort).fit(
+            self.loss,
+            own | {"small": cohort.held(recovered(message, state.small))},
+            self.pairs.own.of(cohort),
+            local=self.local,
+            memory=state.memory,
+        )
+        students = trained.pop("small")
+        sent = Rows(compressed(tree.take(students, c), energy) for c in range(cohort.size))
+        returned = [recovered(student, state.small) for student in cohort.collect(sent)]
+        small = plain_mean(tree.stack(returned))
+        return State(small, tree.put(state.models, cohort.host_ids, trained), memory)
+
+    def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
+        """L_teacher + L_student: the gradient of each is that of its own loss -> []"""
+        teacher, student = self.pairs.views(models, task, batch)
+        ours, theirs = log_probs(teacher.logits), log_probs(student.logits)
+        labels = sum(batch.mean(nll(x, batch.y, self.task.class_weights)) for x in (ours, theirs))
+        kl = divergence(theirs, ours) + divergence(ours, theirs)
+        hidden = self.hidden(teacher, student, models["projection"]["weight"])
+        return labels + batch.mean(kl + hidden) / labels.detach()
+
+    def hidden(self, teacher: View, student: View, w: Tensor) -> Tensor:
+        """h of the teacher's loss and of the student's, added -> [B]"""
+        mapped = student.features @ w.T
+        pairs = (teacher.features, mapped.detach()), (teacher.features.detach(), mapped)
+        return sum(mean_from(1, (a - b).square()) for a, b in pairs)
+
+    def personalise(self, state: State, cohort: Cohort) -> Own:
+        """Each client's teacher."""
+        return self.pairs.predictors(state.models["large"], cohort)
+
+    def serve(self, state: State, cohort: Cohort) -> Params:
+        """The server's student."""
+        return cohort.held(state.small)
+
+    def predict(self, personal: Own | Params, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        match personal:
+            case Own(model, task):
+                return task.log_probs(model, batch)
+        return self.task.log_probs(personal, batch)

@@ -1,0 +1,147 @@
+"""FedProto: clients exchange prototypes, the mean representation of each class.
+
+    client  minimises CE(h(x), y) + lam MSE(r(x), P_y); r is what the header is fed with
+            returns the mean of r over its examples of each class, for the classes it holds
+    server  P_c <- the mean over clients of what they returned for class c
+
+The mean of a class is taken after training, in evaluation mode. Clients predict with their
+classifier, or, protocol "nearest", with the class whose prototype is nearest to r(x).
+
+Source: Tan et al., "FedProto: Federated Prototype Learning across Heterogeneous Clients", AAAI
+2022, Algorithm 1; as a baseline of pFedMoE, specification section 8.
+Official code: yuetan031/FedProto. Its distance is the mean square over examples and features, as
+here; it predicts with the nearest prototype, and has none before the first round.
+Deviation: clients count alike, where the paper weighs them by their examples of the class. A class
+that nobody in a round holds keeps its prototype. Clients are sent the prototypes of the classes
+that they hold, which is all that training uses; to predict with the nearest of all classes, they
+would be sent the others once, at the end, and as in other evaluations that is not counted.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory
+from fedlib.engine.task import Batch, Params, Task, log_probs, nll
+from fedlib.methods.base import Curves
+from fedlib.methods.class_statistics import Classifier, ClassStatistics, check_weight, represent
+from fedlib.methods.parts import class_means
+from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """Every client's model, the server's prototypes, what the solvers remember."""
+
+    models: Rows  # private
+    prototypes: ClassMeans  # P [L, F]
+    memory: Memory
+
+
+class Nearest(NamedTuple):
+    """A client that predicts with the nearest prototype."""
+
+    model: Rows
+    task: Rows
+    prototypes: ClassMeans  # [C, L, F]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedProto(ClassStatistics):
+    """Federated prototype learning.
+
+    Attributes:
+      lam: weight of the distance to the prototype; 0 is training alone.
+    """
+
+    lam: float = 1.0
+
+    ways: ClassVar = {
+        "seen": {"default": "personalise", "nearest": "by_prototypes"},
+        "unseen": {},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for a negative weight, or representations of different widths."""
+        Curves.__post_init__(self)
+        check_weight("lam", self.lam)
+        _ = self.num_logits, self.num_features  # they check themselves
+
+    @cached_property
+    def num_features(self) -> int:
+        """F, of every representation."""
+        return class_means.num_features(self.own.tasks)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Drawn models, and no prototypes."""
+        models = self.own.init(num_clients, seed)
+        memory = self.local.memory(self.joint.trainable(models), num_clients)
+        prototypes = class_means.unknown(self.num_classes, self.num_features, self.task)
+        return State(models, prototypes, memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Clients train towards the prototypes, and renew them."""
+        state, uploaded, held = self.train_clients(state, cohort)
+        prototypes = class_means.averaged(state.prototypes, uploaded, held)
+        return state._replace(prototypes=prototypes)
+
+    def train_clients(self, state: Any, cohort: Cohort) -> tuple[Any, Tensor, Tensor]:
+        """The state with trained models, and what clients upload of which classes.
+
+        The mean representations are [C, L, F]; which were sent is [C, L] bool, in host memory.
+        """
+        counts = class_means.counts(cohort, self.num_classes)
+        held, tasks = counts > 0, self.own.of(cohort)
+        trained, memory = replace(cohort, task=self.joint).fit(
+            self.loss,
+            tree.take(state.models, cohort.host_ids),
+            tasks,
+            class_means.send(cohort, state.prototypes, held),
+            local=self.local,
+            memory=state.memory,
+        )
+        means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
+        models = tree.put(state.models, cohort.host_ids, trained)
+        after = state._replace(models=models, memory=memory)
+        return after, cohort.collect_some(means, held), held
+
+    def loss(self, model: Params, task: Task, prototypes: ClassMeans, batch: Batch) -> Tensor:
+        """The client's loss, and how far its representations are from the prototypes -> []"""
+        features = represent(model, task, batch)
+        logits = task.head_logits(task.split(model)[1], features, batch)
+        losses = nll(log_probs(logits), batch.y, task.class_weights)
+        prototype, known = prototypes.of(batch.y)
+        away = (features - prototype).square().mean(-1)
+        return batch.mean(losses + self.lam * torch.where(known, away, 0))
+
+    def by_prototypes(self, state: Any, cohort: Cohort) -> Nearest:
+        """Each client's own model, and all prototypes."""
+        values, known = state.prototypes
+        prototypes = cohort.held(ClassMeans(values, cohort.tensor(known)))
+        return Nearest(*self.personalise(state, cohort), prototypes)
+
+    def predict(self, personal: Classifier | Nearest, batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        if isinstance(personal, Classifier):
+            return ClassStatistics.predict(self, personal, batch)
+        features = represent(personal.model, personal.task, batch)
+        return nearest(features, personal.prototypes)
+
+
+def nearest(features: Tensor, prototypes: ClassMeans) -> Tensor:
+    """Log-probabilities that fall with the squared distance to the prototypes -> [B, L]
+
+    A class without a prototype is a bit farther than the farthest, so that it is never the nearest
+    and has a finite loss; if no class has one, all are alike.
+
+    Args:
+      features: [B, F].
+    """
+    distances = (features.unsqueeze(1) - prototypes.values).square().sum(-1)
+    beyond = torch.where(prototypes.known, distances, 0).amax(-1, keepdim=True) + 1
+    return torch.where(prototypes.known, -distances, -beyond).log_softmax(-1)

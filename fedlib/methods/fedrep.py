@@ -1,0 +1,124 @@
+"""FedRep: all clients share the extractor, every client has a header of its own.
+
+    client  1. trains its header for a few epochs, the extractor it received frozen
+            2. trains the extractor, the new header frozen; returns the extractor
+    server  averages the extractors of those who took part by their examples
+
+Source: Collins et al., "Exploiting Shared Representations for Personalized Federated Learning",
+ICML 2021, Algorithm 1, as a baseline of pFedMoE (arXiv:2402.01350) where all clients have the same
+architecture; specification section 8.
+Deviation: clients are evaluated with the extractor that they trained last, like those of the other
+methods of that paper; "aggregated" is FedRep's own evaluation, with the server's.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
+from fedlib.methods.base import Method
+from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """The server's extractor, and every client's model as the client left it."""
+
+    body: Params
+    models: Rows  # of all clients, extractors included
+    head_memory: Memory
+    memory: Memory  # of the extractors' solvers
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedRep(Method):
+    """FedAvg of the extractor alone, header and extractor in turn.
+
+    An unseen client has no header, so there is no protocol for it.
+
+    Attributes:
+      local: solver of the extractor, run once per round; that of the header is the same but for its
+        epochs.
+      head_epochs: passes over the shard for the header.
+    """
+
+    local: Solver
+    head_epochs: int = 1
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "aggregate"},
+        "unseen": {},
+    }
+    shared: ClassVar = ("body",)
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        if self.head_epochs < 1:
+            raise ValueError(f"head_epochs must be at least 1, got {self.head_epochs}")
+
+    @cached_property
+    def head_local(self) -> Solver:
+        """The solver of the header."""
+        return replace(self.local, epochs=self.head_epochs, steps=None)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The same drawn model for everybody."""
+        models = OwnModels((self.task,)).init(num_clients, seed)
+        body, head = self.task.split(self.task.init(seed))
+        return State(
+            body,
+            models,
+            self.head_local.memory(self.task.trainable(head), num_clients),
+            self.local.memory(self.task.trainable(body), num_clients),
+        )
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Send the extractor, train the header, then the extractor; average the extractors."""
+        own = tree.take(state.models, cohort.host_ids)
+        start = replaced(own, cohort.broadcast(state.body))
+        with_head, head_memory = self.fit_part(
+            "head", start, cohort, self.head_local, state.head_memory
+        )
+        trained, memory = self.fit_part("body", with_head, cohort, self.local, state.memory)
+        bodies, _ = self.task.split(trained)
+        return State(
+            cohort.average(bodies, state.body),
+            tree.put(state.models, cohort.host_ids, trained),
+            head_memory,
+            memory,
+        )
+
+    def fit_part(
+        self, part: str, models: Rows, cohort: Cohort, local: Solver, memory: Memory
+    ) -> tuple[Rows, Memory]:
+        """(`models` whose `part`, "head" or "body", is trained while the other is frozen, memory)
+
+        Running statistics are renewed by every pass, so those of the frozen part are, too.
+        """
+
+        def is_free(name: str) -> bool:
+            return name.startswith(f"{part}.") or self.task.is_statistic(name)
+
+        frozen, free = tree.partition(models, is_free)
+        trained, memory = cohort.fit(
+            self.loss, free, frozen, local=local, memory=memory, stream=part
+        )
+        return tree.merge(frozen, trained), memory
+
+    def loss(self, free: Params, frozen: Params, batch: Batch) -> Tensor:
+        """Mean loss of ONE client's model in two pieces -> []"""
+        return self.task.loss({**frozen, **free}, batch)
+
+    def personalise(self, state: State, cohort: Cohort) -> Rows:
+        """Each client's model after its last training; before the first, with the server's body."""
+        own = tree.take(state.models, cohort.host_ids)
+        return replaced(own, cohort.held(state.body), never_trained(state.memory, cohort))
+
+    def aggregate(self, state: State, cohort: Cohort) -> Rows:
+        """Each client's header on the server's extractor."""
+        return replaced(tree.take(state.models, cohort.host_ids), cohort.held(state.body))

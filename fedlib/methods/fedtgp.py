@@ -1,0 +1,142 @@
+"""FedTGP: FedProto, whose server trains prototypes that keep classes apart.
+
+    client  as in FedProto
+    server  trains P_c = FC(ReLU(FC(e_c))), e_c an embedding of class c, on what clients returned:
+            minimises CE(-(|r - P_c| + margin [c = y])_c, y)
+            margin  <- the largest distance of a class mean to its nearest other, at most `cap`
+
+The class means of the margin are over clients, of what they returned in this round.
+
+Source: Zhang et al., "FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive
+Learning for Data and Model Heterogeneity in Federated Learning", AAAI 2024; as a baseline of
+pFedMoE, specification section 8.1.
+Official code: TsingZ0/FedTGP. It predicts with the nearest prototype, here the protocol "nearest".
+Deviation: with fewer than two classes in a round the margin is `cap`; in the official code, too, by
+way of a large number. Prototypes of classes that nobody has ever held are trained, as other classes
+are to keep away from them, but nobody's representation is compared with them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedlib import streams
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import SGD, Memory
+from fedlib.engine.task import Batch, Params, Task
+from fedlib.methods.class_statistics import check_weight
+from fedlib.methods.fedproto import FedProto
+from fedlib.methods.parts import class_means, server_sgd
+from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """As of FedProto, and what makes the prototypes."""
+
+    models: Rows  # private
+    prototypes: ClassMeans  # P [L, F]
+    memory: Memory
+    generator: Params
+
+
+class Generator(nn.Module):
+    """A prototype for each class: Embedding, Linear, ReLU, Linear; all as wide as a prototype."""
+
+    def __init__(self, num_classes: int, width: int):
+        super().__init__()
+        self.embedding = nn.Embedding(num_classes, width)
+        self.hidden = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, classes: Tensor) -> Tensor:
+        """Prototypes of the classes [L] -> [L, F]"""
+        return self.out(self.hidden(self.embedding(classes)).relu())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedTGP(FedProto):
+    """FedProto with trainable prototypes.
+
+    Attributes:
+      server_lr: rate of the server's SGD, constant and without momentum; None is the clients'. Its
+        gradients are clipped as theirs are.
+      server_epochs: passes over what was sent, per round; 100 in the official scripts.
+      server_batch_size: vectors in a step; None is the clients' batch size.
+      cap: largest margin.
+    """
+
+    server_lr: float | None = None
+    server_epochs: int = 100
+    server_batch_size: int | None = None
+    cap: float = 100.0
+
+    def __post_init__(self):
+        """Raises ValueError as FedProto does, and for an optimiser that cannot train."""
+        FedProto.__post_init__(self)
+        check_weight("cap", self.cap)
+        _ = self.server_solver  # it checks itself
+
+    @cached_property
+    def server_solver(self) -> SGD:
+        """Of the prototypes."""
+        return server_sgd.solver(
+            self.local, self.server_lr, self.server_epochs, self.server_batch_size
+        )
+
+    @cached_property
+    def generator(self) -> Task:
+        """What makes the prototypes, where the models are and in their precision."""
+        shape = self.num_classes, self.num_features
+        return Task(lambda: Generator(*shape), dtype=self.task.dtype, device=self.task.device)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """As FedProto, and a drawn generator."""
+        drawn = self.generator.init(int(streams.keys(1, seed, "prototypes")[0]))
+        return State(*FedProto.init(self, num_clients, seed), drawn)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Clients train towards the prototypes; the server trains these on what they return."""
+        state, uploaded, held = self.train_clients(state, cohort)
+        margin = self.margin(class_means.averaged(state.prototypes, uploaded, held), held.any(0))
+        trained = server_sgd.train(
+            lambda params, means, labels: self.server_loss(params, means, labels, margin),
+            state.generator,
+            class_means.pairs(cohort, uploaded, held),
+            self.server_solver,
+            cohort.seed,
+            cohort.round,
+            "prototypes",
+        )
+        known = state.prototypes.known | held.any(0)
+        return state._replace(
+            prototypes=ClassMeans(self.prototypes(trained), known), generator=trained
+        )
+
+    def prototypes(self, params: Params) -> Tensor:
+        """P of all classes -> [L, F]"""
+        classes = torch.arange(self.num_classes, device=self.task.device)
+        return self.generator.logits(params, Batch(x=classes, y=classes, index=classes))
+
+    def server_loss(self, params: Params, means: Tensor, labels: Tensor, margin: Tensor) -> Tensor:
+        """Cross-entropy of what was sent [B, F] of classes [B], by distances to prototypes -> []"""
+        distances = torch.cdist(means, self.prototypes(params))
+        own = class_means.indicator(labels, self.num_classes)
+        return nn.functional.cross_entropy(-(distances + margin * own), labels)
+
+    def margin(self, means: ClassMeans, present: Tensor) -> Tensor:
+        """The largest distance of a mean to its nearest other, of the classes `present` -> []
+
+        At most `cap`, which it also is for a single class.
+
+        Args:
+          present: [L] bool, in host memory.
+        """
+        pairs = present & present.unsqueeze(1) & ~torch.eye(len(present), dtype=torch.bool)
+        pairs, present = means.beside(pairs, present)
+        distances = torch.cdist(means.values, means.values)
+        closest = torch.where(pairs, distances, torch.inf).amin(-1)
+        return torch.where(present, closest, 0).amax().clamp(max=self.cap)

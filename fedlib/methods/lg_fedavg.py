@@ -1,0 +1,126 @@
+"""LG-FedAvg: every client has an extractor of its own, all share the header.
+
+    client  trains its extractor and the header it received, together; returns the header
+    server  averages the headers of those who took part by their examples
+
+Clients may differ in their extractors, if all end in as many features.
+
+Source: Liang et al., "Think Locally, Act Globally: Federated Learning with Local and Global
+Representations", 2020, as a baseline of Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification
+section 8. `local_global` is the same paper as a baseline of FedMix, with another server.
+Official code: pliangLG/LG-FedAvg begins with a model pre-trained by FedAvg, averages without
+weights and lets new devices average outputs; none of it is done here, nor by pFedMoE's siblings.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, JointTask, Params, Task
+from fedlib.methods.base import Method
+from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """The server's header, and every client's model as the client left it."""
+
+    head: Params
+    models: Rows  # of all clients, headers included
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class LGFedAvg(Method):
+    """FedAvg of the header alone.
+
+    An unseen client has no extractor, so there is no protocol for it.
+
+    Attributes:
+      local: local solver, run once per round.
+      large: the architectures that the clients have in turn; () is `task` for everybody. The
+        header that all begin with is the one of `task`.
+    """
+
+    local: Solver
+    large: tuple[Task, ...] = ()
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "aggregate"},
+        "unseen": {},
+    }
+    shared: ClassVar = ("head",)
+
+    def __post_init__(self):
+        """Raises ValueError for headers that cannot be averaged."""
+        shapes = [_head_shapes(task) for task in (self.task, *self.own.tasks)]
+        if odd := [own for own in shapes if own != shapes[0]]:
+            raise ValueError(
+                f"headers must have the same shapes in all architectures, got {shapes[0]} and "
+                f"{odd[0]}"
+            )
+
+    @cached_property
+    def own(self) -> OwnModels:
+        """Who has which architecture."""
+        return OwnModels.among(self.task, self.large)
+
+    @cached_property
+    def joint(self) -> JointTask:
+        """Of cohorts in which every architecture is trained."""
+        return self.own.joint()
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Drawn models, the same for everybody who has the same architecture."""
+        models = self.own.init(num_clients, seed)
+        _, head = self.task.split(self.task.init(seed))
+        memory = self.local.memory(self.joint.trainable(models), num_clients)
+        return State(head, models, memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Send the header, train whole models, average the headers."""
+        own = tree.take(state.models, cohort.host_ids)
+        trained, memory = replace(cohort, task=self.joint).fit(
+            self.loss,
+            replaced(own, cohort.broadcast(state.head)),
+            self.own.of(cohort),
+            local=self.local,
+            memory=state.memory,
+        )
+        _, heads = self.task.split(trained)
+        return State(
+            cohort.average(heads, state.head),
+            tree.put(state.models, cohort.host_ids, trained),
+            memory,
+        )
+
+    def loss(self, model: Params, task: Task, batch: Batch) -> Tensor:
+        """Mean loss of ONE client's model -> []"""
+        return task.loss(model, batch)
+
+    def personalise(self, state: State, cohort: Cohort) -> dict[str, Any]:
+        """Each client's model after its last training; before that, with the server's header."""
+        own = tree.take(state.models, cohort.host_ids)
+        where = never_trained(state.memory, cohort)
+        model = replaced(own, cohort.held(state.head), where)
+        return {"model": model, "task": self.own.of(cohort)}
+
+    def aggregate(self, state: State, cohort: Cohort) -> dict[str, Any]:
+        """Each client's extractor with the server's header."""
+        own = tree.take(state.models, cohort.host_ids)
+        model = replaced(own, cohort.held(state.head))
+        return {"model": model, "task": self.own.of(cohort)}
+
+    def predict(self, personal: dict[str, Any], batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        return personal["task"].log_probs(personal["model"], batch)
+
+
+def _head_shapes(task: Task) -> dict[str, tuple[int, ...]]:
+    _, head = task.split(task.init(0))
+    return {name: tuple(value.shape) for name, value in head.items()}

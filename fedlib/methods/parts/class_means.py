@@ -1,0 +1,180 @@
+"""What clients tell of their classes: means of some output over their examples of each class.
+
+A client *holds* the classes that it has training examples of. It sends the server a vector for each
+of these, the server makes one vector for each class of what the holders sent, and a client is sent
+those of the classes that it holds: nothing else is communicated, and nothing else is counted.
+
+Counts, and which classes are held or known, stay in host memory, so that no round waits for the
+device to learn what is sent.
+
+Source: the class-wise averages of FD (Jeong et al., 2018) and FedProto (Tan et al., AAAI 2022), as
+in the specification of pFedMoE, section 8.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import upload
+from fedlib.engine.task import Task
+from fedlib.errors import DataError
+from fedlib.tree import Tree
+
+EXAMPLES = 2**15  # whose outputs are in memory at once
+
+
+class ClassMeans(NamedTuple):
+    """A vector for each class, where there is one; the others' values mean nothing."""
+
+    values: Tensor  # [L, F], or [C, L, F] of what clients have been sent
+    known: Tensor  # [L] or [C, L] bool; a server's are in host memory
+
+    def of(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """(the vector of each label [B, F], whether there is one [B]), of ONE client."""
+        y = y.long()  # an index of bytes would be a mask
+        return self.values[y], self.known[y]
+
+    def beside(self, *host: Tensor) -> tuple[Tensor, ...]:
+        """Tensors of host memory, where the values are."""
+        return tuple(upload(x, self.values.device) for x in host)
+
+
+def unknown(num_classes: int, width: int, task: Task) -> ClassMeans:
+    """What a server knows before the first round, where `task` is and in its precision."""
+    values = torch.zeros(num_classes, width, dtype=task.dtype, device=task.device)
+    return ClassMeans(values, torch.zeros(num_classes, dtype=torch.bool))
+
+
+# -- clients ------------------------------------------------------------------------------
+
+
+def counts(cohort: Cohort, num_classes: int) -> Tensor:
+    """Training examples of each class that each client holds -> [C, L] int64, in host memory.
+
+    Raises:
+      DataError: for labels that are not one number for each example, below `num_classes`.
+    """
+    federation = cohort.data.federation
+    if federation.y.ndim != 1:
+        raise DataError(f"class means need one label for each example, got {federation.y.shape}")
+    own = [federation.y[federation.train.of(client)] for client in cohort.host_ids.tolist()]
+    found = [np.bincount(labels, minlength=num_classes) for labels in own]
+    if (largest := max(map(len, found)) - 1) >= num_classes:
+        raise DataError(f"labels must be below the model's {num_classes} classes, got {largest}")
+    return torch.from_numpy(np.stack(found))
+
+
+def indicator(y: Tensor, num_classes: int) -> Tensor:
+    """Whether an example is of a class -> [B, L] bool"""
+    return y.unsqueeze(-1) == torch.arange(num_classes, device=y.device)
+
+
+def of_clients(cohort: Cohort, fn: Callable, *per_client: Tree, counts: Tensor) -> Tensor:
+    """Each client's mean of `fn(*per_client, batch) -> [B, F]` by class -> [C, L, F]
+
+    Over all training examples, in evaluation mode; 0 for a class that a client does not hold. Some
+    clients at a time, as many as fit into memory.
+
+    Args:
+      counts: [C, L], as `counts` has them.
+    """
+    num_classes = counts.shape[1]
+
+    def labelled(*args: Tree) -> Tensor:
+        outputs = fn(*args)
+        return torch.cat([indicator(args[-1].y, num_classes).to(outputs.dtype), outputs], dim=-1)
+
+    block, sums = max(1, EXAMPLES // max(1, int(counts.sum(1).max()))), []
+    for start in range(0, cohort.size, block):
+        some = np.arange(start, min(start + block, cohort.size))
+        scores = cohort.some(some).score(labelled, *tree.take(per_client, some))
+        # Beyond a client's own examples both are 0.
+        sums.append(
+            torch.einsum("cnl,cnf->clf", scores[..., :num_classes], scores[..., num_classes:])
+        )
+    return means(torch.cat(sums), counts)
+
+
+def means(sums: Tensor, counts: Tensor) -> Tensor:
+    """Sums over examples [C, L, F] by their number [C, L], in host memory; 0 where there is none"""
+    return sums / upload(counts.clamp(min=1), sums.device).to(sums.dtype).unsqueeze(-1)
+
+
+def send(cohort: Cohort, server: ClassMeans, held: Tensor) -> ClassMeans:
+    """Send every client the vectors of the classes that it holds, as far as they are known.
+
+    Args:
+      held: [C, L] bool, in host memory.
+
+    Returns:
+      What each client has then, values [C, L, F] without copying, known [C, L].
+    """
+    chosen = held & server.known
+    values = cohort.broadcast_some(server.values, chosen)
+    return ClassMeans(values, upload(chosen, values.device))
+
+
+# -- server -------------------------------------------------------------------------------
+
+
+def averaged(previous: ClassMeans, uploaded: Tensor, held: Tensor) -> ClassMeans:
+    """The mean over its holders of what they sent of each class, every client counting alike.
+
+    A class that nobody sent anything of keeps what it had.
+
+    Args:
+      uploaded: [C, L, F].
+      held: [C, L] bool, in host memory: what of it was sent.
+    """
+    sent = upload(held, uploaded.device).unsqueeze(-1)
+    sums, holders = torch.where(sent, uploaded, 0).sum(0), sent.sum(0)
+    values = torch.where(holders > 0, sums / holders.clamp(min=1), previous.values)
+    return ClassMeans(values, previous.known | held.any(0))
+
+
+def pairs(cohort: Cohort, uploaded: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+    """What was sent as labelled examples, by client and class -> ([M, F], labels [M])
+
+    Args:
+      uploaded, held: as of `averaged`.
+    """
+    order = np.argsort(cohort.host_ids)
+    rows, labels = np.nonzero(held.numpy()[order])
+    positions, labels = (upload(x, uploaded.device) for x in (order[rows], labels))
+    return uploaded[positions, labels], labels
+
+
+# -- architectures ------------------------------------------------------------------------
+
+
+def num_logits(tasks: Sequence[Task]) -> int:
+    """Outputs of the heads, of their last matrix.
+
+    Raises:
+      ValueError: if the heads differ in it, or have no matrix.
+    """
+    return _common([matrices[-1].shape[0] for matrices in map(_matrices, tasks)], "outputs")
+
+
+def num_features(tasks: Sequence[Task]) -> int:
+    """Numbers in a representation, what the first matrix of a head takes; raises likewise."""
+    return _common([matrices[0].shape[1] for matrices in map(_matrices, tasks)], "features")
+
+
+def _common(found: list[int], what: str) -> int:
+    if len(set(found)) > 1:
+        raise ValueError(f"all architectures must have the same number of {what}, got {found}")
+    return found[0]
+
+
+def _matrices(task: Task) -> list[Tensor]:
+    _, head = task.split(task.init(0))
+    found = [value for value in head.values() if value.dim() == 2]
+    if not found:
+        raise ValueError(f"class means need a linear head, got {sorted(head) or 'none'}")
+    return found

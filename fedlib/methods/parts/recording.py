@@ -1,0 +1,51 @@
+"""What a gate and its experts make of test examples, in the shapes in which evaluations keep it.
+
+For `Method.measure`. Figures show it: `fedlib.figures.expert_weights`, and t-SNE of vectors in
+`fedlib.figures.representations`.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedlib.engine.cohort import Cohort
+
+BINS = 20  # of a histogram over [0, 1]
+CLIENTS = 5  # whose examples are kept: the first ones
+
+
+def in_bins(values: Tensor) -> Tensor:
+    """A 1 in the bin of each value in [0, 1], of which 1 belongs to the last, [B] -> [B, BINS]"""
+    number = (values * BINS).long().clamp(0, BINS - 1)
+    return one_hot(number, BINS).to(values.dtype)
+
+
+def some_examples(
+    vectors: Tensor, cohort: Cohort, number: int, clients: int = CLIENTS
+) -> dict[str, Tensor]:
+    """Vectors and classes of some test examples of the first clients, NaN for the others.
+
+    They stand at even distances in a client's test part, which may be sorted by class.
+
+    Args:
+      vectors: [C, N, K, F] of all test examples, as `Cohort.score` gives them.
+      cohort: of these clients.
+      number: of examples, n; a client with fewer has all of its own, then NaN.
+      clients: numbers below this are kept.
+
+    Returns:
+      "representations" [C, n, K, F] and "representation_labels" [C, n].
+    """
+    federation = cohort.data.federation
+    kept = vectors.new_full((len(vectors), number, *vectors.shape[2:]), torch.nan)
+    labels = vectors.new_full((len(vectors), number), torch.nan)
+    for place, client in enumerate(cohort.host_ids.tolist()):
+        rows = federation.split("test").of(client)
+        if client >= clients or not len(rows):
+            continue
+        chosen = np.unique(np.linspace(0, len(rows) - 1, number).round().astype(np.int64))
+        classes = torch.from_numpy(federation.y[rows[chosen]])
+        kept[place, : len(chosen)] = vectors[place, torch.from_numpy(chosen).to(vectors.device)]
+        labels[place, : len(chosen)] = classes.to(labels)
+    return {"representations": kept, "representation_labels": labels}

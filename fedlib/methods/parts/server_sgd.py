@@ -1,0 +1,47 @@
+"""Training on a server, on vectors that clients have sent.
+
+Source: FedGH (Yi et al., ACM MM 2023) and FedTGP (Zhang et al., AAAI 2024), whose servers train a
+header and prototypes; specification of pFedMoE, section 8.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.batches import draw_batches
+from fedlib.engine.device import upload
+from fedlib.engine.solvers import SGD, Solver, gradient
+from fedlib.engine.task import Params
+
+
+def solver(local: Solver, lr: float | None, epochs: int, batch_size: int | None) -> SGD:
+    """Plain SGD; None is what the clients' solver has. Raises ValueError as that does."""
+    return SGD(
+        lr=local.lr if lr is None else lr,
+        epochs=epochs,
+        batch_size=local.batch_size if batch_size is None else batch_size,
+        clip_norm=local.clip_norm,
+    )
+
+
+def train(
+    loss: Callable, params: Params, examples: tuple[Tensor, ...], sgd: SGD, *stream: int | str
+) -> Params:
+    """`params` after the epochs of `sgd`, which starts afresh, at its constant rate.
+
+    Args:
+      loss: (params, *batch) -> [], of a batch of rows of the examples.
+      params: left as they are.
+      examples: [M, ...] each; if M is 0, nothing is trained.
+      stream: of the shuffling.
+    """
+    plan = draw_batches(len(examples[0]), sgd, *stream)
+    order = upload(plan.order, examples[0].device)
+    params = tree.clone(params)
+    buffers = sgd.init(params)
+    for step in plan.steps:
+        index = order[step.start : step.stop]
+        grads, _ = gradient(loss, params, *(x[index] for x in examples))
+        sgd.step_(params, sgd.clipped(grads), buffers, sgd.lr, {})
+    return params

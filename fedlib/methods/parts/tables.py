@@ -1,0 +1,38 @@
+"""Tables that a run records after some of its rounds, such as how experts share the labels."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+
+
+def checked_rounds(rounds: Sequence[int]) -> tuple[int, ...]:
+    """The rounds after which tables are recorded, as a tuple, which JSON does not have.
+
+    Raises:
+      ValueError: if they do not ascend, or one is negative.
+    """
+    rounds = tuple(rounds)
+    if list(rounds) != sorted(set(rounds)) or min(rounds, default=0) < 0:
+        raise ValueError(f"table_rounds must ascend from 0 or more, got {list(rounds)}")
+    return rounds
+
+
+def tabulated(
+    tables: Tensor, rounds: tuple[int, ...], round: int, found: Callable[[], Tensor]
+) -> Tensor:
+    """`tables` [S, ...] with what is `found` [...] after `round`, if it is one of `rounds` [S]."""
+    if round not in rounds:
+        return tables
+    values = found()
+    row = torch.full((1,), rounds.index(round), device=tables.device)  # a fill: nobody waits
+    return tree.put(tables, row, values[None])
+
+
+def diagnostics(tables: Tensor, rounds: tuple[int, ...]) -> dict[str, Tensor]:
+    """The tables [S, rows, E] of distributions, and after which rounds [S]; none of later ones."""
+    reached = tables.sum((1, 2)) > 0
+    numbers = torch.tensor(rounds, device=reached.device)
+    return {"tables": tables[reached], "table_rounds": numbers[reached]}

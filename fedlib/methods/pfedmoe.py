@@ -1,0 +1,244 @@
+"""pFedMoE: a small extractor that all share, mixed with the client's own by a gate, by example.
+
+    r(x)    = a_G(x) G(x; theta) + a_F(x) F_k^ex(x)      a = softmax of the gate H(x; phi_k)
+    p(y|x)  = softmax F_k^hd(r(x))                       the client's own header
+    client  steps theta_k, omega_k (F_k's extractor and header) and phi_k together on the
+            cross-entropy of p; returns theta_k
+    server  averages the theta_k of those who took part by their examples
+
+Clients may differ in F_k, if all extractors end in as many features. Only theta, the body of
+`task`, ever leaves a client; header, gate and the running statistics of its normalisation stay.
+
+Source: Yi et al., "pFedMoE: Data-Level Personalization with Mixture of Experts for
+Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350); specification
+section 1. It is not what pFedMM's code calls pFedMoE, a mixture of whole models.
+Deviation: none in training. In the sibling papers' code the optimiser of the small model lives for
+the whole run and hands its momentum from client to client; here a client's solver is its own.
+"Participants only" is the run's `aggregation` "renormalised", like every method's.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import expert_seed
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
+from fedlib.methods.base import Method
+from fedlib.methods.parts import gating, recording
+from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.tree import Rows
+
+EXPERTS = 2  # the global one, the local one
+FIXED = "fixed:"  # gate_mode, before the weight of the global expert
+MODES = {"global_only": 1.0, "local_only": 0.0}  # likewise, of the weight by name
+
+Model = dict[str, Params]  # {"small": theta_k, "large": omega_k, "gate": phi_k} of ONE client
+
+
+class State(NamedTuple):
+    """The server's extractor, and what every client keeps."""
+
+    small: Params  # theta
+    models: dict[str, Rows]  # a `Model` of all clients, theirs after their last training; private
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class PFedMoE(Method):
+    """A mixture of two representations.
+
+    An unseen client has neither header nor gate, so there is no protocol for it.
+
+    Attributes:
+      local: solver of everything a client trains, run once per round; `clip_norm` is of the small
+        extractor, the client's model and the gate apart.
+      gate: on the input, with the outputs global and local.
+      large: the architectures F that the clients have in turn; () is `task` for everybody.
+      gate_mode: "learned"; or the ablations "fixed:<weight of the global expert>", "global_only"
+        and "local_only", in which the gate is there but says nothing.
+      gate_lr_scale: multiplies the gate's learning rate.
+      recorded: test examples of the first clients whose representations the final evaluation keeps.
+    """
+
+    local: Solver
+    gate: Task
+    large: tuple[Task, ...] = ()
+    gate_mode: str = "learned"
+    gate_lr_scale: float = 1.0
+    recorded: int = 0
+
+    protocols: ClassVar = {
+        "seen": {"default": "personalise", "aggregated": "aggregate"},
+        "unseen": {},
+    }
+    shared: ClassVar = ("small",)
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing, or parts that do not fit."""
+        _ = self.fixed_weight  # it checks itself
+        for name in ("gate_lr_scale", "recorded"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        _, head = self.gate.split(self.gate.init(0))
+        if (outputs := len([*head.values()][-1])) != EXPERTS:
+            raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")
+        features = [gating.features_of(task) for task in (self.task, *self.own.tasks)]
+        if len({*features}) > 1:
+            raise ValueError(f"all extractors must end in as many features, got {features}")
+
+    @cached_property
+    def fixed_weight(self) -> float | None:
+        """Weight of the global expert for every input; None if the gate has learned it."""
+        mode = self.gate_mode
+        if mode == "learned":
+            return None
+        try:
+            weight = MODES[mode] if mode in MODES else float(mode.removeprefix(FIXED))
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight <= 1 or not (mode in MODES or mode.startswith(FIXED)):
+            known = ["learned", *MODES]
+            raise ValueError(
+                f"gate_mode must be one of {known} or '{FIXED}<weight in [0, 1]>', got {mode!r}"
+            )
+        return weight
+
+    @cached_property
+    def own(self) -> OwnModels:
+        """Who has which architecture."""
+        return OwnModels.among(self.task, self.large)
+
+    @cached_property
+    def joint(self) -> JointTask:
+        """Of cohorts that train small extractors, models and gates."""
+        return self.own.joint(self.task, self.gate)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """One draw of each architecture, of the small extractor and of the gate.
+
+        As the first, the second and what comes after the experts, so that extractors of one
+        architecture do not begin as the same function, which no gate could choose from.
+        """
+        small, _ = self.task.split(self.task.init(expert_seed(seed, 1, "independent")))
+        gate = self.gate.init(expert_seed(seed, EXPERTS, "independent"))
+        models = {
+            "small": Rows([small] * num_clients),
+            "large": self.own.init(num_clients, seed),
+            "gate": Rows([gate] * num_clients),
+        }
+        memory = self.local.memory(self.joint.trainable(models), num_clients)
+        return State(small, models, memory)
+
+    # -- a round ----------------------------------------------------------------------
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Send the small extractor, train everything together, average the small extractors."""
+        own = tree.take(state.models, cohort.host_ids)
+        trained, memory = replace(cohort, task=self.joint).fit(
+            self.loss,
+            own | {"small": replaced(own["small"], cohort.broadcast(state.small))},
+            self.own.of(cohort),
+            local=self.local,
+            memory=state.memory,
+            lr_scale={"gate": self.gate_lr_scale},
+        )
+        return State(
+            cohort.average(trained["small"], state.small),
+            tree.put(state.models, cohort.host_ids, trained),
+            memory,
+        )
+
+    def loss(self, model: Model, task: Task, batch: Batch) -> Tensor:
+        """Cross-entropy of the mixture, the only term -> []"""
+        return batch.mean(nll(self.log_probs(model, task, batch), batch.y, task.class_weights))
+
+    def log_probs(self, model: Model, task: Task, batch: Batch) -> Tensor:
+        """What the client's header makes of the mixed representation -> [B, L]"""
+        _, head = task.split(model["large"])
+        weights = self.weights(model["gate"], batch)
+        mixed = mix(weights, *self.representations(model, task, batch))
+        return log_probs(task.head_logits(head, mixed, batch))
+
+    def weights(self, gate: Params, batch: Batch) -> Tensor:
+        """Of the global and of the local expert, in this order -> [B, 2]"""
+        if self.fixed_weight is None:
+            return self.gate.logits(gate, batch).softmax(-1)
+        shares = self.fixed_weight, 1 - self.fixed_weight
+        return torch.stack([batch.x.new_full((len(batch.x),), share) for share in shares], dim=-1)
+
+    def representations(self, model: Model, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
+        """r_G and r_F of every example -> [B, F] each"""
+        body, _ = task.split(model["large"])
+        return self.task.features(model["small"], batch), task.features(body, batch)
+
+    # -- evaluation -------------------------------------------------------------------
+
+    def personalise(self, state: State, cohort: Cohort) -> dict[str, Any]:
+        """What each client had after its last training; before that, the server's extractor."""
+        return self._prepared(state, cohort, never_trained(state.memory, cohort).tolist())
+
+    def aggregate(self, state: State, cohort: Cohort) -> dict[str, Any]:
+        """Each client's model and gate with the server's extractor."""
+        return self._prepared(state, cohort, [True] * cohort.size)
+
+    def predict(self, personal: dict[str, Any], batch: Batch) -> Tensor:
+        """Log-probabilities of ONE client's batch -> [B, L]"""
+        return self.log_probs(personal["model"], personal["task"], batch)
+
+    def measure(self, protocol: str, personal: dict[str, Any], cohort: Cohort) -> dict[str, Tensor]:
+        """Of test examples: mean weights, how those of the local expert are spread, vectors.
+
+        "gate_weights" [C, 2] are of the global and the local expert, "local_weights" [C, L] of the
+        latter by label, NaN where the client has no example of it; "local_weight_bins" [C, bins]
+        count examples by it. What experts and mixture make of the `recorded` examples is in
+        "representations" [C, n, 3, F], see `parts.recording`.
+        """
+        if protocol != "default":  # the gate is the same in every protocol
+            return {}
+        model, task = personal["model"], personal["task"]
+        weights = cohort.score(self.weights, model["gate"], split="test")  # [C, N, 2]
+        by_label = partial(self.by_label, cohort.data.federation.num_classes)
+        of_labels = cohort.score(by_label, model["gate"], split="test").sum(1)  # [C, L, 2]
+        bins = cohort.score(self.by_weight, model["gate"], split="test").sum(1)
+        found = {
+            "gate_weights": cohort.example_mean(weights, "test"),
+            "local_weights": of_labels[..., 0] / of_labels[..., 1],
+            "local_weight_bins": bins,
+        }
+        if not self.recorded:
+            return found
+        vectors = cohort.score(self.all_representations, model, task, split="test")
+        return found | recording.some_examples(vectors, cohort, self.recorded)
+
+    def by_label(self, num_labels: int, gate: Params, batch: Batch) -> Tensor:
+        """The local expert's weight and a 1, in the row of each example's label -> [B, L, 2]"""
+        local = self.weights(gate, batch)[:, 1]
+        label = one_hot(batch.y.long(), num_labels).to(local.dtype)
+        return label.unsqueeze(-1) * torch.stack([local, torch.ones_like(local)], -1).unsqueeze(1)
+
+    def by_weight(self, gate: Params, batch: Batch) -> Tensor:
+        """A 1 in the bin of the local expert's weight -> [B, bins]"""
+        return recording.in_bins(self.weights(gate, batch)[:, 1])
+
+    def all_representations(self, model: Model, task: Task, batch: Batch) -> Tensor:
+        """r_G, r_F and their mixture of every example -> [B, 3, F]"""
+        pair = self.representations(model, task, batch)
+        return torch.stack([*pair, mix(self.weights(model["gate"], batch), *pair)], dim=1)
+
+    def _prepared(self, state: State, cohort: Cohort, served: list[bool]) -> dict[str, Any]:
+        """The clients' models; those `served` have the server's extractor in place of their own."""
+        own = tree.take(state.models, cohort.host_ids)
+        small = replaced(own["small"], cohort.held(state.small), served)
+        return {"model": own | {"small": small}, "task": self.own.of(cohort)}
+
+
+def mix(weights: Tensor, shared: Tensor, own: Tensor) -> Tensor:
+    """Representations [B, F] of both experts by their weights [B, 2] -> [B, F]"""
+    return weights[:, :1] * shared + weights[:, 1:] * own

@@ -1,0 +1,76 @@
+"""ResNet-18 for small images (11,173,962 parameters for 10 classes): client, expert and gate.
+
+A stem of 3 x 3 that keeps the size of the map, four stages of two blocks, batch normalisation. A
+gate is the same network with an output for each expert (11,171,397 for five).
+
+Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016 (18 layers, option
+  B: shortcuts of 1 x 1 where the shape changes), as used by J. Jiang et al., "Heterogeneous
+  Federated Learning with Scalable Server Mixture-of-Experts", IJCAI 2025 (Fed-MoE); specification
+  section 4.2.
+Deviation: crops are padded with the mean colour, as `CropFlip` says, where Fed-MoE's code pads with
+  black.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedlib.models.layers.augment import CropFlip, Cutout
+from fedlib.models.layers.conv import Network
+
+STAGES = ((1, 1), (2, 2), (4, 2), (8, 2))  # channels over `width`, stride of the first block
+BLOCKS = 2  # in each stage
+CUT = 16  # pixels, side of the square that Cutout takes from 32 x 32
+
+
+class Block(nn.Module):
+    """Two convolutions that add to their input, which is projected where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int):
+        super().__init__()
+        self.residual = nn.Sequential(
+            *_normalised(inputs, outputs, 3, stride),
+            nn.ReLU(),
+            *_normalised(outputs, outputs, 3),
+        )
+        changes = stride > 1 or inputs != outputs
+        self.shortcut = nn.Sequential(*(_normalised(inputs, outputs, 1, stride) if changes else ()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs, H, W] -> [B, outputs, H / stride, W / stride], rounded up"""
+        return F.relu(self.residual(x) + self.shortcut(x))
+
+
+def build(
+    num_classes: int, width: int = 64, augment: bool = False, in_channels: int = 3
+) -> nn.Module:
+    """Stem, stages and their mean over the pixels | Linear, freshly drawn as torch does.
+
+    Args:
+      num_classes: L, or the experts that it gates.
+      width: channels of the stem and the first stage; each further stage has twice as many.
+      augment: whether it trains on random crops and flips of its images that lose a square.
+      in_channels: of an image.
+
+    Raises:
+      ValueError: for a width below 1.
+    """
+    if width < 1:
+        raise ValueError(f"width must be at least 1, got {width}")
+    # One layer in either case, so that the names of the parameters do not tell them apart.
+    first = nn.Sequential(CropFlip(), Cutout(CUT)) if augment else nn.Identity()
+    body = [first, *_normalised(in_channels, width, 3), nn.ReLU()]  # [B, width, 32, 32]
+    inputs = width
+    for times, stride in STAGES:
+        outputs = times * width
+        body += [Block(inputs, outputs, stride)]
+        body += [Block(outputs, outputs, 1) for _ in range(1, BLOCKS)]
+        inputs = outputs
+    # [B, 8 * width, 4, 4] before the mean
+    body += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return Network(body, [nn.Linear(inputs, num_classes)])
+
+
+def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    """A convolution and its batch normalisation; with stride 1 the map keeps its size."""
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(outputs)]

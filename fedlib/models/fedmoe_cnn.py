@@ -1,0 +1,50 @@
+"""The CNN of Fed-MoE for FEMNIST (6,603,710 parameters for 62 classes): client, expert and gate.
+
+A gate is the same network with an output for each expert (6,486,917 for five).
+
+Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+  IJCAI 2025 (doi 10.24963/ijcai.2025/610), and its code; specification section 4.1.
+Deviation: ReLU follows the pooling instead of preceding it; the maximum commutes with ReLU, so it
+  is the same function on a quarter of the elements. Training images are cropped after they are
+  scaled, not before, which is the same because bilinear weights sum to 1.
+"""
+
+from torch import nn
+
+from fedlib.models.layers.conv import Network, convolution
+from fedlib.models.layers.resized_crop import ResizedCrop
+
+PADDING = 2  # keeps the side of a map
+CHANNELS = (32, 64)
+
+
+def build(
+    num_classes: int,
+    hidden: int = 2048,
+    in_channels: int = 1,
+    side: int = 28,
+    augment: bool = False,
+) -> nn.Module:
+    """Two convolutions and a hidden layer | Linear, freshly drawn as torch does.
+
+    Args:
+      num_classes: L, or the experts that it gates.
+      hidden: units of the hidden layer.
+      in_channels, side: of an image; the side is a multiple of 4.
+      augment: whether it trains on random parts of its images; see `ResizedCrop`.
+
+    Raises:
+      ValueError: for a side that cannot be halved twice.
+    """
+    if side < 4 or side % 4:
+        raise ValueError(f"side must be a multiple of 4, got {side}")
+    body = [
+        # One layer in either case, so that the names of the parameters do not tell them apart.
+        ResizedCrop() if augment else nn.Identity(),
+        *convolution(in_channels, CHANNELS[0], PADDING),  # [B, 32, 14, 14]
+        *convolution(*CHANNELS, PADDING),  # [B, 64, 7, 7]
+        nn.Flatten(),
+        nn.Linear(CHANNELS[1] * (side // 4) ** 2, hidden),
+        nn.ReLU(),
+    ]
+    return Network(body, [nn.Linear(hidden, num_classes)])

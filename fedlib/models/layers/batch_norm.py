@@ -1,0 +1,13 @@
+"""Batch normalisation for modules that may be trained on a single example."""
+
+from torch import Tensor, nn
+
+
+class SinglesBatchNorm1d(nn.BatchNorm1d):
+    """Leaves a batch of one example in training as it is: there is nothing to average over."""
+
+    takes_single_examples = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised: [B, F] -> [B, F]"""
+        return x if self.training and len(x) == 1 else super().forward(x)

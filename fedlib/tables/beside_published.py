@@ -1,0 +1,212 @@
+"""Mean accuracy of the clients, beside every published number and where that one is from.
+
+For papers whose numbers come from several sources, of which not all are the paper itself: each
+source has its mark, and a failure to converge is shown as what it is.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError
+from fedlib.exhibits import comparisons as ways
+from fedlib.exhibits import published as printed
+from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.tables import notes
+from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
+from fedlib.tables.summary import STATISTICS, identity, statistics
+
+FAILED = "does not converge"
+MOMENTS = ("last", "best")
+
+
+class _Source(NamedTuple):
+    """Where published numbers are from: `mark` stands behind them, `title` explains it."""
+
+    name: str
+    mark: str
+    title: str
+
+
+class _Number(NamedTuple):
+    """A published number as a fraction, its deviation, and its source; NaN if there is none."""
+
+    value: float = np.nan
+    std: float = np.nan
+    converged: bool = True
+    source: _Source | None = None
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    sources: list[dict],
+    names: dict[str, str],
+    metric: str = "accuracy_client_mean",
+    others: dict[str, str] | None = None,
+) -> Sheet:
+    """The table; its numbers have one row per federation and run, and per published other.
+
+    The published exhibit of a federation is "<source>-<name>", under the label of the run. The best
+    round is that of the highest `metric` on test examples, each seed its own.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
+        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
+      sources: of each the "name", the "mark" and the "title"; the first that has a number is shown.
+      names: of the published exhibits, by federation; a federation may have none.
+      metric: of `fedlib.exhibits.comparisons.METRICS`, here and of the published numbers. Those of
+        "<metric>_std" are their deviations, and "converged" 0 is a failure to converge.
+      others: titles of what is published but not run here, by label.
+
+    Raises:
+      ConfigError: for another metric, or a name of a federation that is not shown.
+    """
+    shown = [federation["name"] for federation in exhibit["federations"]]
+    if metric not in ways.METRICS:
+        raise ConfigError(f"metric must be {' or '.join(ways.METRICS)}, got {metric!r}")
+    if unknown := [name for name in names if name not in shown]:
+        raise ConfigError(f"names must be of {', '.join(shown)}, got {', '.join(unknown)}")
+    known = _Published(published, [_Source(**source) for source in sources], names, metric)
+    numbers = _numbers(exhibit, metrics, known, metric, others or {})
+    compared = bool(numbers["source"].ne("").any())
+    return Sheet(
+        label=f"{exhibit['paper']}-{exhibit['name']}",
+        title=exhibit["title"],
+        caption=exhibit["caption"],
+        blocks=[_block(federation, numbers, known) for federation in exhibit["federations"]],
+        notes=[
+            *notes.measured(exhibit),
+            f"{ways.METRICS[metric].capitalize()}. Last: after the last round. Best: at the round "
+            "with the highest of these, each seed its own; a selection on the test examples, which "
+            "flatters every method. Difference: best minus published, in percentage points. Bold: "
+            "highest of the column.",
+            *(
+                f"{one.mark}: {one.title}."
+                for one in known.sources
+                if one.name in {*numbers["source"]}
+            ),
+            *_published_note(exhibit, compared),
+            *notes.particulars(exhibit),
+        ],
+        numbers=notes.with_scale(exhibit, numbers),
+    )
+
+
+def _marks(known: "_Published", numbers: pd.DataFrame) -> list[str]:
+    """What the marks mean that some number has."""
+    used = {*numbers["source"]}
+    return [f"{source.mark}: {source.title}." for source in known.sources if source.name in used]
+
+
+def _published_note(exhibit: dict, compared: bool) -> list[str]:
+    """What to beware of when both kinds of numbers are compared, or that there is but one."""
+    if compared and exhibit["scale"] == exhibits.PAPER_SCALE:
+        return ["Published numbers are those of the marked sources, with settings of their own."]
+    return exhibits.published_note(exhibit, shown=compared)
+
+
+class _Published:
+    """What is published of the runs of an exhibit."""
+
+    def __init__(
+        self,
+        published: pd.DataFrame | None,
+        sources: list[_Source],
+        names: dict[str, str],
+        metric: str,
+    ):
+        self.sources = sources
+        self._published, self._names, self._metric = published, names, metric
+
+    def of(self, federation: dict, label: str) -> _Number:
+        """The number of the first source that has one."""
+        key = federation["dataset"], label
+        for source in self.sources:
+            if federation["name"] not in self._names:
+                break
+            where = f"{source.name}-{self._names[federation['name']]}"
+            value, std, converged = (
+                printed.fractions(self._published, where, name).get(key, np.nan)
+                for name in (self._metric, f"{self._metric}_std", "converged")
+            )
+            if not np.isnan(value) or not np.isnan(converged):
+                return _Number(value, std, bool(np.isnan(converged) or converged), source)
+        return _Number()
+
+
+def _numbers(
+    exhibit: dict, metrics: pd.DataFrame, known: _Published, metric: str, others: dict[str, str]
+) -> pd.DataFrame:
+    """Everything the table shows, as fractions."""
+    found = _moments(exhibit, metrics, metric)
+    rows = []
+    for federation in exhibit["federations"]:
+        runs = exhibits.runs_of(exhibit, federation["name"])
+        unrun = [{"label": label, "title": title} for label, title in others.items()]
+        for run in [*runs, *unrun]:
+            number = known.of(federation, run["label"])
+            if run in unrun and number.source is None:
+                continue
+            key = (federation["name"], run["label"])
+            last, best = (statistics(found[moment], key) for moment in MOMENTS)
+            rows.append(
+                {
+                    **identity(federation, run),
+                    "published": number.value,
+                    "published_std": number.std,
+                    "converged": number.converged,
+                    "source": number.source.name if number.source else "",
+                    **last,
+                    **{f"best_{name}": best[name] for name in STATISTICS},
+                    "seeds": 0 if run in unrun else len(exhibit["seeds"]),
+                    "difference": best["mean"] - number.value,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _moments(exhibit: dict, metrics: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
+    """`over_seeds` of every run at the last round, and at its best."""
+    mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **PRIMARY._asdict())
+    key = ["federation", "label"]
+    rounds = exhibits.pick(mine, at="round")
+    values = {
+        "last": exhibits.pick(mine, at="last"),
+        "best": rounds.groupby([*key, "seed"], sort=False)["value"].max().reset_index(),
+    }
+    return {moment: over_seeds(rows, key).set_index(key) for moment, rows in values.items()}
+
+
+def _block(federation: dict, numbers: pd.DataFrame, known: _Published) -> Block:
+    """A row per run; nothing of what is published where nothing is."""
+    mine = exhibits.pick(numbers, federation=federation["name"])
+    heads = [Column("Method")]
+    cells = [list(map(Cell, mine["title"]))]
+    compared = mine["source"].ne("").any()
+    if compared:
+        heads.append(Column("published"))
+        cells.append(_published_cells(mine, known))
+    heads += [Column("last"), Column("best")]
+    cells += [best_cells(mine[f"{x}mean"].tolist(), percents(mine, x)) for x in ("", "best_")]
+    if compared:
+        heads.append(Column("difference"))
+        cells.append([Cell(points(value)) for value in mine["difference"]])
+    heads.append(Column("Seeds"))
+    cells.append([Cell(str(seeds)) for seeds in mine["seeds"]])
+    return Block(federation["title"], heads, [list(row) for row in zip(*cells, strict=True)])
+
+
+def _published_cells(numbers: pd.DataFrame, known: _Published) -> list[Cell]:
+    """The numbers as printed, each with the mark of its source."""
+    marks = {source.name: f" {source.mark}" for source in known.sources}
+    texts = []
+    for row in numbers.to_dict("records"):
+        text = percent(row["published"], row["published_std"], 2) if row["converged"] else FAILED
+        texts.append(text + marks.get(row["source"], ""))
+    return best_cells(numbers["published"].tolist(), texts, 2)

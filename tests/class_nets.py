@@ -1,0 +1,100 @@
+"""Small networks of two architectures with one header, and clients by hand that have them."""
+
+import pytest
+import torch
+from by_hand import SOLVER, ByHand
+from support import cohort_of, toy_federation
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from fedlib import methods
+from fedlib.engine.task import Task
+
+NAMES = ["fd", "fedproto", "fedgh", "fedtgp"]
+# Held are the classes {0, 2}, {0, 1, 2}, {0, 1, 2}, so that in the second round a class is unknown
+# that clients 1 and 2 hold. The fourth client is unseen.
+ROUNDS = [[0], [1, 2], [0, 1, 2]]
+HELD = [2, 3, 3]
+SERVER = {"server_lr": 0.1, "server_epochs": 3, "server_batch_size": 2}
+L, F = 3, 5
+
+
+class Net(nn.Module):
+    """A body of some layers from 4 to 5 features, and always the same header."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.body, self.head = nn.Sequential(*layers), nn.Linear(F, L)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def shallow():
+    return Net(nn.Linear(4, F), nn.Tanh())
+
+
+def deep():
+    return Net(nn.Linear(4, 7), nn.BatchNorm1d(7), nn.Sigmoid(), nn.Linear(7, F), nn.ReLU())
+
+
+SHALLOW, DEEP = (Task(build, dtype=torch.float64) for build in (shallow, deep))
+SETTINGS = {"homogeneous": ((), (DEEP,)), "heterogeneous": ((SHALLOW, DEEP), (SHALLOW, DEEP))}
+settings = pytest.mark.parametrize("setting", SETTINGS)
+
+
+def train(name, setting, executor="loop", local=SOLVER, rounds=ROUNDS, **params):
+    """The method, its state after the rounds, and the cohorts with their journals."""
+    method = methods.load(name)(task=DEEP, local=local, large=SETTINGS[setting][0], **params)
+    federation, cohorts = toy_federation(), []
+    state = method.init(federation.num_clients, 0)
+    for number, ids in enumerate(rounds):
+        cohorts.append(cohort_of(DEEP, federation, ids, executor=executor, round=number))
+        state = method.round(state, cohorts[-1])
+    return method, state, cohorts
+
+
+class Clients(ByHand):
+    """A module of its architecture and an optimiser for each client."""
+
+    def __init__(self, setting):
+        super().__init__(toy_federation())
+        tasks = SETTINGS[setting][1]
+        self.nets = [self.module(tasks[c % len(tasks)]) for c in self.seen]
+        self.solvers = [self.optimiser(net.parameters()) for net in self.nets]
+
+    def module(self, task):
+        net = task.build().double()
+        net.load_state_dict(task.init(0), strict=False)
+        return net
+
+    def train(self, c, number, term=lambda r, out, y: 0.0):
+        """Local training with a further term of the mean loss."""
+        net, (optimiser, scheduler) = self.nets[c].train(), self.solvers[c]
+        for last, x, y, _ in self.batches(c, number):
+            optimiser.zero_grad()
+            r = net.body(x)
+            out = net.head(r)
+            (cross_entropy(out, y) + term(r, out, y)).backward()
+            optimiser.step()
+            if last:
+                scheduler.step()
+
+    def prototypes(self, c):
+        """The mean representation of each class that a client holds."""
+        x, y = self.shard(c)
+        with torch.no_grad():
+            r = self.nets[c].eval().body(x)
+        return {k: r[y == k].mean(0) for k in y.unique().tolist()}
+
+    def assert_models(self, state):
+        for c, net in enumerate(self.nets):
+            expected = {n: v for n, v in net.state_dict().items() if v.is_floating_point()}
+            assert state.models[c].keys() == expected.keys()
+            for name, value in expected.items():
+                assert_close(state.models[c][name], value)
+
+
+def assert_close(ours, theirs):
+    # Float64; a few dozen steps through batch normalisation.
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)

@@ -1,0 +1,155 @@
+"""FD, FedProto, FedGH and FedTGP against independent loops of `nn.Module` and `torch.optim`."""
+
+import pytest
+import torch
+from by_hand import executors
+from class_nets import DEEP, ROUNDS, SERVER, Clients, F, L, assert_close, settings, train
+from support import sgd
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss, softmax
+
+from fedlib import streams
+from fedlib.engine.batches import draw_batches
+from fedlib.methods.fedtgp import Generator
+
+
+def mean_over_clients(sent, known):
+    """What is known, renewed by the mean over clients that sent something of a class."""
+    for k in {k for own in sent for k in own}:
+        known[k] = sum(own[k] for own in sent if k in own) / sum(k in own for own in sent)
+
+
+def assert_known(found, known):
+    assert found.known.tolist() == [k in known for k in range(L)]
+    for k, vector in known.items():
+        assert_close(found.values[k], vector)
+
+
+def uploads(sent):
+    """Pairs of a vector and its class, by client and class."""
+    pairs = [(vector, k) for own in sent for k, vector in sorted(own.items())]
+    return torch.stack([vector for vector, _ in pairs]), torch.tensor([k for _, k in pairs])
+
+
+def server_batches(vectors, labels, number, stream):
+    plan = draw_batches(len(labels), sgd(batch_size=2, epochs=3), 0, number, stream)
+    for step in plan.steps:
+        index = torch.from_numpy(plan.order[step.start : step.stop])
+        yield vectors[index], labels[index]
+
+
+# -- by hand ------------------------------------------------------------------------------
+
+
+@executors
+@settings
+@pytest.mark.parametrize("distillation", ["cross_entropy", "mse"])
+def test_fd(executor, setting, distillation):
+    hand, known = Clients(setting), {}
+    for number, cohort in enumerate(ROUNDS):
+        sent = []
+        for c in cohort:
+            noted = {}
+
+            def term(r, out, y, noted=noted):
+                total = 0.0
+                for row, k in zip(out, y.tolist(), strict=True):
+                    noted.setdefault(k, []).append(row.detach().clone())
+                    if k in known and distillation == "mse":
+                        total = total + mse_loss(row, known[k])
+                    elif k in known:
+                        total = total + cross_entropy(row[None], softmax(known[k], 0)[None])
+                return 0.7 * total / len(y)
+
+            hand.train(c, number, term)
+            sent.append({k: torch.stack(rows).mean(0) for k, rows in noted.items()})
+        mean_over_clients(sent, known)
+    _, state, _ = train("fd", setting, executor, lam=0.7, distillation=distillation)
+    hand.assert_models(state)
+    assert_known(state.logits, known)
+
+
+def pull(known, lam):
+    """FedProto's term: PyTorch's mean squared error, where examples without prototype have 0."""
+
+    def term(r, out, y):
+        targets = [known.get(k, row.detach()) for row, k in zip(r, y.tolist(), strict=True)]
+        return lam * mse_loss(r, torch.stack(targets))
+
+    return term
+
+
+@executors
+@settings
+def test_fedproto(executor, setting):
+    hand, known = Clients(setting), {}
+    for number, cohort in enumerate(ROUNDS):
+        for c in cohort:
+            hand.train(c, number, pull(known, lam=1.5))
+        mean_over_clients([hand.prototypes(c) for c in cohort], known)
+    _, state, _ = train("fedproto", setting, executor, lam=1.5)
+    hand.assert_models(state)
+    assert_known(state.prototypes, known)
+
+
+@executors
+@settings
+def test_fedgh(executor, setting):
+    hand = Clients(setting)
+    header = nn.Linear(F, L).double()
+    first = DEEP.init(0)  # of the method's `task`
+    header.load_state_dict({name: first[f"head.{name}"] for name in ("weight", "bias")})
+    for number, cohort in enumerate(ROUNDS):
+        for c in cohort:
+            hand.nets[c].head.load_state_dict(header.state_dict())
+            hand.train(c, number)
+        optimiser = torch.optim.SGD(header.parameters(), lr=0.1)
+        pairs = uploads([hand.prototypes(c) for c in cohort])
+        for vectors, labels in server_batches(*pairs, number, "header"):
+            optimiser.zero_grad()
+            cross_entropy(header(vectors), labels).backward()
+            optimiser.step()
+    _, state, _ = train("fedgh", setting, executor, **SERVER)
+    hand.assert_models(state)
+    assert_close(state.header["head.weight"], header.weight.detach())
+    assert_close(state.header["head.bias"], header.bias.detach())
+
+
+def margin_by_hand(sent, cap):
+    """The largest of the distances of class means to their nearest others."""
+    means = {}
+    mean_over_clients(sent, means)
+    nearest = [min((means[k] - means[j]).norm() for j in means if j != k) for k in means]
+    return min(max(nearest).item(), cap)
+
+
+@executors
+@settings
+@pytest.mark.parametrize("cap", [100.0, 0.05])
+def test_fedtgp(executor, setting, cap):
+    hand, known = Clients(setting), {}
+    net = Generator(L, F).double()
+    method, state, _ = train("fedtgp", setting, executor, lam=1.5, cap=cap, **SERVER)
+    seed = int(streams.keys(1, 0, "prototypes")[0])
+    net.load_state_dict(method.generator.init(seed))
+    for number, cohort in enumerate(ROUNDS):
+        for c in cohort:
+            hand.train(c, number, pull(known, lam=1.5))
+        sent = [hand.prototypes(c) for c in cohort]
+        margin = margin_by_hand(sent, cap)
+        assert (margin == cap) == (cap < 1)
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+        for vectors, labels in server_batches(*uploads(sent), number, "prototypes"):
+            optimiser.zero_grad()
+            centres = net.out(torch.relu(net.hidden(net.embedding.weight)))
+            apart = (vectors[:, None] - centres[None]).square().sum(-1).sqrt()
+            apart = apart + margin * nn.functional.one_hot(labels, L).double()
+            cross_entropy(-apart, labels).backward()
+            optimiser.step()
+        with torch.no_grad():
+            centres = net(torch.arange(L))
+        known = {k: centres[k] for k in {*known, *(k for own in sent for k in own)}}
+    hand.assert_models(state)
+    assert_known(state.prototypes, known)
+    for name, value in net.state_dict().items():
+        assert_close(state.generator[name], value)

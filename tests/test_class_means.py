@@ -1,0 +1,222 @@
+"""Means of outputs by class: what clients hold, what is sent, what a server makes of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from torch import nn
+
+from fedlib.engine.batches import draw_batches
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Task
+from fedlib.errors import DataError
+from fedlib.federation import Split
+from fedlib.methods.parts import class_means, server_sgd
+from fedlib.methods.parts.class_means import ClassMeans
+
+HELD = torch.tensor([[True, False, True], [True, True, False]])
+
+
+def two_clients(task=None, **options):
+    """Client 0 has the labels 2 0 0 2 2 and client 1 the label 1 once; inputs are 0, 1, 2, ..."""
+    federation = toy_federation((5, 1), test=1, unseen=0)
+    y = np.zeros(len(federation.y), np.int64)
+    y[:6] = [2, 0, 0, 2, 2, 1]
+    rows = np.arange(8)
+    federation = replace(
+        federation,
+        x=np.arange(8.0)[:, None].repeat(4, 1),
+        y=y,
+        train=Split.from_lists([rows[:5], rows[5:6]]),
+        test=Split.from_lists([rows[6:7], rows[7:]]),
+    )
+    return cohort_of(task or tiny_task(), federation, **options)
+
+
+# -- clients ------------------------------------------------------------------------------
+
+
+def test_a_client_holds_the_classes_of_its_training_examples():
+    counts = class_means.counts(two_clients(), 4)
+    assert counts.tolist() == [[2, 0, 3, 0], [0, 1, 0, 0]]
+    assert counts.dtype == torch.int64
+
+
+def test_labels_that_the_model_has_no_output_for_are_refused():
+    with pytest.raises(DataError, match="below the model's 2 classes, got 2"):
+        class_means.counts(two_clients(), 2)
+
+
+def test_sequences_have_no_class():
+    cohort = two_clients()
+    cohort.data.federation = replace(cohort.data.federation, y=np.zeros((8, 5), np.int64))
+    with pytest.raises(DataError, match=r"one label for each example, got \(8, 5\)"):
+        class_means.counts(cohort, 3)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("at_once", [2**15, 1], ids=["together", "one by one"])
+def test_means_are_over_a_clients_own_examples_of_a_class(executor, at_once, monkeypatch):
+    monkeypatch.setattr(class_means, "EXAMPLES", at_once)
+    cohort = two_clients(executor=executor)
+    scale = torch.tensor([1.0, 10.0]).double()
+    found = class_means.of_clients(
+        cohort,
+        lambda scale, batch: scale * batch.x[:, :2],
+        scale,
+        counts=class_means.counts(cohort, 3),
+    )
+    # Of client 0 the inputs 1, 2 have label 0 and 0, 3, 4 label 2; client 1 has 5 with label 1.
+    expected = [[1.5, 0, 7 / 3], [0, 50, 0]]
+    torch.testing.assert_close(found, torch.tensor(expected).double()[..., None].expand(2, 3, 2))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_means_are_taken_in_evaluation_mode_of_clients_of_two_architectures(executor):
+    tasks = tiny_task(norm=True, dropout=0.5, hidden=5), tiny_task(dropout=0.5, hidden=3)
+    cohort = two_clients(tasks[0], executor=executor)
+    models, own = cohort.in_turn([task.init(0) for task in tasks]), cohort.in_turn(tasks)
+    found = class_means.of_clients(
+        cohort,
+        lambda model, task, batch: task.logits(model, batch),
+        models,
+        own,
+        counts=class_means.counts(cohort, 3),
+    )
+    net = tasks[0].build().double().eval()
+    net.load_state_dict(tasks[0].init(0), strict=False)
+    x = torch.arange(5.0).double()[:, None].expand(5, 4)
+    with torch.no_grad():
+        logits = net(x)
+    torch.testing.assert_close(found[0, 0], logits[[1, 2]].mean(0))
+    torch.testing.assert_close(found[0, 2], logits[[0, 3, 4]].mean(0))
+    assert found[0, 1].tolist() == [0, 0, 0] == found[1, 0].tolist()
+
+
+def test_a_client_without_examples_holds_nothing():
+    federation = toy_federation((4, 0), unseen=0)
+    cohort = cohort_of(tiny_task(), federation)
+    counts = class_means.counts(cohort, 3)
+    assert counts[1].tolist() == [0, 0, 0]
+    found = class_means.of_clients(cohort, lambda batch: batch.x, counts=counts)
+    assert found[1].eq(0).all() and found.isfinite().all()
+
+
+def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
+    cohort = two_clients()
+    server = ClassMeans(torch.arange(6.0).reshape(3, 2), torch.tensor([True, True, False]))
+    sent = class_means.send(cohort, server, HELD)
+    assert sent.known.tolist() == [[True, False, False], [True, True, False]]
+    assert sent.values.shape == (2, 3, 2) and sent.values.stride(0) == 0
+    assert cohort.journal.down == 2 * 3 / 2  # three vectors of two numbers, to two clients
+    vectors, known = ClassMeans(sent.values[0], sent.known[0]).of(torch.tensor([2, 0, 0]))
+    assert vectors.tolist() == [[4, 5], [0, 1], [0, 1]] and known.tolist() == [False, True, True]
+
+
+def test_labels_may_be_bytes():
+    means = ClassMeans(torch.arange(4.0).reshape(4, 1), torch.tensor([True, False, True, True]))
+    vectors, known = means.of(torch.tensor([1, 0, 3], dtype=torch.uint8))
+    assert vectors.flatten().tolist() == [1, 0, 3] and known.tolist() == [False, True, True]
+
+
+# -- server -------------------------------------------------------------------------------
+
+
+def test_every_holder_counts_alike_and_nobody_else_does():
+    nan = torch.nan  # what is not sent must not be used
+    uploaded = torch.tensor([[[1.0, 2], [nan, nan], [7, 7]], [[3, 6], [4, 4], [nan, nan]]])
+    before = class_means.unknown(3, 2, tiny_task(dtype=torch.float32))
+    after = class_means.averaged(before, uploaded, HELD)
+    assert after.values.tolist() == [[2, 4], [4, 4], [7, 7]]
+    assert after.known.tolist() == [True] * 3 and before.known.tolist() == [False] * 3
+
+
+def test_a_class_that_nobody_sent_keeps_what_it_had():
+    before = ClassMeans(torch.tensor([[1.0], [2], [3]]), torch.tensor([False, True, False]))
+    held = torch.tensor([[True, False, False]])
+    after = class_means.averaged(before, torch.tensor([[[9.0], [9], [9]]]), held)
+    assert after.values.tolist() == [[9], [2], [3]]
+    assert after.known.tolist() == [True, True, False]
+
+
+def test_the_mean_over_identical_clients_is_what_each_of_them_sent():
+    uploaded = torch.tensor([[[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]]).double().expand(5, 3, 2)
+    before = class_means.unknown(3, 2, tiny_task())
+    after = class_means.averaged(before, uploaded, torch.ones(5, 3, dtype=torch.bool))
+    torch.testing.assert_close(after.values, uploaded[0])
+
+
+def test_pairs_are_what_was_sent_by_client_whatever_the_order_of_the_cohort():
+    uploaded = torch.arange(12.0).reshape(2, 3, 2)
+    cohort = two_clients()
+    vectors, labels = class_means.pairs(cohort, uploaded, HELD)
+    assert vectors.tolist() == [[0, 1], [4, 5], [6, 7], [8, 9]] and labels.tolist() == [0, 2, 0, 1]
+    backwards = replace(cohort, ids=torch.tensor([1, 0]))
+    again = class_means.pairs(backwards, uploaded.flip(0), HELD.flip(0))
+    assert [x.tolist() for x in again] == [vectors.tolist(), labels.tolist()]
+
+
+def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(7, 4, generator=draw).double(), torch.arange(7) % 3
+    net = nn.Linear(4, 3).double()
+    params = {name: value.detach().clone() for name, value in net.named_parameters()}
+    given = {name: value.clone() for name, value in params.items()}
+    sgd = SGD(lr=0.3, batch_size=3, epochs=4, clip_norm=0.4)
+
+    def loss(params, x, y):
+        return nn.functional.cross_entropy(x @ params["weight"].T + params["bias"], y)
+
+    found = server_sgd.train(loss, params, (x, y), sgd, 5, "server")
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.3)
+    plan = draw_batches(7, sgd, 5, "server")
+    assert [step.size for step in plan.steps] == [3, 3, 1] * 4
+    for step in plan.steps:
+        index = torch.from_numpy(plan.order[step.start : step.stop])
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(net(x[index]), y[index]).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.4)
+        optimiser.step()
+    for name, value in net.named_parameters():
+        torch.testing.assert_close(found[name], value.detach())
+        assert torch.equal(params[name], given[name])
+
+
+def test_a_server_that_was_sent_nothing_trains_nothing():
+    params = {"w": torch.ones(2)}
+    found = server_sgd.train(lambda *args: 1 / 0, params, (torch.zeros(0, 2),), SGD(lr=1.0), 0)
+    assert torch.equal(found["w"], params["w"])
+
+
+def test_a_servers_solver_has_the_clients_rate_and_batches_unless_told_otherwise():
+    local = sgd(clip_norm=50.0)
+    assert server_sgd.solver(local, None, 2, None) == SGD(
+        lr=0.1, epochs=2, batch_size=4, clip_norm=50.0
+    )
+    assert server_sgd.solver(local, 0.5, 1, 9) == SGD(lr=0.5, batch_size=9, clip_norm=50.0)
+
+
+# -- architectures ------------------------------------------------------------------------
+
+
+def test_architectures_must_agree_in_what_is_exchanged():
+    same = tiny_task(hidden=5), tiny_task(hidden=5, norm=True)
+    assert (class_means.num_logits(same), class_means.num_features(same)) == (3, 5)
+    others = tiny_task(hidden=5), tiny_task(hidden=6)
+    assert class_means.num_logits(others) == 3
+    with pytest.raises(ValueError, match=r"same number of features, got \[5, 6\]"):
+        class_means.num_features(others)
+    with pytest.raises(ValueError, match=r"same number of outputs, got \[3, 4\]"):
+        class_means.num_logits((tiny_task(), tiny_task(classes=4)))
+
+
+def test_a_model_without_a_linear_head_is_refused():
+    class Headless(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 3), nn.Identity()
+
+    with pytest.raises(ValueError, match="class means need a linear head, got none"):
+        class_means.num_logits((Task(Headless),))

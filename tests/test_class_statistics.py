@@ -1,0 +1,305 @@
+"""FD, FedProto, FedGH and FedTGP: every executor and setting, their limits, and what they send."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from by_hand import SOLVER, executors
+from class_nets import (
+    DEEP,
+    HELD,
+    NAMES,
+    ROUNDS,
+    SETTINGS,
+    SHALLOW,
+    Clients,
+    F,
+    L,
+    assert_close,
+    settings,
+    train,
+)
+from support import cohort_of, sgd, tiny_task, toy_federation
+
+from fedlib import methods, tree
+from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.graphs import Graphs
+from fedlib.methods.fedproto import nearest
+from fedlib.methods.parts import class_means
+from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.run import evaluate
+from fedlib.tree import Rows
+
+# -- executors and settings -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "executor", [lambda: Loop(2), lambda: Batched(1), Graphs], ids=["workers", "blocks", "graphs"]
+)
+def test_every_executor_finds_the_same_of_two_architectures(name, executor):
+    threads = torch.get_num_threads()  # a loop with workers changes them for the process
+    federation, found = toy_federation((7, 12, 6, 10, 8)), []
+    for made in (Loop(), executor()):
+        params = {"server_epochs": 2} if name == "fedtgp" else {}
+        method = methods.load(name)(
+            task=DEEP, local=sgd(clip_norm=0.5), large=(SHALLOW, DEEP), **params
+        )
+        state = method.init(5, 0)
+        for number in range(4):  # graphs are recorded in the third call
+            cohort = replace(cohort_of(DEEP, federation, round=number), executor=made)
+            state = method.round(state, cohort)
+        everyone = replace(cohort_of(DEEP, federation), executor=made)
+        prepared = [p for _, p in evaluate.prepared(method, state, everyone, "seen")]
+        scores = [everyone.score(method.predict, p, split="test") for p in prepared]
+        found.append((state, scores))
+    torch.set_num_threads(threads)
+    for ours, theirs in zip(*map(tree.leaves, found), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_architecture_in_a_list_is_that_architecture_for_everybody(name):
+    states = []
+    for large in ((), (DEEP,), (DEEP, DEEP)):
+        method = methods.load(name)(task=DEEP, local=sgd(), large=large)
+        state = method.init(4, 0)
+        states.append(method.round(state, cohort_of(DEEP, toy_federation())))
+    for other in states[1:]:
+        for ours, theirs in zip(*map(tree.leaves, (states[0], other)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fedproto", "fedtgp"])
+def test_representations_of_different_widths_have_no_common_prototypes(name):
+    with pytest.raises(ValueError, match=r"same number of features, got \[5, 6\]"):
+        methods.load(name)(task=DEEP, local=sgd(), large=(DEEP, tiny_task(hidden=6)))
+
+
+def test_fd_needs_no_common_width():
+    method = methods.load("fd")(task=DEEP, local=sgd(), large=(DEEP, tiny_task(hidden=6)))
+    state = method.round(method.init(4, 0), cohort_of(DEEP, toy_federation()))
+    assert state.logits.values.shape == (L, L) and state.logits.known.all()
+
+
+def test_a_global_header_needs_headers_that_are_alike():
+    with pytest.raises(ValueError, match="must have the same header, got .*head.1.weight"):
+        methods.load("fedgh")(task=DEEP, local=sgd(), large=(DEEP, tiny_task(hidden=5)))
+
+
+@pytest.mark.parametrize("partial", [{"steps": 2}, {"drop_last": True}])
+def test_fd_refuses_solvers_that_leave_examples_out(partial):
+    with pytest.raises(ValueError, match="FD averages over whole epochs"):
+        methods.load("fd")(task=DEEP, local=sgd(**partial))
+
+
+@executors
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_with_a_single_example_takes_part(executor, name):
+    federation = toy_federation((1, 12, 6, 10))
+    method = methods.load(name)(task=SHALLOW, local=sgd())
+    state = method.init(4, 0)
+    for number in range(2):
+        cohort = cohort_of(SHALLOW, federation, executor=executor, round=number)
+        state = method.round(state, cohort)
+    assert all(x.isfinite().all() for x in tree.leaves(state))
+
+
+# -- limits -----------------------------------------------------------------------------------
+
+
+@settings
+@pytest.mark.parametrize("name", ["fd", "fedproto", "fedtgp"])
+def test_without_its_term_everybody_trains_alone(name, setting):
+    _, state, _ = train(name, setting, lam=0.0)
+    hand = Clients(setting)
+    for number, cohort in enumerate(ROUNDS):
+        for c in cohort:
+            hand.train(c, number)
+    hand.assert_models(state)
+
+
+def test_alone_of_one_architecture_is_what_local_does():
+    _, state, _ = train("fedproto", "homogeneous", lam=0.0)
+    local = methods.load("local")(task=DEEP, local=SOLVER)
+    alone = local.init(4, 0)
+    for number, ids in enumerate(ROUNDS):
+        alone = local.round(alone, cohort_of(DEEP, toy_federation(), ids, round=number))
+    for client, ours in enumerate(state.models):
+        theirs = tree.take(alone.models, client)
+        for name in theirs:
+            assert_close(ours[name], theirs[name])
+
+
+def test_a_header_with_rate_0_stays_everybodys_first():
+    method, state, _ = train("fedgh", "heterogeneous", server_lr=0.0)
+    for name, value in method.init(4, 0).header.items():
+        assert torch.equal(state.header[name], value)
+
+
+def sent_in(name, monkeypatch, **params):
+    """The method, its states around a fourth round, and the pairs that the server got in it."""
+    found, original = [], class_means.pairs
+
+    def spy(*args):
+        found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(class_means, "pairs", spy)
+    task = tiny_task(hidden=32)
+    method = methods.load(name)(task=task, local=sgd(), **params)
+    state = method.init(4, 0)
+    for number in range(4):
+        before = state
+        state = method.round(before, cohort_of(task, toy_federation(), round=number))
+    return method, before, state, found[-1]
+
+
+def test_the_global_header_learns_what_the_clients_send(monkeypatch):
+    method, before, after, (means, labels) = sent_in("fedgh", monkeypatch)
+    old, new = (method.header_loss(s.header, means, labels) for s in (before, after))
+    assert len(labels) == sum(HELD) and new < 0.8 * old
+    for name in after.header:  # and is not what some client has
+        assert all(not torch.equal(after.header[name], own[name]) for own in after.models)
+
+
+def test_the_prototypes_of_fedtgp_learn_what_the_clients_send(monkeypatch):
+    method, _, after, (means, labels) = sent_in("fedtgp", monkeypatch, server_epochs=20)
+    nothing, states = torch.tensor(0.0).double(), (method.init(4, 0), after)
+    old, new = (method.server_loss(s.generator, means, labels, nothing) for s in states)
+    assert new < 0.5 * old
+    assert torch.cdist(means, after.prototypes.values).argmin(1).tolist() == labels.tolist()
+
+
+def test_the_margin_is_the_largest_distance_to_the_nearest_other():
+    method = methods.load("fedtgp")(task=DEEP, local=sgd())
+    points = torch.tensor([[0.0, 0], [3, 4], [0, 1]])  # 1, sqrt(9 + 9) and 1 to the nearest
+    means = ClassMeans(points, torch.ones(3, dtype=torch.bool))
+    everybody, two, one, none = (
+        torch.tensor(present)
+        for present in ([True] * 3, [True, True, False], [True, False, False], [False] * 3)
+    )
+    assert method.margin(means, everybody).item() == pytest.approx(18**0.5)
+    assert method.margin(means, two).item() == 5
+    assert replace(method, cap=2.0).margin(means, everybody).item() == 2
+    assert method.margin(means, one).item() == 100
+    assert method.margin(means, none).item() == 0
+
+
+# -- predictions ------------------------------------------------------------------------------
+
+
+def test_the_nearest_of_the_known_prototypes_is_predicted():
+    features = torch.tensor([[0.0, 0.0], [4.0, 3.0]])
+    values = torch.tensor([[0.0, 0.0], [0.0, 3.0], [4.0, 3.0]])
+    found = nearest(features, ClassMeans(values, torch.tensor([True, True, False])))
+    # Squared distances 0 and 9; 25 and 16. Nobody knows the third: one beyond the farthest.
+    expected = torch.tensor([[0.0, -9, -10], [-25, -16, -26]]).log_softmax(-1)
+    torch.testing.assert_close(found, expected)
+    everything = nearest(features, ClassMeans(values, torch.ones(3, dtype=torch.bool)))
+    assert everything.argmax(-1).tolist() == [0, 2]
+
+
+def test_without_any_prototype_all_classes_are_alike():
+    unknown = class_means.unknown(3, 2, tiny_task(dtype=torch.float32))
+    found = nearest(torch.randn(4, 2), unknown)
+    torch.testing.assert_close(found.exp(), torch.full((4, 3), 1 / 3))
+
+
+@settings
+def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
+    method, state, _ = train("fedproto", setting)
+    cohort = cohort_of(DEEP, toy_federation())
+    prepared = dict(evaluate.prepared(method, state, cohort, "seen"))
+    assert sorted(prepared) == ["default", "nearest"]
+    found = {name: cohort.score(method.predict, p, split="test") for name, p in prepared.items()}
+    hand = Clients(setting)
+    tasks = SETTINGS[setting][1]
+    for c in hand.seen:
+        net = tasks[c % len(tasks)].build().double().eval()
+        net.load_state_dict(state.models[c], strict=False)
+        x, _ = hand.shard(c, "test")
+        with torch.no_grad():
+            assert_close(found["default"][c], net(x).log_softmax(-1))
+            apart = torch.cdist(net.body(x), state.prototypes.values)
+        assert torch.equal(found["nearest"][c].argmax(-1), apart.argmin(-1))
+    assert cohort.journal.down == 0
+
+
+@settings
+def test_clients_of_fedgh_predict_with_their_header_or_with_the_global_one(setting):
+    method, state, _ = train("fedgh", setting, rounds=[[0, 2]])
+    cohort = cohort_of(DEEP, toy_federation())
+    prepared = dict(evaluate.prepared(method, state, cohort, "seen"))
+    assert sorted(prepared) == ["aggregated", "default"]
+    for client in range(3):
+        header, own = state.header["head.weight"], state.models[client]["head.weight"]
+        has = {way: p.model[client]["head.weight"] for way, p in prepared.items()}
+        assert torch.equal(has["aggregated"], header) and not torch.equal(header, own)
+        # Client 1 has never taken part: it would start from the global header.
+        assert torch.equal(has["default"], header if client == 1 else own)
+        for personal in prepared.values():
+            body = personal.model[client]["body.0.weight"]
+            assert torch.equal(body, state.models[client]["body.0.weight"])
+    assert cohort.journal.down == 0
+
+
+def test_new_clients_have_no_model_to_predict_with():
+    for name in NAMES:
+        method = methods.load(name)(task=DEEP, local=sgd())
+        assert method.protocols["unseen"] == {} == method.final_protocols["unseen"]
+
+
+def test_the_nearest_prototype_is_evaluated_during_training_on_request():
+    method = methods.load("fedproto")(task=DEEP, local=sgd())
+    assert sorted(method.protocols["seen"]) == ["default"]
+    assert sorted(replace(method, curves=("nearest",)).protocols["seen"]) == ["default", "nearest"]
+
+
+# -- what is sent -------------------------------------------------------------------------------
+
+
+@settings
+@pytest.mark.parametrize(("name", "width"), [("fd", L), ("fedproto", F), ("fedtgp", F)])
+def test_vectors_of_the_classes_that_clients_hold_are_all_that_is_sent(name, width, setting):
+    _, _, cohorts = train(name, setting)
+    sent = [(cohort.journal.down, cohort.journal.up) for cohort in cohorts]
+    # First nobody knows anything; then the classes of client 0 alone; then all.
+    rounds = [(0, 2), (2, 3), (8 / 3, 8 / 3)]
+    assert sent == [(pytest.approx(width * d), pytest.approx(width * u)) for d, u in rounds]
+
+
+@settings
+def test_fedgh_sends_the_header_down_and_vectors_up(setting):
+    _, _, cohorts = train("fedgh", setting)
+    sent = [(cohort.journal.down, cohort.journal.up) for cohort in cohorts]
+    header = F * L + L
+    assert sent == [(header, pytest.approx(F * held)) for held in (2, 3, 8 / 3)]
+
+
+def test_no_more_is_sent_than_the_specification_says():
+    # Section 7: FD at most 2 C^2, FedProto 2 x 500 C, FedGH 500 per held class and the header.
+    everyone = [[0, 1, 2]] * 2
+    found = {}
+    for name in NAMES:
+        _, _, cohorts = train(name, "heterogeneous", rounds=everyone)
+        found[name] = cohorts[-1].journal.down + cohorts[-1].journal.up
+    mean_held = sum(HELD) / 3
+    assert found["fd"] == pytest.approx(2 * mean_held * L) and found["fd"] <= 2 * L**2
+    assert found["fedproto"] == found["fedtgp"] == pytest.approx(2 * mean_held * F)
+    assert found["fedproto"] <= 2 * F * L
+    assert found["fedgh"] == pytest.approx(mean_held * F + F * L + L)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_and_memories_of_absent_clients_are_the_same_objects(name):
+    method, before, _ = train(name, "heterogeneous")
+    cohort = cohort_of(DEEP, toy_federation(), [1], round=5)
+    after = method.round(before, cohort)
+    assert isinstance(after.models, Rows)
+    for rows, renewed in (
+        (before.models, after.models),
+        (before.memory.buffers, after.memory.buffers),
+    ):
+        same = [new is old for old, new in zip(rows, renewed, strict=True)]
+        assert same == [True, False, True, True]

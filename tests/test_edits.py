@@ -1,0 +1,153 @@
+"""Which jobs of the demo an edit of a module repeats: those that can reach it, and no other.
+
+`test_incremental.py` asks Snakemake the same of a small finished run; here it is asked of the plan
+of all papers, by the closures that code digests are made of.
+"""
+
+import pytest
+from workflow import ROOT
+
+from fedlib.run_spec import architectures
+from fedlib.workflow import config, provenance
+from fedlib.workflow.plan import Plan
+
+PLAN = Plan(config.read([ROOT / "config.yaml"]) | {"scale": "demo", "papers": None})
+JOBS = list(PLAN.jobs())
+WORKFLOW = sorted((ROOT / "fedlib/workflow").glob("*.py"))
+RUNS = [job for stage, job in JOBS if stage == "train"]
+
+
+def name(module):
+    """The dotted name of "engine/gossip" in the package."""
+    return "fedlib." + module.replace("/", ".")
+
+
+def repeated(module):
+    """[(stage, wildcards)] of the jobs whose code an edit of `module` changes."""
+    assert (ROOT / "fedlib" / f"{module}.py").is_file()
+    return [
+        (stage, job)
+        for stage, job in JOBS
+        if name(module) in provenance.closure(*PLAN.roots(stage, **job))
+    ]
+
+
+def stages(module):
+    """The stages that have jobs which an edit of `module` repeats."""
+    return {stage for stage, _ in repeated(module)}
+
+
+def run_of(job):
+    """The declared run of a training or an evaluation."""
+    return PLAN.run(job["paper"], job["federation"], job["label"])
+
+
+def check_runs(module, uses):
+    """An edit of `module` repeats training and evaluation of the runs that `uses`, all of them."""
+    again = repeated(module)
+    for stage in ("train", "evaluate"):
+        found = [job for found_stage, job in again if found_stage == stage]
+        expected = [job for job in RUNS if uses(run_of(job))]
+        assert expected and sorted(map(str, found)) == sorted(map(str, expected))
+    assert {stage for stage, _ in again} == {"train", "evaluate"}
+
+
+# What a method is made of, by the statements of its paper. FedMix of autoencoders derives from
+# FedMix, biased and local/global training from the FedAvg with a server optimiser.
+MIXTURES = {"fedmix", "fedmix_clients", "fedmix_vae"}
+SERVER_ADAM = {"fedavg_adam", "biased_fedavg", "local_global", *MIXTURES}
+USERS = {
+    "parts/divergence": SERVER_ADAM,
+    "parts/early_stopping": {"adaptive_experts", "fedmix_vae"},
+    "parts/exploration": {"adaptive_experts"},
+    "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
+    "parts/server_adam": SERVER_ADAM,
+    "parts/own_experts": {"adaptive_experts"},
+    "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae"},
+    "parts/input_likelihood": {"fedmix_vae"},
+    "parts/variational": MIXTURES,
+    "parts/mutual": {"fml", "fedkd", "fedapen"},
+    "parts/low_rank": {"fedkd"},
+    "parts/class_means": {"fd", "fedproto", "fedgh", "fedtgp"},
+    "fedem": {"fedem", "pfedmm"},
+    "fedmix": {"fedmix", "fedmix_vae"},
+    "ifca": {"adaptive_experts"},
+    "pfedme": {"pfedme"},
+    "qffl": {"qffl"},
+}
+
+
+@pytest.mark.parametrize(("module", "users"), USERS.items(), ids=USERS)
+def test_an_edit_of_a_part_repeats_the_methods_that_use_it(module, users):
+    check_runs(f"methods/{module}", lambda run: run.method in users)
+
+
+def test_an_edit_of_gossip_repeats_the_decentralised_runs():
+    check_runs("engine/gossip", lambda run: run.participation.get("aggregation") == "gossip")
+
+
+@pytest.mark.parametrize("model", ["mlp", "linear", "vae", "lenet5"])
+def test_an_edit_of_a_model_repeats_the_runs_that_train_it(model):
+    def trains(run):
+        further = architectures(run.modules).values()
+        return model in {run.model, *(module["model"] for module in further)}
+
+    check_runs(f"models/{model}", trains)
+
+
+@pytest.mark.parametrize(
+    "module", ["engine/cohort", "engine/executors", "engine/graphs", "engine/fingerprint", "tree"]
+)
+def test_an_edit_of_what_may_have_computed_any_run_repeats_all(module):
+    # Which executor computed a run is no part of its specification: each of them may have.
+    check_runs(module, lambda run: True)
+
+
+def test_an_edit_of_how_executors_are_measured_repeats_nothing():
+    assert repeated("run/calibrate") == []
+    assert stages("run/calibration") == {"train", "evaluate"}
+
+
+def test_an_edit_of_measured_cost_trains_nothing():
+    assert stages("run/cost") == {"evaluate"}
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["errors", "files", "locks", "seals", "environment", "run/checkpoint", "run/progress"]
+    # A table's specification is unpacked by its job; all else here plans jobs or starts them.
+    + [f"workflow/{file.stem}" for file in WORKFLOW if file.stem not in ("__init__", "packing")],
+)
+def test_an_edit_of_plumbing_repeats_nothing(module):
+    assert repeated(module) == []
+
+
+@pytest.mark.parametrize("kind", ["angled", "dirichlet", "majority", "permuted", "two_shard"])
+def test_an_edit_of_a_partition_repeats_the_federations_of_that_kind(kind):
+    expected = [
+        ("partition", job)
+        for job in PLAN.partitions()
+        if PLAN.data(job["paper"], job["federation"]).partition["kind"] == kind
+    ]
+    assert expected and repeated(f"data/partitions/{kind}") == expected
+
+
+@pytest.mark.parametrize("source", ["digits", "synthetic"])
+def test_an_edit_of_a_reader_repeats_the_partitions_of_its_data_set(source):
+    expected = [
+        ("partition", job)
+        for job in PLAN.partitions()
+        if PLAN.data(job["paper"], job["federation"]).dataset == source
+    ]
+    assert expected and repeated(f"data/sources/{source}") == expected
+
+
+def test_an_edit_of_a_metric_trains_nothing():
+    assert stages("exhibits/metrics/definitions") == {"metrics", "table", "figure", "report"}
+
+
+@pytest.mark.parametrize("stage", ["train", "evaluate"])
+def test_a_run_depends_on_no_package_before_or_after_it(stage):
+    others = ("data", "exhibits", "figures", "papers", "reporting", "tables", "workflow")
+    reached = set().union(*(provenance.closure(*PLAN.roots(stage, **job)) for job in RUNS))
+    assert [module for module in reached if module.split(".")[1:2] in [[x] for x in others]] == []

@@ -1,0 +1,372 @@
+"""Exhibits of pFedMoE: published cells with sources, costs to a target, clients and experts."""
+
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import PathCollection
+
+from fedlib import figures, tables
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics, published, representations
+from fedlib.results import RunResult, Scores, View
+from fedlib.tables import render
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = published.read(ROOT / "fedlib/papers/published/pfedmoe.csv")
+DEFAULT = View("seen", "default", "test")
+MIB = 2**20
+ROUNDS = (0, 10, 20, 30)
+CURVES = {  # mean accuracy of two clients at ROUNDS: the second is 0.2 above the first
+    "pfedmoe": (0.20, 0.60, 0.90, 0.80),
+    "standalone": (0.20, 0.70, 0.70, 0.70),
+    "fml": (0.20, 0.20, 0.30, 0.40),
+    "fedkd": (0.20, 0.50, 0.40, 0.50),
+}
+METHODS = {"standalone": "local"}
+
+
+def federation(dataset="cifar10", number=10, **changes) -> dict:
+    return {
+        "name": f"{dataset}-n{number}",
+        "dataset": dataset,
+        "title": f"{dataset}, N = {number}",
+        "family": dataset,
+        "partition": {"kind": "path_line", "num_clients": number},
+        "params": {},
+        "notes": [],
+        **changes,
+    }
+
+
+HERE = (federation(),)
+
+
+def shown(labels=tuple(CURVES), where=HERE, seeds=(0, 1), **changes) -> dict:
+    runs = [
+        {
+            "federation": one["name"],
+            "label": label,
+            "title": label.upper(),
+            "method": METHODS.get(label, label),
+            "rounds": 30,
+            "params": {},
+            "notes": [],
+        }
+        for label in labels
+        for one in where
+    ]
+    about = {"paper": "pfedmoe", "federations": list(where), "runs": runs}
+    return made_up.exhibit([], (), seeds, **{**about, **changes})
+
+
+def history(label, seed=0, diagnostics=None) -> RunResult:
+    """Seed 1 is 0.02 below seed 0; a round sends 1 MiB each way for each of two clients."""
+    mean = np.array(CURVES[label])[:, None] - 0.02 * seed
+    correct = np.round(100 * (mean + np.array([-0.1, 0.1])))
+    count = np.array([100, 100])
+    done = np.asarray(ROUNDS)
+    return RunResult(
+        done,
+        {DEFAULT: Scores(np.arange(2), count, correct, 1 - correct / 100)},
+        bytes_down=2 * MIB * done,
+        bytes_up=2 * MIB * done,
+        examples=1000 * done,
+        client_rounds=2 * done,
+        train_loss=np.ones(done[-1]),
+        diagnostics={metrics.FLOPS: np.array([5e6]), **(diagnostics or {})},
+    )
+
+
+def last_of(found: RunResult) -> RunResult:
+    """The evaluation that goes with a history."""
+    totals = ("bytes_down", "bytes_up", "examples", "client_rounds")
+    scores = {view: made_up.last(scores) for view, scores in found.scores.items()}
+    return RunResult(
+        found.round[-1:],
+        scores,
+        **{name: getattr(found, name)[-1:] for name in totals},
+        train_loss=np.empty(0),
+        diagnostics=found.diagnostics,
+    )
+
+
+def collect(exhibit, diagnostics=None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    frames = ([], [])
+    for run in exhibit["runs"]:
+        for seed in exhibit["seeds"]:
+            names = {"paper": exhibit["paper"], "seed": seed, "dataset": "cifar10"}
+            names |= {name: run[name] for name in ("federation", "label", "method")}
+            found = history(run["label"], seed, diagnostics)
+            for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
+                frame.append(of(found, last_of(found)).assign(partition="", **names))
+    return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
+
+
+def build(kind, exhibit, numbers=PUBLISHED, frames=None, **params):
+    return tables.load(kind)(exhibit, *(frames or collect(exhibit)), numbers, **params)
+
+
+def draw(kind, exhibit, frames=None, **params):
+    return figures.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
+
+
+def texts(block) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in block.rows]
+
+
+# Accuracy beside what is published, and where that is from
+
+SOURCES = [
+    {"name": "sibling", "mark": "s", "title": "of a sibling paper"},
+    {"name": "inferred", "mark": "i", "title": "not printed"},
+]
+BESIDE = {
+    "sources": SOURCES,
+    "names": {"cifar10-n10": "heterogeneous-n10"},
+    "others": {"pfedes": "pFedES"},
+}
+
+
+@pytest.fixture(scope="module")
+def beside():
+    return build("beside_published", shown(published="sibling-heterogeneous"), **BESIDE)
+
+
+def test_every_published_cell_has_the_mark_of_its_source(beside):
+    found = {row[0]: row[1] for row in texts(beside.blocks[0])}
+    assert found["STANDALONE"] == "96.53 ± 0.68 s" and found["PFEDMOE"] == "96.58 i"
+    assert found["FEDKD"].startswith("80.20 ± ") and found["FEDKD"].endswith(" s")
+    assert "s: of a sibling paper." in beside.notes and "i: not printed." in beside.notes
+
+
+def test_a_failure_to_converge_is_shown_as_such_and_is_no_number(beside):
+    rows = {row[0]: row for row in texts(beside.blocks[0])}
+    assert rows["FML"][1] == "does not converge s"
+    assert rows["FML"][4] == render.ABSENT  # no difference to it
+    assert rows["FML"][3] == "39.0 (38.0 to 40.0)"  # ours did
+    own = beside.numbers.set_index("label").loc["fml"]
+    assert not own["converged"] and np.isnan(own["published"])
+
+
+def test_what_is_published_but_not_run_has_a_row_without_results(beside):
+    *_, other = texts(beside.blocks[0])
+    assert other[0] == "pFedES" and other[1].endswith(" s")
+    assert other[2:] == [render.ABSENT] * 3 + ["0"]
+
+
+def test_best_is_the_highest_mean_over_clients_of_each_seed(beside):
+    numbers = beside.numbers.set_index("label")
+    assert numbers.loc["pfedmoe", "mean"] == pytest.approx(0.79)  # last, of 0.80 and 0.78
+    assert numbers.loc["pfedmoe", "best_mean"] == pytest.approx(0.89)  # at round 20
+    assert numbers.loc["pfedmoe", "difference"] == pytest.approx(0.89 - 0.9658)
+
+
+def test_without_anything_published_there_is_no_such_column():
+    sheet = build("beside_published", shown(), sources=SOURCES, names={})
+    assert [column.title for column in sheet.blocks[0].columns] == [
+        "Method", "last", "best", "Seeds",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"metric": "bottom10"}, "metric must be"),
+        ({"names": {"mnist-n10": "x"}}, "names must be of cifar10-n10, got mnist-n10"),
+    ],
+)
+def test_a_table_beside_published_numbers_says_what_it_needs(changes, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        build("beside_published", shown(), **{**BESIDE, **changes})
+
+
+# Rounds, traffic and FLOPs to a target
+
+
+def to_target(target, exhibit=None, **changes):
+    return build("to_target", exhibit or shown(), targets={"cifar10-n10": target}, **changes)
+
+
+def test_costs_are_those_at_the_first_evaluated_round_that_reaches_the_target():
+    sheet = to_target(0.58)  # by pFedMoE after 10 rounds with both seeds: 0.60 and 0.58
+    row = sheet.numbers.set_index("label").loc["pfedmoe"]
+    assert (row["reached"], row["seeds"], row["rounds"]) == (2, 2, 10)
+    assert row["bytes"] == 10 * 4 * MIB  # two clients, up and down
+    assert row["bytes_per_place"] == 10 * 2 * MIB
+    assert row["flops"] == 10 * 1000 * 5e6
+    cells = {r[0]: r[1:] for r in texts(sheet.blocks[0])}
+    assert cells["PFEDMOE"] == ["2 of 2", "10", "5.24 M", "20", "40", "50.0 G"]
+
+
+def test_a_target_that_is_not_reached_has_no_cost():
+    cells = {row[0]: row[1:] for row in texts(to_target(0.75).blocks[0])}
+    assert cells["STANDALONE"] == ["not reached", *[render.ABSENT] * 5]
+    row = to_target(0.75).numbers.set_index("label").loc["standalone"]
+    assert row["reached"] == 0 and np.isnan(row[["rounds", "bytes", "flops"]].astype(float)).all()
+
+
+def test_means_are_over_the_seeds_that_reach_the_target():
+    row = to_target(0.90).numbers.set_index("label").loc["pfedmoe"]  # seed 1 has at most 0.88
+    assert (row["reached"], row["seeds"], row["rounds"]) == (1, 2, 20)
+
+
+def test_a_federation_without_a_target_is_refused():
+    with pytest.raises(ConfigError, match=r"number in \(0, 1\] for cifar10-n10"):
+        build("to_target", shown(), targets={})
+
+
+def test_a_run_without_flops_is_named():
+    exhibit = shown(["pfedmoe"])
+    frame, clients = collect(exhibit)
+    with pytest.raises(DataError, match="cifar10-n10/pfedmoe has no flops_per_example"):
+        to_target(0.5, exhibit, frames=(frame[frame["metric"] != metrics.FLOPS], clients))
+
+
+# Gains
+
+
+def test_gains_are_over_the_best_of_each_group():
+    sheet = build(
+        "gains",
+        shown(published="range-heterogeneous"),
+        of="pfedmoe",
+        groups=[
+            {"title": "all", "labels": ["standalone", "fml", "fedkd"], "gain": "gain"},
+            {"title": "mutual", "labels": ["fml", "fedkd"], "gain": "gain_mutual"},
+        ],
+    )
+    found = sheet.numbers.set_index("group")
+    assert found["label"].to_dict() == {"all": "standalone", "mutual": "fedkd"}
+    assert found["gain"].tolist() == pytest.approx([0.2, 0.4])  # 0.89 - 0.69, 0.89 - 0.49
+    assert texts(sheet.blocks[-1]) == [
+        ["all", "+0.05 to +2.80", "+20.00 to +20.00"],
+        ["mutual", "+16.38 to +22.16", "+40.00 to +40.00"],
+    ]
+
+
+def test_gains_over_a_group_that_did_not_run_are_refused():
+    with pytest.raises(DataError, match="no run of pfedmoe, or none of others"):
+        build("gains", shown(), of="pfedmoe",
+              groups=[{"title": "others", "labels": ["fd"], "gain": "gain"}])  # fmt: skip
+
+
+# Clients
+
+
+def test_bars_are_the_differences_to_the_best_other_of_each_client():
+    exhibit = shown()
+    frame, clients = collect(exhibit)
+    mine = (clients["label"] == "pfedmoe") & (clients["client"] == 1) & (clients["at"] == "last")
+    clients.loc[mine, "accuracy"] -= 0.15
+    figure = draw("client_differences", exhibit, (frame, clients), of="pfedmoe")
+    (axes,) = figure.axes
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx([0.10, -0.05])  # last round: 0.80 - 0.70, seeds alike
+    assert axes.get_title().endswith("best other: STANDALONE")
+
+
+def test_differences_need_something_to_be_compared_with():
+    with pytest.raises(DataError, match="no run of pfedmoe, or none to compare it with"):
+        draw("client_differences", shown(["pfedmoe"]), of="pfedmoe")
+
+
+# Weights of the gate
+
+
+def gate_weights(**changes) -> dict:
+    bins = np.zeros((2, 20))
+    bins[0, 19], bins[1, 0], bins[1, 19] = 4, 3, 1
+    means = np.array([[0.9, np.nan, 0.8], [np.nan, 0.1, 0.3]])
+    return {"local_weight_bins": bins, "local_weights": means, **changes}
+
+
+def test_weights_are_shown_by_example_and_by_client_and_class():
+    exhibit = shown(["pfedmoe"])
+    figure = draw("expert_weights", exhibit, collect(exhibit, gate_weights()))
+    histogram, by_class = figure.axes[:2]
+    every = histogram.patches[0].get_data().values
+    assert every[[0, 19]].tolist() == [3 / 8, 5 / 8] and every[1:19].sum() == 0
+    own = histogram.patches[2].get_data().values
+    assert own[[0, 19]].tolist() == [0.75, 0.25]
+    shades = by_class.get_images()[0].get_array()
+    assert shades.mask.tolist() == [[False, True, False], [True, False, False]]
+    assert shades.compressed().tolist() == pytest.approx([0.9, 0.8, 0.1, 0.3])
+
+
+@pytest.mark.parametrize("missing", ["local_weight_bins", "local_weights"])
+def test_runs_without_weights_are_named(missing):
+    exhibit = shown(["pfedmoe"])
+    recorded = gate_weights()
+    del recorded[missing]
+    with pytest.raises(DataError, match=missing):
+        draw("expert_weights", exhibit, collect(exhibit, recorded))
+
+
+# Representations
+
+
+def recorded(clients=2, examples=6, features=24) -> dict:
+    """Three kinds of vectors; client 1 has but four examples."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(examples) % 2, (clients, 1)).astype(float)
+    vectors = rng.normal(0, 0.1, (clients, examples, 3, features)) + labels[..., None, None]
+    vectors[1, 4:], labels[1, 4:] = np.nan, np.nan
+    return {"representations": vectors, "representation_labels": labels}
+
+
+def test_components_and_labels_come_back_from_the_metrics():
+    rows = metrics.run_rows(history("pfedmoe", diagnostics=recorded()))
+    points = representations.of_metrics(rows)
+    assert points.vectors.shape == (6 + 4, 3, representations.COMPONENTS)
+    assert points.client.tolist() == [0] * 6 + [1] * 4
+    assert points.label.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
+    theirs = rows[rows["metric"].str.startswith("representation")]
+    assert set(theirs["at"]) == {"last"} and set(theirs["round"]) == {30}
+
+
+def test_components_keep_the_distances_of_vectors_that_span_few_dimensions():
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(30, 5)) @ rng.normal(size=(5, 50))
+    short = representations.leading(vectors)
+
+    def distances(x):
+        return np.linalg.norm(x[:, None] - x[None], axis=-1)
+
+    assert distances(short) == pytest.approx(distances(vectors), abs=1e-9)  # rounding
+
+
+def test_labels_of_representations_are_no_columns_of_clients():
+    rows = metrics.client_rows(history("pfedmoe", diagnostics=recorded()))
+    assert set(rows) - set(metrics.CLIENT_COLUMNS) == set()
+
+
+def test_labels_that_do_not_go_with_the_vectors_are_refused():
+    odd = recorded() | {"representation_labels": np.zeros((2, 5))}
+    with pytest.raises(DataError, match=r"got shapes \(2, 6, 3, 24\) and \(2, 5\)"):
+        metrics.run_rows(history("pfedmoe", diagnostics=odd))
+
+
+@pytest.mark.slow
+def test_every_kind_of_vector_has_a_panel_with_all_examples():
+    exhibit = shown(["pfedmoe"])
+    frames = collect(exhibit, recorded())
+    figure = draw("representations", exhibit, frames, kinds=["r_G", "r_F", "r"])
+    assert [axes.get_title().split("\n")[1] for axes in figure.axes] == ["r_G", "r_F", "r"]
+    for axes in figure.axes:
+        dots = [c for c in axes.collections if isinstance(c, PathCollection)]
+        assert sum(len(c.get_offsets()) for c in dots) == 6 + 4
+        assert len(dots) == 4  # two clients with two classes each
+
+
+def test_names_must_be_as_many_as_the_kinds():
+    exhibit = shown(["pfedmoe"])
+    with pytest.raises(ConfigError, match="recorded 3 kinds of vectors, got names for 2"):
+        draw("representations", exhibit, collect(exhibit, recorded()), kinds=["r_G", "r_F"])
+
+
+def test_a_run_without_representations_is_refused():
+    with pytest.raises(DataError, match="recorded no representations"):
+        draw("representations", shown(["pfedmoe"]), kinds=["r"])

@@ -1,0 +1,688 @@
+"""FML, FedKD and FedAPEN: a private and a shared model that teach each other.
+
+By hand against loops of `nn.Module` and `torch.optim` that share nothing with the engine but the
+order of the batches, which is drawn; clients have one of two architectures.
+"""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from test_rows import EVERY_EXECUTOR, simulation
+from test_simulate import STAMP, assert_same_bits, silently
+from torch.nn.functional import cross_entropy, kl_div, mse_loss
+from zoo import Deep
+
+from fedlib import methods, models, streams, tree
+from fedlib.engine.batches import draw_batches
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import SGD
+from fedlib.engine.task import Task
+from fedlib.methods.parts import holdout
+from fedlib.methods.parts.low_rank import Factors, compressed, factored, recovered
+from fedlib.methods.parts.mutual import divergence
+from fedlib.models import pfedmoe_cnn
+from fedlib.run import cost
+from fedlib.run.build import build_method
+from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.evaluate import prepared, score
+
+SIZES = (7, 12, 6, 10, 11)  # the last is unseen
+SEEN = range(4)
+ROUNDS = 3
+# New optimisers in every local training; gradients clipped, of each module by itself.
+SOLVER = sgd(epochs=2, keeps="round", clip_norm=0.5)
+PARAMS = {
+    "fml": {"alpha": 0.3, "beta": 0.8},
+    # Low enough that matrices of this size are cheaper as factors.
+    "fedkd": {"horizon": ROUNDS, "first_energy": 0.5, "last_energy": 0.8},
+    # No hold-out of this size leaves one example alone in a batch; at this rate lam moves.
+    "fedapen": {"holdout": 0.4, "lam_lr": 0.05, "lam_epochs": 2},
+}
+EXACT = {"fedkd": {"first_energy": 1.0, "last_energy": 1.0}}  # nothing is cut off
+both_executors = pytest.mark.parametrize("executor", EXECUTORS)
+every_method = pytest.mark.parametrize("name", PARAMS)
+SMALL = tiny_task(hidden=30)
+LARGE = (tiny_task(hidden=9), Task(Deep, dtype=torch.float64))  # Deep has batch normalisation
+
+
+def make(name, large=LARGE, local=SOLVER, task=SMALL, **params):
+    return methods.load(name)(task=task, local=local, large=large, **PARAMS[name] | params)
+
+
+def run(method, federation, executor="loop", rounds=ROUNDS, ids=None, state=None, first=0):
+    """(state, cohort of the last round) after some rounds with `ids`, or all that may train."""
+    state = method.init(federation.num_clients, 0) if state is None else state
+    for number in range(first, first + rounds):
+        cohort = cohort_of(method.task, federation, ids, executor=executor, round=number)
+        cohort = replace(cohort, aggregation="renormalised")
+        state = method.round(state, cohort)
+    return state, cohort
+
+
+def assert_close(a, b, tolerance=1e-9):
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+def assert_module(ours, module):
+    for name, value in module.state_dict().items():
+        if value.is_floating_point():
+            # Float64; a few dozen steps through batch normalisation.
+            torch.testing.assert_close(ours[name], value, rtol=1e-8, atol=1e-10, msg=name)
+
+
+# -- by hand ------------------------------------------------------------------------------
+
+
+class Hand:
+    """Clients with modules: `own` of each, and the server's `small`."""
+
+    def __init__(self, federation):
+        self.federation = federation
+        self.own = {c: self.module(LARGE[c % 2], LARGE[c % 2].init(0)) for c in SEEN}
+        self.small = SMALL.init(0)
+
+    @staticmethod
+    def module(task, params):
+        net = task.build().double()
+        net.load_state_dict(params, strict=False)
+        return net
+
+    def rows(self, client, split="train"):
+        return self.federation.split(split).of(client)
+
+    def batches(self, rows, solver, number, stream, client):
+        """Inputs and labels of the batches on these rows, as the streams draw them."""
+        plan = draw_batches(len(rows), solver, 0, number, stream, client)
+        for step in plan.steps:
+            index = rows[plan.order[step.start : step.stop]]
+            yield (
+                torch.from_numpy(self.federation.x[index]),
+                torch.from_numpy(self.federation.y[index]),
+            )
+
+    def train(self, rows, number, client, modules, losses):
+        """Each module descends its own part of the sum of losses."""
+        optimisers = [
+            torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, weight_decay=5e-4) for m in modules
+        ]
+        for module in modules:
+            module.train()
+        for x, y in self.batches(rows, SOLVER, number, "fit", client):
+            for optimiser in optimisers:
+                optimiser.zero_grad()
+            sum(losses(*modules, x, y)).backward()
+            for module, optimiser in zip(modules, optimisers, strict=True):
+                torch.nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+                optimiser.step()
+
+    def shard(self, client, split):
+        rows = self.rows(client, split)
+        return torch.from_numpy(self.federation.x[rows])
+
+
+def average(dicts, weights):
+    return {
+        name: sum(w * d[name] for w, d in zip(weights, dicts, strict=True)) for name in dicts[0]
+    }
+
+
+def predicted(method, state, federation, client, executor, way="personalise"):
+    cohort = cohort_of(method.task, federation, [client], executor=executor)
+    personal = getattr(method, way)(state, cohort)
+    return cohort.score(method.predict, personal, split="test")[0].exp()
+
+
+@both_executors
+def test_fml_by_hand(executor):
+    federation = toy_federation(SIZES)
+    hand = Hand(federation)
+
+    def losses(own, small, x, y):
+        a, b = own(x), small(x)
+        # KL(target || ours): torch has the target second.
+        from_small = kl_div(a.log_softmax(-1), b.softmax(-1).detach(), reduction="batchmean")
+        from_own = kl_div(b.log_softmax(-1), a.softmax(-1).detach(), reduction="batchmean")
+        yield 0.3 * cross_entropy(a, y) + 0.7 * from_small
+        yield 0.8 * cross_entropy(b, y) + 0.2 * from_own
+
+    for number in range(ROUNDS):
+        returned = []
+        for c, own in hand.own.items():
+            small = hand.module(SMALL, hand.small)
+            hand.train(hand.rows(c), number, c, (own, small), losses)
+            returned.append(small.state_dict())
+        total = sum(SIZES[:4])
+        hand.small = average(returned, [n / total for n in SIZES[:4]])
+    method = make("fml")
+    state, _ = run(method, federation, executor)
+    assert_close(state.small, hand.small)
+    for c, own in hand.own.items():
+        assert_module(state.models["large"][c], own)
+        expected = own.eval()(hand.shard(c, "test")).softmax(-1).detach()
+        torch.testing.assert_close(
+            predicted(method, state, federation, c, executor), expected, rtol=1e-8, atol=1e-8
+        )
+
+
+def cut_off(matrix, energy):
+    """(a matrix of the least rank with this share of the energy, what it takes to send it)."""
+    u, s, v = np.linalg.svd(matrix.numpy(), full_matrices=False)
+    rank = 0
+    while (s[:rank] ** 2).sum() < energy * (s**2).sum():
+        rank += 1
+    numbers = sum(u[:, i].size + 1 + v[i].size for i in range(rank))
+    cut = torch.from_numpy(u[:, :rank] @ np.diag(s[:rank]) @ v[:rank])
+    return cut, min(numbers, matrix.numel())
+
+
+def sent(params, energy):
+    """(what arrives of a model, how many numbers that took)."""
+    arrived, numbers = {}, 0
+    for name, x in params.items():
+        arrived[name], n = cut_off(x, energy) if x.dim() == 2 else (x, x.numel())
+        numbers += n
+    return arrived, numbers
+
+
+@both_executors
+def test_fedkd_by_hand(executor):
+    federation = toy_federation(SIZES)
+    hand, method = Hand(federation), make("fedkd")
+    maps = {}
+    for c, features in zip(SEEN, (9, 5, 9, 5), strict=True):
+        maps[c] = torch.nn.Linear(30, features, bias=False).double()
+        drawn = method.init(5, 0).models["projection"][c]
+        assert drawn["weight"].shape == (features, 30)
+        assert 0.9 * 30**-0.5 < float(drawn["weight"].abs().max()) <= 30**-0.5
+        maps[c].load_state_dict(drawn)
+
+    def losses(teacher, student, w, x, y):
+        r_t, r_s = teacher.body(x), student.body(x)
+        t, s = teacher.head(r_t), student.head(r_s)
+        labels = cross_entropy(t, y), cross_entropy(s, y)
+        both = sum(labels).detach()
+        from_s = kl_div(t.log_softmax(-1), s.softmax(-1).detach(), reduction="batchmean")
+        from_t = kl_div(s.log_softmax(-1), t.softmax(-1).detach(), reduction="batchmean")
+        yield labels[0] + (from_s + mse_loss(r_t, w(r_s).detach())) / both
+        yield labels[1] + (from_t + mse_loss(w(r_s), r_t.detach())) / both
+
+    state = method.init(5, 0)
+    for number, energy in enumerate((0.5, 0.65, 0.8)):
+        received, down = sent(hand.small, energy)
+        returned, up = [], []
+        for c, own in hand.own.items():
+            student = hand.module(SMALL, received)
+            hand.train(hand.rows(c), number, c, (own, student, maps[c]), losses)
+            arrived, numbers = sent(student.state_dict(), energy)
+            returned.append(arrived)
+            up.append(numbers)
+        hand.small = average(returned, [0.25] * 4)
+        state, cohort = run(method, federation, executor, 1, state=state, first=number)
+        assert cohort.journal.down == down < tree.numel(state.small)
+        assert cohort.journal.up == sum(up) / 4 < tree.numel(state.small)
+    assert_close(state.small, hand.small)
+    for c, own in hand.own.items():
+        assert_module(state.models["large"][c], own)
+        assert_module(state.models["projection"][c], maps[c])
+        expected = own.eval()(hand.shard(c, "test")).softmax(-1).detach()
+        torch.testing.assert_close(
+            predicted(method, state, federation, c, executor), expected, rtol=1e-8, atol=1e-8
+        )
+
+
+def learn_lam(lam, own, small, batches):
+    lam = torch.tensor(lam, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.SGD([lam], 0.05)
+    own.eval(), small.eval()
+    for x, y in batches:
+        optimiser.zero_grad()
+        cross_entropy(lam * own(x).detach() + (1 - lam) * small(x).detach(), y).backward()
+        optimiser.step()
+        lam.data.clip_(0, 1)
+    return lam.item()
+
+
+@both_executors
+def test_fedapen_by_hand(executor):
+    federation = toy_federation(SIZES)
+    hand, weighing = Hand(federation), sgd(epochs=2)
+    lam = dict.fromkeys(SEEN, 0.5)
+    for number in range(ROUNDS):
+        trained = {}
+        for c, own in hand.own.items():
+            n = SIZES[c]
+            drawn = streams.generator(0, "holdout", c).permutation(n)
+            out = set(drawn[: {7: 3, 12: 5, 6: 2, 10: 4}[n]].tolist())  # 40 %
+            rows = hand.rows(c)
+            held, rest = (rows[[(i in out) is which for i in range(n)]] for which in (True, False))
+            small = hand.module(SMALL, hand.small)
+            batches = hand.batches(held, weighing, number, "lam", c)
+            lam[c] = w = learn_lam(lam[c], own, small, batches)
+
+            def losses(own, small, x, y, w=w):
+                a, b = own(x), small(x)
+                for ours, other in ((a, b.detach()), (b, a.detach())):
+                    ensemble = w * ours + (1 - w) * other
+                    if ours is b:
+                        ensemble = w * other + (1 - w) * ours
+                    kl = kl_div(ours.log_softmax(-1), other.softmax(-1), reduction="batchmean")
+                    yield cross_entropy(ours, y) + kl + cross_entropy(ensemble, y)
+
+            hand.train(rest, number, c, (own, small), losses)
+            trained[c] = small
+        hand.small = average([net.state_dict() for net in trained.values()], [0.25] * 4)
+    method = make("fedapen")
+    state, _ = run(method, federation, executor)
+    assert_close(state.small, hand.small)
+    torch.testing.assert_close(state.lam[:4], torch.tensor([*lam.values()]).double())
+    assert (state.lam[:4] - 0.5).abs().max() > 0.01 and float(state.lam[4]) == 0.5
+    for c, own in hand.own.items():
+        assert_module(state.models["large"][c], own)
+        assert_module(state.models["small"][c], trained[c])
+        x, averaged = hand.shard(c, "test"), hand.module(SMALL, hand.small)
+        for small, way in ((trained[c], "personalise"), (averaged, "with_average")):
+            logits = lam[c] * own.eval()(x) + (1 - lam[c]) * small.eval()(x)
+            torch.testing.assert_close(
+                predicted(method, state, federation, c, executor, way),
+                logits.softmax(-1).detach(), rtol=1e-8, atol=1e-8,
+            )  # fmt: skip
+
+
+# -- what is learnt from ------------------------------------------------------------------
+
+
+def test_divergence_is_of_each_example_and_its_target_is_fixed():
+    target = torch.tensor([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]).double().log().requires_grad_()
+    ours = torch.tensor([[0.25, 0.5, 0.25], [0.2, 0.2, 0.6]]).double().log().requires_grad_()
+    found = divergence(target, ours)
+    # 1/2 log 2 + 1/4 log 1/2 + 1/4 log 1; not divided by the three classes.
+    torch.testing.assert_close(found, torch.tensor([np.log(2) / 4, 0.0]).double())
+    found.sum().backward()
+    assert target.grad is None
+    torch.testing.assert_close(ours.grad, -target.detach().exp())
+
+
+# -- identities ---------------------------------------------------------------------------
+
+
+def test_fml_without_distillation_is_local_training_beside_fedavg():
+    federation, local = toy_federation(SIZES), sgd(epochs=2)
+    own = tiny_task(hidden=9, norm=True, dropout=0.3)
+    method = make("fml", (own,), local, alpha=1.0, beta=1.0)
+    state, _ = run(method, federation)
+    alone, _ = run(methods.load("local")(task=own, local=local), federation)
+    shared, _ = run(methods.load("fedavg")(task=SMALL, local=local), federation)
+    for c in range(5):
+        assert_close(state.models["large"][c], tree.take(alone.models, c), 1e-12)
+    assert_close(state.small, shared.params, 1e-12)
+
+
+@pytest.mark.parametrize(("name", "share"), [("fml", 0.5), ("fedkd", 1.0), ("fedapen", 1.5)])
+def test_twins_agree_so_that_a_single_client_trains_on_labels_alone(name, share):
+    # Equal models: KL is 0. The labels count so often in each loss; half of FedAPEN's ensemble is
+    # its own, with a weight that has no slope.
+    federation = toy_federation((12, 8), unseen=1)
+    params = {"fml": {"alpha": 0.5, "beta": 0.5}} | EXACT
+    method = make(name, (), SGD(lr=0.1, batch_size=4, epochs=2), **params.get(name, {}))
+    state = method.init(2, 0)
+    if name == "fedkd":  # and the projection changes nothing, at first
+        same = {"weight": torch.eye(30).double()}
+        state = state._replace(models=state.models | {"projection": tree.Rows([same] * 2)})
+    state, _ = run(method, federation, state=state)
+    plain = methods.load("fedavg")(task=SMALL, local=SGD(lr=0.1 * share, batch_size=4, epochs=2))
+    alone = plain.init(2, 0)
+    for number in range(ROUNDS):
+        cohort = cohort_of(SMALL, federation, round=number)
+        cohort = holdout.apart(cohort, 0.4)[0] if name == "fedapen" else cohort
+        alone = plain.round(alone, cohort)
+    assert_close(state.small, alone.params, 1e-11)
+
+
+# -- golden values of section 11 ----------------------------------------------------------
+
+
+@every_method
+def test_without_training_the_average_is_the_small_model_of_before(name):  # P11
+    federation = toy_federation(SIZES)
+    method = make(name, local=replace(SOLVER, lr=0.0), **EXACT.get(name, {}))
+    state, _ = run(method, federation)
+    assert_close(state.small, SMALL.init(0), 1e-12)
+
+
+@every_method
+def test_clients_with_equal_data_train_what_the_server_averages(name):  # P12
+    federation = toy_federation((8, 8, 8), unseen=0)
+    # Clients hold different examples out: for those that are left to be equal, all have to be.
+    source = federation.train.of(0) if name != "fedapen" else federation.train.of(0)[:1].repeat(8)
+    x, y = federation.x.copy(), federation.y.copy()
+    for c in range(3):
+        x[federation.train.of(c)], y[federation.train.of(c)] = x[source], y[source]
+    federation = replace(federation, x=x, y=y)
+    method = make(name, LARGE[:1], SGD(lr=0.1, batch_size=8, epochs=2), **EXACT.get(name, {}))
+    alone, _ = run(method, federation, ids=[0], rounds=1)
+    together, _ = run(method, federation, rounds=1)
+    assert_close(together.small, alone.small, 1e-12)
+    assert not torch.allclose(together.small["head.1.weight"], SMALL.init(0)["head.1.weight"])
+
+
+class Returning(Cohort):
+    """A cohort of three whose shared models are all 1, 2 and -1 whatever they are trained on."""
+
+    def fit(self, loss, params, *per_client, **settings):
+        values = torch.tensor([1.0, 2.0, -1.0]).double()
+        small = {
+            name: values.reshape(3, *[1] * x.dim()).expand(3, *x.shape)
+            for name, x in SMALL.init(0).items()
+        }
+        return params | {"small": small}, settings["memory"]
+
+
+@pytest.mark.parametrize(("name", "mean"), [("fml", 0.1), ("fedkd", 2 / 3), ("fedapen", 2 / 3)])
+def test_shared_models_are_averaged_by_examples_or_all_alike(name, mean):  # P5
+    federation, method = toy_federation((100, 300, 600), unseen=0), make(name)
+    given = cohort_of(SMALL, federation)
+    cohort = Returning(**{field.name: getattr(given, field.name) for field in fields(Cohort)})
+    state = method.round(method.init(3, 0), cohort)
+    # (100 * 1 + 300 * 2 - 600 * 1) / 1000 by examples, (1 + 2 - 1) / 3 without.
+    assert_close(state.small, tree.map(lambda x: torch.full_like(x, mean), state.small), 1e-12)
+
+
+@every_method
+def test_batches_of_one_are_fine_and_scores_do_not_depend_on_the_batch(name):  # P13
+    federation = toy_federation(SIZES)
+    method = make(name, LARGE[:1], replace(SOLVER, batch_size=1))
+    state, cohort = run(method, federation, rounds=2)
+    assert all(x.isfinite().all() for x in tree.leaves(state.models))
+    personal = method.personalise(state, cohort)
+    whole = cohort.score(method.predict, personal, split="test")
+    alone = cohort.score(
+        lambda personal, batch: torch.cat(
+            [
+                method.predict(personal, batch._replace(x=x[None], y=y[None]))
+                for x, y in zip(batch.x, batch.y, strict=True)
+            ]
+        ),
+        personal,
+        split="test",
+    )
+    torch.testing.assert_close(whole, alone)
+
+
+# -- what is sent -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("classes", "numbers"), [(10, 670_058), (100, 715_148)])
+@every_method
+def test_a_whole_cnn_5_is_sent_and_nothing_else(name, classes, numbers):  # P8, section 7
+    # Clients of CNN-3 and CNN-4 with two examples each.
+    def cnn(size):
+        return Task(lambda: pfedmoe_cnn.build(classes, size))
+
+    federation = toy_federation((2, 2), test=1, unseen=0)
+    x = np.random.default_rng(0).integers(256, size=(6, 3, 32, 32), dtype=np.uint8)
+    federation = replace(federation, x=x, mean=(0.5,) * 3, std=(0.5,) * 3)
+    local = SGD(lr=0.01, batch_size=2)
+    method = make(name, (cnn("cnn3"), cnn("cnn4")), local, cnn("cnn5"), **EXACT.get(name, {}))
+    state, cohort = run(method, federation, rounds=1)
+    assert (cohort.journal.down, cohort.journal.up) == (numbers, numbers)
+    assert len(state.small) == 10 and tree.numel(state.small) == numbers
+
+
+@pytest.mark.parametrize("name", ["fml", "fedapen"])
+def test_only_the_small_model_is_sent_whatever_clients_have(name):
+    _, cohort = run(make(name), toy_federation(SIZES), rounds=1)
+    small = 4 * 30 + 30 + 30 * 3 + 3
+    assert (cohort.journal.down, cohort.journal.up) == (small, small)
+
+
+def test_the_least_rank_that_keeps_the_energy_is_sent():
+    x = torch.zeros(20, 12).double()
+    x[0, 5], x[7, 2], x[9, 9] = 3.0, -2.0, 1.0  # singular values; squares are 9, 4, 1 of 14
+    for energy, rank in ((0.6, 1), (0.7, 2), (0.9, 2), (0.95, 3)):
+        factors = factored(x, energy)
+        assert factors.u.shape == (20, rank) and factors.v.shape == (rank, 12)
+        assert tree.numel(factors) == rank * (20 + 12 + 1)
+        kept = x * (x.abs() > (0, 2.5, 1.5, 0.5)[rank])
+        assert_close(recovered({"x": factors}, {"x": x})["x"], kept, 1e-12)
+
+
+def test_what_is_cut_off_is_lost_where_the_matrix_is_fewer_numbers_than_its_factors():
+    x = torch.diag(torch.tensor([6.0, 5.0, 4.0, 3.0, 2.0, 1.0]).double())  # squares of 91 in all
+    found = factored(x, 0.8)  # 36 + 25 < 72.8 < 36 + 25 + 16: rank 3, 3 * 13 numbers
+    assert found.shape == (6, 6)  # 36
+    assert_close(found, torch.diag(torch.tensor([6.0, 5.0, 4.0, 0.0, 0.0, 0.0]).double()), 1e-12)
+    assert isinstance(factored(x, 0.6), Factors)  # 2 * 13
+    assert factored(torch.zeros(5, 5), 0.9).sigma.shape == (0,)  # nothing is kept of nothing
+
+
+def test_a_message_has_every_shape_of_a_model_and_biases_as_they_are():
+    draw = np.random.default_rng(0)
+    kernel = np.einsum("a,bcd->abcd", draw.normal(size=8), draw.normal(size=(4, 5, 5)))
+    params = {"conv.weight": torch.from_numpy(kernel), "conv.bias": torch.arange(8.0)}
+    message = compressed(params, 0.99)
+    assert message["conv.weight"].sigma.shape == (1,)  # one pattern for all channels
+    assert message["conv.bias"] is params["conv.bias"]
+    assert tree.numel(message) == 8 + 1 + 4 * 5 * 5 + 8
+    assert_close(recovered(message, params), params, 1e-12)
+
+
+def test_the_energy_rises_linearly_from_the_first_round_to_the_last():
+    method = make("fedkd", horizon=4, first_energy=0.95, last_energy=0.98)
+    found = [method.energy(number) for number in (0, 1, 2, 3, 9)]
+    assert found == pytest.approx([0.95, 0.96, 0.97, 0.98, 0.98])
+    assert make("fedkd", horizon=1, first_energy=0.9).energy(0) == 0.9
+    defaults = methods.load("fedkd")(task=SMALL, local=SOLVER, horizon=5)
+    assert (defaults.energy(0), defaults.energy(4)) == pytest.approx((0.95, 0.98))
+
+
+# -- the hold-out -------------------------------------------------------------------------
+
+
+def test_a_hold_out_is_the_same_in_every_round_and_disjoint_from_the_rest():
+    federation = toy_federation(SIZES)
+    cohort = cohort_of(SMALL, federation)
+    for number in range(2):
+        rest, held = holdout.apart(cohort.in_round(number), 0.4)
+        assert held.data.federation.train.sizes.tolist() == [3, 5, 2, 4, 4]
+        for c, size in enumerate(SIZES):
+            out = held.data.federation.train.of(c)
+            assert sorted([*rest.data.federation.train.of(c), *out]) == sorted(
+                federation.train.of(c)
+            )
+            drawn = streams.generator(0, "holdout", c).permutation(size)[: len(out)]
+            assert out.tolist() == federation.train.of(c)[np.sort(drawn)].tolist()
+    assert held.data.x is rest.data.x is cohort.data.x  # the pool is there once
+    again = holdout.apart(cohort.in_round(5), 0.4)
+    assert [x.data for x in again] == [rest.data, held.data]  # objects: made once
+    other = holdout.apart(replace(cohort, seed=1), 0.4)[1].data.federation.train.rows
+    assert other.tolist() != held.data.federation.train.rows.tolist()
+
+
+@pytest.mark.parametrize(("size", "held"), [(0, 0), (1, 0), (2, 1), (9, 1), (40, 2), (4000, 200)])
+def test_a_hold_out_has_an_example_if_one_is_left_for_training(size, held):
+    assert holdout.num_held(size, 0.05) == held
+    assert holdout.num_held(size, 0.99999) == max(size - 1, 0)
+
+
+@both_executors
+def test_models_are_never_trained_on_the_hold_out_and_lam_on_nothing_else(executor):
+    federation = toy_federation(SIZES)
+    rest, held = holdout.apart(cohort_of(SMALL, federation), PARAMS["fedapen"]["holdout"])
+    states = {}
+    for changed, lam_lr in (("none", 0.0), ("held", 0.0), ("held", 0.5), ("none", 0.5)):
+        y = federation.y.copy()
+        if changed == "held":
+            rows = held.data.federation.train.rows
+            y[rows] = (y[rows] + 1) % 3
+        method = make("fedapen", lam_lr=lam_lr)
+        states[changed, lam_lr], _ = run(method, replace(federation, y=y), executor)
+    same = [states[x, 0.0]._replace(memory=()) for x in ("none", "held")]
+    assert_close(*same, 0)
+    assert (states["held", 0.5].lam - states["none", 0.5].lam)[:4].abs().min() > 1e-4
+    y = federation.y.copy()
+    rows = rest.data.federation.train.rows
+    y[rows] = (y[rows] + 1) % 3
+    other, _ = run(make("fedapen", lam_lr=0.5), replace(federation, y=y), executor, rounds=1)
+    first, _ = run(make("fedapen", lam_lr=0.5), federation, executor, rounds=1)
+    assert torch.equal(other.lam, first.lam)  # learnt before the first local training
+    assert not torch.equal(other.small["head.1.bias"], first.small["head.1.bias"])
+
+
+@both_executors
+def test_lam_follows_its_gradient_and_is_clamped(executor):
+    # One example of class 0, logits (2, 0, 0) and (0, 0, 0): lam 0.5 makes (1, 0, 0).
+    federation = toy_federation((2, 2), unseen=0)
+    federation = replace(federation, y=np.zeros_like(federation.y))
+    zero = tree.map(torch.zeros_like, SMALL.init(0))
+    sure = {**zero, "head.1.bias": torch.tensor([2.0, 0.0, 0.0]).double()}
+    slope = -2 * (1 - np.e / (np.e + 2))
+    for lam_lr, expected in ((0.1, 0.5 - 0.1 * slope), (10.0, 1.0)):
+        for own, small in ((sure, zero), (zero, sure)):
+            method = make("fedapen", (), holdout=0.5, lam_lr=lam_lr, lam_epochs=1)
+            state = method.init(2, 0)
+            models = state.models | {"large": tree.Rows([own] * 2)}
+            state = state._replace(small=small, models=models)
+            cohort = cohort_of(SMALL, federation, executor=executor)
+            found = method.round(state, cohort).lam
+            wanted = expected if own is sure else 1 - expected
+            torch.testing.assert_close(found, torch.full((2,), wanted).double())
+            # What lam is learnt on is not counted as trained on: two epochs of one example.
+            assert cohort.journal.examples == 2 * 2 and len(cohort.journal.losses) == 1
+
+
+def test_lam_is_kept_for_the_diagnostics():
+    method = make("fedapen")
+    state, _ = run(method, toy_federation(SIZES), ids=[1, 2])
+    lam = method.diagnostics(state)["lam"]
+    assert lam.shape == (5,) and (lam == 0.5).tolist() == [True, False, False, True, True]
+
+
+# -- evaluation ---------------------------------------------------------------------------
+
+
+def test_who_never_took_part_has_the_first_private_model_and_the_servers_shared_one():
+    federation, method = toy_federation(SIZES), make("fedapen")
+    state, cohort = run(method, federation, ids=[1, 2])
+    everyone = cohort_of(method.task, federation, round=ROUNDS)
+    personal = method.personalise(state, everyone)
+    for c in (0, 3):
+        assert_close(personal.models["large"][c], LARGE[c % 2].init(0), 0)
+        assert_close(personal.models["small"][c], state.small, 0)
+    for c in (1, 2):
+        assert_close(personal.models["small"][c], state.models["small"][c], 0)
+        assert not torch.equal(
+            personal.models["small"][c]["head.1.bias"], state.small["head.1.bias"]
+        )
+    assert personal.lam.tolist() == state.lam[:4].tolist()
+
+
+@every_method
+def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(name):
+    federation, method = toy_federation(SIZES), make(name)
+    state, _ = run(method, federation)
+    for group, protocols in (("seen", {"default", "aggregated"}), ("unseen", {"default"})):
+        cohort = cohort_of(SMALL, federation, federation.ids(group), round=ROUNDS)
+        found = dict(prepared(method, state, cohort, group))
+        assert found.keys() == protocols
+        if group == "unseen" or name != "fedapen":
+            last = found["default" if group == "unseen" else "aggregated"]
+            assert_close(tree.take(last, 0), state.small, 0)
+            expected = cohort.score(SMALL.log_probs, cohort.held(state.small), split="test")
+            torch.testing.assert_close(cohort.score(method.predict, last, split="test"), expected)
+
+
+@every_method
+def test_training_lowers_the_loss_of_both_architectures(name):
+    federation = toy_federation((20, 30, 26, 16, 20))
+    kept = {"first_energy": 0.95, "last_energy": 0.98} if name == "fedkd" else {}
+    # With momentum, at this rate, what is distilled overshoots on so few examples.
+    large = LARGE[0], tiny_task(hidden=5, norm=True)
+    method = make(name, large, SGD(lr=0.2, batch_size=4, clip_norm=5), **kept)
+    cohort = cohort_of(method.task, federation, executor="batched")
+
+    def losses(state):
+        return score(method, method.personalise(state, cohort), cohort, "train").loss
+
+    start = losses(method.init(5, 0))
+    state, _ = run(method, federation, "batched", 8)
+    assert (losses(state) < 0.8 * start).all()
+
+
+# -- engine -------------------------------------------------------------------------------
+
+
+@every_method
+@pytest.mark.parametrize("executor", [name for name in EVERY_EXECUTOR if name not in EXECUTORS])
+def test_every_executor_trains_pairs(name, executor):
+    method, federation = make(name), toy_federation(SIZES)
+    expected, cohort = run(method, federation)
+    state = method.init(5, 0)
+    run_by = EVERY_EXECUTOR[executor]()
+    threads = torch.get_num_threads()
+    try:
+        for number in range(ROUNDS):
+            state = method.round(state, replace(cohort.in_round(number), executor=run_by))
+    finally:
+        torch.set_num_threads(threads)
+    assert_close(state, expected)
+
+
+@every_method
+def test_a_stopped_run_ends_with_the_same_bits(name, tmp_path):
+    def new():
+        return simulation(rounds=3, method=make(name))
+
+    reference = silently(new())
+    with pytest.raises(SystemExit):
+        silently(new(), Checkpoints(tmp_path, STAMP, every=100), stop=lambda: True)
+    assert_same_bits(silently(new(), Checkpoints(tmp_path, STAMP)), reference)
+
+
+def test_a_decentralised_run_mixes_the_shared_models_of_fml():
+    state, result = silently(
+        simulation(rate=1.0, aggregation="gossip", rounds=2, method=make("fml"))
+    )
+    assert state.small["head.1.bias"].shape == (6, 3)  # a copy of each client's
+    assert np.isfinite(result.train_loss).all()
+
+
+@pytest.mark.parametrize("name", ["fedkd", "fedapen"])
+def test_averages_of_the_servers_own_need_a_server(name):
+    with pytest.raises(ValueError, match="needs a server"):
+        simulation(rate=1.0, aggregation="gossip", method=make(name))
+
+
+@every_method
+def test_pairs_are_declared_as_a_model_and_a_list_of_modules(name):
+    sizes = {"in_features": 4, "num_classes": 3}
+    declared = {
+        "method": name,
+        "params": PARAMS[name],
+        "modules": {
+            "large": [
+                {"model": "mlp", "params": sizes | {"hidden": 5}},
+                {"model": "linear", "params": sizes},
+            ]
+        },
+        "local": {"solver": "sgd", "lr": 0.1, "clip_norm": 50, "keeps": "round"},
+    }
+    method = build_method(declared, SMALL)
+    assert [own.init(0).keys() for own in method.pairs.own.tasks] == [
+        models.load(module["model"]).build(**module["params"]).state_dict().keys()
+        for module in declared["modules"]["large"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["fml", "fedkd"])
+def test_the_cost_of_an_example_is_that_of_both_models(name):
+    # A step is three forward passes, less the input gradient of the first layers. Of W, which maps
+    # 30 features to 9: forward, and the gradients of its weights and of its input.
+    method = make(name, LARGE[:1], SGD(lr=0.1, batch_size=4))
+    small, own = 4 * 30 + 30 * 3, 4 * 9 + 9 * 3
+    step = 3 * (small + own) - 4 * 30 - 4 * 9 + 3 * 30 * 9 * (name == "fedkd")
+    run = simulation(method=method)
+    assert cost.flops_per_example(run, run.init()) / 2 == pytest.approx(step, rel=1e-12)

@@ -1,0 +1,89 @@
+"""Models that the clients own, of one architecture or of several."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from zoo import Deep
+
+from fedlib import tree
+from fedlib.engine.task import Task
+from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.tree import Rows
+
+narrow = tiny_task(hidden=3)
+deep = Task(Deep, dtype=torch.float64)
+both = OwnModels.among(tiny_task(hidden=5), (narrow, deep))
+# No batch of 4 leaves one alone, which the deep architecture cannot train on.
+SIZES = (7, 12, 6, 10)
+
+
+def same_bits(a, b):
+    pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+def test_clients_have_the_architectures_in_turn_and_one_draw_for_each():
+    models = both.init(5, seed=7)
+    assert isinstance(models, Rows) and len(models) == 5
+    for client, model in enumerate(models):
+        assert same_bits(model, (narrow, deep)[client % 2].init(7))
+    cohort = cohort_of(narrow, toy_federation(), [1, 2])
+    assert list(both.of(cohort)) == [deep, narrow]
+
+
+def test_without_a_list_everybody_has_the_task():
+    own = OwnModels.among(narrow, ())
+    assert own.tasks == (narrow,)
+    assert tree.kinds(own.init(4, seed=0)) is None
+
+
+def test_the_joint_task_knows_the_running_statistics_of_all():
+    assert both.joint().statistics == deep.statistics != frozenset()
+    assert both.joint(tiny_task(norm=True)).statistics == (
+        deep.statistics | tiny_task(norm=True).statistics
+    )
+    assert OwnModels.among(narrow, ()).joint().statistics == frozenset()
+
+
+def test_class_weights_of_the_task_are_those_of_all_architectures():
+    weights = torch.tensor([1.0, 2.0, 3.0]).double()
+    own = OwnModels.among(replace(narrow, class_weights=weights), (narrow, deep))
+    assert [task.class_weights.tolist() for task in own.tasks] == [[1, 2, 3]] * 2
+    assert [task.class_weights for task in both.tasks] == [None] * 2
+
+
+def test_parts_of_a_model_are_replaced_by_name_and_the_rest_is_the_same_object():
+    models = tree.take(OwnModels.among(narrow, ()).init(3, seed=0), slice(3))
+    bodies, heads = narrow.split(models)
+    assert same_bits(tree.merge(bodies, heads), models)
+    shared = {"head.1.bias": torch.arange(9.0).reshape(3, 3)}
+    changed = replaced(models, shared, [True, False, True])
+    assert [m["head.1.bias"].tolist() for m in changed][::2] == [[0, 1, 2], [6, 7, 8]]
+    assert changed[1] is models[1]
+    for before, after in zip(models, changed, strict=True):
+        assert all(after[name] is before[name] for name in before if name not in shared)
+    everybody = replaced(models, shared)
+    assert [m["head.1.bias"][0] for m in everybody] == [0, 3, 6]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_models_are_trained_each_by_its_own_architecture(executor):
+    federation = toy_federation(SIZES)
+    cohort = cohort_of(both.joint(), federation, [1, 2], executor=executor)
+    models = both.init(4, seed=0)
+    local = sgd()
+    memory = local.memory(both.joint().trainable(models), 4)
+    assert never_trained(memory, cohort).tolist() == [True, True]
+    trained, memory = cohort.fit(
+        lambda model, task, batch: task.loss(model, batch),
+        tree.take(models, cohort.host_ids),
+        both.of(cohort),
+        local=local,
+        memory=memory,
+    )
+    assert [row.keys() for row in trained] == [deep.init(0).keys(), narrow.init(0).keys()]
+    assert not same_bits(trained[0], models[1]) and not same_bits(trained[1], models[2])
+    everybody = cohort_of(narrow, federation, [0, 1, 2, 3])
+    assert never_trained(memory, everybody).tolist() == [True, False, False, True]

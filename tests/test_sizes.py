@@ -1,0 +1,59 @@
+"""How long a file and a function may be. Declarations of papers are data, of any length."""
+
+import ast
+
+import pytest
+
+from fedlib.workflow.provenance import PACKAGE, ROOT
+
+LINES, CODE_LINES = 400, 40
+FILES = sorted(
+    file.relative_to(ROOT)
+    for file in (ROOT / PACKAGE).rglob("*.py")
+    if (ROOT / PACKAGE / "papers") not in file.parents
+)
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def code_lines(function, text):
+    """Lines of a function that are neither blank nor comments nor docstrings, its own or inner."""
+    said = set()
+    for node in ast.walk(function):
+        if isinstance(node, FUNCTIONS | ast.ClassDef) and ast.get_docstring(node) is not None:
+            said.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    lines = text.splitlines()
+    return sum(
+        number not in said and not lines[number - 1].lstrip().startswith("#")
+        for number in range(function.lineno, function.end_lineno + 1)
+        if lines[number - 1].strip()
+    )
+
+
+def functions(text):
+    """(name, lines of code) of every function and method."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTIONS)]
+    return [(node.name, code_lines(node, text)) for node in nodes]
+
+
+def test_neither_docstrings_nor_comments_nor_blank_lines_are_code():
+    text = (
+        "def f(x):\n"
+        '    """Says\n\n    what."""\n'
+        "    # why\n\n"
+        "    def inner():\n"
+        '        """More."""\n'
+        "        return x  # yes\n"
+        "    return inner\n"
+    )
+    assert functions(text) == [("f", 4), ("inner", 2)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_file_is_no_longer_than_one_can_read_at_once(file):
+    assert len((ROOT / file).read_text("utf-8").splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_function_fits_on_a_page(file):
+    found = functions((ROOT / file).read_text("utf-8"))
+    assert not [(name, lines) for name, lines in found if lines > CODE_LINES]

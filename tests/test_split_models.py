@@ -1,0 +1,223 @@
+"""Methods that split a client's model in two, LG-FedAvg and FedRep; Local with several kinds."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from by_hand import SOLVER, ByHand, assert_params, executors
+from support import cohort_of, sgd, tiny_task, toy_federation
+from torch.nn.functional import cross_entropy
+from zoo import Deep
+
+from fedlib import methods, tree
+from fedlib.engine.task import Task
+from fedlib.models import linear
+
+# No batch of 4 leaves one alone, which the deep architecture cannot train on; the last is unseen.
+SIZES = (7, 12, 6, 10, 11)
+COHORTS = [[0, 1, 2], [1, 2], [0, 2]]  # client 3 never takes part
+ABSENT = 3
+LOCAL = replace(SOLVER, clip_norm=0.4, keeps="round", schedule=sgd().schedule)
+
+# LG-FedAvg: extractors differ, headers are alike and called alike.
+deep = Task(Deep, dtype=torch.float64)
+
+
+class Narrow(Deep):
+    """The header of `Deep` on another extractor."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh())
+
+
+narrow = Task(Narrow, dtype=torch.float64)
+normed = tiny_task(norm=True)
+
+
+def cohort(method, federation, ids=None, **options):
+    return cohort_of(method.task, federation, ids, aggregation="renormalised", **options)
+
+
+def run(method, federation, cohorts=COHORTS, executor="loop"):
+    state = method.init(federation.num_clients, 0)
+    for number, ids in enumerate(cohorts):
+        options = {"round": number, "executor": executor}
+        state = method.round(state, cohort(method, federation, ids, **options))
+    return state
+
+
+def lg_fedavg(local=LOCAL, large=(narrow, deep), task=narrow):
+    return methods.load("lg_fedavg")(task=task, local=local, large=large)
+
+
+def fedrep(local=LOCAL, task=normed, **params):
+    return methods.load("fedrep")(task=task, local=local, **params)
+
+
+def assert_same(a, b, tolerance=1e-12):
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+# -- independent loops --------------------------------------------------------------------------
+
+
+def module_of(task):
+    net = task.build().double()
+    net.load_state_dict(task.init(0), strict=False)
+    return net
+
+
+def train(module, batches, trained):
+    """A new optimiser of the parameters `trained`, all gradients of which are clipped together."""
+    weights = [*trained.parameters()]
+    optimiser = torch.optim.SGD(weights, lr=0.1, momentum=0.9, weight_decay=5e-4)
+    module.train()
+    for _, x, y, _ in batches:
+        module.zero_grad()
+        cross_entropy(module(x), y).backward()
+        torch.nn.utils.clip_grad_norm_(weights, LOCAL.clip_norm)
+        optimiser.step()
+
+
+def average(modules, ids):
+    """Of the states of some clients' modules, by their examples."""
+    total = sum(SIZES[c] for c in ids)
+    states = {c: copy.deepcopy(modules[c].state_dict()) for c in ids}
+    return {
+        name: sum(SIZES[c] / total * states[c][name] for c in ids)
+        for name, value in states[ids[0]].items()
+        if value.is_floating_point()
+    }
+
+
+def assert_predicts(method, personal, seen, nets, hand):
+    """That the clients predict as the modules `nets` do."""
+    predicted = seen.score(method.predict, personal, split="test")
+    for c, net in enumerate(nets):
+        with torch.no_grad():
+            expected = net.eval()(hand.shard(c, "test")[0]).log_softmax(1)
+        torch.testing.assert_close(predicted[c], expected, rtol=1e-9, atol=1e-11)
+
+
+@executors
+def test_lg_fedavg_is_an_independent_loop(executor):
+    federation = toy_federation(SIZES)
+    hand = ByHand(federation)
+    nets = [module_of((narrow, deep)[c % 2]) for c in range(4)]
+    head = copy.deepcopy(nets[0].head.state_dict())
+    for number, ids in enumerate(COHORTS):
+        for c in ids:
+            nets[c].head.load_state_dict(head)
+            train(nets[c], hand.batches(c, number), nets[c])
+        head = average([net.head for net in nets], ids)
+    method = lg_fedavg()
+    state = run(method, federation, executor=executor)
+    assert_params(state.head, {f"head.{name}": value for name, value in head.items()})
+    seen = cohort(method, federation, executor=executor)
+    nets[ABSENT].head.load_state_dict(head)
+    assert_predicts(method, method.personalise(state, seen), seen, nets, hand)
+    for net in nets:
+        net.head.load_state_dict(head)
+    assert_predicts(method, method.aggregate(state, seen), seen, nets, hand)
+
+
+@executors
+@pytest.mark.parametrize("head_epochs", [1, 3])
+def test_fedrep_is_an_independent_loop(executor, head_epochs):
+    federation = toy_federation(SIZES)
+    hand = ByHand(federation)
+    nets = [module_of(normed) for _ in range(4)]
+    body = copy.deepcopy(nets[0].body.state_dict())
+    method = fedrep(head_epochs=head_epochs)
+    for number, ids in enumerate(COHORTS):
+        for c in ids:
+            nets[c].body.load_state_dict(body, strict=False)
+            heads = hand.batches(c, number, "head", replace(LOCAL, epochs=head_epochs))
+            train(nets[c], heads, nets[c].head)
+            train(nets[c], hand.batches(c, number, "body"), nets[c].body)
+        body = average([net.body for net in nets], ids)
+    state = run(method, federation, executor=executor)
+    assert_params(state.body, {f"body.{name}": value for name, value in body.items()})
+    seen = cohort(method, federation, executor=executor)
+    nets[ABSENT].body.load_state_dict(body, strict=False)
+    assert_predicts(method, method.personalise(state, seen), seen, nets, hand)
+    for net in nets:
+        net.body.load_state_dict(body, strict=False)
+    assert_predicts(method, method.aggregate(state, seen), seen, nets, hand)
+
+
+@executors
+def test_local_trains_each_architecture_as_if_it_were_the_only_one(executor):
+    federation = toy_federation(SIZES)
+    both = methods.load("local")(task=normed, local=LOCAL, large=(narrow, deep))
+    state = run(both, federation, executor=executor)
+    for kind, task in enumerate((narrow, deep)):
+        alone = methods.load("local")(task=task, local=LOCAL)
+        expected = run(alone, federation, executor=executor)
+        for client in range(kind, 4, 2):
+            assert_same(state.models[client], expected.models[client])
+    everyone = cohort(both, federation, range(5), executor=executor)
+    scores = everyone.score(both.predict, both.personalise(state, everyone), split="test")
+    torch.testing.assert_close(scores.exp().sum(-1), torch.ones(5, 4).double())
+    unseen = cohort(both, federation, [4], executor=executor, round=2)
+    trained = both.train_alone(state, unseen)
+    assert trained["task"][0] is narrow
+    assert not torch.equal(trained["model"][0]["head.bias"], state.models[4]["head.bias"])
+
+
+# -- identities -------------------------------------------------------------------------------
+
+
+def test_lg_fedavg_of_a_model_that_is_all_header_is_fedavg():
+    task = Task(lambda: linear.build(4, 3), dtype=torch.float64)
+    federation = toy_federation(SIZES)
+    state = run(lg_fedavg(large=(), task=task), federation)
+    fedavg = methods.load("fedavg")(task=task, local=LOCAL)
+    assert_same(state.head, run(fedavg, federation).params)
+
+
+def test_lg_fedavg_of_one_client_is_local_training():
+    federation = toy_federation((12, 6), unseen=1)
+    method = lg_fedavg(large=())
+    state = run(method, federation, [[0]] * 3)
+    local = run(methods.load("local")(task=narrow, local=LOCAL), federation, [[0]] * 3)
+    assert_same(state.models[0], local.models[0])
+    assert_same(state.head, narrow.split(state.models[0])[1])
+
+
+def test_clients_begin_a_round_with_the_shared_part_and_end_it_with_their_own():
+    # At a rate of 0 they end it as they began it; only the shared part can have come from others.
+    federation = toy_federation(SIZES)
+    cases = (lg_fedavg(large=()), "head", 1), (fedrep(task=tiny_task()), "body", 0)
+    for method, shared, part in cases:
+        state = run(method, federation)
+        still = replace(method, local=replace(LOCAL, lr=0.0))
+        again = still.round(state, cohort(method, federation, [0, 1, 2]))
+        for client in (0, 1, 2):
+            own, before = (method.task.split(s.models[client]) for s in (again, state))
+            assert_same(own[part], getattr(state, shared))
+            assert_same(own[1 - part], before[1 - part])
+            assert not torch.equal(*(next(iter(x[part].values())) for x in (own, before)))
+        assert_same(getattr(again, shared), getattr(state, shared))
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [lg_fedavg(), fedrep()])
+def test_there_is_no_protocol_for_clients_without_a_private_part(method):
+    assert method.protocols["unseen"] == method.final_protocols["unseen"] == {}
+
+
+def test_headers_that_cannot_be_averaged_are_refused():
+    message = r"headers must have the same shapes .*'head.weight': \(3, 5\).*'head.1.weight'"
+    with pytest.raises(ValueError, match=message):
+        lg_fedavg(large=(narrow, tiny_task(hidden=5)))
+
+
+def test_a_header_that_is_not_trained_is_refused():
+    with pytest.raises(ValueError, match="head_epochs must be at least 1, got 0"):
+        fedrep(head_epochs=0)
