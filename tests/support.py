@@ -16,6 +16,9 @@ from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
+MIXTURES = ("centmoe", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
+# Methods that need a server with data of its own.
+WITH_SERVER = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 
 
 class TinyNet(nn.Module):
@@ -84,6 +87,8 @@ def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> d
         return {"gate": tiny_task(classes=2, dtype=dtype, hidden=3, **network)}
     if name == "fedmix_vae":
         return {"vae": Task(lambda: vae.build(4, hidden=(5,), latent=2), dtype=dtype)}
+    if name in MIXTURES:
+        return {"gate": tiny_task(classes=3, dtype=dtype, hidden=3, **network)}
     if name != "adaptive_experts":
         return {}
     outputs = 1 if num_experts == 1 else num_experts + 1
@@ -103,11 +108,25 @@ def sgd(**changes) -> SGD:
     return SGD(**{"lr": 0.1, "batch_size": 4, "momentum": 0.9, "weight_decay": 5e-4} | changes)
 
 
-def with_server(federation: Federation, server=(12, 6, 8), probe=9, seed=1) -> Federation:
-    """The federation with a server of these training, validation and test examples, and a probe."""
+def federation_for(name: str, *args, **options) -> Federation:
+    """`toy_federation`, with a server for a method that needs one; its labels follow the rule."""
+    made = toy_federation(*args, **options)
+    return with_server(made, by_rule=True) if name in WITH_SERVER else made
+
+
+def with_server(
+    federation: Federation, server=(12, 6, 8), probe=9, seed=1, by_rule=False
+) -> Federation:
+    """The federation with a server of these training, validation and test examples, and a probe.
+
+    Labels are drawn; or `by_rule` they are those of the clients' nearest example.
+    """
     draw = np.random.default_rng(seed)
     total, parts = len(federation.x), np.split(np.arange(sum(server) + probe), np.cumsum(server))
     x = draw.normal(size=(sum(server) + probe, *federation.x.shape[1:]))
+    y = draw.integers(0, federation.num_classes, len(x))
+    if by_rule:
+        y = federation.y[((x[:, None] - federation.x) ** 2).sum(-1).argmin(1)]
     train, val, test, measured = (part + total for part in parts)
 
     def more(split: Split, of_server, of_probe=()) -> Split:
@@ -117,7 +136,7 @@ def with_server(federation: Federation, server=(12, 6, 8), probe=9, seed=1) -> F
     return replace(
         federation,
         x=np.concatenate([federation.x, x]),
-        y=np.concatenate([federation.y, draw.integers(0, federation.num_classes, len(x))]),
+        y=np.concatenate([federation.y, y]),
         train=more(federation.train, train, measured),
         val=more(federation.val, val),
         test=more(federation.test, test),

@@ -178,7 +178,7 @@ def test_measuring_leaves_no_trace(name):
     groups = run.federation.group.copy()
     random = torch.get_rng_state(), np.random.get_state()[1].tolist()
     first = cost.flops_per_example(run, state)
-    assert first > 0
+    assert (first > 0) == (name != "centmoe")  # whose clients never train
     assert all(torch.equal(value, before[key]) for key, value in flatten(state).items())
     assert np.array_equal(run.federation.group, groups)
     assert torch.equal(torch.get_rng_state(), random[0])

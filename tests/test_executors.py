@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, sgd, solver_of, tiny_task, toy_federation
+from support import cohort_of, federation_for, sgd, solver_of, tiny_task, toy_federation
 from test_methods import METHODS, NETWORKS, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
@@ -84,14 +84,14 @@ def threads_of_torch():
 @every_network
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_blocks_of_clients_change_no_result(name, network, chunk):
-    method, federation = make(name, **NETWORKS[network]), toy_federation()
+    method, federation = make(name, **NETWORKS[network]), federation_for(name)
     assert_close(*(rounds(method, federation, e, 2) for e in (Batched(), Batched(chunk))))
 
 
 @pytest.mark.usefixtures("threads_of_torch")
 @every_method
 def test_workers_that_share_out_blocks_change_no_bit(name):
-    method, federation = make(name, norm=True, dropout=0.3), toy_federation()
+    method, federation = make(name, norm=True, dropout=0.3), federation_for(name)
     one, three = (rounds(method, federation, Batched(1, workers), 2) for workers in (1, 3))
     assert_close(one, three, 0)
 
@@ -241,7 +241,7 @@ def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
 @every_method
 @every_network
 def test_replayed_steps_are_those_of_the_batched_executor(name, network):
-    method, federation = make(name, **NETWORKS[network]), toy_federation()
+    method, federation = make(name, **NETWORKS[network]), federation_for(name)
     assert_close(*(rounds(method, federation, e) for e in (Batched(), Graphs(2))))
 
 
@@ -432,9 +432,13 @@ def test_a_gpu_rounds_to_tf32_only_where_that_was_asked_for(precision, tf32):
 # Their rounds look at a number on the device to decide what comes next.
 DECIDE = {
     "adaptive_experts": "trains the experts that somebody chose",
+    "centmoe": "keeps the best of its mixtures",
     "clustered": "clusters by what it finds",
     "fedkd": "sends as many numbers as its singular values ask for",
+    "fedmoe": "keeps the best of its mixtures",
     "ifca": "trains the models that somebody chose",
+    "server_finetuning": "keeps the best of its copies",
+    "uniform_mixture": "keeps the best of its mixtures",
 }
 
 

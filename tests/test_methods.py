@@ -5,11 +5,11 @@ import torch
 from support import (
     EXECUTORS,
     cohort_of,
+    federation_for,
     modules_of,
     sgd,
     solver_of,
     tiny_task,
-    toy_federation,
 )
 
 from fedlib import methods, tree
@@ -33,6 +33,7 @@ METHODS = {
     "apfl": ({}, lambda model, body, head: model),
     # Of the head its bias is private, of the body its first layer of 4 x 6 weights and 6 biases.
     "biased_fedavg": (SERVER | {"private": "head.1.bias"}, lambda model, body, head: model - 3),
+    "centmoe": ({}, lambda model, body, head: 0),
     "clustered": ({}, lambda model, body, head: model),
     # The three clients hold 2, 3 and 3 classes; in the first round there is nothing to send them.
     "fd": ({}, lambda model, body, head: (0, 3 * 8 / 3)),
@@ -55,6 +56,10 @@ METHODS = {
         SERVER | {"num_experts": 3, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
         lambda model, body, head: 3 * model + 3 * 3,
     ),
+    "fedmoe": (
+        {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}, "lam": 0.5, "log_rounds": [1, 2]},
+        lambda model, body, head: model,
+    ),
     "fedprox": ({"mu": 0.5}, lambda model, body, head: model),
     "fedrep": ({}, lambda model, body, head: body),
     "fedproto": ({"curves": ["nearest"]}, lambda model, body, head: (0, 6 * 8 / 3)),
@@ -66,6 +71,9 @@ METHODS = {
     "lg_fedavg": ({}, lambda model, body, head: head),
     "local": ({}, lambda model, body, head: 0),
     "local_global": (SERVER, lambda model, body, head: model - (4 * 6 + 6)),
+    # Gate and noise network of 4 x 3 weights and 3 biases, batch normalisation of 4 x 3, then
+    # 3 x 3 weights and 3 biases; alpha.
+    "moe_fedavg": ({}, lambda model, body, head: 3 * model + 2 * (15 + 12 + 12) + 1),
     "pfedme": ({"mu": 0.5}, lambda model, body, head: model),
     "pfedme_moreau": ({"lam": 5.0, "inner_lr": 0.1}, lambda model, body, head: model),
     "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),
@@ -80,6 +88,14 @@ METHODS = {
         lambda model, body, head: 3 * model + (6 * 3 + 3),
     ),
     "qffl": ({"q": 0.1}, lambda model, body, head: (model, model + 1)),
+    "server_finetuning": (
+        {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}},
+        lambda model, body, head: model,
+    ),
+    "uniform_mixture": (
+        {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}, "lam": 0.5},
+        lambda model, body, head: model,
+    ),
 }
 NETWORKS = {"plain": {}, "norm and dropout": {"norm": True, "dropout": 0.3}}
 # AdamW divides gradients by their size: of those that are 0 but for rounding, rounding decides.
@@ -136,7 +152,7 @@ def test_an_unknown_method_names_the_choices():
 @pytest.mark.parametrize("network", NETWORKS)
 def test_both_executors_give_the_same_state_and_predictors(name, network):
     # Float64: the executors sum in different orders, and batch normalisation amplifies that.
-    method, federation = make(name, **NETWORKS[network]), toy_federation()
+    method, federation = make(name, **NETWORKS[network]), federation_for(name)
     loop, batched = (run(method, federation, executor=e, rounds=3) for e in EXECUTORS)
     assert_close(loop, batched, 1e-10)
     for group in ("seen", "unseen"):
@@ -149,7 +165,7 @@ def test_both_executors_give_the_same_state_and_predictors(name, network):
 
 @every_method
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(name):
-    method, federation = make(name, dropout=0.3), toy_federation()
+    method, federation = make(name, dropout=0.3), federation_for(name)
     first, again = run(method, federation), run(method, federation)
     assert all(
         torch.equal(a, b) for a, b in zip(tree.leaves(first), tree.leaves(again), strict=True)
@@ -162,7 +178,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(name):
 
 @every_method
 def test_the_order_of_the_cohort_does_not_matter(name):
-    method, federation = make(name), toy_federation()
+    method, federation = make(name), federation_for(name)
     forwards = run(method, federation, ids=[0, 1, 2])
     backwards = run(method, federation, ids=[2, 1, 0])
     assert_close(forwards, backwards, 1e-12)
@@ -170,7 +186,7 @@ def test_the_order_of_the_cohort_does_not_matter(name):
 
 @every_method
 def test_a_round_leaves_the_state_it_was_given_alone(name):
-    method, federation = make(name, norm=True), toy_federation()
+    method, federation = make(name, norm=True), federation_for(name)
     state = method.init(federation.num_clients, 0)
     before = tree.map(torch.clone, state)
     method.round(state, cohort_of(method.task, federation))
@@ -181,7 +197,7 @@ def test_a_round_leaves_the_state_it_was_given_alone(name):
 
 @every_method
 def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
-    method, federation = make(name, norm=True), toy_federation()
+    method, federation = make(name, norm=True), federation_for(name)
     state = method.init(federation.num_clients, 0)
     after = run(method, federation)
     assert tree.flatten_with_structure(state)[1] == tree.flatten_with_structure(after)[1]
@@ -192,7 +208,7 @@ def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
 @every_method
 @pytest.mark.parametrize("group", ["seen", "unseen"])
 def test_log_probabilities_are_normalised_under_every_protocol(name, group):
-    method, federation = make(name), toy_federation()
+    method, federation = make(name), federation_for(name)
     state = run(method, federation)
     cohort = cohort_of(method.task, federation, federation.ids(group))
     for personal in prepared(method, state, federation, group).values():
@@ -203,7 +219,7 @@ def test_log_probabilities_are_normalised_under_every_protocol(name, group):
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in EVERYBODY])
 def test_partial_participation_leaves_the_others_private_state_alone(name):
-    method, federation = make(name), toy_federation(sizes=(7, 12, 6, 10, 9))
+    method, federation = make(name), federation_for(name, sizes=(7, 12, 6, 10, 9))
     state = method.init(federation.num_clients, 0)
     after = method.round(state, cohort_of(method.task, federation, [1, 3]))
     absent = torch.tensor([0, 2, 4])
@@ -215,7 +231,7 @@ def test_partial_participation_leaves_the_others_private_state_alone(name):
 
 @every_method
 def test_unseen_clients_never_influence_what_the_others_get(name):
-    method, federation = make(name), toy_federation()
+    method, federation = make(name), federation_for(name)
     state = run(method, federation)
     unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=2)
     observed = method.observe(state, unseen, "unseen")
@@ -225,7 +241,7 @@ def test_unseen_clients_never_influence_what_the_others_get(name):
 
 @every_method
 def test_what_is_sent_is_what_the_paper_says(name):
-    method, federation = make(name, norm=True), toy_federation()
+    method, federation = make(name, norm=True), federation_for(name)
     cohort = cohort_of(method.task, federation)
     method.round(method.init(federation.num_clients, 0), cohort)
     body, head = method.task.split(method.task.init(0))
@@ -236,7 +252,7 @@ def test_what_is_sent_is_what_the_paper_says(name):
 
 @every_method
 def test_training_lowers_the_loss(name):
-    method, federation = make(name), toy_federation(sizes=(20, 30, 25, 15))
+    method, federation = make(name), federation_for(name, sizes=(20, 30, 25, 15))
     cohort = cohort_of(method.task, federation, executor="batched", round=8)
 
     def loss(state):

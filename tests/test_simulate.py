@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, modules_of, sgd, solver_of, tiny_task, toy_federation
+from support import cohort_of, federation_for, modules_of, sgd, solver_of, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import methods, tree
@@ -29,6 +29,7 @@ METHODS = {
     "afl": {"lr_lambda": 0.1},
     "apfl": {},
     "biased_fedavg": {"private": "head.1.bias"},
+    "centmoe": {},
     "clustered": {},
     "fd": {"distillation": "mse"},
     "fedapen": {"holdout": 0.4, "lam_epochs": 2},
@@ -41,6 +42,7 @@ METHODS = {
     "fedmix": {"num_experts": 2, "gate_epochs": 2, "curves": ["new_shard"]},
     "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
     "fedmix_vae": {"num_experts": 2, "gate_epochs": 2, "vae_epochs": 2, "stop_split": "test"},
+    "fedmoe": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}, "log_rounds": [1, 9]},
     "fedprox": {"mu": 0.5},
     "fedrep": {"head_epochs": 2},
     "fml": {},
@@ -52,6 +54,7 @@ METHODS = {
     "lg_fedavg": {},
     "local": {},
     "local_global": {"curves": ["new_shard"]},
+    "moe_fedavg": {},
     "pfedme": {"mu": 0.5},
     "pfedme_moreau": {"lam": 5.0, "inner_lr": 0.1, "inner_steps": 2},
     "pfedmm": {"num_experts": 2},
@@ -59,6 +62,8 @@ METHODS = {
     "gated_experts": {"num_experts": 2, "gate_features": 4},
     "plain_mixture": {"num_experts": 2, "table_rounds": [1, 9], "table_split": "train"},
     "qffl": {},
+    "server_finetuning": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}},
+    "uniform_mixture": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}},
 }
 # What they send depends on the classes that clients hold: see test_class_statistics.
 BY_CLASS = {"fd", "fedgh", "fedproto", "fedtgp"}
@@ -76,7 +81,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     modules = modules_of(name, params.get("num_experts", 1), dtype, norm=True, dropout=0.3)
     local = local or solver_of(name, schedule=schedule)
     method = methods.load(name)(task=task, local=local, **params, **modules)
-    federation = federation or toy_federation(SIZES)
+    federation = federation or federation_for(name, SIZES)
     data = DeviceData(federation, task.dtype, task.device)
     return Simulation(
         method, data, Course(**{"rounds": 4, "seed": 3, "rate": rate} | course), Loop()
@@ -167,9 +172,11 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "pfedmm": body + experts * head, "gated_experts": model}
+    down = {"local": 0, "centmoe": 0, "pfedmm": body + experts * head, "gated_experts": model}
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
+    # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.
+    down |= {"moe_fedavg": 3 * model + 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1}
     # The gate of 6 features; the table of 3 labels.
     down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
     down |= dict.fromkeys(("fedmix", "fedmix_vae"), 2 * model + 3 * 2)

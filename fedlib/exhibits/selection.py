@@ -64,6 +64,11 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "fml": "FML",
     "fedkd": "FedKD",
     "fedapen": "FedAPEN",
+    "fedmoe": "Fed-MoE",
+    "centmoe": "CentMoE",
+    "uniform_mixture": "Uniform mixture",
+    "server_finetuning": "FedAvg, tuned on the server",
+    "moe_fedavg": "Avg-MoE",
 }
 
 

@@ -125,6 +125,11 @@ METHODS = {
     "fml": Look("#5E8C31", (3, 1, 0), DASHED),
     "fedkd": Look("#B07AA1", (5, 1, 0), DASHDOT),
     "fedapen": Look("#8C510A", (7, 1, 0), LONG),
+    "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
+    "server_finetuning": Look("#6B8E23", (10, 0, 0), LONG),
+    "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
+    "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
+    "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1),
 }
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),

@@ -11,6 +11,7 @@ METHODS = {
     "afl": "AFL",
     "apfl": "APFL",
     "biased_fedavg": "BiasedFedAvg",
+    "centmoe": "CentMoE",
     "clustered": "ClusteredFL",
     "fd": "FD",
     "fedapen": "FedAPEN",
@@ -23,6 +24,7 @@ METHODS = {
     "fedmix": "FedMix",
     "fedmix_clients": "FedMixClients",
     "fedmix_vae": "FedMixVAE",
+    "fedmoe": "FedMoE",
     "fedprox": "FedProx",
     "fedrep": "FedRep",
     "fedproto": "FedProto",
@@ -35,12 +37,15 @@ METHODS = {
     "lg_fedavg": "LGFedAvg",
     "local": "Local",
     "local_global": "LocalGlobal",
+    "moe_fedavg": "MoEFedAvg",
     "pfedme": "PFedMe",
     "pfedme_moreau": "PFedMeMoreau",
     "pfedmm": "PFedMM",
     "pfedmoe": "PFedMoE",
     "plain_mixture": "PlainMixture",
     "qffl": "QFFL",
+    "server_finetuning": "ServerFinetuning",
+    "uniform_mixture": "UniformMixture",
 }
 
 

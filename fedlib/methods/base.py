@@ -25,6 +25,7 @@ class Method:
       final_protocols: likewise, but evaluated on the final state only.
       shared: fields of the state that a server holds and broadcasts; in a decentralised run every
         client has its own copy of them. Empty for methods that need a server.
+      clients_train: whether clients ever do a local step, and not a server alone.
     """
 
     task: Task
@@ -35,6 +36,7 @@ class Method:
     }
     final_protocols: ClassVar[dict[str, dict[str, str]]] = {"seen": {}, "unseen": {}}
     shared: ClassVar[tuple[str, ...]] = ()
+    clients_train: ClassVar[bool] = True
 
     def init(self, num_clients: int, seed: int) -> Any:
         """State before the first round; per-client leaves lead with [num_clients]."""

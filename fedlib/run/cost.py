@@ -50,11 +50,13 @@ def flops_per_example(simulation: Simulation, state: Any) -> float:
     `state`, `simulation` and every random stream stay as they are. Where clients differ in their
     architecture, a round for each, and the mean by their training examples. Where a method's work
     besides its local steps grows with the shards and the steps do not (a solver with `steps`), the
-    number is that of the smallest clients.
+    number is that of the smallest clients. 0 for a method whose clients never train.
 
     Raises:
       DataError: if no seen client can train, or none does in many rounds.
     """
+    if not simulation.method.clients_train:
+        return 0.0
     sizes = simulation.federation.train.sizes
     seen = simulation.federation.ids("seen")
     chosen = [(own, _few_clients(simulation, own)) for own in _by_kind(simulation, state, seen)]

@@ -23,12 +23,13 @@ EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one 
 PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
 DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
+TABLE_ALPHAS = "table_alphas"  # [S] what weighs routed against main experts, in these rounds
 TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (
-    *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS),
+    *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS),
     *(SELECTED, representations.LABELS),
 )
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
@@ -197,6 +198,10 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
             yield from _by_round(name, diagnostics[name], done)
     if TABLES in diagnostics:
         yield from _by_cell(diagnostics[TABLES], diagnostics.get(TABLE_ROUNDS), done)
+        if TABLE_ALPHAS in diagnostics:
+            recorded = diagnostics[TABLE_ROUNDS] <= done
+            rounds, values = diagnostics[TABLE_ROUNDS], diagnostics[TABLE_ALPHAS]
+            yield _Curve(TRAFFIC, rounds[recorded], {"alpha": values[recorded]})
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:

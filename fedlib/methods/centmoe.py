@@ -1,0 +1,75 @@
+"""CentMoE: the server trains a mixture of experts on its own examples, and clients do nothing.
+
+What Fed-MoE is compared with to see what clients add; it is the same for any number of clients.
+
+Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; there is no code of it.
+Deviation: the paper does not say when training ends. Here, as in Fed-MoE, the mixture with the
+least loss on the server's validation examples is kept.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.methods.parts import chosen
+from fedlib.methods.parts.chosen import Chosen
+from fedlib.methods.parts.gated_mixture import PREDICTS, GatedMixture, Model
+
+
+class State(NamedTuple):
+    """The mixture in training, what its solver remembers, and the best mixture so far."""
+
+    model: Model
+    memory: Memory
+    best: Chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentMoE(GatedMixture):
+    """A sparse mixture without clients; the paper's has five experts.
+
+    Attributes:
+      local: solver of the server, run once per round.
+      num_main: as of `GatedMixture`; the paper's baseline has none.
+      training_gate: likewise; the paper calls it sparse.
+    """
+
+    local: Solver
+    num_main: int = 0
+    training_gate: str = "top_k"
+
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    clients_train: ClassVar = False
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Experts of their own draws, for nothing but their start tells them apart."""
+        model = self.drawn(seed)
+        memory = self.local.memory(self.mixture_task.trainable(model), num_clients)
+        return State(model, memory, chosen.start({name: model[name] for name in PREDICTS}))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """The server trains, and looks whether that was for the better."""
+        server = cohort.everyone("server")
+        trained, memory = replace(server, task=self.mixture_task).fit(
+            self.joint_loss,
+            tree.broadcast(state.model, 1),
+            local=self.local,
+            memory=state.memory,
+            stream="server",
+        )
+        model = tree.take(trained, 0)
+        loss = self.validation_loss(model, server)
+        mixture = {name: model[name] for name in PREDICTS}
+        return State(model, memory, state.best.renewed(mixture, loss, cohort.round + 1))
+
+    def personalise(self, state: State, cohort: Cohort) -> Model:
+        """The best mixture, for everybody."""
+        return cohort.broadcast(state.best.params)
+
+    def diagnostics(self, state: State) -> dict:
+        """Which mixture was chosen."""
+        return state.best.diagnostics()

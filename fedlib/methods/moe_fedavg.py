@@ -1,0 +1,69 @@
+"""A mixture of experts on every client, of which FedAvg averages experts and gate.
+
+Fed-MoE is compared with it under the names "FedMix" and "Avg-MoE", with two experts. It is not the
+FedMix of Reisser et al., whose experts are weighed by a variational posterior: see
+`fedlib.methods.fedmix`.
+
+    client   minimises the objective of the mixture on its own examples, experts and gate together
+    server   averages everything
+
+Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; there is no code of it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.methods.base import Method
+from fedlib.methods.parts.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
+
+
+class State(NamedTuple):
+    """The mixture, and what the clients' solvers remember."""
+
+    model: Model
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoEFedAvg(GatedMixture):
+    """FedAvg of a mixture; with one expert, FedAvg.
+
+    Attributes:
+      local: solver of experts and gate.
+      num_main: as of `GatedMixture`; the paper's baseline has none.
+    """
+
+    local: Solver
+    num_main: int = 0
+
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    shared: ClassVar = ("model",)
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """Experts of their own draws, for nothing but their start tells them apart."""
+        model = self.drawn(seed)
+        return State(model, self.local.memory(self.mixture_task.trainable(model), num_clients))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Broadcast, train locally, average by number of examples."""
+        sent, count = apart(state.model)
+        trained, memory = replace(cohort, task=self.mixture_task).fit(
+            self.joint_loss,
+            cohort.broadcast(sent) | cohort.held(count),
+            local=self.local,
+            memory=state.memory,
+        )
+        trained, counts = apart(trained)
+        return State(cohort.average(trained, sent) | {COUNT: counts[COUNT].amax()}, memory)
+
+    def personalise(self, state: State, cohort: Cohort) -> Model:
+        """The mixture, for everybody."""
+        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
+
+
+def apart(model: Model) -> tuple[Model, Model]:
+    """What is sent of a model, and the count of batches, which is not."""
+    return {name: x for name, x in model.items() if name != COUNT}, {COUNT: model[COUNT]}

@@ -1,0 +1,290 @@
+"""A mixture of experts with a gate, trained by its examples: what Fed-MoE and its baselines share.
+
+    y(x) = (1 - alpha) E_0(x) + alpha sum_i g_i(x) E_i(x)
+
+A `GatedMixture` knows how a mixture predicts and what the objective of its training is; a method
+derived from it says who trains it, and on what.
+
+Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equations 1 and 7 to 10.
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025.
+Deviation: experts in training see whole batches, not only the examples that the gate sends them,
+which matters to batch normalisation alone. What does not change with what is trained is left out of
+the L2 loss.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedlib import streams, tree
+from fedlib.engine import ambient
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import draw_experts, each_expert
+from fedlib.engine.task import Batch, JointTask, Params, Task, nll
+from fedlib.errors import DataError
+from fedlib.methods.base import Method
+from fedlib.methods.parts import server_mixture
+
+# "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise", "alpha" [], "batches" []: how many
+# the gate was trained on.
+Model = dict[str, Params | Tensor]
+PREDICTS = ("routed", "main", "gate", "alpha")  # what of it a prediction needs
+GATE = ("gate", "noise", "alpha", "batches")  # what of it is trained where the experts are not
+COUNT = "batches"
+
+
+@dataclass(frozen=True)
+class MixtureTask(JointTask):
+    """What is trained of a mixture: gates, a number, a count, and perhaps the experts."""
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Running statistics of all modules; the count of batches, which is none, is carried so."""
+        return super().statistics | {COUNT}
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether any module needs two examples to a training batch."""
+        return self.statistics != {COUNT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedMixture(Method):
+    """Settings, objective and prediction of a mixture.
+
+    Attributes:
+      gate: architecture of the gate, and of the network that scales its noise; it has an output for
+        each of the K routed experts.
+      num_main: main experts, always on: 0 to 3; the paper has one.
+      top_k: experts that the gate keeps: L of the paper at inference, k in sparse training.
+      training_gate: mixes all experts in training ("soft", paper) or the kept ones ("top_k", code).
+      gate_value: of kept experts; see `server_mixture.top_k_gates`. "prob" is so at inference too,
+        where the others are "renorm" (Equation 10).
+      noisy_gate: whether logits get noise in training (code).
+      explore: whether sparse training sends whole batches to random experts now and then (code).
+      combine: "probabilities" (paper) or "logits" (code) of experts.
+      alpha: before training.
+      entropy_weight, entropy, entropy_norm: beta, of Equation 9; whose entropy, "per_example"
+        (paper) or "per_expert" (code), and how that is normalised.
+      balance_weight, load: of the load-balancing loss; see `server_mixture.smooth_load` (code).
+      l2_weight: of the squares of all that is trained (code).
+      label_smoothing: of the cross-entropy (code, CIFAR-10).
+    """
+
+    gate: Task
+    num_main: int = 1
+    top_k: int = 1
+    training_gate: str = "soft"
+    gate_value: str = "straight_through"
+    noisy_gate: bool = True
+    explore: bool = False
+    combine: str = "probabilities"
+    alpha: float = 0.5
+    entropy_weight: float = 1e-3
+    entropy: str = "per_example"
+    entropy_norm: str = "softmax"
+    balance_weight: float = 0.0
+    load: str = "canonical"
+    l2_weight: float = 0.0
+    label_smoothing: float = 0.0
+
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "training_gate": ("soft", "top_k"),
+        "gate_value": server_mixture.GATE_VALUES,
+        "combine": server_mixture.COMBINATIONS,
+        "entropy": server_mixture.ENTROPIES,
+        "entropy_norm": server_mixture.ENTROPY_NORMS,
+        "load": server_mixture.LOADS,
+    }
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {
+        "num_main": (0, 3),
+        "label_smoothing": (0, 1),
+        **{f"{name}_weight": (0, torch.inf) for name in ("entropy", "balance", "l2")},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        for name, known in self.choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        for name, (low, high) in (self.ranges | {"top_k": (1, self.num_routed)}).items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
+
+    @cached_property
+    def num_routed(self) -> int:
+        """K, outputs of the gate."""
+        return outputs(self.gate)
+
+    @property
+    def trains_experts(self) -> bool:
+        """Whether the objective moves experts too."""
+        return True
+
+    @cached_property
+    def mixture_task(self) -> MixtureTask:
+        """What the objective trains."""
+        if self.trains_experts:
+            return self.task.extended(MixtureTask, others=(self.gate,))
+        return self.gate.extended(MixtureTask)
+
+    def assembled(self, routed: Params, main: Params, seed: int, noise_seed: int) -> Model:
+        """A mixture of these experts, with a new gate."""
+        number = next(iter(routed.values()))
+        return {
+            "routed": routed,
+            "main": main,
+            "gate": self.gate.init(seed),
+            "noise": self.gate.init(noise_seed),
+            "alpha": number.new_tensor(self.alpha),
+            COUNT: number.new_zeros(()),
+        }
+
+    def drawn(self, seed: int) -> Model:
+        """A mixture of experts that are drawn one by one."""
+        experts = draw_experts(self.task, self.num_routed + self.num_main, seed, "independent")
+        routed = tree.map(lambda x: x[: self.num_routed], experts)
+        main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
+        noise_seed = int(streams.keys(1, seed, "noise network")[0])
+        return self.assembled(routed, main, seed, noise_seed)
+
+    # -- training ----------------------------------------------------------------------------
+
+    def trained_part(self, model: Model) -> Model:
+        """What of the model the objective trains."""
+        experts = ("routed", "main") if self.trains_experts else ()
+        return {name: model[name] for name in (*GATE, *experts)}
+
+    def gate_loss(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
+        """The objective, given what experts say of the server's examples [N, K + R, L] -> []"""
+        return self.objective(model, said[batch.index], batch)
+
+    def joint_loss(self, model: Model, batch: Batch) -> Tensor:
+        """The objective with experts in training -> []"""
+        return self.objective(model, self.said(model, batch), batch)
+
+    def objective(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
+        """L_gate (Equation 9), with what the code adds -> []"""
+        with ambient.expert(self.num_routed):  # its dropout masks are no expert's
+            clean = loud = self.gate.logits(model["gate"], batch)
+        scale = None
+        if self.noisy_gate:
+            with ambient.expert(self.num_routed + 1):
+                scale = server_mixture.noise_scale(self.gate.logits(model["noise"], batch))
+            loud = server_mixture.noisy(clean, scale, batch.key)
+        gates = self.training_gates(loud, model[COUNT], batch.key)
+        model[COUNT].add_(1)
+        log_probs = self.mixed(gates, said, model["alpha"])
+        errors = server_mixture.cross_entropy(log_probs, batch.y, self.label_smoothing)
+        loss = batch.mean(errors)
+        if self.entropy_weight:
+            entropy = self.gate_entropy(gates, loud, batch.y, log_probs.shape[-1])
+            loss = loss + self.entropy_weight * entropy
+        if self.balance_weight:
+            balance = server_mixture.load_balance(gates, self.loads(gates, clean, loud, scale))
+            loss = loss + self.balance_weight * balance
+        if self.l2_weight:
+            loss = loss + self.l2_weight * tree.sqnorm(self.mixture_task.trainable(model))
+        return loss
+
+    def training_gates(self, logits: Tensor, batches: Tensor, key: Tensor) -> Tensor:
+        """Gate values in training from (noisy) logits -> [B, K]"""
+        if self.training_gate == "soft":
+            return server_mixture.soft_gates(logits)
+        instead = None
+        if self.explore:
+            epsilon = server_mixture.exploration(batches)
+            instead = server_mixture.explored(logits, self.top_k, epsilon, key)
+        return server_mixture.top_k_gates(logits, self.top_k, self.gate_value, instead)
+
+    def gate_entropy(self, gates: Tensor, logits: Tensor, y: Tensor, num_classes: int) -> Tensor:
+        """The entropy loss -> []"""
+        if self.entropy == "per_example":
+            return server_mixture.entropy_per_example(server_mixture.soft_gates(logits))
+        return server_mixture.entropy_per_expert(gates, y, num_classes, self.entropy_norm)
+
+    def loads(self, gates: Tensor, clean: Tensor, loud: Tensor, scale: Tensor | None) -> Tensor:
+        """Of the experts, smooth where noise decides who is kept -> [K]"""
+        everyone = self.training_gate == "soft" or self.top_k == self.num_routed
+        if scale is None or everyone:
+            return server_mixture.used(gates)
+        return server_mixture.smooth_load(clean, loud, scale, self.top_k, self.load)
+
+    # -- the mixture -------------------------------------------------------------------------
+
+    def predict(self, personal: Model, batch: Batch) -> Tensor:
+        """Log-probabilities of the mixture, of the experts that the gate keeps -> [B, L]"""
+        gates = self.gates(personal["gate"], batch)
+        return self.mixed(gates, self.said(personal, batch), personal["alpha"])
+
+    def losses(self, model: Model, said: Tensor, batch: Batch) -> Tensor:
+        """Of the mixture, given what experts say of all examples [N, K + R, L] -> [B]"""
+        gates = self.gates(model["gate"], batch)
+        return nll(self.mixed(gates, said[batch.index], model["alpha"]), batch.y)
+
+    def gates(self, gate: Params, batch: Batch) -> Tensor:
+        """Values of the experts that are kept, without noise -> [B, K]"""
+        value = "prob" if self.gate_value == "prob" else "renorm"
+        return server_mixture.top_k_gates(self.gate.logits(gate, batch), self.top_k, value)
+
+    def soft_gates(self, gate: Params, batch: Batch) -> Tensor:
+        """Probabilities of all experts -> [B, K]"""
+        return server_mixture.soft_gates(self.gate.logits(gate, batch))
+
+    def mixed(self, gates: Tensor, said: Tensor, alpha: Tensor) -> Tensor:
+        """Log-probabilities from gates [B, K] and what experts say [B, K + R, L] -> [B, L]"""
+        routed, main = said[:, : self.num_routed], said[:, self.num_routed :]
+        combined = server_mixture.combine(gates, routed, main, alpha)
+        return server_mixture.mixture_log_probs(combined, self.combine)
+
+    def said(self, model: Model, batch: Batch) -> Tensor:
+        """What routed and main experts say of a batch -> [B, K + R, L]
+
+        In training, a main expert's dropout masks are those of the routed one of its number.
+        """
+        kinds = [model[name] for name in ("routed", "main") if model[name]]
+        return torch.cat(
+            [each_expert(lambda e: self.said_by_one(e, batch), kind) for kind in kinds], 1
+        )
+
+    def said_by_one(self, expert: Params, batch: Batch) -> Tensor:
+        """An expert's probabilities or logits -> [B, L]"""
+        if self.combine == "logits":
+            return self.task.logits(expert, batch)
+        return self.task.log_probs(expert, batch).exp()
+
+    def validation_loss(self, model: Model, server: Cohort) -> Tensor:
+        """Of the mixture on the server's validation examples -> []
+
+        Raises:
+          DataError: if it has none.
+        """
+        if not server.data.federation.val.sizes[server.host_ids].all():
+            raise DataError(
+                "the server has no validation examples, by which its mixture is chosen; use a "
+                "partition that gives it some"
+            )
+        told = tree.broadcast({name: model[name] for name in ("gate", "alpha")}, 1)
+        said = self.said_by_all(model, server, "val")
+        return server.example_mean(server.score(self.losses, told, said, split="val"), "val")[0]
+
+    def said_by_all(self, model: Model, server: Cohort, split: str) -> Tensor:
+        """What experts say of the server's examples, one expert at a time -> [1, N, K + R, L]"""
+        kinds = [model[name] for name in ("routed", "main") if model[name]]
+        experts = [expert for kind in kinds for expert in tree.unstack(kind)]
+        scores = [
+            server.score(self.said_by_one, tree.broadcast(expert, 1), split=split)
+            for expert in experts
+        ]
+        return torch.stack(scores, dim=2)
+
+
+def outputs(task: Task) -> int:
+    """Outputs of a model: as many as the last bias of its head has numbers."""
+    _, head = task.split(task.init(0))
+    return len(list(head.values())[-1])

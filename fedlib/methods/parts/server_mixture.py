@@ -1,0 +1,228 @@
+"""The server's mixture of Fed-MoE: noisy gates, how outputs are combined, and the gate's losses.
+
+    h~ = h + s * N(0, I),   p = softmax(h~),   y = (1 - alpha) E_0(x) + alpha sum_i g_i E_i(x)
+
+Of the K gate logits h and their noise scales s come probabilities p; from them, the gate values g:
+all of p (soft), or the top k of p (sparse). Everything here is a pure function of one batch.
+
+Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Equations 1, 8 and 10.
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025; what only it has is named so below.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot, softplus
+
+from fedlib.engine.task import log_probs
+from fedlib.models.layers.random import gaussian, uniform_bits
+
+GATE_VALUES = ("renorm", "prob", "straight_through")
+COMBINATIONS = ("probabilities", "logits")
+ENTROPIES = ("per_example", "per_expert")
+ENTROPY_NORMS = ("softmax", "histogram")
+LOADS = ("canonical", "code_femnist", "code_cifar10", "code_sent140", "code_yelp")
+SMALLEST_SCALE = 0.01  # of the gate's noise (code)
+MAIN_SHARE = 0.5  # of each of several main experts, which no alpha weighs (code)
+# Salts that tell the draws of a gate from each other, and from those of dropout layers, which are
+# small numbers.
+NOISE, WHETHER, WHICH = 1001, 1002, 1003
+
+
+# -- gates ---------------------------------------------------------------------------------
+
+
+def noise_scale(outputs: Tensor) -> Tensor:
+    """Standard deviation of the gate's noise from the noise network's outputs -> [B, K]"""
+    return softplus(outputs) + SMALLEST_SCALE
+
+
+def noisy(logits: Tensor, scale: Tensor, key: Tensor) -> Tensor:
+    """Gate logits with noise of this scale, drawn from the batch's key -> [B, K]"""
+    draw = gaussian(_salted(key, NOISE), logits.shape, logits.device)
+    return logits + scale * draw.to(logits.dtype)
+
+
+def soft_gates(logits: Tensor) -> Tensor:
+    """Every expert by its probability -> [B, K]"""
+    return logits.softmax(-1)
+
+
+def top_k_gates(logits: Tensor, k: int, value: str, instead: Tensor | None = None) -> Tensor:
+    """Values of the k most probable experts, 0 for the others -> [B, K]
+
+    Args:
+      logits: [B, K], noisy or not.
+      k: how many are kept.
+      value: "renorm", a second softmax, over the kept probabilities: for k = 1 the constant 1,
+        through which the gate learns nothing; "prob", the probabilities as they are; or
+        "straight_through", with the value of "renorm" and the relative gradient of "prob".
+      instead: [B, k] experts that get the values in place of the most probable ones.
+
+    Raises:
+      ValueError: for another `value`.
+    """
+    log_p, chosen = logits.log_softmax(-1).topk(k)
+    kept = log_p.exp()
+    match value:
+        case "renorm":
+            kept = kept.softmax(-1)
+        case "prob":
+            pass
+        case "straight_through":
+            # p / stopgrad(p) is 1, with the gradient of log p.
+            kept = kept.softmax(-1).detach() * (log_p - log_p.detach()).exp()
+        case _:
+            raise ValueError(f"gate_value must be one of {GATE_VALUES}, got {value!r}")
+    where = chosen if instead is None else instead
+    return torch.zeros_like(logits).scatter(-1, where, kept)
+
+
+def explored(logits: Tensor, k: int, epsilon: Tensor, key: Tensor) -> Tensor:
+    """The k most probable experts, or with probability `epsilon` any for ALL examples -> [B, k]
+
+    Whether is decided once for the batch; which, without replacement, for each example (code).
+    """
+    any_of_them = uniform_bits(_salted(key, WHICH), logits.shape, logits.device)
+    draw = uniform_bits(_salted(key, WHETHER), torch.Size([1]), logits.device)
+    explores = draw < epsilon * 2**32
+    return torch.where(explores, any_of_them.topk(k).indices, logits.topk(k).indices)
+
+
+def exploration(batches: Tensor, first: float = 0.5, last: float = 0.01, over: int = 10_000):
+    """Probability to explore after so many training batches: falls linearly (code) -> []"""
+    return (first - (first - last) / over * batches).clamp(min=last)
+
+
+def _salted(key: Tensor, salt: int) -> Tensor:
+    return key + (salt << 32)
+
+
+# -- outputs -------------------------------------------------------------------------------
+
+
+def combine(gates: Tensor, routed: Tensor, main: Tensor, alpha: Tensor) -> Tensor:
+    """What experts say, weighed -> [B, L]
+
+    alpha weighs the routed experts against one main expert. Without any there is nothing to weigh;
+    several are added, each with `MAIN_SHARE` (code).
+
+    Args:
+      gates: [B, K].
+      routed, main: [B, K, L] and [B, R, L], probabilities or logits.
+      alpha: [].
+    """
+    mixed = torch.einsum("bk,bkl->bl", gates, routed)
+    match main.shape[1]:
+        case 0:
+            return mixed
+        case 1:
+            return alpha * mixed + (1 - alpha) * main[:, 0]
+        case _:
+            return mixed + MAIN_SHARE * main.sum(1)
+
+
+def mixture_log_probs(mixed: Tensor, combination: str) -> Tensor:
+    """Log-probabilities from what `combine` made of probabilities or logits -> [B, L]
+
+    Mixed probabilities are divided by their sum, which is 1 but for gate values that do not add up
+    to 1 and for several main experts. alpha is free, so that beyond [0, 1] one of them can fall
+    below 0: then it is tiny.
+    """
+    if combination == "logits":
+        return log_probs(mixed)
+    positive = mixed.clamp(min=torch.finfo(mixed.dtype).tiny)
+    return (positive / positive.sum(-1, keepdim=True)).log()
+
+
+# -- losses --------------------------------------------------------------------------------
+
+
+def cross_entropy(log_probs: Tensor, y: Tensor, smoothing: float = 0.0) -> Tensor:
+    """With labels that share `smoothing` among all classes -> [B]"""
+    right = log_probs.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+    return -(1 - smoothing) * right - smoothing * log_probs.mean(-1)
+
+
+def entropy_per_example(probabilities: Tensor) -> Tensor:
+    """Mean entropy of the examples' gates (Equation 8) -> []"""
+    return _entropy(probabilities).mean()
+
+
+def entropy_per_expert(gates: Tensor, y: Tensor, num_classes: int, norm: str) -> Tensor:
+    """Mean entropy of the experts' classes, by the gate mass that they get (code) -> []
+
+    Args:
+      gates: [B, K].
+      y: [B] labels.
+      num_classes: L.
+      norm: makes a distribution of an expert's mass by class: "softmax" (code), or "histogram", its
+        shares; an expert without any mass is uniform in both.
+    """
+    mass = class_mass(gates, y, num_classes)
+    if norm == "softmax":
+        return _entropy(mass.softmax(-1)).mean()
+    total = mass.sum(-1, keepdim=True)
+    shares = torch.where(total > 0, mass / total.clamp(min=1e-30), 1 / num_classes)
+    return _entropy(shares).mean()
+
+
+def class_mass(gates: Tensor, y: Tensor, num_classes: int) -> Tensor:
+    """Sum of the gate values of each expert [B, K] over the examples of each class -> [K, L]"""
+    return gates.T @ one_hot(y.long(), num_classes).to(gates.dtype)
+
+
+def load_balance(gates: Tensor, load: Tensor) -> Tensor:
+    """How unevenly experts are used: by the sums of their gates [B, K] and their load [K] -> []"""
+    return cv2(gates.sum(0)) + cv2(load)
+
+
+def cv2(values: Tensor) -> Tensor:
+    """Squared coefficient of variation, 0 of a single value -> []"""
+    if len(values) == 1:
+        return values.new_zeros(())
+    return values.var(unbiased=True) / (values.mean().square() + 1e-10)
+
+
+def used(gates: Tensor) -> Tensor:
+    """Load of experts without noise: how many examples [B, K] use each -> [K]"""
+    return (gates > 0).to(gates.dtype).sum(0)
+
+
+def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) -> Tensor:
+    """Load of experts: sum of their probabilities to be in the top k under other noise -> [K]
+
+    An expert is in if its logit exceeds the k-th largest of the others: for one that is in, the
+    (k+1)-th of all, else the k-th. The official code has it otherwise, and for each data set in its
+    own way: thresholds are probabilities that logits are compared with ("code_femnist",
+    "code_cifar10"), whether one is in is decided on probabilities alone ("code_yelp"), or
+    thresholds have changed places ("code_sent140").
+
+    Args:
+      clean, noisy: [B, K] gate logits without and with noise.
+      scale: [B, K] of the noise.
+      k: below K.
+      kind: one of `LOADS`.
+
+    Raises:
+      ValueError: for another kind.
+    """
+    if kind not in LOADS:
+        raise ValueError(f"load must be one of {LOADS}, got {kind!r}")
+    compared = noisy if kind == "canonical" else noisy.softmax(-1)
+    of_out, of_in = compared.topk(k + 1, dim=-1).values[..., k - 1 :].split(1, dim=-1)
+    if kind == "code_sent140":
+        of_out, of_in = of_in, of_out
+    inside = (compared if kind == "code_yelp" else noisy) > of_in
+    return _normal_cdf((clean - torch.where(inside, of_in, of_out)) / scale).sum(0)
+
+
+def _entropy(probabilities: Tensor) -> Tensor:
+    """In nats, of distributions along the last dimension; 0 log 0 is 0."""
+    return torch.special.entr(probabilities).sum(-1)
+
+
+def _normal_cdf(z: Tensor) -> Tensor:
+    return 0.5 * (1 + torch.erf(z / math.sqrt(2)))

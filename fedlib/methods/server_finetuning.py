@@ -1,0 +1,89 @@
+"""FedAvg whose server trains a copy of the average on its own examples, and predicts with that.
+
+    clients   FedAvg
+    server    w' <- training from the average w on its own examples;  w goes to the clients, not w'
+
+What a mixture of experts makes of the server's examples is to be compared with this, which uses the
+same. The copy with the least loss on the server's validation examples is kept.
+
+Source: a baseline of ours for Jiang et al., "Heterogeneous Federated Learning with Scalable Server
+Mixture-of-Experts", IJCAI 2025 (doi 10.24963/ijcai.2025/610).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.solvers import Memory, Solver, from_spec
+from fedlib.engine.task import Params
+from fedlib.errors import DataError
+from fedlib.methods.base import Method
+from fedlib.methods.parts import chosen
+from fedlib.methods.parts.chosen import Chosen
+
+
+class State(NamedTuple):
+    """The clients' average, what their solvers remember, and the server's best copy."""
+
+    params: Params
+    memory: Memory
+    best: Chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFinetuning(Method):
+    """One model for everybody, fine-tuned on the server.
+
+    Attributes:
+      local: solver of the clients.
+      server: of the server, afresh in each round, or its specification as `Run.local` has it.
+    """
+
+    local: Solver
+    server: Solver | Mapping
+
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+
+    def __post_init__(self):
+        """Raises ValueError for a specification that is no solver's."""
+        if isinstance(self.server, Mapping):
+            object.__setattr__(self, "server", from_spec(dict(self.server)))
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing remembered."""
+        params = self.task.init(seed)
+        memory = self.local.memory(self.task.trainable(params), num_clients)
+        return State(params, memory, chosen.start(params))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """A round of FedAvg, then a copy is trained on the server."""
+        trained, memory = cohort.fit(
+            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        )
+        params = cohort.average(trained, state.params)
+        server = cohort.everyone("server")
+        if not server.data.federation.val.sizes[server.host_ids].all():
+            raise DataError(
+                "the server has no validation examples, by which its model is chosen; use a "
+                "partition that gives it some"
+            )
+        tuned, _ = server.fit(
+            self.task.loss, tree.broadcast(params, 1), local=self.server, stream="server"
+        )
+        losses = server.score(self.task.losses, tuned, split="val")
+        loss = server.example_mean(losses, "val")[0]
+        return State(
+            params, memory, state.best.renewed(tree.take(tuned, 0), loss, cohort.round + 1)
+        )
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The server's best copy, for everybody."""
+        return cohort.broadcast(state.best.params)
+
+    def diagnostics(self, state: State) -> dict[str, Tensor]:
+        """Which copy was chosen."""
+        return state.best.diagnostics()

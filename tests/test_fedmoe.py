@@ -1,0 +1,425 @@
+"""Fed-MoE against a loop over clients, experts and batches; its identities and its settings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
+from torch.nn.functional import cross_entropy, softplus
+
+from fedlib import methods, tree
+from fedlib.engine.batches import draw_batches
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.engine.task import Batch
+from fedlib.errors import DataError
+from fedlib.exhibits import metrics
+from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.parts import server_mixture
+from fedlib.run import evaluate
+from fedlib.run.simulate import Course, Simulation
+
+SIZES = (7, 12, 6, 10)  # the last client is unseen
+SERVER, PROBE = 4, 5
+EXPERTS = 3
+TRAINED = {"solver": "sgd", "lr": 0.1, "batch_size": 5, "epochs": 2, "momentum": 0.9}
+CODE = {"training_gate": "top_k", "combine": "logits", "entropy": "per_expert", "probe": "probe"}
+CODE |= {"balance_weight": 0.1, "l2_weight": 1e-3, "label_smoothing": 0.1, "explore": True}
+
+
+def federation(sizes=SIZES, owned=(12, 6, 8)):
+    return with_server(toy_federation(sizes), owned, by_rule=True)
+
+
+def fedmoe(experts=EXPERTS, classes=3, network=(), **params):
+    network = dict(network)
+    gate = tiny_task(classes=experts, hidden=5, **network)
+    settings = {"server": TRAINED, "task": tiny_task(classes=classes, **network), "local": sgd()}
+    return methods.load("fedmoe")(**settings | {"gate": gate} | params)
+
+
+def run(method, data=None, rounds=2, executor="loop", **cohort):
+    data = data or federation()
+    state = method.init(data.num_clients, 0)
+    for number in range(rounds):
+        made = cohort_of(method.task, data, executor=executor, round=number, **cohort)
+        state = method.round(state, made)
+    return state
+
+
+def assert_close(one, other, tolerance=1e-10):
+    """Float64, with room for what batch normalisation makes of another order of sums."""
+    for x, y in zip(tree.leaves(one), tree.leaves(other), strict=True):
+        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+
+
+# -- Algorithm 1, by hand ----------------------------------------------------------------------
+
+
+def module_of(task, params):
+    module = task.build().double()
+    module.load_state_dict(params)
+    return module
+
+
+def owned(data, split, owner):
+    rows = data.split(split).of(owner)
+    return torch.from_numpy(data.x[rows]), torch.from_numpy(data.y[rows])
+
+
+def train(parameters, loss, x, y, solver, stream, owner):
+    """Descend `loss(x, y, key)` as a solver without memory does; `stream` includes the round."""
+    optimiser = torch.optim.SGD(
+        parameters, lr=solver.lr, momentum=solver.momentum, weight_decay=solver.weight_decay
+    )
+    batches = draw_batches(len(x), solver, 0, *stream, owner)
+    for step, key in zip(batches.steps, batches.keys, strict=True):
+        rows = batches.order[step.start : step.stop]
+        optimiser.zero_grad()
+        loss(x[rows], y[rows], torch.tensor(key)).backward()
+        optimiser.step()
+
+
+class ByHand:
+    """One round from a state, with modules of PyTorch and loops."""
+
+    def __init__(self, method, data, state):
+        self.method, self.data = method, data
+        self.models = [module_of(method.task, state.models[c]) for c in range(3)]
+        self.routed = [module_of(method.task, p) for p in tree.unstack(state.model["routed"])]
+        self.main = module_of(method.task, tree.take(state.model["main"], 0))
+        self.gate = module_of(method.gate, state.model["gate"])
+        self.noise = module_of(method.gate, state.model["noise"])
+        self.alpha = state.model["alpha"].clone().requires_grad_()
+        self.batches = 0
+
+    def probabilities(self, model, x):
+        return model(x).softmax(-1)
+
+    def mixture(self, gates, x):
+        said = self.probabilities if self.method.combine == "probabilities" else lambda m, x: m(x)
+        mixed = sum(gates[:, [i]] * said(e, x).detach() for i, e in enumerate(self.routed))
+        y = self.alpha * mixed + (1 - self.alpha) * said(self.main, x).detach()
+        return y.log() if self.method.combine == "probabilities" else y.log_softmax(-1)
+
+    def objective(self, x, y, key):
+        method, clean = self.method, self.gate(x)
+        scale = softplus(self.noise(x)) + 0.01
+        loud = server_mixture.noisy(clean, scale, key)
+        p = loud.softmax(-1)
+        if method.training_gate == "soft":
+            entropy = -(p * p.log()).sum(-1).mean()
+            return cross_entropy(self.mixture(p, x), y) + method.entropy_weight * entropy
+        epsilon = torch.tensor(0.5 - 0.49 * self.batches / 10_000).double()
+        kept = server_mixture.explored(loud, 1, epsilon, key)
+        best = p.max(-1, keepdim=True).values
+        gates = torch.zeros_like(p).scatter(1, kept, best / best.detach())
+        loss = cross_entropy(self.mixture(gates, x), y, label_smoothing=0.1)
+        mass = torch.stack([gates[y == label].sum(0) for label in range(3)], dim=1).softmax(-1)
+        loss = loss + method.entropy_weight * -(mass * mass.log()).sum(-1).mean()
+        load = server_mixture.smooth_load(clean, loud, scale, 1, "canonical")
+        for use in (gates.sum(0), load):
+            loss = loss + 0.1 * use.var() / (use.mean() ** 2 + 1e-10)
+        self.batches += 1
+        return loss + 1e-3 * sum((w**2).sum() for w in self.trained())
+
+    def trained(self):
+        return [*self.gate.parameters(), *self.noise.parameters(), self.alpha]
+
+    def relevance(self):
+        x, y = owned(self.data, "train", PROBE if self.method.probe == "probe" else SERVER)
+        p = self.gate(x).softmax(-1).detach()
+        if self.method.training_gate == "top_k":
+            p = torch.nn.functional.one_hot(p.argmax(-1), EXPERTS).double()
+        sure = [self.probabilities(m, x)[torch.arange(len(y)), y].detach() for m in self.models]
+        return torch.tensor([[sum(p[:, i] * s) for s in sure] for i in range(EXPERTS)])
+
+    def round(self):
+        method, solver = self.method, self.method.server
+        for client, model in enumerate(self.models):
+            x, y = owned(self.data, "train", client)
+            loss = lambda x, y, key, model=model: cross_entropy(model(x), y)  # noqa: E731
+            train([*model.parameters()], loss, x, y, method.local, (0, "fit"), client)
+        x, y = owned(self.data, "train", SERVER)
+        losses, lam = [], method.lam
+        optimise = self.trained()
+        for t in range(method.inner_steps):
+            weights = self.relevance().softmax(1)
+            with torch.no_grad():
+                for name in self.main.state_dict():
+                    values = [m.state_dict()[name] for m in self.models]
+                    self.main.state_dict()[name].mul_(1 - lam).add_(lam * sum(values) / 3)
+                    for expert, row in zip(self.routed, weights, strict=True):
+                        new = sum(w * v for w, v in zip(row, values, strict=True))
+                        expert.state_dict()[name].mul_(1 - lam).add_(lam * new)
+            train(optimise, self.objective, x, y, solver, (0, f"server/{t}"), SERVER)
+            losses.append(self.validation_loss())
+        share = self.relevance().softmax(0)
+        a = self.alpha.detach()
+        share = torch.cat([a * share, (1 - a).expand(1, 3)]).softmax(0)
+        with torch.no_grad():
+            for model, column in zip(self.models, share.T, strict=True):
+                for name, value in model.state_dict().items():
+                    experts = [e.state_dict()[name] for e in (*self.routed, self.main)]
+                    mixed = sum(w * e for w, e in zip(column, experts, strict=True))
+                    value.mul_(lam).add_((1 - lam) * mixed)
+        return losses
+
+    def validation_loss(self):
+        x, y = owned(self.data, "val", SERVER)
+        chosen = self.gate(x).argmax(-1)
+        gates = torch.nn.functional.one_hot(chosen, EXPERTS).double()
+        return cross_entropy(self.mixture(gates, x), y).item()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("settings", [{}, CODE], ids=["paper", "code"])
+def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
+    # The server's momenta would live on from one inner step to the next, which the loop lacks.
+    server = TRAINED | {"keeps": "round"}
+    method = fedmoe(init_experts="independent", inner_steps=2, server=server, lam=0.3, **settings)
+    data = federation()
+    start = method.init(data.num_clients, 0)
+    hand = ByHand(method, data, start)
+    losses = hand.round()
+    after = method.round(start, cohort_of(method.task, data, executor=executor))
+    tolerance = 1e-10  # float64
+    for client, model in enumerate(hand.models):
+        assert_close(after.models[client], dict(model.state_dict()), tolerance)
+    for i, expert in enumerate(hand.routed):
+        assert_close(tree.take(after.model["routed"], i), dict(expert.state_dict()), tolerance)
+    assert_close(tree.take(after.model["main"], 0), dict(hand.main.state_dict()), tolerance)
+    assert_close(after.model["gate"], dict(hand.gate.state_dict()), tolerance)
+    assert_close(after.model["noise"], dict(hand.noise.state_dict()), tolerance)
+    assert_close(after.model["alpha"], hand.alpha.detach(), tolerance)
+    assert after.best.loss.item() == pytest.approx(min(losses), rel=1e-10)
+    assert int(after.model["batches"]) == 2 * 2 * 3  # inner steps, epochs, batches of 12 examples
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_main": 0},
+        {"num_main": 3, "sync_weights": "convex"},
+        {"top_k": 2, "gate_value": "prob"} | CODE,
+        {"noisy_gate": False, "balance_weight": 1.0},
+        {"routed_lr_scale": 1.0, "main_lr_scale": 0.5} | CODE,
+        {"gate_training": "before", "main_solver": {"solver": "adam", "lr": 0.01}},
+        {"confidence": "logit", "sync_weights": "none", "keep": "last"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_every_setting_is_the_same_on_both_executors(settings):
+    network = {"norm": True, "dropout": 0.3}
+    method = fedmoe(network=network, log_rounds=[1, 2], **settings)
+    loop, batched = (run(method, executor=executor) for executor in EXECUTORS)
+    assert_close(loop, batched)
+
+
+# -- identities ----------------------------------------------------------------------------------
+
+
+def test_without_routed_experts_say_it_is_fedavg_of_equal_clients():
+    data = federation((8, 8, 8, 8))
+    method = fedmoe(1, lam=1.0, client_lam=0.0, alpha=0.0, alpha_lr_scale=0.0)
+    method = replace(method, sync_weights="convex", keep="last")
+    fedavg = FedAvg(task=method.task, local=method.local)
+    state, averaged = (run(each, data, rounds=3) for each in (method, fedavg))
+    assert_close(tree.take(state.model["main"], 0), averaged.params, 1e-12)
+    for client in range(3):
+        assert_close(state.models[client], averaged.params, 1e-12)
+    cohort = cohort_of(method.task, data, data.ids("server"))
+    scores = [
+        cohort.score(each.predict, each.personalise(end, cohort), split="test")
+        for each, end in ((method, state), (fedavg, averaged))
+    ]
+    assert_close(*scores, 1e-12)
+
+
+def test_main_experts_are_the_plain_mean_whatever_clients_own():
+    method = fedmoe(1, lam=1.0, alpha=0.0, alpha_lr_scale=0.0)
+    data = federation()
+    cohort = cohort_of(method.task, data)
+    state = method.init(data.num_clients, 0)
+    start = tree.take(state.models, cohort.host_ids)
+    trained, _ = cohort.fit(method.task.loss, start, local=method.local, memory=state.memory)
+    mean = tree.map(lambda *rows: sum(rows) / 3, *trained)
+    assert_close(tree.take(method.round(state, cohort).model["main"], 0), mean, 1e-12)
+
+
+def test_of_clients_that_are_alike_experts_learn_alike_whatever_the_gate_says():
+    method = fedmoe(sync_weights="none", server=TRAINED | {"lr": 0.0})
+    method = replace(method, local=sgd(lr=0.0), init_experts="independent")
+    data = federation()
+    state = method.init(data.num_clients, 0)
+    alike = state._replace(models=type(state.models)([state.models[0]] * len(state.models)))
+    after = method.round(alike, cohort_of(method.task, data))
+    expected = tree.map(lambda e, m: 0.9 * e + 0.1 * m, state.model["routed"], state.models[0])
+    assert_close(after.model["routed"], expected, 1e-12)
+
+
+def test_running_statistics_are_averaged_and_nothing_in_a_model_is_an_integer():
+    method = fedmoe(network={"norm": True}, lam=1.0)
+    state = run(method)
+    assert all(leaf.is_floating_point() for leaf in tree.leaves((state.model, *state.models)))
+    name = next(name for name in state.model["main"] if name.endswith("running_mean"))
+    assert not torch.equal(state.model["main"][name], method.init(6, 0).model["main"][name])
+
+
+@pytest.mark.parametrize("settings", [{}, CODE], ids=["paper", "code"])
+def test_batches_of_one_example_leave_experts_empty_and_nothing_fails(settings):
+    state = run(fedmoe(server=TRAINED | {"batch_size": 1}, **settings))
+    assert all(leaf.isfinite().all() for leaf in tree.leaves(state.model))
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_the_released_codes_gate_learns_from_its_load_alone():
+    settings = CODE | {"gate_value": "renorm", "explore": False, "l2_weight": 0.0}
+    start = fedmoe(**settings).init(6, 0).model["gate"]
+
+    def moved(**more):
+        end = run(fedmoe(**settings | more), rounds=1).model["gate"]
+        return not all(torch.equal(start[name], end[name]) for name in start)
+
+    assert not moved(balance_weight=0.0, entropy_weight=10.0)
+    assert moved(balance_weight=0.1, entropy_weight=0.0)
+    assert moved(balance_weight=0.0, entropy_weight=0.0, gate_value="straight_through")
+
+
+def test_experts_move_on_the_server_only_where_they_are_trained():
+    still = {"local": sgd(lr=0.0), "sync_weights": "none", "init_experts": "shared"}
+    start = fedmoe(**still).init(6, 0).model
+    for name in ("routed", "main"):
+        ends = [
+            run(fedmoe(**still | {f"{each}_lr_scale": 1.0}), rounds=1).model
+            for each in ("noise", name)
+        ]
+        other = {"routed": "main", "main": "routed"}[name]
+        assert_close(ends[0][name], start[name], 1e-12)
+        assert_close(ends[1][other], start[other], 1e-12)
+        assert any((ends[1][name][key] - x).abs().max() > 1e-3 for key, x in start[name].items())
+
+
+def test_a_gate_that_is_trained_before_stays_as_it_is_later():
+    method = fedmoe(gate_training="before")
+    one, two = (run(method, rounds=rounds).model for rounds in (1, 2))
+    assert_close(one["gate"], two["gate"], 0)
+    assert int(two["batches"]) == 2 * 3  # epochs, batches of 12 examples
+
+
+def test_main_experts_train_alone_with_a_new_solver_if_asked():
+    still = {"local": sgd(lr=0.0), "sync_weights": "none", "main_solver": TRAINED}
+    method, data = fedmoe(**still), federation()
+    module = module_of(method.task, tree.take(method.init(6, 0).model["main"], 0))
+    x, y = owned(data, "train", SERVER)
+    loss = lambda x, y, key: cross_entropy(module(x), y)  # noqa: E731
+    train([*module.parameters()], loss, x, y, method.main_solver, (0, "main/0"), SERVER)
+    state = run(method, data, rounds=1)
+    assert_close(tree.take(state.model["main"], 0), dict(module.state_dict()), 1e-12)
+
+
+def test_clients_who_are_not_synchronised_keep_what_they_trained_and_hear_nothing():
+    method, data = fedmoe(sync_weights="none"), federation()
+    cohort = cohort_of(method.task, data)
+    state = method.init(data.num_clients, 0)
+    start = tree.take(state.models, cohort.host_ids)
+    trained, _ = cohort.fit(method.task.loss, start, local=method.local, memory=state.memory)
+    after = method.round(state, cohort)
+    assert_close(after.models[:3], trained, 0)
+    assert (cohort.journal.down, cohort.journal.up) == (0, tree.numel(state.models[0]))
+
+
+def test_the_best_mixture_is_kept_and_nothing_later_touches_it():
+    # Rates at which the loss rises again.
+    method = fedmoe(server=TRAINED | {"lr": 3.0}, local=sgd(lr=1.0), inner_steps=2)
+    data, losses = federation(), []
+    state = method.init(data.num_clients, 0)
+    for number in range(6):
+        state = method.round(state, cohort_of(method.task, data, round=number))
+        losses.append(state.best.loss.item())
+        if number == int(state.best.round) - 1:
+            kept = tree.clone(state.best.params)
+        assert_close(state.best.params, kept, 0)
+    assert losses == sorted(losses, reverse=True) and int(state.best.round) < 6
+    last = run(replace(method, keep="last"), rounds=6)
+    assert int(last.best.round) == 6 and last.best.loss > state.best.loss
+    assert_close(last.best.params["gate"], last.model["gate"], 0)
+
+
+def test_a_mixture_that_is_kept_shares_no_memory_with_the_one_in_training():
+    state = run(fedmoe(), rounds=1)
+    before = tree.clone(state.best.params)
+    tree.map(lambda x: x.add_(1), state.model)
+    assert_close(state.best.params, before, 0)
+
+
+def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
+    method, data = fedmoe(log_rounds=[2, 3, 9], lam=0.5), federation()
+    state = run(method, data, rounds=3, ids=[0, 2])
+    said = evaluate.as_arrays(method.diagnostics(state))
+    assert said["table_rounds"].tolist() == [2, 3]
+    x, y = owned(data, "train", SERVER)
+    gates = module_of(method.gate, state.model["gate"])(x).softmax(-1).detach()
+    for label in range(3):
+        expected = gates[y == label].mean(0) if (y == label).any() else torch.zeros(EXPERTS)
+        np.testing.assert_allclose(said["tables"][1, label], expected, rtol=1e-6)
+    assert said["table_alphas"][1] == pytest.approx(state.model["alpha"].item())
+    weights, shares = said["client_weights"][1], said["sync_weights"][1]
+    assert (weights.shape, shares.shape) == ((6, EXPERTS), (6, EXPERTS + 1))
+    np.testing.assert_allclose(weights.sum(0), 1, rtol=1e-6)
+    np.testing.assert_allclose(shares.sum(1), [1, 0, 1, 0, 0, 0], rtol=1e-6)
+
+
+def test_alpha_over_rounds_is_in_the_metrics():
+    method, data = fedmoe(log_rounds=[1, 2, 9]), federation()
+    of_device = DeviceData(data, method.task.dtype, method.task.device)
+    simulation = Simulation(method, of_device, Course(rounds=2, seed=0), Loop())
+    state, history = simulation.run(report=lambda line: None)
+    said = evaluate.as_arrays(method.diagnostics(state))
+    rows = metrics.run_rows(replace(history, diagnostics=said))
+    alpha = rows[(rows["metric"] == "alpha") & (rows["at"] == "round")]
+    assert alpha["round"].tolist() == [1, 2]
+    assert alpha["value"].tolist() == said["table_alphas"].tolist()
+    assert "table_alphas" not in metrics.client_rows(replace(history, diagnostics=said))
+
+
+def test_a_single_logit_is_of_two_classes():
+    data = federation()
+    data = replace(data, y=data.y.clip(max=1), num_classes=2)
+    for combine in server_mixture.COMBINATIONS:
+        for confidence in ("prob", "logit"):
+            method = fedmoe(classes=1, combine=combine, confidence=confidence)
+            state = run(method, data, rounds=1)
+            x, y = owned(data, "test", SERVER)
+            batch = Batch(x, y, torch.arange(len(x)))
+            total = method.predict(state.best.params, batch).exp().sum(-1)
+            torch.testing.assert_close(total, torch.ones_like(total))
+            assert all(leaf.isfinite().all() for leaf in tree.leaves(state.model))
+
+
+def test_a_server_without_validation_examples_cannot_choose():
+    with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
+        run(fedmoe(), federation(owned=(12, 0, 8)))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"training_gate": "hard"}, r"training_gate must be one of .*, got 'hard'"),
+        ({"sync_weights": "mean"}, "sync_weights must be one of .*, got 'mean'"),
+        ({"keep": "first"}, "keep must be one of .*, got 'first'"),
+        ({"num_main": 4}, r"num_main must be in \[0, 3\], got 4"),
+        ({"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
+        ({"lam": 1.5}, r"lam must be in \[0, 1\], got 1.5"),
+        ({"inner_steps": 0}, r"inner_steps must be in \[1, inf\], got 0"),
+        ({"entropy_weight": -1.0}, r"entropy_weight must be in \[0, inf\], got -1.0"),
+        ({"log_rounds": [0, 2]}, r"log_rounds must be ascending and at least 1, got \(0, 2\)"),
+        ({"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be one of .*, got 'adagrad'"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_at_construction(params, message):
+    with pytest.raises(ValueError, match=message):
+        fedmoe(**params)

@@ -1,0 +1,147 @@
+"""Mixtures that are trained by their examples, against loops and the methods they extend."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task
+from test_fedmoe import assert_close, federation, module_of, owned, run
+from torch.nn.functional import cross_entropy, nll_loss, softplus
+
+from fedlib import methods, tree
+from fedlib.engine.batches import draw_batches
+from fedlib.errors import DataError
+from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.parts import server_mixture
+
+SERVER = 4
+SOLVER = {"solver": "sgd", "lr": 0.1, "batch_size": 5}
+
+
+def make(name, experts, **params):
+    gate = tiny_task(classes=experts, hidden=5)
+    return methods.load(name)(task=tiny_task(), gate=gate, local=sgd(), **params)
+
+
+def test_a_mixture_of_one_expert_by_fedavg_is_fedavg():
+    method = make("moe_fedavg", 1)
+    fedavg = FedAvg(task=method.task, local=method.local)
+    state, averaged = (run(each, rounds=3) for each in (method, fedavg))
+    # Float64; the mixture takes the logarithm of a probability.
+    assert_close(tree.take(state.model["routed"], 0), averaged.params, 1e-10)
+
+
+def trained_by_hand(method, data, owner, stream):
+    """A mixture of two experts and a main one after one fit on the owner's examples."""
+    start = method.init(data.num_clients, 0).model
+    routed = [module_of(method.task, p) for p in tree.unstack(start["routed"])]
+    main = module_of(method.task, tree.take(start["main"], 0))
+    gate, noise = (module_of(method.gate, start[name]) for name in ("gate", "noise"))
+    alpha = start["alpha"].clone().requires_grad_()
+    weights = [w for module in (*routed, main, gate, noise) for w in module.parameters()]
+    solver = method.local
+    optimiser = torch.optim.SGD(
+        [*weights, alpha], solver.lr, solver.momentum, weight_decay=solver.weight_decay
+    )
+    x, y = owned(data, "train", owner)
+    batches = draw_batches(len(x), solver, 0, 0, stream, owner)
+    for step, key in zip(batches.steps, batches.keys, strict=True):
+        rows = batches.order[step.start : step.stop]
+        loud = server_mixture.noisy(
+            gate(x[rows]), softplus(noise(x[rows])) + 0.01, torch.tensor(key)
+        )
+        p = loud.softmax(-1)
+        mixed = sum(p[:, [i]] * expert(x[rows]).softmax(-1) for i, expert in enumerate(routed))
+        mixed = alpha * mixed + (1 - alpha) * main(x[rows]).softmax(-1)
+        entropy = -(p * p.log()).sum(-1).mean()
+        optimiser.zero_grad()
+        (nll_loss(mixed.log(), y[rows]) + 0.1 * entropy).backward()
+        optimiser.step()
+    experts = tree.stack([dict(expert.state_dict()) for expert in routed])
+    ends = {"gate": gate, "noise": noise}
+    ends = {name: dict(module.state_dict()) for name, module in ends.items()}
+    main = tree.stack([dict(main.state_dict())])
+    return ends | {"routed": experts, "main": main, "alpha": alpha.detach()}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", ["centmoe", "moe_fedavg"])
+def test_experts_and_gate_learn_together_as_in_a_loop(name, executor):
+    method = make(name, 2, num_main=1, training_gate="soft", entropy_weight=0.1)
+    data = federation()
+    cohort = cohort_of(method.task, data, executor=executor)
+    if name == "moe_fedavg":  # of one client, whose average it is
+        cohort = replace(cohort.some([1]), population=1, population_examples=12)
+    after = method.round(method.init(data.num_clients, 0), cohort).model
+    owner, stream = (SERVER, "server") if name == "centmoe" else (1, "fit")
+    expected = trained_by_hand(method, data, owner, stream)
+    assert_close({key: after[key] for key in expected}, expected)  # float64
+
+
+def test_a_server_alone_learns_the_same_from_any_clients():
+    method, data = make("centmoe", 3), federation()
+    states = [run(method, data, ids=ids, rounds=3) for ids in ([0], [1, 2])]
+    assert_close(*states, 0)
+    assert int(states[0].best.round) >= 1
+
+
+def test_clients_have_no_part_in_a_mixture_of_the_server():
+    method, data = make("centmoe", 3), federation()
+    cohort = cohort_of(method.task, data)
+    method.round(method.init(data.num_clients, 0), cohort)
+    assert (cohort.journal.down, cohort.journal.up, cohort.journal.examples) == (0, 0, 0)
+    assert cohort.journal.others["server"].examples == 12
+
+
+def test_a_server_without_validation_examples_cannot_choose():
+    with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
+        run(make("centmoe", 3), federation(owned=(12, 0, 8)))
+
+
+def test_experts_of_a_mixture_begin_apart_and_the_first_one_where_fedavg_does():
+    method = make("moe_fedavg", 2)
+    model = method.init(6, 5).model
+    first, second = tree.unstack(model["routed"])
+    assert_close(first, method.task.init(5), 0)
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    assert any(not torch.equal(model["gate"][name], model["noise"][name]) for name in model["gate"])
+
+
+def test_experts_of_a_uniform_mixture_take_from_all_clients_alike():
+    method = make("uniform_mixture", 3, server=SOLVER, init_experts="independent", lam=0.25)
+    data = federation()
+    cohort = cohort_of(method.task, data)
+    state = method.init(data.num_clients, 0)
+    start = tree.take(state.models, cohort.host_ids)
+    trained, _ = cohort.fit(method.task.loss, start, local=method.local, memory=state.memory)
+    after = method.round(state, cohort).model["routed"]
+    for name, old in state.model["routed"].items():
+        mean = sum(model[name] for model in trained) / 3
+        torch.testing.assert_close(after[name], 0.75 * old + 0.25 * mean, rtol=1e-12, atol=1e-12)
+
+
+def test_a_copy_of_the_average_learns_on_the_server_and_clients_never_hear_of_it():
+    method = methods.load("server_finetuning")(task=tiny_task(), local=sgd(), server=SOLVER)
+    fedavg, data = FedAvg(task=method.task, local=method.local), federation()
+    cohort = cohort_of(method.task, data)
+    state = method.round(method.init(data.num_clients, 0), cohort)
+    average = fedavg.round(fedavg.init(data.num_clients, 0), cohort).params
+    assert_close(state.params, average, 0)
+    module = module_of(method.task, average)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    x, y = owned(data, "train", SERVER)
+    batches = draw_batches(len(x), method.server, 0, 0, "server", SERVER)
+    for step in batches.steps:
+        rows = batches.order[step.start : step.stop]
+        optimiser.zero_grad()
+        cross_entropy(module(x[rows]), y[rows]).backward()
+        optimiser.step()
+    assert_close(state.best.params, dict(module.state_dict()), 1e-12)
+    x, y = owned(data, "val", SERVER)
+    assert state.best.loss.item() == pytest.approx(cross_entropy(module(x), y).item(), rel=1e-12)
+
+
+def test_a_tuned_copy_needs_validation_examples_too():
+    method = methods.load("server_finetuning")(task=tiny_task(), local=sgd(), server=SOLVER)
+    with pytest.raises(DataError, match="no validation examples, by which its model is chosen"):
+        run(method, federation(owned=(12, 0, 8)))

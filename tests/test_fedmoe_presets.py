@@ -1,0 +1,80 @@
+"""The presets of Fed-MoE are what the method takes, and mean what they say."""
+
+import json
+
+import pytest
+import torch
+from support import tiny_task, toy_federation, with_server
+from test_fedmoe import run
+
+from fedlib import methods
+from fedlib.engine.solvers import from_spec
+from fedlib.papers import _fedmoe_presets as presets
+
+EXPERTS = {"femnist": 5, "cifar10": 5, "sent140": 3, "yelp": 3}
+each_dataset = pytest.mark.parametrize("dataset", presets.SETTINGS)
+
+
+def made(dataset, preset):
+    found = presets.fedmoe(dataset, preset)
+    spec = json.loads(json.dumps(found._asdict()))  # declarations are JSON
+    return methods.load("fedmoe")(
+        task=tiny_task(),
+        gate=tiny_task(classes=EXPERTS[dataset], hidden=3),
+        local=from_spec(spec["local"]),
+        **spec["params"],
+    )
+
+
+@each_dataset
+@pytest.mark.parametrize("preset", presets.PRESETS)
+def test_every_preset_trains(dataset, preset):
+    method = made(dataset, preset)
+    state = run(method, with_server(toy_federation(), by_rule=True), rounds=1)
+    assert torch.isfinite(state.best.loss)
+    assert presets.SETTINGS[dataset].cohort == method.num_routed
+
+
+@each_dataset
+def test_the_papers_preset_is_algorithm_1(dataset):
+    method = made(dataset, "paper")
+    assert method.training_gate == "soft" and method.combine == "probabilities"
+    assert (method.entropy, method.entropy_weight) == ("per_example", 1e-3)
+    assert method.balance_weight == method.l2_weight == 0 and not method.trains_experts
+    assert method.probe == "server" and method.gate_training == "inner" and method.lam == 0.1
+    assert method.main_lam is method.client_lam is None and method.main_solver is None
+
+
+@each_dataset
+def test_alpha_has_the_rate_of_the_code(dataset):
+    rates = {"femnist": 3e-5, "cifar10": 5e-7, "sent140": 1e-5, "yelp": 1e-5}
+    for preset in presets.PRESETS:
+        method = made(dataset, preset)
+        assert method.server.lr * method.alpha_lr_scale == pytest.approx(rates[dataset])
+
+
+def test_the_codes_gate_is_trained_as_often_as_each_folder_does():
+    epochs = {name: made(name, "code").server.epochs for name in presets.SETTINGS}
+    assert epochs == {"femnist": 1, "cifar10": 5, "sent140": 2, "yelp": 1}
+    before = [name for name in presets.SETTINGS if made(name, "code").gate_training == "before"]
+    assert before == ["femnist", "yelp"]
+
+
+def test_a_cosine_falls_over_all_epochs_of_the_run():
+    assert made("cifar10", "paper").server.schedule.period == 100 * 5 * 5
+    spec = presets.fedmoe("cifar10", rounds=10).params["server"]
+    assert from_spec(spec).schedule.period == 10 * 5 * 5
+
+
+def test_experts_have_the_rates_of_the_code():
+    for dataset, routed, main in (("cifar10", 1e-4, 5e-5), ("sent140", 5e-4, 5e-4)):
+        method = made(dataset, "code")
+        assert method.server.lr * method.routed_lr_scale == pytest.approx(routed)
+        assert method.server.lr * method.main_lr_scale == pytest.approx(main)
+
+
+def test_what_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="dataset must be one of .*, got 'mnist'"):
+        presets.fedmoe("mnist")
+    with pytest.raises(ValueError, match="preset must be one of .*, got 'mine'"):
+        presets.fedmoe("yelp", "mine")

@@ -1,0 +1,354 @@
+"""Gates, losses and weights of Fed-MoE's server, on numbers that can be worked out by hand."""
+
+import math
+from statistics import NormalDist
+
+import pytest
+import torch
+
+from fedlib.methods.parts import relevance as of_clients
+from fedlib.methods.parts import server_mixture as mixture
+
+LOGITS = (2.0, 1.0, 0.0, -1.0, 0.5)
+NOISY = (1.75, 1.45, 0.05, -1.0, 0.6)
+QUERIES = [[1.0, 0, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]]  # of four examples, by three experts
+CONFIDENCE = [[0.9, 0.2, 0.4, 0.7], [0.1, 0.6, 0.8, 0.3]]  # of two clients in these
+RELEVANCE = [[0.9 + 0.7, 0.1 + 0.3], [0.2 + 0.4, 0.6 + 0.8], [0, 0]]
+
+
+def tensor(values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def softmax(values) -> list[float]:
+    total = sum(map(math.exp, values))
+    return [math.exp(value) / total for value in values]
+
+
+def assert_near(found, expected, **tolerance):
+    # Float64 sums of a few numbers.
+    options = {"rtol": 1e-12, "atol": 1e-12} | tolerance
+    torch.testing.assert_close(found, tensor(expected), **options)
+
+
+# -- gates ---------------------------------------------------------------------------------
+
+
+def test_a_soft_gate_is_the_softmax_of_its_logits():
+    found = mixture.soft_gates(tensor([LOGITS]))
+    assert_near(found, [softmax(LOGITS)])
+    printed = [[0.563021, 0.207124, 0.076197, 0.028031, 0.125627]]
+    assert_near(found, printed, atol=5e-7)  # six digits
+
+
+@pytest.mark.parametrize("value", ["renorm", "straight_through"])
+def test_kept_probabilities_get_a_second_softmax(value):
+    p = softmax(LOGITS)
+    found = mixture.top_k_gates(tensor([LOGITS]), 2, value)
+    assert_near(found, [[*softmax(p[:2]), 0, 0, 0]])
+    assert_near(found[0, :2], [0.588047, 0.411953], atol=5e-7)  # six digits
+    assert mixture.top_k_gates(tensor([LOGITS]), 1, value).tolist() == [[1, 0, 0, 0, 0]]
+
+
+def test_kept_probabilities_may_stay_as_they_are():
+    found = mixture.top_k_gates(tensor([LOGITS]), 2, "prob")
+    assert_near(found, [[*softmax(LOGITS)[:2], 0, 0, 0]])
+    with pytest.raises(ValueError, match="gate_value must be one of .*, got 'hard'"):
+        mixture.top_k_gates(tensor([LOGITS]), 1, "hard")
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_straight_through_gate_has_the_gradient_of_the_probabilities_it_keeps(k):
+    logits = tensor([LOGITS]).requires_grad_()
+    weights = torch.arange(1.0, 6, dtype=torch.float64)
+    (found,) = torch.autograd.grad(
+        (weights * mixture.top_k_gates(logits, k, "straight_through")).sum(), logits
+    )
+    # d g_i / d h = r_i (e_i - p), of the kept i.
+    p, kept = softmax(LOGITS), softmax(softmax(LOGITS)[:k])
+    expected = [
+        sum(w * r * ((i == j) - p[j]) for i, (w, r) in enumerate(zip((1, 2), kept, strict=False)))
+        for j in range(5)
+    ]
+    assert_near(found, [expected])
+
+
+def batch_of_gates(value: str):
+    """Gradients, by the gate's and the noise network's outputs, of every loss that has gates."""
+    draw = torch.Generator().manual_seed(3)
+    clean, raw = (torch.randn(6, 4, generator=draw, dtype=torch.float64) for _ in range(2))
+    clean.requires_grad_(), raw.requires_grad_()
+    scale = mixture.noise_scale(raw)
+    loud = mixture.noisy(clean, scale, torch.tensor(5))
+    gates, y = mixture.top_k_gates(loud, 1, value), torch.arange(6) % 3
+    routed, main = (
+        torch.rand(6, n, 3, generator=draw, dtype=torch.float64).softmax(-1) for n in (4, 1)
+    )
+    mixed = mixture.combine(gates, routed, main, tensor(0.5))
+    losses = {
+        "cross-entropy": mixture.cross_entropy(mixture.mixture_log_probs(mixed, "logits"), y).sum(),
+        "entropy": mixture.entropy_per_expert(gates, y, 3, "softmax"),
+        "importance": mixture.cv2(gates.sum(0)),
+        "load": mixture.cv2(mixture.smooth_load(clean, loud, scale, 1, "canonical")),
+    }
+    return {
+        name: torch.stack(
+            [g.norm() for g in torch.autograd.grad(loss, (clean, raw), retain_graph=True)]
+        )
+        for name, loss in losses.items()
+    }
+
+
+def test_a_renormalised_top_1_gate_learns_from_its_load_alone():
+    norms = batch_of_gates("renorm")
+    assert (norms.pop("load") > 0).all()
+    assert all(norm.tolist() == [0, 0] for norm in norms.values())
+
+
+def test_a_straight_through_gate_learns_from_every_loss():
+    assert all((norm > 0).all() for norm in batch_of_gates("straight_through").values())
+
+
+def test_noise_has_the_scale_of_the_noise_network():
+    outputs = tensor([[0.0, 3.0]]).expand(20_000, 2)
+    scale = mixture.noise_scale(outputs)
+    expected = [math.log(2) + 0.01, math.log(1 + math.exp(3)) + 0.01]
+    assert_near(scale[0], expected)
+    noise = mixture.noisy(torch.zeros_like(outputs), scale, torch.tensor(11))
+    # Of 20,000 draws the standard deviation is off by 1 / sqrt(40,000) of itself: four times that.
+    assert_near(noise.std(0), expected, rtol=0.02)
+    assert_near(noise.mean(0), [0, 0], atol=0.1)
+
+
+# -- exploration -----------------------------------------------------------------------------
+
+
+def test_exploration_falls_linearly_to_its_floor():
+    found = mixture.exploration(tensor([0.0, 1, 5000, 10_000, 20_000]))
+    assert_near(found, [0.5, 0.5 - 0.49 / 10_000, 0.255, 0.01, 0.01])
+
+
+def test_a_batch_explores_as_a_whole_or_not_at_all():
+    logits = tensor([LOGITS]).repeat(500, 1)
+    best = logits.topk(2).indices
+    keys = torch.arange(400) * 7919
+    drawn = [mixture.explored(logits, 2, tensor(0.3), key) for key in keys]
+    explores = [not torch.equal(chosen, best) for chosen in drawn]
+    assert abs(sum(explores) / 400 - 0.3) < 4 * math.sqrt(0.3 * 0.7 / 400)
+    some = next(chosen for chosen, yes in zip(drawn, explores, strict=True) if yes)
+    assert (some[:, 0] != some[:, 1]).all()
+    shares = torch.bincount(some.flatten(), minlength=5) / 500
+    assert ((shares - 2 / 5).abs() < 4 * math.sqrt(0.4 * 0.6 / 500)).all()
+    assert torch.equal(mixture.explored(logits, 2, tensor(0.0), keys[0]), best)
+
+
+def test_who_explores_keeps_the_values_of_the_gate():
+    instead = torch.tensor([[4, 3]])
+    found = mixture.top_k_gates(tensor([LOGITS]), 2, "prob", instead)
+    p = softmax(LOGITS)
+    assert_near(found, [[0, 0, 0, p[1], p[0]]])
+
+
+# -- outputs ---------------------------------------------------------------------------------
+
+
+def test_alpha_weighs_the_routed_experts_against_one_main_expert():
+    gates = tensor([[0.25, 0.75]])
+    routed = tensor([[[0.8, 0.2], [0.4, 0.6]]])
+    main = tensor([[[0.1, 0.9], [0.3, 0.7], [0.5, 0.5]]])
+    mixed = [0.25 * 0.8 + 0.75 * 0.4, 0.25 * 0.2 + 0.75 * 0.6]
+    found = [mixture.combine(gates, routed, main[:, :r], tensor(0.9)) for r in range(4)]
+    assert_near(found[0], [mixed])
+    assert_near(found[1], [[0.9 * mixed[0] + 0.1 * 0.1, 0.9 * mixed[1] + 0.1 * 0.9]])
+    assert_near(found[2], [[mixed[0] + 0.5 * 0.4, mixed[1] + 0.5 * 1.6]])
+    assert_near(found[3], [[mixed[0] + 0.5 * 0.9, mixed[1] + 0.5 * 2.1]])
+
+
+def test_mixed_probabilities_and_mixed_logits_become_log_probabilities():
+    assert_near(
+        mixture.mixture_log_probs(tensor([[0.5, 1.5]]), "probabilities").exp(), [[0.25, 0.75]]
+    )
+    assert_near(
+        mixture.mixture_log_probs(tensor([[0.5, 1.5]]), "logits").exp(), [softmax([0.5, 1.5])]
+    )
+    # alpha beyond 1 can make a mixed probability negative: it is no number's logarithm.
+    beyond = mixture.mixture_log_probs(tensor([[-0.1, 1.1]]), "probabilities")
+    assert beyond[0, 1] == 0 and beyond[0, 0] < -700 and beyond.isfinite().all()
+
+
+# -- losses ----------------------------------------------------------------------------------
+
+
+def test_smoothed_labels_share_a_tenth_among_all_classes():
+    log_p = tensor([softmax([0.3, 1.0, -2.0])]).log()
+    smooth = torch.nn.functional.cross_entropy(log_p, torch.tensor([2]), label_smoothing=0.1)
+    torch.testing.assert_close(mixture.cross_entropy(log_p, torch.tensor([2]), 0.1)[0], smooth)
+
+
+def test_entropy_per_example_is_that_of_its_gate():
+    p = softmax(LOGITS)
+    entropy = -sum(x * math.log(x) for x in p)
+    found = mixture.entropy_per_example(tensor([p, [1.0, 0, 0, 0, 0]]))
+    assert_near(found, entropy / 2)
+
+
+def test_entropy_per_expert_is_that_of_the_classes_it_gets():
+    gates, y = tensor(QUERIES), torch.tensor([0, 1, 1, 2])
+    assert mixture.class_mass(gates, y, 3).tolist() == [[1, 0, 1], [0, 2, 0], [0, 0, 0]]
+
+    def entropy(p):
+        return -sum(x * math.log(x) for x in p if x)
+
+    expected = [entropy(softmax(mass)) for mass in ([1, 0, 1], [0, 2, 0], [0, 0, 0])]
+    assert [round(x, 6) for x in expected] == [1.017357, 0.665573, 1.098612]
+    found = mixture.entropy_per_expert(gates, y, 3, "softmax")
+    assert_near(found, sum(expected) / 3)
+    assert_near(found, 0.927181, atol=5e-7)  # six digits
+    # As shares of the mass: two classes alike, one class, and nothing at all.
+    found = mixture.entropy_per_expert(gates, y, 3, "histogram")
+    assert_near(found, (math.log(2) + 0 + math.log(3)) / 3)
+
+
+def test_the_squared_coefficient_of_variation():
+    assert_near(mixture.cv2(tensor([2, 2, 0])), (4 / 3) / ((4 / 3) ** 2 + 1e-10))  # 0.75
+    assert mixture.cv2(tensor([3])) == 0
+    gates = tensor([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0]])
+    assert mixture.used(gates).tolist() == [2, 2, 0]
+    assert_near(mixture.load_balance(gates, mixture.used(gates)), 1.5, atol=1e-9)  # as above
+
+
+def by_hand(kind: str) -> list[float]:
+    """`smooth_load` of one example and k = 1, logit by logit."""
+    compared = NOISY if kind == "canonical" else softmax(NOISY)
+    first, second = sorted(compared)[:-3:-1]
+    found = []
+    for i, clean in enumerate(LOGITS):
+        match kind:
+            case "code_sent140":
+                threshold = first if NOISY[i] > first else second
+            case "code_yelp":
+                threshold = second if compared[i] > second else first
+            case _:
+                threshold = second if NOISY[i] > second else first
+        found.append(NormalDist().cdf((clean - threshold) / 0.5))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "printed"),
+    [
+        ("canonical", (0.864334, 0.066807, 0.000233, 0.000000, 0.006210)),
+        ("code_femnist", (0.999606, 0.912601, 0.192689, 0.002065, 0.639434)),
+        ("code_cifar10", (0.999606, 0.912601, 0.192689, 0.002065, 0.639434)),
+        ("code_yelp", (0.999606, 0.871176, 0.192689, 0.002065, 0.552496)),
+        ("code_sent140", (0.999132, 0.871176, 0.260095, 0.004108, 0.552496)),
+    ],
+)
+def test_the_load_of_experts_is_how_probably_they_are_kept(kind, printed):
+    clean, loud = tensor([LOGITS]), tensor([NOISY])
+    found = mixture.smooth_load(clean, loud, torch.full_like(clean, 0.5), 1, kind)
+    assert_near(found, by_hand(kind))
+    assert_near(found, printed, atol=5e-7)  # six digits
+    with pytest.raises(ValueError, match="load must be one of .*, got 'code'"):
+        mixture.smooth_load(clean, loud, clean, 1, "code")
+
+
+# -- relevance -------------------------------------------------------------------------------
+
+
+def test_relevance_is_confidence_where_the_gate_trusts_the_expert():
+    gates, confidence = tensor(QUERIES), tensor(CONFIDENCE)
+    found = of_clients.relevance(gates, confidence)
+    assert_near(found, RELEVANCE)
+    assert_near(4 * of_clients.relevance(gates, confidence, "mean"), RELEVANCE)
+    weights = of_clients.client_weights(found)
+    assert_near(weights, [softmax(row) for row in RELEVANCE])
+    printed = [[0.768525, 0.231475], [0.310025, 0.689974], [0.5, 0.5]]
+    assert_near(weights, printed, atol=1.1e-6)  # six digits, one of them rounded down
+    with pytest.raises(ValueError, match="one of .*, got 'max'"):
+        of_clients.relevance(gates, confidence, "max")
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha", "printed"),
+    [
+        (
+            "code",
+            0.5,
+            [
+                (0.263702, 0.215028),
+                (0.215612, 0.261526),
+                (0.204509, 0.207101),
+                (0.316177, 0.316346),
+            ],
+        ),
+        (
+            "paper",
+            0.5,
+            [
+                (0.357567, 0.207585),
+                (0.216875, 0.342249),
+                (0.160665, 0.169956),
+                (0.264892, 0.280210),
+            ],
+        ),
+        (
+            "convex",
+            0.9,
+            [(0.573330, 0.205077), (0.210916, 0.557456), (0.115753, 0.137467), (0.1, 0.1)],
+        ),
+    ],
+)
+def test_clients_take_from_experts_by_three_rules(kind, alpha, printed):
+    columns = []
+    for column in zip(*RELEVANCE, strict=True):
+        rows = list(column) if kind == "paper" else softmax(column)
+        rows = [alpha * x for x in rows] + [1 - alpha]
+        columns.append(rows if kind == "convex" else softmax(rows))
+    found = of_clients.sync_weights(tensor(RELEVANCE), tensor(alpha), kind)
+    assert_near(found.T, columns)
+    assert_near(found, printed, atol=1.1e-6)  # six digits
+    assert_near(found.sum(0), [1, 1])
+
+
+@pytest.mark.parametrize("kind", of_clients.SYNC_WEIGHTS)
+def test_without_a_main_expert_alpha_plays_no_part(kind):
+    columns = [softmax(column) for column in zip(*RELEVANCE, strict=True)]
+    if kind == "code":
+        columns = list(map(softmax, columns))
+    found = of_clients.sync_weights(tensor(RELEVANCE), tensor(0.3), kind, main=False)
+    assert_near(found.T, columns)
+
+
+@pytest.mark.parametrize(
+    ("largest", "routed", "main"),
+    [(0.0, (0.168830, 0.168830), 0.155850), (1e3, (0.325139, 0.132192), 0.146094)],
+)
+def test_the_codes_weights_are_never_far_from_uniform(largest, routed, main):
+    relevance = tensor([[largest]] + 4 * [[0]])
+    found = of_clients.sync_weights(relevance, tensor(0.9), "code")[:, 0]
+    shares = [1.0, 0, 0, 0, 0] if largest else 5 * [0.2]
+    assert_near(found, softmax([0.9 * share for share in shares] + [1 - 0.9]))
+    assert_near(found[[0, 1, 5]], [*routed, main], atol=1.1e-6)  # six digits
+
+
+def test_weights_follow_the_clients_and_those_alike_leave_the_gate_no_say():
+    draw = torch.Generator().manual_seed(0)
+    gates = torch.rand(7, 3, generator=draw, dtype=torch.float64).softmax(-1)
+    confidence = torch.rand(4, 7, generator=draw, dtype=torch.float64)
+    order = torch.tensor([2, 0, 3, 1])
+    found, permuted = (
+        of_clients.client_weights(of_clients.relevance(gates, rows))
+        for rows in (confidence, confidence[order])
+    )
+    assert_near(found.sum(1), [1, 1, 1])
+    assert_near(permuted, found[:, order].tolist())
+    alike = of_clients.relevance(gates, confidence[:1].expand(4, -1))
+    assert_near(of_clients.client_weights(alike), 3 * [4 * [0.25]])
+
+
+def test_a_moving_average_goes_a_share_of_the_way():
+    old, clients = {"w": tensor([2.0])}, tensor([0.0, 4.0])
+    new = {"w": (tensor([0.25, 0.75]) @ clients)[None]}
+    assert_near(of_clients.moved_towards(old, new, 0.1)["w"], [0.9 * 2 + 0.1 * 3])
+    assert of_clients.moved_towards(old, new, 1.0)["w"].tolist() == [3]
