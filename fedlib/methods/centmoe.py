@@ -15,9 +15,9 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.methods.base import Method
+from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
 from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
-from fedlib.methods.parts.gated_mixture import PREDICTS, GatedMixture, Model
 
 
 class State(NamedTuple):

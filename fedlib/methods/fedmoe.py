@@ -29,14 +29,14 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.device import placed
 from fedlib.engine.experts import each_expert
 from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Method
+from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model, outputs
 from fedlib.methods.parts import chosen, relevance, server_mixture
 from fedlib.methods.parts.chosen import Chosen
-from fedlib.methods.parts.gated_mixture import PREDICTS, GatedMixture, Model, outputs
+from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
 
@@ -148,11 +148,11 @@ class FedMoE(GatedMixture):
         shared = self.init_experts == "shared"
         drawn = [ours if shared else self.task.init(key) for key in keys[1:]]
         routed, rest = drawn[: self.num_routed], drawn[self.num_routed :]
-        main, models = rest[: self.num_main], Rows(rest[self.num_main :])
+        main, models = rest[: self.num_main], rest[self.num_main :]
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
         return State(
-            placed(models),
+            drawn_in_turn(models, num_clients),
             model,
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.methods.base import Method
-from fedlib.methods.parts.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
+from fedlib.methods.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
 
 
 class State(NamedTuple):
