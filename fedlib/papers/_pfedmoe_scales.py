@@ -55,7 +55,9 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of all data sets, each method once."""
-    small = {"rounds": 8, "batch_size": 16, "evaluate_every": 2, "notes": (DIGITS_NOTE,)}
+    # A rate of ours, at which few rounds show something; chosen on seed 7, which is not shown.
+    small = {"rounds": 8, "batch_size": 16, "lr": 0.05, "evaluate_every": 2}
+    small["notes"] = (DIGITS_NOTE,)
     return (
         "demo: 1,797 digits, small networks and a few rounds; shows that everything runs, not what "
         "the paper claims.",

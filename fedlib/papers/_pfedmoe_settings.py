@@ -152,6 +152,7 @@ class Setting:
       rounds: T.
       batch_size, epochs: of a client in a round.
       roles: which tables and figures the federation is for; see `fedlib.papers.pfedmoe`.
+      lr: of all groups.
       evaluate_every: rounds between evaluations.
       target: accuracy whose cost is looked for, if any.
       published: how the published exhibits of the federation end, if there are any.
@@ -166,6 +167,7 @@ class Setting:
     batch_size: int
     roles: tuple[str, ...]
     epochs: int = 1
+    lr: float = LR
     evaluate_every: int = 5
     target: float | None = None
     published: str | None = None
@@ -186,7 +188,12 @@ class Setting:
             model_params=self.images.model(variant.small or 1),
             modules=self._modules(variant, tuple(own)),
             rounds=self.rounds,
-            local={**SGD, "batch_size": self.batch_size, "epochs": self.epochs},
+            local={
+                **SGD,
+                "lr": self.lr,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+            },
             params=variant.params | self._common(label, variant),
             participation={
                 "rate": 1.0
