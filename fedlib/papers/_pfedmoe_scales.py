@@ -50,6 +50,7 @@ IMAGES = {
         ),
     ),
 }
+SCALING = {"cifar10": {"scaling": "imagenet"}}  # section 4.1, intentionally those of ImageNet
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 
 
@@ -166,6 +167,7 @@ def _practical(dataset: str, gamma: float, fraction: float = 1.0, **about) -> Se
     data = Data(
         name=f"{dataset}-gamma{gamma:g}",
         dataset=dataset,
+        params=SCALING.get(dataset, {}),
         partition={"kind": "dirichlet", "num_clients": 10, "alpha": gamma, **_used(fraction)},
         seed=SEED,
         title=f"{TITLES[dataset]}, gamma = {gamma:g}",
@@ -191,6 +193,7 @@ def _path_line(
     return Data(
         name=f"{dataset}-n{num_clients}" + ("" if usual else f"-s{classes}"),
         dataset=dataset,
+        params=SCALING.get(dataset, {}),
         partition={"kind": "path_line", **held, **_used(fraction)},
         seed=SEED,
         title=title,
