@@ -18,6 +18,7 @@ from zoo import Deep
 from fedlib import methods, models, streams, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.methods.parts import holdout
@@ -52,6 +53,11 @@ def make(name, large=LARGE, local=SOLVER, task=SMALL, **params):
     return methods.load(name)(task=task, local=local, large=large, **PARAMS[name] | params)
 
 
+def start():
+    """The small model before the first round of seed 0."""
+    return SMALL.init(expert_seed(0, 1, "independent"))
+
+
 def run(method, federation, executor="loop", rounds=ROUNDS, ids=None, state=None, first=0):
     """(state, cohort of the last round) after some rounds with `ids`, or all that may train."""
     state = method.init(federation.num_clients, 0) if state is None else state
@@ -83,7 +89,7 @@ class Hand:
     def __init__(self, federation):
         self.federation = federation
         self.own = {c: self.module(LARGE[c % 2], LARGE[c % 2].init(0)) for c in SEEN}
-        self.small = SMALL.init(0)
+        self.small = start()
 
     @staticmethod
     def module(task, params):
@@ -315,10 +321,19 @@ def test_fml_without_distillation_is_local_training_beside_fedavg():
     method = make("fml", (own,), local, alpha=1.0, beta=1.0)
     state, _ = run(method, federation)
     alone, _ = run(methods.load("local")(task=own, local=local), federation)
-    shared, _ = run(methods.load("fedavg")(task=SMALL, local=local), federation)
+    fedavg = methods.load("fedavg")(task=SMALL, local=local)
+    shared, _ = run(fedavg, federation, state=fedavg.init(5, 0)._replace(params=start()))
     for c in range(5):
         assert_close(state.models["large"][c], tree.take(alone.models, c), 1e-12)
     assert_close(state.small, shared.params, 1e-12)
+
+
+@every_method
+def test_models_of_one_architecture_do_not_begin_alike(name):
+    state = make(name, ()).init(2, 0)
+    own = state.models["large"][0]
+    assert own.keys() == state.small.keys()
+    assert not any(torch.equal(own[entry], state.small[entry]) for entry in own)
 
 
 @pytest.mark.parametrize(("name", "share"), [("fml", 0.5), ("fedkd", 1.0), ("fedapen", 1.5)])
@@ -328,7 +343,7 @@ def test_twins_agree_so_that_a_single_client_trains_on_labels_alone(name, share)
     federation = toy_federation((12, 8), unseen=1)
     params = {"fml": {"alpha": 0.5, "beta": 0.5}} | EXACT
     method = make(name, (), SGD(lr=0.1, batch_size=4, epochs=2), **params.get(name, {}))
-    state = method.init(2, 0)
+    state = method.init(2, 0)._replace(small=SMALL.init(0))
     if name == "fedkd":  # and the projection changes nothing, at first
         same = {"weight": torch.eye(30).double()}
         state = state._replace(models=state.models | {"projection": tree.Rows([same] * 2)})
@@ -350,7 +365,7 @@ def test_without_training_the_average_is_the_small_model_of_before(name):  # P11
     federation = toy_federation(SIZES)
     method = make(name, local=replace(SOLVER, lr=0.0), **EXACT.get(name, {}))
     state, _ = run(method, federation)
-    assert_close(state.small, SMALL.init(0), 1e-12)
+    assert_close(state.small, start(), 1e-12)
 
 
 @every_method
@@ -366,7 +381,7 @@ def test_clients_with_equal_data_train_what_the_server_averages(name):  # P12
     alone, _ = run(method, federation, ids=[0], rounds=1)
     together, _ = run(method, federation, rounds=1)
     assert_close(together.small, alone.small, 1e-12)
-    assert not torch.allclose(together.small["head.1.weight"], SMALL.init(0)["head.1.weight"])
+    assert not torch.allclose(together.small["head.1.weight"], start()["head.1.weight"])
 
 
 class Returning(Cohort):

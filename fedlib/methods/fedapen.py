@@ -101,7 +101,7 @@ class FedAPEN(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Drawn models: one for everybody, one of each architecture for the clients."""
-        small = self.task.init(seed)
+        small = self.pairs.draw_small(seed)
         models = {
             "large": self.pairs.own.init(num_clients, seed),
             "small": drawn_in_turn([small], num_clients),

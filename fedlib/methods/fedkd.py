@@ -88,7 +88,7 @@ class FedKD(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Drawn models: one for the server, one of each architecture, with its W, for clients."""
-        small = self.task.init(seed)
+        small = self.pairs.draw_small(seed)
         projections = [self.draw_projection(task, seed) for task in self.pairs.own.tasks]
         models = {
             "large": self.pairs.own.init(num_clients, seed),

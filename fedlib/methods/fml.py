@@ -76,7 +76,7 @@ class FML(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Drawn models: one for the server, one of each architecture for the clients."""
-        small = self.task.init(seed)
+        small = self.pairs.draw_small(seed)
         models = {"large": self.pairs.own.init(num_clients, seed)}
         weights = self.pairs.joint.trainable({**models, "small": small})
         return State(small, models, self.local.memory(weights, num_clients))

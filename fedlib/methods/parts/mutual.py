@@ -17,6 +17,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Batch, JointTask, Params, Task, mean_from
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.tree import Rows, Tree
@@ -54,6 +55,14 @@ class Pairs:
     def among(cls, task: Task, large: tuple[Task, ...]) -> "Pairs":
         """A small model `task` beside one of the architectures `large`; beside another, if none."""
         return cls(task, OwnModels.among(task, large))
+
+    def draw_small(self, seed: int) -> Params:
+        """The small model before the first round, drawn as a second expert of the run.
+
+        A client's own model may have the same architecture. Drawn alike, the two would agree on
+        everything and so learn nothing from each other.
+        """
+        return self.small.init(expert_seed(seed, 1, "independent"))
 
     @cached_property
     def joint(self) -> JointTask:
