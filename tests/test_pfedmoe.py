@@ -27,7 +27,7 @@ from fedlib.methods.pfedmoe import mix
 from fedlib.models.layers.augment import erased
 from fedlib.run import cost
 from fedlib.run.build import build_method
-from fedlib.run.simulate import Protocol, Simulation
+from fedlib.run.simulate import Course, Simulation
 from fedlib.tree import Rows
 
 GOLDEN = 1e-6  # the specification prints six decimals
@@ -199,7 +199,7 @@ def test_a_step_costs_three_times_the_forward_pass_of_section_7():
         task=cnn("cnn5"), large=(cnn("cnn1"),), gate=gate, local=sgd(batch_size=4)
     )
     data = DeviceData(pictures(), torch.float32, torch.device("cpu"))
-    simulation = Simulation(method, data, Protocol(rounds=1, seed=0), Loop())
+    simulation = Simulation(method, data, Course(rounds=1, seed=0), Loop())
     # Nobody needs the gradient of the image, from the first convolutions of both extractors; the
     # norm before the gate's first layer does need one.
     first = 28 * 28 * 16 * 3 * 25

@@ -161,8 +161,9 @@ _declare = declare
 
 def declare(scale):
     paper = _declare(scale)
-    run = _replace(paper.runs[0], notes=("A note that makes the specification long. " * 9,))
-    runs = tuple(_replace(run, label=f"run-{i}") for i in range(200))
+    run, note = paper.runs[0], "A note that makes the specification long. " * 12
+    # Notes of their own: what runs have in common is written down once.
+    runs = tuple(_replace(run, label=f"run-{i}", notes=(f"{i}: {note}",)) for i in range(200))
     labels = tuple(run.label for run in runs)
     tables = {
         name: _replace(table, labels=labels, federations=(run.federation,))
