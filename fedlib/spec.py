@@ -7,6 +7,7 @@ shown (a title, a note) must stay out of it.
 
 from dataclasses import asdict, dataclass, field
 
+SHOWN_ONLY = ("federation", "label", "title", "seeds", "notes")  # of a run, no part of its spec
 SCALES = ("demo", "reduced", "full")
 
 
@@ -103,9 +104,13 @@ class Run:
 
     def spec(self, seed: int) -> dict:
         """What determines the trained state and its history, together with the shards."""
-        shown_only = ("federation", "label", "title", "seeds", "notes")
-        fields = {name: value for name, value in asdict(self).items() if name not in shown_only}
+        fields = {name: value for name, value in asdict(self).items() if name not in SHOWN_ONLY}
         return {**fields, "seed": seed}
+
+    def trains_like(self, other: "Run") -> bool:
+        """Whether the specifications differ in nothing but the number of rounds."""
+        mine, theirs = vars(self), vars(other)
+        return all(mine[name] == theirs[name] for name in mine.keys() - {*SHOWN_ONLY, "rounds"})
 
     def describe(self) -> dict:
         """What a table or figure needs to know of the run."""

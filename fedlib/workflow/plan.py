@@ -81,6 +81,7 @@ class Plan:
             for run in paper.runs
         }
         self._run_specs: dict[tuple, dict] = {}
+        self._run_views: dict[tuple, list[shown.Pattern]] = {}
         self._earlier: dict[tuple, Run | None] = {}
 
     # --- What there is -------------------------------------------------------------------------
@@ -313,10 +314,14 @@ class Plan:
         """What a final evaluation scores: what is shown of the run, or everything."""
         if self.config["evaluate"] == "all":
             return [shown.EVERYTHING]
-        declared = self._paper(paper)
-        exhibits = [*declared.tables.values(), *declared.figures.values()]
-        about = [x for x in exhibits if federation in x.federations and label in x.labels]
-        return sorted(set().union(*(shown.views(x, federation, label) for x in about)))
+        key = (paper, federation, label)
+        if key not in self._run_views:
+            declared = self._paper(paper)
+            exhibits = [*declared.tables.values(), *declared.figures.values()]
+            about = [x for x in exhibits if federation in x.federations and label in x.labels]
+            found = set().union(*(shown.views(x, federation, label) for x in about))
+            self._run_views[key] = sorted(found)
+        return self._run_views[key]
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""

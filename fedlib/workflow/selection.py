@@ -83,7 +83,7 @@ def goes_on(run: Run, other: Run) -> bool:
     return (
         (other.federation, other.method) == (run.federation, run.method)
         and (other.rounds % run.evaluate_every == 0 or other.rounds == run.rounds)
-        and dataclasses.replace(other, rounds=run.rounds).spec(0) == run.spec(0)
+        and run.trains_like(other)
     )
 
 
