@@ -32,7 +32,7 @@ from fedlib.engine.task import Batch, Params, log_probs, nll
 from fedlib.methods.base import Curves
 from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
 from fedlib.methods.parts import class_means, server_sgd
-from fedlib.methods.parts.own_models import never_trained, replaced
+from fedlib.methods.parts.own_models import head_shapes, never_trained, replaced
 from fedlib.tree import Rows
 
 
@@ -68,10 +68,7 @@ class FedGH(ClassStatistics):
         """Raises ValueError for headers that differ, or an optimiser that cannot train."""
         Curves.__post_init__(self)
         _ = self.server_solver  # it checks itself
-        shapes = [
-            {name: tuple(value.shape) for name, value in task.split(task.init(0))[1].items()}
-            for task in (self.task, *self.own.tasks)
-        ]
+        shapes = [head_shapes(task) for task in (self.task, *self.own.tasks)]
         if any(other != shapes[0] for other in shapes):
             raise ValueError(f"all architectures must have the same header, got {shapes}")
 

@@ -114,7 +114,4 @@ class FML(Method):
 
     def predict(self, personal: Own | Params, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
-        match personal:
-            case Own(model, task):
-                return task.log_probs(model, batch)
-        return self.task.log_probs(personal, batch)
+        return self.pairs.log_probs(personal, batch)

@@ -23,7 +23,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method
-from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.methods.parts.own_models import OwnModels, head_shapes, never_trained, replaced
 from fedlib.tree import Rows
 
 
@@ -58,7 +58,7 @@ class LGFedAvg(Method):
 
     def __post_init__(self):
         """Raises ValueError for headers that cannot be averaged."""
-        shapes = [_head_shapes(task) for task in (self.task, *self.own.tasks)]
+        shapes = [head_shapes(task) for task in (self.task, *self.own.tasks)]
         if odd := [own for own in shapes if own != shapes[0]]:
             raise ValueError(
                 f"headers must have the same shapes in all architectures, got {shapes[0]} and "
@@ -119,8 +119,3 @@ class LGFedAvg(Method):
     def predict(self, personal: dict[str, Any], batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
         return personal["task"].log_probs(personal["model"], batch)
-
-
-def _head_shapes(task: Task) -> dict[str, tuple[int, ...]]:
-    _, head = task.split(task.init(0))
-    return {name: tuple(value.shape) for name, value in head.items()}

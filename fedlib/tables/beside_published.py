@@ -86,11 +86,7 @@ def build(
             "with the highest of these, each seed its own; a selection on the test examples, which "
             "flatters every method. Difference: best minus published, in percentage points. Bold: "
             "highest of the column.",
-            *(
-                f"{one.mark}: {one.title}."
-                for one in known.sources
-                if one.name in {*numbers["source"]}
-            ),
+            *_marks(known, numbers),
             *_published_note(exhibit, compared),
             *notes.particulars(exhibit),
         ],

@@ -56,6 +56,13 @@ class Pairs:
         """A small model `task` beside one of the architectures `large`; beside another, if none."""
         return cls(task, OwnModels.among(task, large))
 
+    def log_probs(self, personal: Own | Params, batch: Batch) -> Tensor:
+        """Of the model that ONE client predicts with: its own, or the small one -> [B, L]"""
+        match personal:
+            case Own(model, task):
+                return task.log_probs(model, batch)
+        return self.small.log_probs(personal, batch)
+
     def draw_small(self, seed: int) -> Params:
         """The small model before the first round, drawn as a second expert of the run.
 

@@ -60,6 +60,12 @@ class OwnModels:
         return first.extended(JointTask, others=tuple(others))
 
 
+def head_shapes(task: Task) -> dict[str, tuple[int, ...]]:
+    """Shape of each entry of an architecture's header; servers only join those that are alike."""
+    _, head = task.split(task.init(0))
+    return {name: tuple(value.shape) for name, value in head.items()}
+
+
 def drawn_in_turn(drawn: Sequence[Tree], num_clients: int) -> Rows:
     """Of each client k what was drawn for its kind, k modulo their number; where it has room."""
     return placed(tree.in_turn(drawn, range(num_clients)))
