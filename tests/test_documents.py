@@ -53,3 +53,19 @@ def test_modules_exist(document):
     missing = [d for d in dotted if not {"/".join(d), "/".join(d[:-1])} & there]
     written = {"fedlib/methods/fedper.py"}  # by whoever follows the README
     assert [path for path in paths if path not in there | written] + missing == []
+
+
+TEXTS = ("*.py", "*.md", "*.smk", "*.yaml", "*.toml", "Makefile", "Snakefile")
+IGNORED = {".venv", ".git", ".snakemake", "results", "figures", "raw"}
+
+
+def test_no_file_keeps_the_marks_of_a_conflict():
+    marks = re.compile(r"^(<{7} |>{7} |={7}$)", re.MULTILINE)
+    files = [
+        path
+        for pattern in TEXTS
+        for path in ROOT.rglob(pattern)
+        if not IGNORED.intersection(path.relative_to(ROOT).parts)
+    ]
+    assert ROOT / "README.md" in files
+    assert [path for path in files if marks.search(path.read_text(encoding="utf-8"))] == []

@@ -4,11 +4,7 @@ Paper: Yi, Yu, Ren, Zhang, Wang, Liu, Li, "pFedMoE: Data-Level Personalization w
 Experts for Model-Heterogeneous Personalized Federated Learning", 2024 (arXiv:2402.01350). There is
 no official code, and its tables could not be read: published numbers are of a sibling paper, or
 follow from both. Every value has its source in `_pfedmoe_settings` and `_pfedmoe_scales`. What
-<<<<<<< HEAD
 pFedMM's code base calls pFedMoE is another method, `gated_experts`.
-=======
-pFedMM's code base calls pFedMoE is another method, which has another name here.
->>>>>>> 16202a3 (Call pFedMM's own pFedMoE another method, whatever its name)
 
 Scales:
   demo     digits in place of all data sets; settings of ours
