@@ -19,6 +19,7 @@ from data_fixtures import (
     make_up_yelp,
     needs,
 )
+from test_text import declared
 
 from fedlib.data import downloads, sources, texts, tokenisers
 from fedlib.data.download import fetch
@@ -26,8 +27,10 @@ from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.raw import RawFile
 from fedlib.data.sources import sent140, yelp
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics
 from fedlib.federation import SPLITS, Federation, Tokens
 from fedlib.models import transformer
+from fedlib.run.build import build_simulation
 
 PIECE = {piece: number for number, piece in enumerate(WORD_PIECES)}
 PAIR = {token: number for number, token in enumerate(BYTE_PAIRS)}
@@ -446,3 +449,18 @@ def test_the_shards_of_texts_say_what_their_tokens_are(dataset, sizes, raw, tmp_
     built.save(tmp_path / "a.h5", tmp_path / "a.json")
     loaded = Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
     assert loaded.tokens == Tokens(*sizes) and loaded.digests == built.digests
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model"),
+    [
+        ("sent140", {"num_classes": 2, "size": "bert-lite", "vocabulary": 30, "pad": 0}),
+        ("yelp", {"num_classes": 5, "size": "gpt2-lite", "vocabulary": 263, "pad": END}),
+    ],
+)
+def test_a_transformer_takes_steps_on_these_texts(dataset, model, raw):
+    cut = {**CUT, "pool_per_class": 4, "server_per_class": 1, **EQUAL, "share": 0.5}
+    built = federation(dataset, "server_majority", raw, params={"length": 8}, **cut)
+    _, result = build_simulation(declared(model_params=model), built).run(report=lambda line: None)
+    assert result.examples.tolist() == [0, 8]  # two clients with four
+    assert result.scores[metrics.SERVER].count.tolist() == [built.test.sizes.sum()]
