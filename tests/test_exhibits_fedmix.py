@@ -645,8 +645,10 @@ def test_traffic_table_as_text(traffic):
         *(f"{2 * 40 * 30 / GIB:.5g}", "5", "2"),
     ]
     assert [column.title for column in alone.columns] == [
-        *("Method", "Accuracy", "Rounds", "Sent (GB)", "Message", "Seeds")
+        *("Method", "Accuracy", "Rounds", "Sent (MB)", "Message", "Seeds")  # far below a GB
     ]
+    # 40 and 80 bytes each way in each of 30 rounds.
+    assert [row[3] for row in texts(alone)] == [f"{2 * b * 30 / 1e6:.5g}" for b in (40, 80)]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """Accuracy of the seen clients against what was communicated for it."""
 
+import math
 from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
@@ -74,6 +75,8 @@ def draw(
             ends.append(mine["mean"].iloc[-1])
         focused = curves.focus(axes, ends) or focused
         style.percent_axis(axes)
+        if scale == "log":
+            _mark(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded))
     note = "A line across the panel: a method that sends nothing, at its last accuracy."
     what = f"Communicated: all clients together, up and down; {UNITS[unit][1]}."
@@ -104,12 +107,20 @@ def _with_traffic(
 def _lay_out(axes: Axes, scale: str, title: str, unit: str, accuracy: curves.Shown) -> None:
     axes.set(title=title, xlabel=f"Communicated so far ({unit})", ylabel=accuracy.axis())
     axes.set_xscale(scale)
-    if scale == "log":
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
+    if scale == "linear":
         axes.margins(x=0.015)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _mark(axes: Axes) -> None:
+    """Ticks of a logarithmic x axis as what is drawn needs them, so that none lies on another."""
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    if decades < 1:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    else:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_curve(
