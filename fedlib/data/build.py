@@ -29,7 +29,7 @@ def build(spec: dict, raw: str | Path) -> Federation:
       DataError: if a raw file is missing or not the official one.
     """
     partition = check(spec)
-    read, seed = sources.load(spec["dataset"]).read, _seed(spec)
+    read, seed = sources.load(spec["dataset"]).read, seed_of(spec)
     drawn = {"seed": seed} if "seed" in inspect.signature(read).parameters else {}
     examples = read(Path(raw), **spec["params"], **drawn)
     return dataclasses.replace(partition.deal(examples, seed).federation(), spec=spec)
@@ -76,7 +76,7 @@ def roots(spec: dict) -> tuple[str, str]:
     return f"fedlib.data.sources.{dataset}", f"fedlib.data.partitions.{kind}"
 
 
-def _seed(spec: dict) -> int:
+def seed_of(spec: dict) -> int:
     """The seed of all draws: as declared, for a replicate one that is drawn for it."""
     if "replicate" not in spec:
         return spec["seed"]

@@ -1,0 +1,169 @@
+"""How many examples the owners of a federation have, before any of it is downloaded or cut.
+
+The declared partition deals a stand-in: as many examples as the data set has, with labels in turn,
+owners of equal size, and inputs of one pixel. Sizes that follow from counts alone come out as they
+will be. Those that follow from the labels are of the same distribution, and those of natural
+clients (writers, roles) are alike where the real ones differ: a manifest knows better.
+"""
+
+import inspect
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedlib.data import build, downloads, sources
+from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
+from fedlib.federation import GROUPS, Tokens
+
+CIFAR = (3, 32, 32)
+NIST = (1, 28, 28)
+COARSE = 20  # coarse labels of CIFAR-100, of as many classes each
+
+
+class Stock(NamedTuple):
+    """What a data set has.
+
+    Attributes:
+      train, test: examples of its official parts; with test 0 it has but one part.
+      shape: of an input.
+      owners: natural clients, about; 0 for none.
+      apart: whether an owner is in one part only.
+    """
+
+    train: int
+    test: int
+    shape: tuple[int, ...] = ()
+    owners: int = 0
+    apart: bool = False
+
+
+# By data set, or data set and source; those that need no download are read instead. Sources:
+# docs/data.md and the publishers' pages; roles of Shakespeare are counted as FedEM does.
+STOCKS = {
+    "cifar10": Stock(50_000, 10_000, CIFAR),
+    "cifar100": Stock(50_000, 10_000, CIFAR),
+    "emnist:all": Stock(697_932, 116_323, NIST),
+    "emnist:test": Stock(116_323, 0, NIST),
+    "femnist:nist": Stock(814_255, 0, NIST, owners=3_597),
+    "femnist:leaf": Stock(733_000, 81_000, NIST, owners=3_597),
+    "femnist:tff": Stock(671_585, 77_483, NIST, owners=3_400),
+    "mnist:mnist": Stock(60_000, 10_000, NIST),
+    "mnist:qmnist": Stock(60_000, 10_000, NIST, owners=1_000, apart=True),
+    "sent140": Stock(1_600_000, 359),
+    "shakespeare": Stock(3_300_000, 900_000, (80,), owners=1_000),
+    "yelp": Stock(650_000, 50_000),
+}
+
+
+class Sizes(NamedTuple):
+    """A federation without its examples; everything is JSON-able.
+
+    Attributes:
+      shape: of an input; labels: of the label of an example, () for one class.
+      dtype: of inputs, as NumPy calls it.
+      num_classes: L.
+      tokens: vocabulary and padding of texts; None for other inputs.
+      group: name of each owner's group.
+      train, val, test: examples of each owner.
+      side: values of side information, clusters: true clusters; 0 for none.
+    """
+
+    shape: list[int]
+    labels: list[int]
+    dtype: str
+    num_classes: int
+    tokens: list[int] | None
+    group: list[str]
+    train: list[int]
+    val: list[int]
+    test: list[int]
+    side: int
+    clusters: int
+
+
+def sizes(spec: dict) -> Sizes:
+    """The sizes of a federation as declared, see `fedlib.data.build.build`; no raw file is read.
+
+    Raises:
+      ConfigError: for a declaration that makes no sense.
+    """
+    partition = build.check(spec)
+    examples, shape = _stand_in(spec)
+    dealt = partition.deal(examples, build.seed_of(spec))
+    return _of(dealt, shape)
+
+
+def of_manifest(manifest: dict, declared: Sizes) -> Sizes:
+    """The sizes in the manifest of a federation that has been cut; the rest as declared."""
+    counts = {name: list(map(int, owned)) for name, owned in manifest["sizes"].items()}
+    return declared._replace(**counts, group=list(manifest["group"]))
+
+
+def _of(dealt: Dealt, shape: tuple[int, ...]) -> Sizes:
+    owned = {name: list(map(len, getattr(dealt, name))) for name in ("train", "val", "test")}
+    pool = dealt.examples
+    return Sizes(
+        shape=list(shape),
+        labels=list(pool.y.shape[1:]),
+        dtype=str(pool.x.dtype),
+        num_classes=pool.num_classes,
+        tokens=None if pool.tokens is None else list(map(int, pool.tokens)),
+        group=[GROUPS[number] for number in dealt.group],
+        side=0 if dealt.side is None else int(dealt.side.max(initial=0)) + 1,
+        clusters=0 if dealt.cluster is None else int(dealt.cluster.max(initial=0)) + 1,
+        **owned,
+    )
+
+
+def _stand_in(spec: dict) -> tuple[Examples, tuple[int, ...]]:
+    """Examples to deal, and the shape of a real input."""
+    dataset, params = spec["dataset"], spec["params"]
+    module = sources.load(dataset)
+    source = params.get("source") or downloads.table(dataset).default
+    key = f"{dataset}:{source}" if source else dataset
+    if key not in STOCKS:
+        drawn = "seed" in inspect.signature(module.read).parameters
+        seed = {"seed": build.seed_of(spec)} if drawn else {}
+        examples = module.read(Path(), **params, **seed)
+        return examples, examples.x.shape[1:]
+    stock = _asked(STOCKS[key], params, module.NUM_CLASSES)
+    num, has = stock.train + stock.test, sources.has(dataset, params.get("source"))
+    part = np.repeat(np.array([TRAIN, TEST], np.uint8), [stock.train, stock.test])
+    shape = stock.shape or (params.get("length", 128),)
+    texts = len(shape) == 1
+    image = "images" in has
+    examples = Examples(
+        x=np.zeros((num, shape[0], 1, 1), np.uint8) if image else np.zeros((num, 1), np.int32),
+        y=np.arange(num) % module.NUM_CLASSES,
+        num_classes=module.NUM_CLASSES,
+        mean=(0.0,) * shape[0] if image else (),
+        std=(1.0,) * shape[0] if image else (),
+        part=part if "part" in has else None,
+        owner=_owners(stock) if "owner" in has else None,
+        num_owners=stock.owners,
+        coarse=np.arange(100) * COARSE // 100 if "coarse" in has else None,
+        tokens=Tokens(module.NUM_CLASSES if "owner" in has else 0, 0) if texts else None,
+    )
+    if "owner" in has and texts:  # a label for each character
+        examples = examples._replace(y=np.zeros((num, *shape), np.uint8))
+    return examples, shape
+
+
+def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:
+    """The stock with as many examples of each class as the parameters of a data set take."""
+    train, test = (params.get(f"{part}_per_class") for part in ("train", "test"))
+    return stock._replace(
+        train=num_classes * train if train else stock.train,
+        test=num_classes * test if test else stock.test,
+    )
+
+
+def _owners(stock: Stock) -> np.ndarray:
+    """Who owns each example, every part in equal shares -> [M] int64"""
+    if stock.apart:
+        half = stock.owners // 2
+        train, test = (np.arange(n) * half // n for n in (stock.train, stock.test))
+        return np.concatenate([train, half + test])
+    parts = [np.arange(n) * stock.owners // n for n in (stock.train, stock.test) if n]
+    return np.concatenate(parts)
