@@ -8,6 +8,7 @@ clients (writers, roles) are alike where the real ones differ: a manifest knows 
 
 import inspect
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -123,10 +124,7 @@ def _stand_in(spec: dict) -> tuple[Examples, tuple[int, ...]]:
     source = params.get("source") or downloads.table(dataset).default
     key = f"{dataset}:{source}" if source else dataset
     if key not in STOCKS:
-        drawn = "seed" in inspect.signature(module.read).parameters
-        seed = {"seed": build.seed_of(spec)} if drawn else {}
-        examples = module.read(Path(), **params, **seed)
-        return examples, examples.x.shape[1:]
+        return _made(module, spec)
     stock = _asked(STOCKS[key], params, module.NUM_CLASSES)
     num, has = stock.train + stock.test, sources.has(dataset, params.get("source"))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [stock.train, stock.test])
@@ -148,6 +146,17 @@ def _stand_in(spec: dict) -> tuple[Examples, tuple[int, ...]]:
     if "owner" in has and texts:  # a label for each character
         examples = examples._replace(y=np.zeros((num, *shape), np.uint8))
     return examples, shape
+
+
+def _made(module: ModuleType, spec: dict) -> tuple[Examples, tuple[int, ...]]:
+    """The examples of a data set that is made or comes with a library, inputs short if they can."""
+    takes = inspect.signature(module.read).parameters
+    drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
+    if "dim" not in takes:
+        examples = module.read(Path(), **spec["params"], **drawn)
+        return examples, examples.x.shape[1:]
+    shape = (spec["params"].get("dim", takes["dim"].default),)
+    return module.read(Path(), **{**spec["params"], "dim": 1}, **drawn), shape
 
 
 def _asked(stock: Stock, params: dict, num_classes: int) -> Stock:

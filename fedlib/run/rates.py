@@ -1,0 +1,150 @@
+"""How fast this machine is: operations per second of a kind of model, measured once and remembered.
+
+A rate is measured on made-up examples, in about half a second, when a plan first asks for it, and
+kept in the user's cache folder beside the executors of `fedlib.run.calibration`. Runs share one if
+they train the same architectures in batches of about the same size with the same executor, on the
+same device and PyTorch. The method is not among that: its operations are counted, see
+`fedlib.run.rehearsal`.
+
+Measured and not looked up, because the operations per second of one processor differ by a factor of
+a hundred between a small linear model and a wide convolution, so that no constant would do.
+"""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fedlib.engine.choice import BLOCK, choose
+from fedlib.errors import DataError
+from fedlib.files import canonical_json, read_json, write_text
+from fedlib.run import calibration, evaluate
+from fedlib.run.rehearsal import Rehearsed, Timed, by_example, clock_of, small
+
+STEPS = 2  # local steps of each client in a measured round
+SECONDS = 0.2  # that measured rounds take together, if one is not longer
+ROUNDS = 5  # measured at most
+OPERATIONS = {"cpu": 1e10, "cuda": 1e12}  # of a measured round, about: batches shrink to that
+SMALLEST = 4  # examples of a batch, however costly they are
+TOGETHER = 16  # clients measured where they are batched
+SCORED = 64  # examples of each client and split
+
+
+def file() -> Path:
+    """Where rates are kept, for all checkouts of a user on a machine."""
+    return calibration.file().with_name("rates.json")
+
+
+def remembered() -> dict[str, dict]:
+    """All rates by key; none if there is no file."""
+    return read_json(file()) if file().exists() else {}
+
+
+def remember(found: dict[str, dict]) -> None:
+    """Add rates to the file, or replace them there."""
+    file().parent.mkdir(parents=True, exist_ok=True)
+    write_text(file(), canonical_json(remembered() | found) + "\n")
+
+
+def batch_size(spec: dict, sizes: dict) -> int:
+    """Examples of a typical batch: no more than a client of average size has."""
+    seen = [n for n, g in zip(sizes["train"], sizes["group"], strict=True) if g == "seen"]
+    return max(2, min(spec["local"]["batch_size"], round(sum(seen) / max(len(seen), 1))))
+
+
+def facts(spec: dict, sizes: dict, executor: str, machine: dict) -> dict:
+    """What a rate depends on.
+
+    Args:
+      machine: name of the device and version of PyTorch, as `machine` gives them.
+    """
+    modules = {
+        name: [{k: one[k] for k in ("model", "params")} for one in _listed(module)]
+        for name, module in spec["modules"].items()
+    }
+    return {
+        "model": [spec["model"], spec["model_params"]],
+        "modules": modules,
+        "precision": spec["precision"],
+        "batch": calibration.size_class(batch_size(spec, sizes)),
+        "executor": executor,
+        **machine,
+    }
+
+
+def key(facts: dict) -> str:
+    """In short -> digest in hexadecimal"""
+    return hashlib.sha256(canonical_json(facts).encode()).hexdigest()[:16]
+
+
+def measure(spec: dict, sizes: dict, rehearsed: Rehearsed, *, device: str, executor: str) -> dict:
+    """Time a round and an evaluation -> {"fold": operations a second of local steps, "score": of
+    scoring, "client": seconds a round takes for each client besides}
+
+    Args:
+      rehearsed: the same run, whose operations by example it has.
+      device: "cpu" or "cuda"; on a CPU one thread computes.
+      executor: as the configuration gives it.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        simulation = _simulation(spec, sizes, rehearsed, device, executor)
+        return _measured(simulation, rehearsed)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _simulation(spec: dict, sizes: dict, rehearsed: Rehearsed, device: str, executor: str):
+    """A few clients with two batches of about the real size."""
+    by_example = by_example(rehearsed, "round", "fold") or 1.0
+    kinds = [len(m) for m in spec["modules"].values() if isinstance(m, list | tuple)]
+    clients = max([2, *kinds])
+    afford = int(OPERATIONS[device] / (by_example * clients * STEPS))
+    size = max(SMALLEST, min(batch_size(spec, sizes), afford))
+    local = spec["local"] | {"batch_size": size, "steps": STEPS, "epochs": 1}
+    steps = {"train": (STEPS * size, STEPS * size), "scored": SCORED, "device": device}
+    own = spec | {"local": local, "weights": None}
+    try:
+        simulation = small(own, sizes, None, clients=clients, **steps)
+    except (ValueError, DataError):  # AFL does one step, L2SGD draws their number
+        own["local"] = {k: v for k, v in local.items() if k != "steps"}
+        simulation = small(own, sizes, None, clients=clients, **steps)
+    inner = choose(executor, simulation.method.task)
+    if inner.name != "loop" and afford > size:  # more clients together, if there is time for them
+        together = min(TOGETHER, BLOCK, max(clients, afford // size))
+        simulation = small(own, sizes, None, clients=together, **steps)
+    return replace(simulation, executor=Timed(inner, clock_of(simulation.data.device)))
+
+
+def _measured(simulation, rehearsed: Rehearsed) -> dict:
+    timed, clock = simulation.executor, clock_of(simulation.data.device)
+    everyone = simulation.federation.ids("seen")
+    state = simulation.method.round(simulation.init(), simulation.cohort(everyone, 0))  # sets up
+    timed.restart()
+    begun, done = clock(), 0
+    while done < ROUNDS and (not done or clock() - begun < SECONDS):
+        state = simulation.method.round(state, simulation.cohort(everyone, done))
+        done += 1
+    total = clock() - begun
+    fold, score = timed.rate("fold", rehearsed, "round"), timed.rate("score", rehearsed, "round")
+    client = max(0.0, total - sum(timed.seconds.values())) / (done * len(everyone))
+    timed.restart()
+    begun, done = clock(), 0
+    while done < ROUNDS and (not done or clock() - begun < SECONDS):
+        evaluate.during_training(
+            simulation.method, state, lambda group: simulation.everyone(group, done)
+        )
+        done += 1
+    score = timed.rate("score", rehearsed, "evaluation") or score or fold
+    return {"fold": fold or score, "score": score, "client": client}
+
+
+def _listed(module: dict | list) -> list[dict]:
+    return list(module) if isinstance(module, list | tuple) else [module]
+
+
+def machine(device: str) -> dict:
+    """What of this machine a rate depends on."""
+    return {"device": calibration.device_name(torch.device(device)), "torch": torch.__version__}

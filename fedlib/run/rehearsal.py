@@ -1,0 +1,390 @@
+"""What a run consists of, found by doing a round of it with a handful of made-up examples.
+
+A rehearsal is a round, an evaluation during training and a final evaluation of a few clients with
+two or three batches of two examples, client by client, while operations are counted as in
+`fedlib.run.cost`. What is kept is *who computed what on which examples*: so many operations for
+each example of a local step, and for each that is scored. They do not depend on the number of
+clients, examples, rounds or on the batch size, so that `fedlib.run.forecast` can tell from them
+what a real run of any size takes. No data are read.
+
+What cannot be known before: how long clients go on who stop early (see `STOPS_AFTER` there), and
+rounds that differ from the last one, which is the one that is rehearsed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fedlib import tree
+from fedlib.engine import ambient
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Executor, Loop
+from fedlib.engine.waves import Work
+from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
+from fedlib.results import SHARED
+from fedlib.run import evaluate
+from fedlib.run.build import build_simulation
+from fedlib.run.cost import Operations
+from fedlib.run.simulate import Simulation
+
+BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
+SMALL, LARGE = 2 * BATCH, 3 * BATCH  # examples of clients: unequal, so that epochs and steps differ
+SCORED = 2  # examples of every other split
+CLIENTS_EACH = 2  # of each group, or as many as there are architectures
+MANY = 1000  # clients, more than any method singles out
+ATTEMPTS = 50  # rounds until somebody does a local step: those of L2SGD are drawn
+PHASES = ("round", "evaluation", "final")
+FLOAT_BYTES = 4
+
+
+class Call(NamedTuple):
+    """What was computed on the examples of some owners; all calls of a kind in a phase together.
+
+    Attributes:
+      phase: one of `PHASES`.
+      what: "fold", local steps, or "score".
+      group: of the owners, one of `fedlib.federation.GROUPS`.
+      split: of the examples.
+      share: of the group's owners who took part, 2 if all of them did so twice.
+      epochs: of local steps over the examples, 0 where their number is fixed; for "score" 1.
+      steps: of each owner, where their number is fixed; else 0.
+      batch: examples of a batch, 0 for the run's own batch size.
+      flops: floating-point operations by example.
+      numbers: results of matrix products and convolutions by example, which memory must hold.
+    """
+
+    phase: str
+    what: str
+    group: str
+    split: str
+    share: float
+    epochs: float
+    steps: float
+    batch: int
+    flops: float
+    numbers: float
+
+
+class Rehearsed(NamedTuple):
+    """What is known of a run after its rehearsal, JSON-able.
+
+    Attributes:
+      calls: of its phases, `Call`s as lists.
+      shared, each: numbers in the state, and of them for each owner in the federation.
+      shared_test: operations by example where clients are scored on each other's test examples.
+      busy: share of the rounds in which clients do local steps.
+      brief: epochs that final protocols may take for each that was rehearsed.
+      finalists: the most clients of a group that are prepared for final protocols, or 0 for all.
+    """
+
+    calls: list[list]
+    shared: float
+    each: float
+    shared_test: float
+    busy: float
+    brief: float
+    finalists: int
+
+
+def rehearse(
+    spec: dict, views: Sequence[Sequence[str]], sizes: dict, weights: Sequence[Path] = ()
+) -> Rehearsed:
+    """What the run `spec` consists of.
+
+    Args:
+      spec: as `fedlib.spec.Run.spec` gives it.
+      views: what its final evaluation scores, see `fedlib.run.evaluate.final`.
+      sizes: `fedlib.data.sizes.Sizes` as a dict: of it shapes and groups are used.
+      weights: of the run, see `build_simulation`.
+
+    Raises:
+      ConfigError: for a run that cannot be built.
+    """
+    own = spec["local"] | {"batch_size": BATCH}
+    tally = Tally()
+    simulation = small(spec | {"local": own, "weights": None}, sizes, tally)
+    state = simulation.init()
+    numbers = [_numbers(simulation.method, count) for count in (3, 4)]
+    each = numbers[1] - numbers[0]
+    tally.phase = "round"
+    tried, after = _rounds(simulation, state, tally)
+    tally.phase = "evaluation"
+    everyone = lambda group: simulation.everyone(group, simulation.course.rounds)  # noqa: E731
+    after, _ = evaluate.during_training(simulation.method, after, everyone)
+    method = simulation.method
+    brief = method.briefly()
+    tally.phase = "final"
+    own_views = [view for view in views if view[2] != SHARED]
+    evaluate.final(brief or method, after, everyone, views=own_views)
+    calls = tally.calls(simulation.federation)
+    shared = any(view[2] == SHARED for view in views)
+    scored = [c.flops for c in calls if c.phase == "final" and (c.what, c.split) == ("score", "test")]
+    return Rehearsed(
+        calls=[list(call) for call in calls],
+        shared=numbers[0] - 3 * each,
+        each=each,
+        shared_test=max(scored, default=0.0) if shared else 0.0,
+        busy=1 / tried,
+        brief=_longer(method, brief) if brief else 1.0,
+        finalists=_finalists(method, sizes),
+    )
+
+
+def small(
+    spec: dict,
+    sizes: dict,
+    executor: Any,
+    *,
+    train: tuple[int, int] = (SMALL, LARGE),
+    scored: int = SCORED,
+    clients: int = CLIENTS_EACH,
+    device: str = "cpu",
+) -> Simulation:
+    """The run on made-up examples, everybody in every round.
+
+    Args:
+      train: training examples of clients, in turn.
+      scored: examples of every other split that the federation has.
+      clients: at least, of seen and of unseen ones if there are any.
+    """
+    kinds = [len(m) for m in spec["modules"].values() if isinstance(m, list | tuple)]
+    federation = made_up(sizes, max(clients, *kinds, 1), train, scored)
+    course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
+    if course.get("aggregation") == "gossip":
+        course |= {"edge_probability": 1.0, "mixing": "metropolis"}
+    simulation = build_simulation(
+        spec | {"participation": {"rate": 1.0, **course}},
+        federation,
+        device=device,
+        executor="loop",
+    )
+    return replace(simulation, executor=executor)
+
+
+def made_up(sizes: dict, clients: int, train: tuple[int, int], scored: int) -> Federation:
+    """A federation of the same kind: shapes, groups and splits of `sizes`, but few owners."""
+    draw = np.random.default_rng(0)
+    groups = [g for g in GROUPS if g in sizes["group"]]
+    owners = [g for g in groups for _ in range(clients if g in CLIENTS else 1)]
+    has = {
+        (group, split): any(
+            n for n, g in zip(sizes[split], sizes["group"], strict=True) if g == group
+        )
+        for group in groups
+        for split in SPLITS
+    }
+    counts = {
+        split: [
+            (train[i % 2] if split == "train" else scored) if has[group, split] else 0
+            for i, group in enumerate(owners)
+        ]
+        for split in SPLITS
+    }
+    total, start, splits = sum(map(sum, counts.values())), 0, {}
+    for split in SPLITS:
+        ends = start + np.cumsum(counts[split])
+        splits[split] = Split.from_lists(
+            [np.arange(e - n, e) for e, n in zip(ends, counts[split], strict=True)]
+        )
+        start = int(ends[-1])
+    shape, dtype = (total, *sizes["shape"]), np.dtype(sizes["dtype"])
+    tokens = sizes["tokens"] and Tokens(*sizes["tokens"])
+    if tokens:
+        x = draw.integers(0, max(tokens.vocabulary, 1), shape).astype(dtype)
+    elif dtype == np.uint8:
+        x = draw.integers(0, 256, shape, np.uint8)
+    else:
+        x = draw.standard_normal(shape).astype(dtype)
+    channels = sizes["shape"][0] if dtype == np.uint8 else 0
+    return Federation(
+        x=x,
+        y=draw.integers(0, sizes["num_classes"], (total, *sizes["labels"])),
+        num_classes=sizes["num_classes"],
+        group=np.array([GROUPS.index(g) for g in owners], np.uint8),
+        client_id=np.arange(len(owners)),
+        mean=(0.5,) * channels,
+        std=(0.5,) * channels,
+        side=np.arange(total) % sizes["side"] if sizes["side"] else None,
+        cluster=np.arange(len(owners)) % sizes["clusters"] if sizes["clusters"] else None,
+        tokens=tokens or None,
+        **splits,
+    )
+
+
+class Tally(Loop):
+    """Client by client; notes who computed what, and how many operations that took.
+
+    Attributes:
+      phase: under which it is noted; None notes nothing.
+    """
+
+    name = "tally"
+
+    def __init__(self):
+        super().__init__()
+        self.phase: str | None = None
+        self._found: dict[tuple, list[float]] = {}
+
+    def fold(self, work: Work, drawn: list, batch_size: int, step, carry, per_client):
+        """See `Executor.fold`."""
+        result, counter = _counted(super().fold, work, drawn, batch_size, step, carry, per_client)
+        sizes = work.data.federation.train.sizes[work.ids]
+        examples = sum(s.size for batches in drawn for s in batches.steps)
+        epochs, steps = _course(sizes, [len(batches.steps) for batches in drawn])
+        batch = 0 if batch_size == BATCH else batch_size
+        self._note(work, ("fold", "train", epochs, steps, batch), examples, counter)
+        return result
+
+    def each(self, work: Work, fn, per_client, split: str, batch_size: int):
+        """See `Executor.each`."""
+        result, counter = _counted(super().each, work, fn, per_client, split, batch_size)
+        examples = int(work.data.federation.split(split).sizes[work.ids].sum())
+        self._note(work, ("score", split, 1, 0, batch_size), examples, counter)
+        return result
+
+    def _note(self, work: Work, what: tuple, examples: int, counter: Operations) -> None:
+        if self.phase is None or not examples:
+            return
+        group = GROUPS[work.data.federation.group[work.ids[0]]]
+        kind, split, epochs, steps, batch = what
+        key = self.phase, kind, group, split, epochs, steps, batch
+        found = self._found.setdefault(key, [0, 0, 0, 0])
+        for place, value in enumerate((len(work.ids), examples, counter.flops, counter.numbers)):
+            found[place] += value
+
+    def calls(self, federation: Federation) -> list[Call]:
+        """Everything that was noted, by example."""
+        calls = []
+        for key, (owners, examples, flops, numbers) in self._found.items():
+            phase, what, group, split, epochs, steps, batch = key
+            share = owners / len(federation.ids(group))
+            by_example = flops / examples, numbers / examples
+            calls.append(Call(phase, what, group, split, share, epochs, steps, batch, *by_example))
+        return calls
+
+
+class Timed:
+    """An executor that notes how long it takes for local steps, and for scoring.
+
+    Attributes:
+      seconds, examples: so far, by "fold" and "score".
+    """
+
+    def __init__(self, inner: Executor, clock: Callable[[], float]):
+        self._inner, self._clock = inner, clock
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything so far."""
+        self.seconds = {"fold": 0.0, "score": 0.0}
+        self.examples = {"fold": 0, "score": 0}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def rate(self, what: str, rehearsed: Rehearsed, phase: str) -> float:
+        """Operations a second of local steps, or of scoring; 0 if there were none."""
+        if not self.seconds[what]:
+            return 0.0
+        return by_example(rehearsed, phase, what) * self.examples[what] / self.seconds[what]
+
+    def fold(self, work, drawn, *args):
+        """See `Executor.fold`."""
+        begun = self._clock()
+        result = self._inner.fold(work, drawn, *args)
+        self.seconds["fold"] += self._clock() - begun
+        self.examples["fold"] += sum(s.size for batches in drawn for s in batches.steps)
+        return result
+
+    def each(self, work, fn, per_client, split, batch_size):
+        """See `Executor.each`."""
+        begun = self._clock()
+        result = self._inner.each(work, fn, per_client, split, batch_size)
+        self.seconds["score"] += self._clock() - begun
+        self.examples["score"] += int(work.data.federation.split(split).sizes[work.ids].sum())
+        return result
+
+
+def by_example(rehearsed: Rehearsed, phase: str, what: str) -> float:
+    """Operations by example of all calls of a kind in a phase, together."""
+    calls = [Call(*call) for call in rehearsed.calls]
+    mine = [(c.share * (c.epochs or 1), c.flops) for c in calls if (c.phase, c.what) == (phase, what)]
+    total = sum(share for share, _ in mine)
+    return sum(share * flops for share, flops in mine) / total if total else 0.0
+
+
+class _Counter(Operations):
+    """Counts operations, and the numbers that matrix products and convolutions result in."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        before = self.flops
+        output = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.flops > before and isinstance(output, torch.Tensor):
+            self.numbers += output.numel()
+        return output
+
+
+def _counted(fn: Callable, *args) -> tuple[Any, _Counter]:
+    # Spelled-out recurrence instead of torch's fused LSTM, which has no formula.
+    with _Counter() as counter, ambient.stacked_experts(True):
+        return fn(*args), counter
+
+
+def _course(sizes: np.ndarray, steps: list[int]) -> tuple[float, float]:
+    """(epochs, 0) where the steps of clients follow from their examples, or (0, steps)."""
+    each = -(-sizes // BATCH)
+    epochs = sum(steps) / max(int(each.sum()), 1)
+    fixed = len({*steps}) == 1 and len({*each.tolist()}) > 1
+    return (0.0, float(steps[0])) if fixed and steps[0] else (epochs, 0.0)
+
+
+def _rounds(simulation: Simulation, state: Any, tally: Tally) -> tuple[int, Any]:
+    """The rounds that it took until somebody did a local step, and the state after them."""
+    first = max(simulation.course.rounds - 1, 0)
+    for tried in range(1, ATTEMPTS + 1):
+        cohort = simulation.cohort(simulation.federation.ids("seen"), first + tried - 1)
+        state = simulation.method.round(state, cohort)
+        others = sum(journal.examples for journal in cohort.journal.others.values())
+        if cohort.journal.examples or others or not simulation.method.clients_train:
+            return tried, state
+    return 1, state
+
+
+def _numbers(method: Any, owners: int) -> int:
+    """Numbers in the state of so many owners; what several share counts once."""
+    leaves = tree.leaves(method.init(owners, 0))
+    return sum({id(x): x.untyped_storage().nbytes() // x.element_size() for x in leaves}.values())
+
+
+def _finalists(method: Any, sizes: dict) -> int:
+    """How many clients are prepared for the final protocols, 0 for all."""
+    narrow = {"shape": [1] * len(sizes["shape"]), "labels": [], "tokens": None}
+    chosen = method.finalists(made_up({**sizes, **narrow}, MANY, (1, 1), 1), "seen")
+    return 0 if len(chosen) == MANY else len(chosen)
+
+
+def _longer(method: Any, brief: Any) -> float:
+    """How many times as many epochs the method may take as its brief form."""
+    pairs = ((v, getattr(brief, n)) for n, v in vars(method).items() if isinstance(v, int))
+    return max((mine / short for mine, short in pairs if short and mine > short), default=1.0)
+
+
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """Seconds of this process's processor on a CPU, where others may be busy too; else of a card."""
+    if device.type != "cuda":
+        return time.process_time
+
+    def now() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return now
