@@ -97,8 +97,8 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
         "inputs": list(data.x.shape[1:]),
         "precision": method.task.precision,
         "batch_size": solver.batch_size,
-        "clients": size_class(clients),
-        "steps": [size_class(int(median(steps))), size_class(max(steps))],
+        "clients": _size_class(clients),
+        "steps": [_size_class(int(median(steps))), _size_class(max(steps))],
         "device": device_name(data.device),
         "torch": torch.__version__,
     }
@@ -126,6 +126,6 @@ def cohort_sizes(data: DeviceData, course: Course) -> tuple[int, np.ndarray]:
     return max(1, int(course.rate * len(sizes))), sizes
 
 
-def size_class(number: int) -> int:
+def _size_class(number: int) -> int:
     """`number` rounded up to a power of two: runs of similar size share a measurement."""
     return 1 << max(number - 1, 0).bit_length()

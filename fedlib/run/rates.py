@@ -2,8 +2,8 @@
 
 A rate is measured on made-up examples, in about half a second, when a plan first asks for it, and
 kept in the user's cache folder beside the executors of `fedlib.run.calibration`. Runs share one if
-they train the same architectures in batches of about the same size with the same executor, on the
-same device and PyTorch. The method is not among that: its operations are counted, see
+they are of the same method and train the same architectures in batches of about the same size with
+the same executor, on the same device and PyTorch. How many operations there are is counted, see
 `fedlib.run.rehearsal`.
 
 Measured and not looked up, because the operations per second of one processor differ by a factor of
@@ -64,10 +64,11 @@ def facts(spec: dict, sizes: dict, executor: str, machine: dict) -> dict:
         for name, module in spec["modules"].items()
     }
     return {
+        "method": spec["method"],
         "model": [spec["model"], spec["model_params"]],
         "modules": modules,
         "precision": spec["precision"],
-        "batch": calibration.size_class(batch_size(spec, sizes)),
+        "batch": 1 << (batch_size(spec, sizes) - 1).bit_length(),
         "executor": executor,
         **machine,
     }
@@ -98,14 +99,14 @@ def measure(spec: dict, sizes: dict, rehearsed: Rehearsed, *, device: str, execu
 
 def _simulation(spec: dict, sizes: dict, rehearsed: Rehearsed, device: str, executor: str):
     """A few clients with two batches of about the real size."""
-    by_example = by_example(rehearsed, "round", "fold") or 1.0
+    operations = by_example(rehearsed, "round", "fold") or 1.0
     kinds = [len(m) for m in spec["modules"].values() if isinstance(m, list | tuple)]
     clients = max([2, *kinds])
-    afford = int(OPERATIONS[device] / (by_example * clients * STEPS))
+    afford = int(OPERATIONS[device] / (operations * clients * STEPS))
     size = max(SMALLEST, min(batch_size(spec, sizes), afford))
     local = spec["local"] | {"batch_size": size, "steps": STEPS, "epochs": 1}
     steps = {"train": (STEPS * size, STEPS * size), "scored": SCORED, "device": device}
-    own = spec | {"local": local, "weights": None}
+    own = spec | {"local": local}
     try:
         simulation = small(own, sizes, None, clients=clients, **steps)
     except (ValueError, DataError):  # AFL does one step, L2SGD draws their number

@@ -14,7 +14,6 @@ rounds that differ from the last one, which is the one that is rehearsed.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,23 +90,20 @@ class Rehearsed(NamedTuple):
     finalists: int
 
 
-def rehearse(
-    spec: dict, views: Sequence[Sequence[str]], sizes: dict, weights: Sequence[Path] = ()
-) -> Rehearsed:
+def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehearsed:
     """What the run `spec` consists of.
 
     Args:
       spec: as `fedlib.spec.Run.spec` gives it.
       views: what its final evaluation scores, see `fedlib.run.evaluate.final`.
       sizes: `fedlib.data.sizes.Sizes` as a dict: of it shapes and groups are used.
-      weights: of the run, see `build_simulation`.
 
     Raises:
       ConfigError: for a run that cannot be built.
     """
     own = spec["local"] | {"batch_size": BATCH}
     tally = Tally()
-    simulation = small(spec | {"local": own, "weights": None}, sizes, tally)
+    simulation = small(spec | {"local": own}, sizes, tally)
     state = simulation.init()
     numbers = [_numbers(simulation.method, count) for count in (3, 4)]
     each = numbers[1] - numbers[0]
@@ -158,12 +154,23 @@ def small(
     if course.get("aggregation") == "gossip":
         course |= {"edge_probability": 1.0, "mixing": "metropolis"}
     simulation = build_simulation(
-        spec | {"participation": {"rate": 1.0, **course}},
+        _unpretrained(spec) | {"participation": {"rate": 1.0, **course}},
         federation,
         device=device,
         executor="loop",
     )
     return replace(simulation, executor=executor)
+
+
+def _unpretrained(spec: dict) -> dict:
+    """The run with random weights, which need no file and compute the same."""
+    modules = {
+        name: [{**one, "weights": None} for one in module]
+        if isinstance(module, list | tuple)
+        else {**module, "weights": None}
+        for name, module in spec["modules"].items()
+    }
+    return {**spec, "modules": modules, "weights": None}
 
 
 def made_up(sizes: dict, clients: int, train: tuple[int, int], scored: int) -> Federation:

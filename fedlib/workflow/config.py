@@ -25,6 +25,8 @@ DEFAULTS = {
     "seeds": None,
     "federations": None,
     "labels": None,
+    "runs": None,
+    "budget": None,
     "rounds": None,
     "precision": None,
     "sources": None,
@@ -36,8 +38,9 @@ DEFAULTS = {
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels", "sources")
+LISTS = ("papers", "seeds", "federations", "labels", "runs", "sources")
 SWITCHES = ("tensorboard",)
+UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 MAX_SEED = 2**32 - 1  # what every generator takes
 ADDRESSES = ("http://", "https://", "file://")
 SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -105,6 +108,8 @@ def check(config: Mapping) -> None:
             f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "
             f"of their own and not into results/{config['scale']}"
         )
+    if config["budget"] is not None:
+        budget_seconds(config["budget"])
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
@@ -113,6 +118,21 @@ def check(config: Mapping) -> None:
     _check_path("raw", config["raw"])
     if Path(config["raw"]).exists() and not Path(config["raw"]).is_dir():
         raise ConfigError(f"raw must be a folder, got {config['raw']!r}, which is a file")
+
+
+def budget_seconds(text: object) -> float:
+    """Seconds in a budget of computing, such as "30m", "10h" or "2d".
+
+    Raises:
+      ConfigError: for anything else.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhd])", str(text).strip())
+    if not found or not float(found[1]):
+        raise ConfigError(
+            f"budget must be a number of minutes, hours or days, such as 30m, 10h or 2d, got "
+            f"{text!r}"
+        )
+    return float(found[1]) * UNITS[found[2]]
 
 
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:

@@ -23,6 +23,8 @@ PATHS = {
     "metrics_csv": "results/{folder}/metrics/{paper}.csv",
     "clients": "results/{folder}/metrics/{paper}.clients.parquet",
     "results": "results/{folder}",
+    "estimates": "results/{folder}/estimates.json",
+    "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",
     "table_csv": _TABLE + ".csv",
     "table_md": _TABLE + ".md",

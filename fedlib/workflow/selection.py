@@ -13,7 +13,9 @@ def selected(paper: Paper, config: Mapping) -> Paper:
     runs = tuple(
         _changed(run, config["rounds"], config["precision"], seeds)
         for run in paper.runs
-        if _passes(run.federation, wanted[0]) and _passes(run.label, wanted[1])
+        if _passes(run.federation, wanted[0])
+        and _passes(run.label, wanted[1])
+        and _passes(f"{paper.name}/{run.federation}/{run.label}", config["runs"])
     )
     used = {run.federation for run in runs}
     pairs = {(run.federation, run.label) for run in runs}
