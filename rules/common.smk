@@ -18,6 +18,7 @@ from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow import specs
+from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -40,6 +41,12 @@ try:
     check(DEFAULTS | config)
     validate(config, "schemas/config.schema.yaml")
     PLAN = Plan(config)
+    if PLAN.config["budget"]:
+        raise ConfigError(
+            "budget is for make, which chooses cells with it: make reproduce CONFIG=budget=10h. "
+            "Here, give --configfile " + PLAN.path("budget") + " or name runs"
+        )
+    ESTIMATES = Estimates.of(PLAN)
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
@@ -152,7 +159,11 @@ def checkpoints(wildcards):
     return path("checkpoints", **wildcards)
 
 
-@asked_often
-def memory(wildcards, attempt):
-    """Megabytes for a job that loads a federation; more after it ran out."""
-    return 4000 * attempt
+def memory(stage=""):
+    """Resource function: megabytes for a job that loads a federation; more after it ran out.
+
+    As `make plan` estimated them, which see.
+    """
+    return asked_often(
+        lambda wildcards, attempt: ESTIMATES.megabytes(stage, dict(wildcards.items())) * attempt
+    )

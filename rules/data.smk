@@ -38,7 +38,7 @@ rule partition:
     conda:
         "../envs/train.yaml"
     resources:
-        mem_mb=memory,
+        mem_mb=memory(),
         raw=config["raw"],
     params:
         spec=spec("partition"),

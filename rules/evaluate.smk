@@ -20,7 +20,7 @@ rule evaluate:
     threads: int(WORKERS)
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
-        mem_mb=memory,
+        mem_mb=memory("evaluate"),
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
@@ -51,7 +51,7 @@ rule metrics:
     conda:
         "../envs/report.yaml"
     resources:
-        mem_mb=memory,
+        mem_mb=memory(),
         runs=lambda wildcards: path("runs", **wildcards),
     params:
         spec=spec("metrics"),

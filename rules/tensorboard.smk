@@ -15,7 +15,7 @@ rule events:
     conda:
         "../envs/tensorboard.yaml"
     resources:
-        mem_mb=memory,
+        mem_mb=memory(),
     params:
         spec=spec("events"),
         code=code("events"),

@@ -21,7 +21,7 @@ rule train:
     threads: int(WORKERS)
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
-        mem_mb=memory,
+        mem_mb=memory("train"),
         # Resources and not params, because they are how a result is computed and not which.
         device=config["device"],
         executor=config["executor"],

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import ConfigError
 from fedlib.workflow import command, config, dryrun, shell
+from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -67,7 +68,8 @@ def _print_jobs(plan: Plan, args: argparse.Namespace) -> None:
     options = [("--configfile", args.configfile), ("--config", args.config)]
     arguments = [word for option, words in options if words for word in (option, *words)]
     planned = dryrun.jobs(ROOT, arguments)
-    print("\n".join(dryrun.summary(plan, planned, dryrun.records(ROOT, plan))))
+    known = dryrun.records(ROOT, plan)
+    print("\n".join(dryrun.summary(plan, planned, known, Estimates.of(plan, ROOT))))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
         choices = sorted({getattr(run, attribute) for run in runs})
         for value in config[key] or ():
             check_choice(key, value, choices, where)
+    known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
+    for name in config["runs"] or ():
+        check_choice("runs", name, known, where)
     named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
     for choice in config["sources"] or ():
         dataset, separator, source = choice.partition(":")

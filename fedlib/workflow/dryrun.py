@@ -1,7 +1,8 @@
 """What Snakemake would run now, why, and about how long it may take.
 
 Snakemake decides what to run; here its dry run is read and put into a few lines. Times come from
-the benchmark files of earlier jobs of the same kind, at the same scale.
+the benchmark files of earlier jobs of the same kind, at the same scale; of jobs unlike any that was
+timed they are estimated, see `fedlib.workflow.estimates`.
 """
 
 import json
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
+from fedlib.workflow import costs
+from fedlib.workflow.costs import words
+from fedlib.workflow.estimates import TIMED, Estimates, cells, run_name
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
@@ -110,40 +114,60 @@ def records(root: Path, plan: Plan) -> list[Record]:
     return found
 
 
-def estimate(job: Job, plan: Plan, known: Iterable[Record]) -> float | None:
+def estimate(
+    job: Job, plan: Plan, known: Iterable[Record], reckoned: Estimates | None = None
+) -> float | None:
     """Seconds that a job may take: the median of those like it, scaled by rounds; None if unknown.
 
     Like it are those of the same stage, federation and method. Those with the same number of
-    rounds count alone where there are any.
+    rounds count alone where there are any. Where there are none, what was reckoned.
     """
     spec = json.loads(plan.spec(job.rule, **job.wildcards))
     key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
     like = [record for record in known if record.key == key]
     exact = [record.seconds for record in like if record.rounds == rounds]
     scaled = [record.seconds / record.rounds * rounds for record in like]
-    return statistics.median(exact or scaled) if like else None
+    if like or reckoned is None:
+        return statistics.median(exact or scaled) if like else None
+    return reckoned.seconds(job.rule, job.wildcards, spec.get("method"))
 
 
-def summary(plan: Plan, planned: Sequence[Job], known: Sequence[Record]) -> Iterator[str]:
+def summary(
+    plan: Plan,
+    planned: Sequence[Job],
+    known: Sequence[Record],
+    reckoned: Estimates | None = None,
+) -> Iterator[str]:
     """Lines for a reader: how many jobs of each rule, why, and how long they may take."""
     if not planned:
         yield f"results/{plan.folder} is up to date: nothing to do"
         return
     yield f"results/{plan.folder}: {len(planned)} jobs to run"
-    total, unknown = 0.0, 0
+    reckoned = reckoned and reckoned.corrected(plan, known)
+    times = [estimate(job, plan, known, reckoned) for job in planned]
     for rule in STAGES:
-        mine = [job for job in planned if job.rule == rule]
+        mine = [place for place, job in enumerate(planned) if job.rule == rule]
         if not mine:
             continue
-        seconds = [estimate(job, plan, known) for job in mine]
-        total += sum(filter(None, seconds))
-        unknown += seconds.count(None)
-        causes = Counter(job.cause for job in mine).most_common()
+        causes = Counter(planned[place].cause for place in mine).most_common()
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
-        yield f"  {rule:<10}{len(mine):>6}  {_duration(seconds):<14} {why}"
+        yield f"  {rule:<10}{len(mine):>6}  {_duration([times[p] for p in mine]):<14} {why}"
     yield ""
+    if reckoned and reckoned.known:
+        found: dict[tuple[str, str], list[float]] = {}
+        for job, seconds in zip(planned, times, strict=True):
+            if job.rule in TIMED and seconds is not None:
+                found.setdefault((run_name(job.wildcards), job.rule), []).append(seconds)
+        yield from costs.told(plan, cells(plan, found, reckoned), reckoned)
+    else:
+        yield from _together(times)
+
+
+def _together(times: Sequence[float | None]) -> Iterator[str]:
+    """What jobs like these took, where nothing has been estimated."""
+    total, unknown = sum(filter(None, times)), times.count(None)
     yield (
-        f"Recorded jobs like these took {_words(total)} together; "
+        f"Recorded jobs like these took {words(total)} together; "
         "as many run at a time as there are cores, or slots on GPUs."
         if total
         else "No job like these has been timed at this scale yet."
@@ -191,14 +215,7 @@ def _duration(seconds: Sequence[float | None]) -> str:
     known = [value for value in seconds if value is not None]
     if not known:
         return "time unknown"
-    return _words(sum(known)) + (" + unknown" if len(known) < len(seconds) else "")
-
-
-def _words(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.0f} s"
+    return words(sum(known)) + (" + unknown" if len(known) < len(seconds) else "")
 
 
 def _complaint(output: str) -> str:

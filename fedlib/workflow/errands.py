@@ -74,14 +74,13 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
 
 def steps(order: Order) -> list[list[str]]:
     """The commands that carry out an order, one after the other, in the root of the checkout."""
-    given = ["--configfile", *order.files] if order.files else []
-    given += ["--config", *order.words]
+    estimate, given = _given(order)
     report = [*SNAKEMAKE, "--report", f"{order.plan.path('results')}/report.html", *given]
     match order.target:
         case "report":
             return [report]
         case "plan":
-            return [[sys.executable, "scripts/plan.py", *given]]
+            return [estimate, [sys.executable, "scripts/plan.py", *given]]
         case "calibrate":
             return [[sys.executable, "scripts/calibrate.py", *order.options, *given]]
         case "keep":
@@ -90,9 +89,28 @@ def steps(order: Order) -> list[list[str]]:
     # Shards first and in a call of their own: where they come out with the same content as before,
     # the second call sees that and trains nothing again.
     runs = [[*SNAKEMAKE, *what, *order.options, *given] for what in (["partitions"], [])]
+    runs = [estimate, *runs] if order.plan.config["budget"] else runs
     if order.is_preview:
         return runs
     return [*runs, report, [sys.executable, "scripts/show_results.py", order.plan.folder]]
+
+
+def _given(order: Order) -> tuple[list[str], list[str]]:
+    """The command that estimates and spends a budget, and the configuration of the other steps.
+
+    These get the file that it writes in place of the budget: what is chosen stays the same for
+    them, while estimates improve with every job that is timed.
+    """
+    files, words = order.files, order.words
+    asked = _options(files, words)
+    if order.plan.config["budget"]:
+        files = [*files, order.plan.path("budget")]
+        words = [word for word in words if word.partition("=")[0].strip() != "budget"]
+    return [sys.executable, "scripts/estimate.py", *asked], _options(files, words)
+
+
+def _options(files: list[str], words: list[str]) -> list[str]:
+    return [*(["--configfile", *files] if files else []), "--config", *words]
 
 
 def clean(plan: Plan, root: Path) -> list[Path]:
