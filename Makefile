@@ -7,6 +7,8 @@ UV        ?= uv
 SCALE     ?= demo
 # Whose results `keep` keeps.
 PAPER     ?= pfedmm
+# Kept results that `figures-from` draws again.
+FROM      ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
@@ -34,18 +36,19 @@ override CONFIG := $(value CONFIG)
 override ARGS   := $(value ARGS)
 override SCALE  := $(value SCALE)
 override PAPER  := $(value PAPER)
-export CONFIG ARGS SCALE PAPER
+override FROM   := $(value FROM)
+export CONFIG ARGS SCALE PAPER FROM
 workflow = $(BIN)/python scripts/workflow.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo reduced reproduce plan calibrate report test test-fast lint format bench bench-peers
-.PHONY: lock unlock clean keep
+.PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo
-	@echo 'Variables: ARGS CONFIG SCALE PYTHON TORCH TESTS TEST_JOBS, explained in the Makefile.'
+	@echo 'Variables: ARGS CONFIG FROM SCALE PYTHON TORCH TESTS TEST_JOBS, explained in the Makefile.'
 
 install: $(STAMP)  ## build .venv; every other target does this first
 
@@ -69,6 +72,9 @@ report: $(STAMP)  ## write results/SCALE/report.html again from what is there
 
 keep: $(STAMP)  ## copy tables and figures of PAPER at SCALE to docs/results, with how they were made
 	@$(workflow) keep
+
+figures-from: $(STAMP)  ## draw all of FROM=docs/results/PAPER again, from its pack: no run is needed
+	@$(workflow) figures-from
 
 test: $(STAMP)  ## all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)

@@ -4,7 +4,8 @@
 
 The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
 --replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
-them all with machines and versions, are replaced; README.md and other files stay as they are.
+them all with machines and versions, are replaced, and so is the folder pack, from which `make
+figures-from` draws them all again; README.md and other files stay as they are.
 """
 
 import argparse
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files
 from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import packs
 from fedlib.reporting import report
 from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
@@ -57,7 +59,25 @@ def main() -> None:
     spec = json.loads(plan.spec("report"))
     # Figures are beside the page, in the folder that has the paper's name.
     files.write_text(page, report.build(spec, Path(plan.path("results")), args.out, page))
-    print(f"{len(sources)} files and REPORT.md are in {folder}")
+    size = packs.write(folder / packs.FOLDER, *_frames(plan, args.paper), _exhibits(plan))
+    print(f"{len(sources)} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
+
+
+def _frames(plan: Plan, paper: str) -> list[Path]:
+    return [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
+
+
+def _exhibits(plan: Plan) -> list[packs.Exhibit]:
+    """Every table and figure of the plan, as its job is given it."""
+    return [
+        packs.Exhibit(
+            stage,
+            json.loads(plan.spec(stage, **job)),
+            bool(plan.published(stage, job["paper"], job[stage])),
+        )
+        for stage, job in plan.jobs()
+        if stage in ("table", "figure")
+    ]
 
 
 def _check_kept(page: Path, folder: str) -> None:

@@ -2,7 +2,8 @@
 """What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full) and PAPER (for keep).
+configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full), PAPER (for keep) and
+FROM (for figures-from).
 All are checked before anything happens, and one workflow at a time works in a folder.
 """
 
@@ -19,9 +20,18 @@ from fedlib import locks
 from fedlib.workflow import command, errands
 from fedlib.workflow.provenance import ROOT
 
-TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
-READERS = ("plan", "calibrate", "report", "keep")  # these may go beside a workflow that runs
-DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+TARGETS = (
+    *("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "figures-from"),
+    *("clean", "unlock"),
+)
+READERS = (
+    "plan",
+    "calibrate",
+    "report",
+    "keep",
+    "figures-from",
+)  # these may go beside a workflow that runs
+DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm", "FROM": ""}
 
 
 def main() -> None:

@@ -76,7 +76,6 @@ def test_quotes_keep_the_words_of_a_value_together():
 @pytest.mark.parametrize(
     "target, start",
     [
-        ("plan", "scripts/plan.py --config scale=reduced"),
         ("calibrate", "scripts/calibrate.py --config scale=reduced"),
         ("keep", "scripts/keep_results.py fedmix --config scale=reduced"),
         ("report", "-m snakemake --report results/reduced/report.html --config scale=reduced"),
@@ -86,7 +85,40 @@ def test_the_other_targets_are_one_step_at_scale(target, start):
     assert steps(target, SCALE="reduced", PAPER="fedmix") == [start]
 
 
+def test_a_plan_is_estimated_first():
+    given = "--config scale=reduced seeds=[1]"
+    assert steps("plan", SCALE="reduced", CONFIG="seeds=[1]") == [
+        f"scripts/estimate.py {given}",
+        f"scripts/plan.py {given}",
+    ]
+
+
+def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_bought():
+    estimate, *others, show = steps("reproduce", CONFIG="budget=10h seeds=[1]")
+    assert estimate == "scripts/estimate.py --config scale=full budget=10h seeds=[1]"
+    bought = "--configfile results/full/budget.json --config scale=full seeds=[1]"
+    assert len(others) == 3 and all(step.endswith(bought) for step in others)
+    assert show == "scripts/show_results.py full"
+
+
+def test_kept_results_are_drawn_again_from_the_folder_that_is_named():
+    values = {"FROM": "docs/results/a b", "ARGS": "--out x"}
+    [step] = errands.steps(read("figures-from", **values))
+    assert step[1:] == ["scripts/redraw.py", "--out", "x", "--", "docs/results/a b"]
+    with pytest.raises(ConfigError, match="FROM names what is kept, such as FROM=docs/results"):
+        steps("figures-from")
+
+
 NONSENSE = [
+    ("CONFIG", "budget=10", "budget must be a number of minutes, hours or days, such as 30m"),
+    ("CONFIG", "budget=0h", "2d, got '0h'"),
+    ("CONFIG", "budget=-1h", "2d, got '-1h'"),
+    ("CONFIG", "budget=1w", "2d, got '1w'"),
+    (
+        "CONFIG",
+        "runs=pfedmm/digits/nobody",
+        "scale demo: pfedmm/digits/local, pfedmm/digits/fedavg,",
+    ),
     ("CONFIG", "tag=; touch x", "a configuration value is given as key=value, got 'touch'"),
     ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),
     ("CONFIG", "tag=`touch`", "tag must consist of at most 40 lower-case letters and digits"),

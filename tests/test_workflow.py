@@ -236,6 +236,7 @@ def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(fi
     shown = PLAN.papers[PAPER]
     assert kept == {
         "REPORT.md",
+        "pack",
         *(f"{name}.csv" for name in shown.tables),
         *(f"{name}.{kind}" for name in shown.figures for kind in ("pdf", "png")),
     }

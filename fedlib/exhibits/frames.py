@@ -14,11 +14,15 @@ from fedlib.files import atomic
 NOTE = "seal"  # in the footer
 
 
-def write_parquet(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write a frame without its index as Parquet, atomically and sealed."""
+def write_parquet(frame: pd.DataFrame, path: str | Path, **how: object) -> None:
+    """Write a frame without its index as Parquet, atomically and sealed.
+
+    Args:
+      how: of `pyarrow.parquet.ParquetWriter`, such as a compression.
+    """
     table = pa.Table.from_pandas(frame, preserve_index=False)
     with atomic(path) as temporary:
-        with pa.parquet.ParquetWriter(temporary, table.schema) as writer:
+        with pa.parquet.ParquetWriter(temporary, table.schema, **how) as writer:
             writer.write_table(table)
             writer.add_key_value_metadata({NOTE: seals.BLANK.decode()})
         seals.close(temporary)

@@ -19,6 +19,7 @@ START = 4.0  # seconds until a job computes: PyTorch is imported, the federation
 STOPS_AFTER = 0.25  # of the epochs that they may take, clients stop early: a guess, until timed
 BASE = 600  # MB of a process with PyTorch that does nothing
 COPIES = 4  # of states and of clients' models in memory: old, new, gradients and what is sent
+PASSES = 3  # times the results of matrix products: what is between them, and gradients
 SCORED_TOGETHER = 128  # examples, as `fedlib.engine.cohort` scores images on a CPU
 
 
@@ -105,17 +106,12 @@ class _Owners:
         model = self.rehearsed.shared + self.rehearsed.each
         clients = self.cohort * model
         together = min(self.cohort, BLOCK) if batched else 1
-        batch = self.spec["local"]["batch_size"]
-        held = max(
-            (
-                call.numbers
-                * (self._batch(call, batch) if call.what == "fold" else SCORED_TOGETHER)
-                * together
-                for call in self.calls
-            ),
-            default=0.0,
-        )
-        numbers = COPIES * (state + clients) + 2 * held
+        # A forward pass has what memory must hold; backward ones also make gradients of weights,
+        # which `clients` has.
+        passes = [call.numbers for call in self.calls if call.what == "score"]
+        batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
+        held = max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
+        numbers = COPIES * (state + clients) + PASSES * held
         return BASE + (self.pool + FLOAT_BYTES * numbers) / 1e6
 
     def _examples(self, call: Call) -> float:
@@ -145,9 +141,6 @@ class _Owners:
 
     def _size(self, call: Call) -> int:
         return call.batch or self.spec["local"]["batch_size"]
-
-    def _batch(self, call: Call, size: int) -> float:
-        return float(min(call.batch or size, self.owned[call.group, "train"].max(initial=1)))
 
 
 def _used(sizes: np.ndarray, batch: int, local: dict) -> np.ndarray:

@@ -119,7 +119,9 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehears
     evaluate.final(brief or method, after, everyone, views=own_views)
     calls = tally.calls(simulation.federation)
     shared = any(view[2] == SHARED for view in views)
-    scored = [c.flops for c in calls if c.phase == "final" and (c.what, c.split) == ("score", "test")]
+    scored = [
+        c.flops for c in calls if c.phase == "final" and (c.what, c.split) == ("score", "test")
+    ]
     return Rehearsed(
         calls=[list(call) for call in calls],
         shared=numbers[0] - 3 * each,
@@ -320,7 +322,9 @@ class Timed:
 def by_example(rehearsed: Rehearsed, phase: str, what: str) -> float:
     """Operations by example of all calls of a kind in a phase, together."""
     calls = [Call(*call) for call in rehearsed.calls]
-    mine = [(c.share * (c.epochs or 1), c.flops) for c in calls if (c.phase, c.what) == (phase, what)]
+    mine = [
+        (c.share * (c.epochs or 1), c.flops) for c in calls if (c.phase, c.what) == (phase, what)
+    ]
     total = sum(share for share, _ in mine)
     return sum(share * flops for share, flops in mine) / total if total else 0.0
 

@@ -39,7 +39,7 @@ def told(plan: Plan, cells: Sequence[Cell], reckoned: Estimates) -> Iterator[str
 
 def hours(seconds: float) -> str:
     """A number of hours, to three digits."""
-    return f"{seconds / 3600:.3g}" if seconds >= 36 else f"{seconds / 3600:.4f}"
+    return f"{seconds / 3600:,.3g}" if seconds >= 36 else f"{seconds / 3600:.4f}"
 
 
 def words(seconds: float) -> str:

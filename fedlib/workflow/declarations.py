@@ -34,7 +34,10 @@ def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
             check_choice(key, value, choices, where)
     known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
     for name in config["runs"] or ():
-        check_choice("runs", name, known, where)
+        # Of hundreds, those with the same beginning: of the federation, or else of the paper.
+        beginnings = name.rpartition("/")[0], name.partition("/")[0]
+        near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
+        check_choice("runs", name, next(filter(None, near), known), where)
     named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
     for choice in config["sources"] or ():
         dataset, separator, source = choice.partition(":")

@@ -30,6 +30,7 @@ class Order(NamedTuple):
       files: further configuration files, as ARGS names them.
       options: everything else in ARGS.
       paper: whose results to keep.
+      source: folder of kept results to draw again.
     """
 
     target: str
@@ -38,6 +39,7 @@ class Order(NamedTuple):
     files: list[str]
     options: list[str]
     paper: str
+    source: str
 
     @property
     def is_preview(self) -> bool:
@@ -47,7 +49,7 @@ class Order(NamedTuple):
 
 
 def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
-    """The order in a target and the variables CONFIG, ARGS, SCALE and PAPER.
+    """The order in a target and the variables CONFIG, ARGS, SCALE, PAPER and FROM.
 
     Args:
       root: of the checkout, which has config.yaml.
@@ -69,7 +71,7 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
         raise ConfigError(f"ARGS: {error}") from None
     words = [f"scale={scale}", *words]
     plan = Plan(config.read([root / "config.yaml", *known.files], words))
-    return Order(target, plan, words, known.files, options, values["PAPER"])
+    return Order(target, plan, words, known.files, options, values["PAPER"], values.get("FROM", ""))
 
 
 def steps(order: Order) -> list[list[str]]:
@@ -86,6 +88,10 @@ def steps(order: Order) -> list[list[str]]:
         case "keep":
             script = [sys.executable, "scripts/keep_results.py", order.paper]
             return [[*script, *order.options, *given]]
+        case "figures-from":
+            if not order.source:
+                raise ConfigError("FROM names what is kept, such as FROM=docs/results/pfedmm")
+            return [[sys.executable, "scripts/redraw.py", *order.options, "--", order.source]]
     # Shards first and in a call of their own: where they come out with the same content as before,
     # the second call sees that and trains nothing again.
     runs = [[*SNAKEMAKE, *what, *order.options, *given] for what in (["partitions"], [])]

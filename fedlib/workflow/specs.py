@@ -45,7 +45,7 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
         "name": name,
         "kind": exhibit.kind,
         "title": exhibit.title,
-        "caption": exhibit.caption,
+        "caption": exhibit.caption + _not_run(plan, exhibit, federations, runs),
         "params": exhibit.params,
         "scale": plan.scale,
         "scale_note": paper.scale_note,
@@ -55,6 +55,19 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
         "runs": [run.describe() for run in runs],
         "published": exhibit.published,
     }
+
+
+def _not_run(plan: "Plan", exhibit: Table, federations: list, runs: list) -> str:
+    """A sentence on the cells that a selection of single runs leaves out of an exhibit."""
+    if plan.config["runs"] is None or not runs:
+        return ""
+    titles = {run.label: run.title for run in runs}
+    there = {(run.federation, run.label) for run in runs}
+    missing = []
+    for data in federations:
+        names = [t for label, t in titles.items() if (data.name, label) not in there]
+        missing += [f"{', '.join(names)} on {data.title}"] if names else []
+    return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
 def of_report(plan: "Plan") -> dict:

@@ -1,0 +1,126 @@
+"""What a plan is estimated to cost, and what a budget buys."""
+
+import json
+
+import pytest
+from conftest import toy_paper
+
+from fedlib.errors import ConfigError
+from fedlib.workflow import costs, dryrun, estimates
+from fedlib.workflow.config import budget_seconds
+from fedlib.workflow.estimates import Estimates
+from fedlib.workflow.plan import Plan
+
+SECONDS = {"digits/fedavg": 100, "digits/fedem": 300, "mnist/fedavg": 1000, "mnist/fedem": 5000}
+
+
+@pytest.fixture
+def plan(declare):
+    declare(toy=toy_paper())
+    return Plan({})
+
+
+def reckoned(mb=2000.0) -> Estimates:
+    runs = {
+        f"toy/{name}": {
+            "train": {"seconds": 0.9 * seconds, "mb": mb},
+            "evaluate": {"seconds": 0.1 * seconds, "mb": 500},
+        }
+        for name, seconds in SECONDS.items()
+    }
+    return Estimates({"unit": "core", "machine": "an abacus", "runs": runs})
+
+
+def cells(plan: Plan, known: Estimates, done=()) -> list[estimates.Cell]:
+    seconds = {}
+    for stage, job in plan.jobs():
+        if stage in estimates.TIMED and (job["federation"], job["label"]) not in done:
+            found = known.seconds(stage, job, None)
+            seconds.setdefault((estimates.run_name(job), stage), []).append(found)
+    return estimates.cells(plan, seconds, known)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("10h", 36000), ("1.5d", 129600)])
+def test_a_budget_has_minutes_hours_or_days(text, seconds):
+    assert budget_seconds(text) == seconds
+
+
+def test_a_cell_is_a_run_with_all_its_seeds_and_the_cheapest_comes_first(plan):
+    found = cells(plan, reckoned())
+    assert [cell.name for cell in found] == [f"toy/{name}" for name in SECONDS]
+    assert [cell.seconds for cell in found] == pytest.approx([2 * s for s in SECONDS.values()])
+    assert {cell.mb for cell in found} == {2000.0} and {cell.jobs for cell in found} == {4}
+    assert {cell.tables for cell in found} == {("main",)}
+
+
+def test_a_budget_buys_whole_cells_cheapest_first(plan):
+    found = cells(plan, reckoned())
+    for budget, names in ((199, 0), (200, 1), (800, 2), (2799, 2), (2800, 3), (1e9, 4)):
+        assert [c.name for c in estimates.affordable(found, budget)] == [c.name for c in found][
+            :names
+        ]
+
+
+def test_what_is_done_costs_nothing_and_stays_selected(plan):
+    found = cells(plan, reckoned(), done=[("mnist", "fedem")])
+    bought = estimates.affordable(found, 200)
+    assert [cell.name for cell in bought] == ["toy/mnist/fedem", "toy/digits/fedavg"]
+    chosen = json.loads(estimates.selection(bought))
+    assert chosen == {"runs": ["toy/digits/fedavg", "toy/mnist/fedem"], "budget": None}
+    narrowed = Plan(chosen)
+    assert [*narrowed.runs] == [("toy", "digits", "fedavg"), ("toy", "mnist", "fedem")]
+    assert [*narrowed.papers["toy"].tables] == ["main"]
+
+
+def test_a_table_says_which_of_its_cells_are_not_run(plan):
+    chosen = Plan({"runs": ["toy/digits/fedavg", "toy/mnist/fedem"]})
+    spec = json.loads(chosen.spec("table", paper="toy", table="main"))
+    assert spec["caption"] == ("All runs. Not run: fedem on Digits; fedavg on Mnist.")
+    everything = json.loads(plan.spec("table", paper="toy", table="main"))
+    assert everything["caption"] == "All runs."
+
+
+def test_selecting_labels_changes_no_caption(declare):
+    declare(toy=toy_paper())
+    spec = json.loads(Plan({"labels": ["fedem"]}).spec("table", paper="toy", table="main"))
+    assert spec["caption"] == "All runs."
+
+
+def test_estimates_are_corrected_by_the_jobs_of_the_method_or_of_the_stage_that_were_timed(plan):
+    rounds = 20
+    record = dryrun.Record(("train", "toy", "digits", "fedavg"), rounds, 180.0)  # twice as long
+    known = reckoned().corrected(plan, [record])
+    job = {"paper": "toy", "federation": "mnist", "label": "fedavg", "seed": "3"}
+    assert known.seconds("train", job, "fedavg") == pytest.approx(2 * 900)
+    assert known.seconds("train", {**job, "label": "fedem"}, "fedem") == pytest.approx(2 * 4500)
+    assert known.seconds("evaluate", job, "fedavg") == pytest.approx(100)
+
+
+def test_memory_is_estimated_with_room_to_spare_and_4_gb_where_nothing_is_known():
+    job = {"paper": "toy", "federation": "mnist", "label": "fedavg"}
+    assert reckoned().megabytes("train", job) == 2500
+    assert reckoned().megabytes("evaluate", job) == 1000
+    assert reckoned().megabytes("partition", job) == 4000
+    assert Estimates({}).megabytes("train", job) == 4000
+
+
+def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
+    planned = [
+        dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")
+        for stage, job in plan.jobs()
+    ]
+    lines = "\n".join(dryrun.summary(plan, planned, [], reckoned()))
+    assert "Estimated: 3.56 core-hours on an abacus, up to 2.0 GB a job" in lines
+    assert "table main" in lines and "figure curves" in lines
+    first = lines.index("toy/digits/fedavg (main)")
+    assert first < lines.index("toy/mnist/fedem (main)")
+
+
+def test_hours_are_told_to_three_digits():
+    assert [costs.hours(s) for s in (3600 * 1234, 3600, 9)] == ["1.23e+03", "1", "0.0025"]
+
+
+def test_a_budget_without_a_unit_is_refused(declare):
+    declare(toy=toy_paper())
+    with pytest.raises(ConfigError, match="budget must be a number of minutes"):
+        Plan({"budget": "10"})

@@ -1,0 +1,209 @@
+"""What a run will cost: sizes, operations and arithmetic, each against what is counted or known."""
+
+import numpy as np
+import pytest
+import torch
+from test_stages import SPEC
+
+from fedlib.data import build, sizes
+from fedlib.run import forecast, rates, rehearsal
+from fedlib.run.rehearsal import Call, Rehearsed
+
+IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
+DIGITS = {"dataset": "digits", "params": {}, "partition": IID, "seed": 3}
+MLP = {"model": "mlp", "model_params": {"in_features": 64, "hidden": [8], "num_classes": 10}}
+FIRST, SECOND = 64 * 8, 8 * 10  # multiply-adds of the layers
+FORWARD, STEP = 2 * (FIRST + SECOND), 2 * (3 * (FIRST + SECOND) - FIRST)
+
+
+def run(method="fedavg", rounds=10, batch_size=16, **changes) -> dict:
+    local = {"solver": "sgd", "lr": 0.1, "batch_size": batch_size}
+    return {**SPEC, **MLP, "method": method, "rounds": rounds, "local": local, "params": {}} | {
+        "modules": {},
+        "participation": {"rate": 0.5},
+        "evaluate_every": 5,
+        **changes,
+    }
+
+
+def owned(spec: dict) -> dict:
+    return sizes.sizes(spec)._asdict()
+
+
+# -- sizes --------------------------------------------------------------------------------
+
+
+def test_the_sizes_of_a_federation_are_those_of_the_federation():
+    federation, told = build.build(DIGITS, "."), sizes.sizes(DIGITS)
+    for split in ("train", "val", "test"):
+        assert getattr(told, split) == federation.split(split).sizes.tolist()
+    assert told.shape == list(federation.x.shape[1:])
+    assert told.group == ["seen"] * 8
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "mnist"])
+def test_what_is_not_there_is_dealt_as_many_examples_as_it_has(dataset):
+    told = sizes.sizes({**DIGITS, "dataset": dataset})
+    total = {"cifar10": 60_000, "mnist": 70_000}[dataset]
+    assert sum(told.train) + sum(told.test) == total
+    assert sum(told.train) == pytest.approx(0.75 * total, abs=8)
+
+
+def test_a_manifest_knows_better_than_the_declaration():
+    declared = sizes.sizes(DIGITS)
+    counts = {"train": [5, 6], "val": [0, 0], "test": [1, 2]}
+    found = sizes.of_manifest({"sizes": counts, "group": ["seen", "unseen"]}, declared)
+    assert (found.train, found.test, found.group) == ([5, 6], [1, 2], ["seen", "unseen"])
+    assert found.shape == declared.shape
+
+
+# -- rehearsals ---------------------------------------------------------------------------
+
+
+def calls(spec: dict, phase: str) -> dict:
+    found = rehearsal.rehearse(spec, [], owned(DIGITS)).calls
+    return {(c.what, c.split): c for c in (Call(*c) for c in found) if c.phase == phase}
+
+
+def test_a_round_of_fedavg_is_an_epoch_of_everybody():
+    [call] = calls(run(), "round").values()
+    assert (call.what, call.group, call.share, call.epochs) == ("fold", "seen", 1, 1)
+    assert call.flops == STEP
+
+
+def test_fedem_scores_all_training_examples_besides_and_does_so_for_every_expert():
+    found = calls(run("fedem", params={"num_experts": 3}), "round")
+    assert found["score", "train"].flops == 3 * FORWARD
+    assert found["fold", "train"].flops == 3 * STEP
+
+
+def test_an_evaluation_scores_the_test_examples_once():
+    [call] = calls(run(), "evaluation").values()
+    assert (call.what, call.split, call.flops) == ("score", "test", FORWARD)
+
+
+def test_a_fixed_number_of_steps_is_told_from_epochs():
+    local = {"solver": "sgd", "lr": 0.1, "batch_size": 16, "steps": 7}
+    [call] = calls(run(local=local), "round").values()
+    assert (call.epochs, call.steps) == (0, 7)
+
+
+def test_the_state_of_clients_is_told_from_what_they_share():
+    parameters = FIRST + 8 + SECOND + 10
+    shared = rehearsal.rehearse(run(), [], owned(DIGITS))
+    assert (shared.shared, shared.each) == (parameters, 1)  # of each client: its epochs so far
+    own = rehearsal.rehearse(run("apfl", params={"alpha": 0.5}), [], owned(DIGITS))
+    assert own.each >= parameters
+
+
+# -- arithmetic ---------------------------------------------------------------------------
+
+RATE = {"fold": 1e6, "score": 2e6, "client": 0.5}
+FEW = {
+    **{"shape": [4], "labels": [], "dtype": "float32", "num_classes": 2, "tokens": None},
+    **{"side": 0, "clusters": 0, "group": ["seen"] * 4},
+    **{"train": [10, 20, 30, 40], "val": [0] * 4, "test": [8] * 4},
+}
+
+
+def rehearsed(*found: Call, **changes) -> Rehearsed:
+    facts = {"shared": 10, "each": 5, "shared_test": 0, "busy": 1, "brief": 1, "finalists": 0}
+    return Rehearsed(calls=[list(call) for call in found], **facts | changes)
+
+
+def call(phase, what, split, flops=1000.0, **changes) -> Call:
+    base = Call(phase, what, "seen", split, 1, 1, 0, 0, flops, 7)
+    return base._replace(**changes)
+
+
+def cost(*found, spec=None, done=0, **changes):
+    how = {"done": done, "batched": False}
+    return forecast.forecast(spec or run(), FEW, rehearsed(*found, **changes), RATE, **how)
+
+
+def test_training_is_rounds_and_evaluations_and_what_each_client_takes():
+    found = cost(
+        call("round", "fold", "train"),
+        call("evaluation", "score", "test"),
+    )
+    # Two of four clients in each of 10 rounds with 25 examples on average; evaluations after 0, 5
+    # and 10 rounds, of 32 test examples.
+    steps, scored = 10 * 2 * 25 * 1000, 3 * 32 * 1000
+    assert found["train"].flops == steps + scored
+    expected = forecast.START + steps / 1e6 + scored / 2e6 + 10 * 2 * 0.5
+    assert found["train"].seconds == pytest.approx(expected)
+    assert found["evaluate"].seconds == forecast.START
+
+
+def test_a_run_that_goes_on_from_another_takes_the_rounds_that_are_left():
+    shown = [call("round", "fold", "train"), call("evaluation", "score", "test")]
+    found = cost(*shown, done=5)
+    assert found["train"].flops == 5 * 2 * 25 * 1000 + 1 * 32 * 1000
+
+
+def test_a_fixed_number_of_steps_has_full_batches_where_a_client_has_the_examples():
+    found = cost(call("round", "fold", "train", epochs=0, steps=3))
+    mean = 3 * (10 + 16 + 16 + 16) / 4
+    assert found["train"].flops == pytest.approx(10 * 2 * mean * 1000)
+
+
+def test_short_last_batches_that_are_dropped_cost_nothing():
+    local = run()["local"] | {"drop_last": True}
+    found = cost(call("round", "fold", "train"), spec=run(local=local))
+    mean = (10 + 16 + 16 + 32) / 4  # a client's only batch is never dropped
+    assert found["train"].flops == pytest.approx(10 * 2 * mean * 1000)
+
+
+def test_final_protocols_of_few_clients_are_counted_for_these():
+    found = cost(call("final", "fold", "train"), finalists=1)
+    assert found["evaluate"].flops == pytest.approx(1 * 25 * 1000)
+
+
+def test_memory_grows_with_the_pool_and_with_what_clients_keep():
+    small, large = (
+        cost(call("round", "fold", "train"), each=each)["train"].mb for each in (0, 1e6)
+    )
+    # Four clients keep a million numbers, and two are copied in a round.
+    assert large - small == pytest.approx(forecast.COPIES * 4 * (4 + 2))
+
+
+# -- rates --------------------------------------------------------------------------------
+
+
+def test_a_rate_is_positive_remembered_and_of_its_method(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spec, told = run(), owned(DIGITS)
+    found = rates.measure(
+        spec, told, rehearsal.rehearse(spec, [], told), device="cpu", executor="batched"
+    )
+    assert all(found[name] > 0 for name in ("fold", "score")) and found["client"] >= 0
+    machine = rates.machine("cpu")
+    key = rates.key(rates.facts(spec, told, "batched", machine))
+    other = rates.key(rates.facts(run("fedprox"), told, "batched", machine))
+    assert key != other
+    rates.remember({key: found})
+    rates.remember({other: found})
+    assert rates.remembered() == {key: found, other: found}
+
+
+@pytest.mark.slow
+def test_the_estimated_time_of_training_is_about_what_training_takes(tmp_path):
+    """Of a run that takes a second or two: within a factor of 3, as the machine may be busy."""
+    import time
+    from dataclasses import replace
+
+    from fedlib.run.build import build_simulation
+
+    spec, told = run(rounds=300, participation={"rate": 1.0}), owned(DIGITS)
+    known = rehearsal.rehearse(spec, [], told)
+    rate = rates.measure(spec, told, known, device="cpu", executor="loop")
+    expected = forecast.forecast(spec, told, known, rate, batched=False)["train"].seconds
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    simulation = build_simulation(spec, build.build(DIGITS, "."), executor="loop")
+    begun = time.process_time()
+    replace(simulation).run(report=lambda line: None)
+    spent = time.process_time() - begun
+    torch.set_num_threads(before)
+    assert 1 / 3 < (expected - forecast.START) / spent < 3
+    assert np.isfinite(expected)

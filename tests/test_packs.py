@@ -1,0 +1,69 @@
+"""Kept results: what is drawn from a pack is what was drawn from the runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import made_up
+import pytest
+
+from fedlib import tables
+from fedlib.errors import DataError
+from fedlib.exhibits import frames, inputs, metrics, packs
+from fedlib.tables import render
+from fedlib.workflow import packing
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with metrics of some runs, the table made of them, and a pack."""
+    root = tmp_path_factory.mktemp("packs")
+    exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
+    made_up.save_runs(exhibit, root / "runs")
+    tidy, clients = metrics.collect(made_up.metrics_spec(exhibit), root / "runs")
+    frames.write_parquet(tidy, root / "m.parquet")
+    frames.write_parquet(clients, root / "c.parquet")
+    given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED
+    sheet = inputs.made(tables.load(exhibit["kind"]), *given)
+    forms = [root / f"run.{form}" for form in ("csv", "md", "tex")]
+    render.write(sheet, *forms)
+    shown = [packs.Exhibit("table", packing.packed(exhibit), True)]
+    packs.write(root / "kept/pack", root / "m.parquet", root / "c.parquet", shown)
+    return root
+
+
+def redraw(source: Path, out: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, ROOT / "scripts/redraw.py", source, "--out", out]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_path):
+    done = redraw(made / "kept", tmp_path)
+    assert done.returncode == 0, done.stderr
+    [name] = {path.stem for path in tmp_path.iterdir()}
+    for form in ("csv", "md", "tex"):
+        assert (tmp_path / f"{name}.{form}").read_bytes() == (made / f"run.{form}").read_bytes()
+
+
+def test_a_pack_is_smaller_than_the_frames_and_holds_the_same(made):
+    metrics_file, clients_file, [exhibit] = packs.read(made / "kept/pack")
+    for packed, original in ((metrics_file, "m.parquet"), (clients_file, "c.parquet")):
+        assert frames.read_parquet(packed).equals(frames.read_parquet(made / original))
+        assert packed.stat().st_size < (made / original).stat().st_size
+    assert exhibit.published
+
+
+def test_a_changed_pack_is_refused(made, tmp_path):
+    text = (made / "kept/pack/exhibits.json").read_text()
+    (tmp_path / "exhibits.json").write_text(text.replace("EMNIST", "MNIST", 1))
+    with pytest.raises(DataError):
+        packs.read(tmp_path)
+
+
+def test_a_folder_without_a_pack_is_told_so(tmp_path):
+    with pytest.raises(DataError, match="has no exhibits.json: `make keep` packs results"):
+        packs.read(tmp_path)
