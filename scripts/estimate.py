@@ -15,6 +15,7 @@ import hashlib
 import importlib.metadata
 import json
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -27,6 +28,8 @@ from fedlib.workflow import command, config, dryrun, estimates
 from fedlib.workflow.costs import hours
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
+
+TELL_EVERY = 10  # seconds
 
 
 def main() -> None:
@@ -74,14 +77,16 @@ def _reckon(plan: Plan, todo: list, keys: dict, names: dict, path: Path, before:
     from fedlib.workflow import gpu
 
     with gpu.device(plan.config["device"]) as device:
-        maker = Maker(plan, device)
-        found = dict(before)
-        for number, name in enumerate(todo, 1):
-            jobs = maker.jobs(name)
-            found[names[name]] = {"key": keys[name], **jobs}
-            if sys.stderr.isatty():
-                print(f"\restimating {number} of {len(todo)} runs", end="", file=sys.stderr)
-        maker.remember()
+        maker, found = Maker(plan, device), dict(before)
+        told = time.monotonic()
+        try:
+            for number, name in enumerate(todo):
+                if time.monotonic() > told + TELL_EVERY:
+                    told = time.monotonic()
+                    print(f"estimating: {number} of {len(todo)} runs", flush=True)
+                found[names[name]] = {"key": keys[name], **maker.jobs(name)}
+        finally:  # whoever does not want to wait loses nothing
+            maker.remember()
         machine = environment()["gpu" if device == "cuda" else "cpu"]
     unit = "GPU" if device == "cuda" else "core"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,8 @@
 
 The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
 --replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
-them all with machines and versions, are replaced, and so is the folder pack, from which `make
-figures-from` draws them all again; README.md and other files stay as they are.
+them all with every published cell, machines, versions and times, are replaced, and so is the folder
+pack, from which `make figures-from` draws them all again; README.md and other files stay as they are.
 """
 
 import argparse
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import files
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import packs
-from fedlib.reporting import report
+from fedlib.reporting import kept, report
 from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -58,9 +58,18 @@ def main() -> None:
         shutil.copyfile(source, folder / source.name)
     spec = json.loads(plan.spec("report"))
     # Figures are beside the page, in the folder that has the paper's name.
-    files.write_text(page, report.build(spec, Path(plan.path("results")), args.out, page))
+    results = Path(plan.path("results"))
+    benchmarks = [Path(path) for path in _benchmarks(plan)]
+    text = report.build(spec, results, args.out, page) + kept.sections(spec, results, benchmarks)
+    files.write_text(page, text)
     size = packs.write(folder / packs.FOLDER, *_frames(plan, args.paper), _exhibits(plan))
     print(f"{len(sources)} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
+
+
+def _benchmarks(plan: Plan) -> list[str]:
+    """Of all jobs that trained or evaluated a run."""
+    stages = ("train", "evaluate")
+    return [plan.path(f"{s}_benchmark", **job) for s, job in plan.jobs() if s in stages]
 
 
 def _frames(plan: Plan, paper: str) -> list[Path]:

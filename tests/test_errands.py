@@ -117,7 +117,7 @@ NONSENSE = [
     (
         "CONFIG",
         "runs=pfedmm/digits/nobody",
-        "scale demo: pfedmm/digits/local, pfedmm/digits/fedavg,",
+        "at scale demo: pfedmm/digits/local, ",
     ),
     ("CONFIG", "tag=; touch x", "a configuration value is given as key=value, got 'touch'"),
     ("CONFIG", "tag=$(touch x)", r"got 'x\)'"),

@@ -21,7 +21,6 @@ import torch
 
 from fedlib import tree
 from fedlib.engine import ambient
-from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.waves import Work
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
