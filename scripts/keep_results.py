@@ -5,7 +5,7 @@
 The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
 --replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
 them all with every published cell, machines, versions and times, are replaced, and so is the folder
-pack, from which `make figures-from` draws them all again; README.md and other files stay as they are.
+pack, from which `make figures-from` draws them again; README.md and other files stay as they are.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a kept page says besides the report: every published cell beside ours, and what runs took."""
+"""What a kept page has besides the report: every published cell beside ours, what runs took."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -36,8 +36,8 @@ def sections(spec: dict, results: Path, benchmarks: Iterable[Path]) -> str:
         grid = tabulate(rows, HEAD, tablefmt="pipe", disable_numparse=True, colalign=align)
         parts.append(
             "## Every published cell\n\n"
-            f"{near} of {len(cells)} within two percentage points. In percent; ours is at the round "
-            f"that the table compares.\n\n{grid}"
+            f"{near} of {len(cells)} within two percentage points. In percent; ours is at the "
+            f"round that the table compares.\n\n{grid}"
         )
     if took := _took(benchmarks):
         parts.append(f"## What the runs took\n\n{took}")
@@ -74,9 +74,7 @@ def _took(benchmarks: Iterable[Path]) -> str:
     head = ("Stage", "Jobs", "Wall time", "CPU time", "Most memory")
     align = ["left"] + ["right"] * 4
     grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=align)
-    return (
-        f"As Snakemake measured; it samples CPU time and memory, and misses short jobs.\n\n{grid}"
-    )
+    return f"As Snakemake measured; it samples CPU time and memory.\n\n{grid}"
 
 
 def _entries(path: Path) -> Iterator[dict]:

@@ -12,6 +12,7 @@ a hundred between a small linear model and a wide convolution, so that no consta
 
 import hashlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,7 +21,8 @@ from fedlib.engine.choice import BLOCK, choose
 from fedlib.errors import DataError
 from fedlib.files import canonical_json, read_json, write_text
 from fedlib.run import calibration, evaluate
-from fedlib.run.rehearsal import Rehearsed, Timed, by_example, clock_of, small
+from fedlib.run.miniature import small
+from fedlib.run.rehearsal import Rehearsed, Timed, by_example, clock_of
 
 STEPS = 2  # local steps of each client in a measured round
 SECONDS = 0.2  # that measured rounds take together, if one is not longer
@@ -80,8 +82,10 @@ def key(facts: dict) -> str:
 
 
 def measure(spec: dict, sizes: dict, rehearsed: Rehearsed, *, device: str, executor: str) -> dict:
-    """Time a round and an evaluation -> {"fold": operations a second of local steps, "score": of
-    scoring, "client": seconds a round takes for each client besides}
+    """Time a round and an evaluation -> {"fold": ..., "score": ..., "client": ...}
+
+    Operations a second of local steps and of scoring, and seconds that a round takes besides for
+    each client.
 
     Args:
       rehearsed: the same run, whose operations by example it has.
@@ -132,11 +136,10 @@ def _measured(simulation, rehearsed: Rehearsed) -> dict:
     fold, score = timed.rate("fold", rehearsed, "round"), timed.rate("score", rehearsed, "round")
     client = max(0.0, total - sum(timed.seconds.values())) / (done * len(everyone))
     timed.restart()
+    everybody = partial(simulation.everyone, round=1)
     begun, done = clock(), 0
     while done < ROUNDS and (not done or clock() - begun < SECONDS):
-        evaluate.during_training(
-            simulation.method, state, lambda group: simulation.everyone(group, done)
-        )
+        evaluate.during_training(simulation.method, state, everybody)
         done += 1
     score = timed.rate("score", rehearsed, "evaluation") or score or fold
     return {"fold": fold or score, "score": score, "client": client}

@@ -13,7 +13,6 @@ rounds that differ from the last one, which is the one that is rehearsed.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +22,11 @@ from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.waves import Work
-from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
+from fedlib.federation import GROUPS, Federation
 from fedlib.results import SHARED
 from fedlib.run import evaluate
-from fedlib.run.build import build_simulation
 from fedlib.run.cost import Operations
+from fedlib.run.miniature import made_up, small
 from fedlib.run.simulate import Simulation
 
 BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
@@ -102,7 +101,14 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehears
     """
     own = spec["local"] | {"batch_size": BATCH}
     tally = Tally()
-    simulation = small(spec | {"local": own}, sizes, tally)
+    simulation = small(
+        spec | {"local": own},
+        sizes,
+        tally,
+        train=(SMALL, LARGE),
+        scored=SCORED,
+        clients=CLIENTS_EACH,
+    )
     state = simulation.init()
     numbers = [_numbers(simulation.method, count) for count in (3, 4)]
     each = numbers[1] - numbers[0]
@@ -129,98 +135,6 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehears
         busy=1 / tried,
         brief=_longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
-    )
-
-
-def small(
-    spec: dict,
-    sizes: dict,
-    executor: Any,
-    *,
-    train: tuple[int, int] = (SMALL, LARGE),
-    scored: int = SCORED,
-    clients: int = CLIENTS_EACH,
-    device: str = "cpu",
-) -> Simulation:
-    """The run on made-up examples, everybody in every round.
-
-    Args:
-      train: training examples of clients, in turn.
-      scored: examples of every other split that the federation has.
-      clients: at least, of seen and of unseen ones if there are any.
-    """
-    kinds = [len(m) for m in spec["modules"].values() if isinstance(m, list | tuple)]
-    federation = made_up(sizes, max(clients, *kinds, 1), train, scored)
-    course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
-    if course.get("aggregation") == "gossip":
-        course |= {"edge_probability": 1.0, "mixing": "metropolis"}
-    simulation = build_simulation(
-        _unpretrained(spec) | {"participation": {"rate": 1.0, **course}},
-        federation,
-        device=device,
-        executor="loop",
-    )
-    return replace(simulation, executor=executor)
-
-
-def _unpretrained(spec: dict) -> dict:
-    """The run with random weights, which need no file and compute the same."""
-    modules = {
-        name: [{**one, "weights": None} for one in module]
-        if isinstance(module, list | tuple)
-        else {**module, "weights": None}
-        for name, module in spec["modules"].items()
-    }
-    return {**spec, "modules": modules, "weights": None}
-
-
-def made_up(sizes: dict, clients: int, train: tuple[int, int], scored: int) -> Federation:
-    """A federation of the same kind: shapes, groups and splits of `sizes`, but few owners."""
-    draw = np.random.default_rng(0)
-    groups = [g for g in GROUPS if g in sizes["group"]]
-    owners = [g for g in groups for _ in range(clients if g in CLIENTS else 1)]
-    has = {
-        (group, split): any(
-            n for n, g in zip(sizes[split], sizes["group"], strict=True) if g == group
-        )
-        for group in groups
-        for split in SPLITS
-    }
-    counts = {
-        split: [
-            (train[i % 2] if split == "train" else scored) if has[group, split] else 0
-            for i, group in enumerate(owners)
-        ]
-        for split in SPLITS
-    }
-    total, start, splits = sum(map(sum, counts.values())), 0, {}
-    for split in SPLITS:
-        ends = start + np.cumsum(counts[split])
-        splits[split] = Split.from_lists(
-            [np.arange(e - n, e) for e, n in zip(ends, counts[split], strict=True)]
-        )
-        start = int(ends[-1])
-    shape, dtype = (total, *sizes["shape"]), np.dtype(sizes["dtype"])
-    tokens = sizes["tokens"] and Tokens(*sizes["tokens"])
-    if tokens:
-        x = draw.integers(0, max(tokens.vocabulary, 1), shape).astype(dtype)
-    elif dtype == np.uint8:
-        x = draw.integers(0, 256, shape, np.uint8)
-    else:
-        x = draw.standard_normal(shape).astype(dtype)
-    channels = sizes["shape"][0] if dtype == np.uint8 else 0
-    return Federation(
-        x=x,
-        y=draw.integers(0, sizes["num_classes"], (total, *sizes["labels"])),
-        num_classes=sizes["num_classes"],
-        group=np.array([GROUPS.index(g) for g in owners], np.uint8),
-        client_id=np.arange(len(owners)),
-        mean=(0.5,) * channels,
-        std=(0.5,) * channels,
-        side=np.arange(total) % sizes["side"] if sizes["side"] else None,
-        cluster=np.arange(len(owners)) % sizes["clusters"] if sizes["clusters"] else None,
-        tokens=tokens or None,
-        **splits,
     )
 
 
@@ -389,7 +303,7 @@ def _longer(method: Any, brief: Any) -> float:
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Seconds of this process's processor on a CPU, where others may be busy too; else of a card."""
+    """Seconds of this process's processor on a CPU, where others may be busy; else of a card."""
     if device.type != "cuda":
         return time.process_time
 
