@@ -17,7 +17,7 @@ from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow import specs
+from fedlib.workflow import preflight, specs
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -40,6 +40,8 @@ try:
     check(DEFAULTS | config)
     validate(config, "schemas/config.schema.yaml")
     PLAN = Plan(config)
+    if workflow.is_main_process:
+        preflight.check(PLAN)
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 

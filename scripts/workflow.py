@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import locks
-from fedlib.workflow import command, errands
+from fedlib.workflow import command, errands, preflight
 from fedlib.workflow.provenance import ROOT
 
 TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
@@ -32,6 +32,8 @@ def main() -> None:
     os.chdir(ROOT)
     values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
     order = errands.read(target, ROOT, values)
+    if target in errands.SCALES:
+        preflight.check(order.plan)
     told = " ".join(f"{k}={values[k]!r}" for k in DEFAULTS if values[k] != DEFAULTS[k])
     reads = target in READERS or order.is_preview
     lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())

@@ -1,8 +1,10 @@
 """Local solvers: what a client does with a gradient, and what it remembers until the next round."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -125,17 +127,18 @@ class Solver:
 
     def __post_init__(self):
         """Raises ValueError for values that cannot train."""
-        if self.clip_norm is not None and not self.clip_norm >= 0:
-            raise ValueError(f"clip_norm must be at least 0 or absent, got {self.clip_norm}")
-        if not self.lr >= 0:
-            raise ValueError(f"lr must be at least 0, got {self.lr}")
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps must be at least 1 or absent, got {self.steps}")
+        self._check("lr", "weight_decay", *["clip_norm"] * (self.clip_norm is not None))
+        self._check("batch_size", "epochs", *["steps"] * (self.steps is not None), least=1)
         if self.keeps not in ("run", "round"):
             raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
+
+    def _check(self, *names: str, least: int = 0, below: float = math.inf) -> None:
+        """Raises ValueError unless these fields are in [least, below); counts begin at 1."""
+        kind, limit = Integral if least else Real, f" and below {below}" if below < math.inf else ""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool) or not least <= value < below:
+                raise ValueError(f"{name} must be at least {least}{limit}, got {value!r}")
 
     def init(self, params: Tree) -> Tree:
         """Momenta before the first step of ONE client with parameters like `params`."""
@@ -217,6 +220,11 @@ class SGD(Solver):
 
     momentum: float = 0.0
 
+    def __post_init__(self):
+        """Raises ValueError for values that cannot train."""
+        super().__post_init__()
+        self._check("momentum", below=1)
+
     def init(self, params: Tree) -> Tree:
         """One velocity per parameter, or nothing."""
         return _zeros(params) if self.momentum else ()
@@ -278,6 +286,12 @@ class Adam(Solver):
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+
+    def __post_init__(self):
+        """Raises ValueError for values that cannot train."""
+        super().__post_init__()
+        self._check("beta1", "beta2", below=1)
+        self._check("eps")
 
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""

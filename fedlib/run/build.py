@@ -133,7 +133,11 @@ def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Meth
     Raises:
       ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
     """
-    modules = build_modules(spec, task, weights)
+    return assemble(spec, task, build_modules(spec, task, weights))
+
+
+def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]) -> Method:
+    """The method of a run specification, of architectures that are built; else as `build_method`."""
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
@@ -174,17 +178,25 @@ def build_simulation(
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, Task):
                 _check_tokens(each, federation)
+    course = build_course(spec)
     try:
-        course = Course(
-            rounds=spec["rounds"],
-            seed=spec["seed"],
-            evaluate_every=spec["evaluate_every"],
-            **spec["participation"],
-        )
         data = DeviceData(federation, task.dtype, task.device)
         return Simulation(method, data, course, chosen(executor, method, data, course))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
+
+
+def build_course(spec: dict) -> Course:
+    """How long a run goes on, who takes part and when it is evaluated.
+
+    Raises:
+      ConfigError: for an argument that does not exist or makes no sense.
+    """
+    names = ("rounds", "seed", "evaluate_every")
+    try:
+        return Course(**{name: spec[name] for name in names}, **spec["participation"])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"course: {_text(error)}") from error
 
 
 def _check_tokens(task: Task, federation: Federation) -> None:

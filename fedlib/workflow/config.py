@@ -122,6 +122,12 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
         raise ConfigError(f"{key}: unknown {value!r}; {where}: {listed}")
 
 
+def check_count(key: str, value: object) -> None:
+    """Raise ConfigError unless `value` is a whole number from 1 on."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{key} must be a whole number from 1, got {value!r}")
+
+
 def check_unique(key: str, values: Iterable) -> None:
     """Raise ConfigError if a value is there twice."""
     for value, times in Counter(list(values)).items():

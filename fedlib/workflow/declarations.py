@@ -8,7 +8,7 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.run_spec import architectures
 from fedlib.spec import Figure, Paper, Run, Table
-from fedlib.workflow.config import check_choice, check_unique
+from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registered
 from fedlib.workflow.selection import selected
@@ -75,6 +75,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     for run in paper.runs:
         at = f"{where}.runs[{run.federation}/{run.label}]"
         check_choice(f"{at}.federation", run.federation, federations)
+        check_count(f"{at}.rounds", run.rounds)
         check_choice(f"{at}.method", run.method, methods)
         check_choice(f"{at}.model", run.model, models)
         for name, module in architectures(run.modules).items():
