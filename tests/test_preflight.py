@@ -56,9 +56,15 @@ def answers(monkeypatch):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"params": {"num_expert": 3}}, r"fedem: unknown hyper-parameters \['num_expert'\]; it tak"),
+        (
+            {"params": {"num_expert": 3}},
+            r"fedem: unknown hyper-parameters \['num_expert'\]; ",
+        ),
         ({"params": {"num_experts": 0}}, "fedem: num_experts must be at least 1, got 0"),
-        ({"local": LOCAL | {"momentum": -1}}, "fedem: momentum must be at least 0 and below 1, got"),
+        (
+            {"local": LOCAL | {"momentum": -1}},
+            "fedem: momentum must be at least 0 and below 1, ",
+        ),
         ({"local": LOCAL | {"batch_size": 0}}, "fedem: batch_size must be at least 1, got 0"),
         ({"local": LOCAL | {"lr": "a"}}, "fedem: lr must be at least 0, got 'a'"),
         ({"model_params": MODEL | {"hide": 1}}, "model mlp: .* unexpected keyword argument 'hide'"),
@@ -66,7 +72,10 @@ def answers(monkeypatch):
         ({"weights": "mobilenet_v2_weights"}, "model mlp: it cannot start from pretrained weights"),
         ({"participation": {"rat": 1}}, "course: .* unexpected keyword argument 'rat'"),
         ({"participation": {"rate": 2}}, r"participation rate must be in \(0, 1\], got 2"),
-        ({"method": "local", "participation": {"aggregation": "gossip"}}, "Local needs a server"),
+        (
+            {"method": "local", "params": {}, "participation": {"aggregation": "gossip"}},
+            "Local needs a server",
+        ),
         ({"class_weights": (1, 2)}, "2 class_weights for 10 classes"),
     ],
 )

@@ -137,7 +137,7 @@ def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Meth
 
 
 def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]) -> Method:
-    """The method of a run specification, of architectures that are built; else as `build_method`."""
+    """The method of a run specification and of built architectures; else as `build_method`."""
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
