@@ -485,7 +485,7 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
         ({"seeds": [1, 1]}, "seeds: 1 is given 2 times"),
         ({"seeds": [True]}, "seeds must be null or a list of whole numbers"),
         ({"labels": {"a": 1}}, "labels must be null or a list of names"),
-        ({"rounds": 5}, "rounds: 5 needs a tag, such as tag: quick"),
+        ({"rounds": 5}, "rounds: 5 needs a tag, such as tag: mine"),
         ({"rounds": 0, "tag": "a"}, "rounds must be null or a whole number from 1, got 0"),
         ({"rounds": "few", "tag": "a"}, "rounds must be null or .*, got 'few'"),
         (
@@ -506,7 +506,7 @@ def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
 
 
 def test_another_precision_needs_a_tag_and_is_in_specifications_and_exhibits(toy):
-    with pytest.raises(ConfigError, match="precision: bfloat16 needs a tag, such as tag: fast"):
+    with pytest.raises(ConfigError, match="precision: bfloat16 needs a tag, such as tag: mine"):
         toy({"precision": "bfloat16"})
     with pytest.raises(ConfigError, match="precision: unknown 'half'; known: float32, tf32, bfl"):
         toy({"precision": "half", "tag": "fast"})

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES
+from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
 
 EXECUTORS = ("auto", "loop", "batched", "graphs")
@@ -27,6 +28,7 @@ DEFAULTS = {
     "labels": None,
     "rounds": None,
     "precision": None,
+    "set": None,
     "sources": None,
     "evaluate": "shown",
     "tag": "",
@@ -36,7 +38,8 @@ DEFAULTS = {
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels", "sources")
+LISTS = ("papers", "seeds", "federations", "labels", "set", "sources")
+TAGGED = ("rounds", "precision", "set")  # what changes numbers, and not only which there are
 SWITCHES = ("tensorboard",)
 MAX_SEED = 2**32 - 1  # what every generator takes
 ADDRESSES = ("http://", "https://", "file://")
@@ -95,16 +98,12 @@ def check(config: Mapping) -> None:
         )
     if config["precision"] is not None:
         check_choice("precision", config["precision"], PRECISIONS)
-        if not tag:
+    for key in TAGGED:
+        if config[key] is not None and not tag:
             raise ConfigError(
-                f"precision: {config['precision']} needs a tag, such as tag: fast, so that its "
-                f"runs go to a folder of their own and not into results/{config['scale']}"
+                f"{key}: {config[key]} needs a tag, such as tag: mine, so that its runs go to a "
+                f"folder of their own and not into results/{config['scale']}"
             )
-    if rounds is not None and not tag:
-        raise ConfigError(
-            f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "
-            f"of their own and not into results/{config['scale']}"
-        )
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
@@ -139,7 +138,9 @@ def _normalised(key: str, value: object) -> object:
     if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
         value = None
     if key in LISTS:
-        if isinstance(value, str) and _is_closed(value):
+        if key == "set" and isinstance(value, str):
+            value = overrides.split(value)
+        elif isinstance(value, str) and _is_closed(value):
             value = re.findall(r"[^\s,\[\]'\"]+", value)
         elif isinstance(value, int):
             value = [value]

@@ -22,7 +22,7 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
-from fedlib.workflow import packing, shown, specs
+from fedlib.workflow import overrides, packing, shown, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.workflow.declarations import check_paper, check_selection, declared
 from fedlib.workflow.layout import PATHS, STAGES
@@ -61,17 +61,17 @@ class Plan:
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        self.folder_note = folder_note(self.config["rounds"], self.config["precision"])
-        names = self.config["papers"]
-        self.papers: dict[str, Paper] = {}
-        for name in papers.names() if names is None else names:
-            paper = declared(name, self.scale)
+        self.folder_note = folder_note(self.config)
+        names = self.config["papers"] or papers.names()
+        found = {name: declared(name, self.scale) for name in names}
+        self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
+        for name, paper in self.papers.items():
             check_paper(paper, name, self.scale)
-            self.papers[name] = paper
         check_selection(self.config, self.papers.values())
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
         # Without a word on papers, those are meant that have what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
+        overrides.check_used(self.papers, self.config["set"] or ())
         self._data = {
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from fedlib.spec import Data, Paper, Run, Table
+from fedlib.workflow import overrides
 
 
 def selected(paper: Paper, config: Mapping) -> Paper:
@@ -87,8 +88,9 @@ def goes_on(run: Run, other: Run) -> bool:
     )
 
 
-def folder_note(rounds: int | None, precision: str | None) -> str:
+def folder_note(config: Mapping) -> str:
     """What makes a folder of results differ from its scale's own, "" if nothing does."""
+    rounds, precision = config["rounds"], config["precision"]
     notes = []
     if rounds is not None:
         notes.append(
@@ -97,4 +99,6 @@ def folder_note(rounds: int | None, precision: str | None) -> str:
         )
     if precision is not None:
         notes.append(f"models are computed in {precision}")
+    if config["set"]:
+        notes.append(overrides.note(config["set"]))
     return "; ".join(notes)
