@@ -17,7 +17,7 @@ from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow import preflight, specs
+from fedlib.workflow import narrowing, preflight, specs
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -42,6 +42,8 @@ try:
     PLAN = Plan(config)
     if workflow.is_main_process:
         preflight.check(PLAN)
+        if not any(word in READERS for word in words):
+            narrowing.check(PLAN)
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 

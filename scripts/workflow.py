@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import locks
-from fedlib.workflow import command, errands, preflight
+from fedlib.workflow import command, errands, narrowing, preflight
 from fedlib.workflow.provenance import ROOT
 
 TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
@@ -33,7 +33,10 @@ def main() -> None:
     values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
     order = errands.read(target, ROOT, values)
     if target in errands.SCALES:
+        narrowing.check(order.plan)
         preflight.check(order.plan)
+        for remark in narrowing.remarks(order.plan):
+            print(remark, flush=True)
     told = " ".join(f"{k}={values[k]!r}" for k in DEFAULTS if values[k] != DEFAULTS[k])
     reads = target in READERS or order.is_preview
     lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())

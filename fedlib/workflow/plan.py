@@ -14,6 +14,8 @@ else does.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import papers
@@ -28,6 +30,8 @@ from fedlib.workflow.declarations import check_paper, check_selection, declared
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import folder_note, goes_on, selected
+
+RUN_FILES = ("state", "history", "evaluation")
 
 
 class Cell(NamedTuple):
@@ -235,9 +239,33 @@ class Plan:
         return self.paths("events", [job for stage, job in self.jobs() if stage == "events"])
 
     def targets(self) -> list[str]:
-        """Everything a reader wants: the report, the tables, the figures and the event files."""
+        """Everything a reader wants: the report, the tables, the figures and the event files.
+
+        And what they are made of, so that a file that was deleted is missed.
+        """
         files = ("table_csv", "table_md", "table_tex", "figure_pdf", "figure_png")
-        return [self.path("report"), *self.exhibits(*files), *self.events()]
+        runs = [self.paths(x, map(Cell._asdict, self.cells())) for x in RUN_FILES]
+        return [self.path("report"), *self.exhibits(*files), *self.events(), *sum(runs, [])]
+
+    def reported(self) -> Iterator[Paper]:
+        """The papers of the report: those planned, then those that the folder has tables of."""
+        yield from self.papers.values()
+        for name in papers.names():
+            if name not in self.papers and Path(self.path("metrics", paper=name)).exists():
+                yield self._as_it_is(declared(name, self.scale))
+
+    def _as_it_is(self, paper: Paper) -> Paper:
+        """A paper with the tables and figures that are there."""
+
+        def whole(stage: str, name: str) -> bool:
+            names = {"paper": paper.name, stage: name}
+            files = [file for file in PATHS if file.startswith(f"{stage}_")]
+            made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
+            return all(Path(path).exists() for path in (self.path(x, **names) for x in made))
+
+        tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
+        figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
+        return replace(paper, tables=tables, figures=figures)
 
     # --- What each job is given ----------------------------------------------------------------
 

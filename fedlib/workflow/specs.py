@@ -77,7 +77,7 @@ def of_report(plan: "Plan") -> dict:
                 "tables": _headings(paper.tables),
                 "figures": _headings(paper.figures),
             }
-            for paper in plan.papers.values()
+            for paper in plan.reported()
         ],
     }
 
