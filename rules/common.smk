@@ -17,7 +17,7 @@ from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow import narrowing, preflight, specs
+from fedlib.workflow import command, gpu, narrowing, preflight, specs
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -47,10 +47,12 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
-# Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
-WORKERS = os.environ.get("FEDLIB_THREADS") or "1"
-if not WORKERS.isdecimal() or int(WORKERS) < 1:
-    raise WorkflowError(f"FEDLIB_THREADS must be a whole number from 1 on, got {WORKERS!r}")
+try:
+    gpu.slots(0)  # what the default profile takes from the environment is checked here
+    # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
+    WORKERS = command.threads(workflow.resource_settings.cores if workflow.local_exec else None)
+except ConfigError as error:
+    raise WorkflowError(str(error)) from None
 
 config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path

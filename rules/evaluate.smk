@@ -17,7 +17,7 @@ rule evaluate:
         path("evaluate_benchmark")
     conda:
         "../envs/train.yaml"
-    threads: int(WORKERS)
+    threads: WORKERS
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory,

@@ -2,7 +2,8 @@
 """What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full) and PAPER (for keep).
+configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full; demo if not given)
+PAPER (for keep) and WHAT (for list).
 All are checked before anything happens, and one workflow at a time works in a folder.
 """
 
@@ -19,15 +20,21 @@ from fedlib import locks
 from fedlib.workflow import command, errands, narrowing, preflight
 from fedlib.workflow.provenance import ROOT
 
-TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
-READERS = ("plan", "calibrate", "report", "keep")  # these may go beside a workflow that runs
-DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+TARGETS = ("demo", "reduced", "reproduce", "plan", "list", "calibrate", "report", "keep", "clean")
+READERS = (
+    "plan",
+    "list",
+    "calibrate",
+    "report",
+    "keep",
+)  # these may go beside a workflow that runs
+DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": ""}
 
 
 def main() -> None:
     """Check the order, take the folder, and run its steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("target", choices=(*TARGETS, "unlock"))
     target = parser.parse_args().target
     os.chdir(ROOT)
     values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}

@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.workflow import errands
 
 ROOT = Path(__file__).resolve().parents[1]
-GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": ""}
 # What follows the name of the program in the call of Snakemake that runs everything.
 OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
 
@@ -43,7 +43,7 @@ def test_a_target_cuts_the_shards_runs_reports_and_shows():
     "target, scale", [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")]
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
-    *_, report, show = steps(target, CONFIG="tag=quick rounds=3", SCALE="demo")
+    *_, report, show = steps(target, CONFIG="tag=quick rounds=3")
     assert f"--report results/{scale}-quick/report.html --config scale={scale} tag=quick" in report
     assert show == f"scripts/show_results.py {scale}-quick"
 
@@ -67,6 +67,34 @@ def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
     assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
     for command in errands.steps(order)[:3]:
         assert command[command.index("--configfile") + 1] == str(file)
+
+
+@pytest.mark.parametrize("given", ["seeds=[0, 1]", "seeds=[ 0 , 1 ] tag=a", "tag=a seeds=[0,\n1]"])
+def test_brackets_keep_the_items_of_a_list_together(given):
+    order = read("plan", CONFIG=given)
+    assert order.plan.config["seeds"] == [0, 1]
+    assert len(order.words) == 2 + ("tag" in given)
+
+
+@pytest.mark.parametrize(
+    "target, scale, better", [("demo", "reduced", "reduced"), ("reduced", "full", "reproduce")]
+)
+def test_a_scale_that_is_not_that_of_the_target_is_refused(target, scale, better):
+    with pytest.raises(ConfigError, match=f"^make {target} is at .*={scale}; .*: make {better}$"):
+        read(target, SCALE=scale)
+    assert read("demo", SCALE="demo").plan.scale == "demo"
+
+
+def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkeypatch):
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
+    with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
+        read("demo")
+
+
+def test_list_passes_on_what_is_asked_for():
+    assert steps("list", WHAT="methods 'mixture of'") == [
+        "scripts/list.py methods mixture of --config scale=demo"
+    ]
 
 
 def test_quotes_keep_the_words_of_a_value_together():
