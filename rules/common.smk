@@ -14,7 +14,7 @@ CHECKOUT = Path(workflow.basedir)
 sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.workflow.config import DEFAULTS, check, normalised
-from fedlib.errors import BusyError, ConfigError
+from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow import command, gpu, narrowing, preflight, specs
@@ -26,6 +26,7 @@ READERS = """--report --lint --list-rules --list --list-target-rules --lt --list
 words = [word.partition("=")[0] for word in sys.argv]
 reads = workflow.output_settings.dryrun or any(word in READERS for word in words)
 if workflow.is_main_process and not reads:
+    command.interrupt_once()
     try:
         hold_folder()
     except BusyError as error:
@@ -44,7 +45,8 @@ try:
         preflight.check(PLAN)
         if not any(word in READERS for word in words):
             narrowing.check(PLAN)
-except ConfigError as error:
+            preflight.check_frames(PLAN)
+except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None
 
 try:

@@ -65,6 +65,7 @@ def _print_jobs(plan: Plan, args: argparse.Namespace) -> None:
     if args.job:
         raise ConfigError(f"jobs takes no name, got {' '.join(args.job)}")
     narrowing.check(plan, ROOT)
+    preflight.check_frames(plan, ROOT)
     preflight.check(plan)
     for remark in narrowing.remarks(plan):
         print(remark)

@@ -41,6 +41,7 @@ def main() -> None:
     order = errands.read(target, ROOT, values)
     if target in errands.SCALES:
         narrowing.check(order.plan)
+        preflight.check_frames(order.plan)
         preflight.check(order.plan)
         for remark in narrowing.remarks(order.plan):
             print(remark, flush=True)

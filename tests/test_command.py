@@ -126,3 +126,19 @@ def test_a_number_of_threads_that_cannot_be_is_refused(monkeypatch, given, cores
 def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch, given, threads):
     monkeypatch.setenv("FEDLIB_THREADS", given)
     assert command.threads(2) == threads
+
+
+def test_a_second_interrupt_is_left_to_the_jobs():
+    script = """
+import os, signal
+from fedlib.workflow import command
+command.interrupt_once()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+os.kill(os.getpid(), signal.SIGINT)
+print("and cleaned up")
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("interrupted\nand cleaned up\n", "")

@@ -5,10 +5,12 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from conftest import LOCAL, toy_paper, toy_run
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import frames
 from fedlib.run.preflight import check as build
 from fedlib.spec import Data, Figure
 from fedlib.workflow import preflight
@@ -142,6 +144,19 @@ def test_a_damaged_list_of_what_was_built_only_costs_time(plan, answers, content
     preflight.check(plan(run()))
     assert len(asked) == 4
     assert len(json.loads(Path(file).read_text())) >= 4
+
+
+def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_path):
+    made = plan(run())
+    preflight.check_frames(made, tmp_path)  # nothing is there
+    for file in ("metrics", "clients"):
+        path = tmp_path / made.path(file, paper="toy")
+        frames.write_parquet(pd.DataFrame({"value": [1.0]}), path)
+        preflight.check_frames(made, tmp_path)
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(DataError, match=f"{path.name} is truncated .* delete it and run again"):
+            preflight.check_frames(made, tmp_path)
+        path.unlink()
 
 
 @pytest.mark.slow

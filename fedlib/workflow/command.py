@@ -4,6 +4,7 @@ import argparse
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,21 @@ def run(main: Callable[[], None]) -> int:
             "finished files are whole, unfinished ones were removed"
         )
     return 0
+
+
+def interrupt_once() -> None:
+    """Let Ctrl-C interrupt this process only once, and leave the second to its jobs.
+
+    While Snakemake waits for jobs that save their state, another interrupt would break it off
+    somewhere in its clean-up, with pages of tracebacks. The jobs end at once, and then it does.
+    """
+
+    def first(*_) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, first)
 
 
 def json_argument(text: str) -> dict:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fedlib import seals
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json, write_text
 from fedlib.workflow.plan import Plan
@@ -67,6 +68,21 @@ def check(plan: Plan) -> None:
     if wrong:
         more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         raise ConfigError("\n  ".join([*wrong[:SHOWN], *more]))
+
+
+def check_frames(plan: Plan, root: Path = Path()) -> None:
+    """Read what tables and figures are made of, where it is there: once, and not in every job.
+
+    Args:
+      root: what the plan's paths are relative to.
+
+    Raises:
+      DataError: for a file that is truncated or changed.
+    """
+    for paper in plan.papers:
+        for file in ("metrics", "clients"):
+            if (path := root / plan.path(file, paper=paper)).exists():
+                seals.checked(path)
 
 
 def pieces(plan: Plan) -> Iterator[Piece]:
