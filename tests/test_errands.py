@@ -249,3 +249,39 @@ def test_make_clean_deletes_one_folder_of_results(checkout):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("deleted results/demo-a\n")
     assert content(checkout / "results") == ["demo", "demo/x"]
+
+
+@pytest.mark.parametrize("given", ["config=tag=a", "Seeds=1", "VENV=x", "unknown=1"])
+def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
+    done = make(ROOT, "-n", "help", given)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    name = given.partition("=")[0]
+    assert f"unknown variable {name}; there are ARGS CONFIG PAPER " in line
+
+
+@pytest.mark.parametrize("given", ["CONFIG=tag=a", "WHAT=methods", "TEST_JOBS=1", "SHELL=/bin/sh"])
+def test_a_variable_of_make_is_not_refused(given):
+    assert make(ROOT, "-n", "help", given).returncode == 0
+
+
+def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").write_text("numpy==99\n")
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        """#!/bin/sh
+        case "$*" in *--version*) exit 0;; esac
+        printf 'Traceback:\\n  File x\\nERROR: Ignored\\nERROR: No matching numpy==99\\n' >&2
+        exit 1
+        """
+    )
+    python.chmod(0o755)
+    done = make(tmp_path, "install", f"PYTHON={sys.executable}")
+    assert done.returncode == 2
+    first, second, _ = done.stderr.splitlines()  # the last is make's own
+    assert first == "ERROR: No matching numpy==99"
+    assert second.endswith("all that it said is in .venv/pip.log")
+    assert "Traceback" in (tmp_path / ".venv/pip.log").read_text()
+    assert not [*(tmp_path / ".venv").glob(".installed*")]

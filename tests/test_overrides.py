@@ -1,6 +1,7 @@
 """Other values than those declared, from the configuration: named exactly, checked, and told."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from conftest import toy_paper, toy_run
@@ -72,6 +73,20 @@ def test_a_federation_has_other_clients_and_its_runs_keep_their_specification(to
     assert plan.data("toy", "mnist").partition["num_clients"] == 50
     assert plan.data("toy", "digits").partition["num_clients"] == 4
     assert changed(plan) == {}
+
+
+def test_of_federations_with_one_name_those_are_changed_that_have_the_key(toy, declare):
+    other = {"kind": "dirichlet", "num_clients": 4, "alpha": 0.4, "train_fraction": 0.8}
+    data = replace(toy_paper().data[0], partition=other)
+    runs = [toy_run()]
+    declare(
+        one=toy_paper(name="one", federations=("digits",), runs=runs),
+        two=toy_paper(name="two", federations=("digits",), runs=runs, data=(data,)),
+    )
+    plan = Plan({"tag": "a", "set": ["digits.alpha=2", "digits.num_clients=9"]})
+    kinds = {paper: plan.data(paper, "digits").partition for paper in ("one", "two")}
+    assert kinds["two"] == other | {"alpha": 2, "num_clients": 9}
+    assert "alpha" not in kinds["one"] and kinds["one"]["num_clients"] == 9
 
 
 def test_several_hold_together_and_values_are_json_or_words(toy):

@@ -37,6 +37,10 @@ class Override(NamedTuple):
     value: Any
 
 
+class _NoKey(ConfigError):
+    """There is nothing of that name."""
+
+
 def parse(text: str) -> Override:
     """An override; ConfigError unless it has a name, a key and a value."""
     target, separator, value = (part.strip() for part in text.partition("="))
@@ -67,7 +71,13 @@ def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Pape
     changed = dict(papers)
     for override in map(parse, given):
         name, keys = _name_and_keys(override, changed.values())
-        changed = {key: _in_paper(paper, name, keys, override) for key, paper in changed.items()}
+        refused: list[_NoKey] = []
+        before = changed
+        changed = {
+            key: _in_paper(paper, name, keys, override, refused) for key, paper in changed.items()
+        }
+        if refused and changed == before:
+            raise refused[0]
     return changed
 
 
@@ -98,14 +108,24 @@ def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, li
     return name, override.target.removeprefix(f"{name}.").split(".")
 
 
-def _in_paper(paper: Paper, name: str, keys: list[str], override: Override) -> Paper:
-    data = tuple(
-        _with(data, DATA, keys, override) if data.name == name else data for data in paper.data
-    )
+def _in_paper(
+    paper: Paper, name: str, keys: list[str], override: Override, refused: list[_NoKey]
+) -> Paper:
+    """The paper with the value, wherever it is taken; the errors of the others are `refused`.
+
+    Papers may have federations of one name and different partitions.
+    """
+
+    def changed(declared: Data | Run, fields: tuple[str, ...]) -> Data | Run:
+        try:
+            return _with(declared, fields, keys, override)
+        except _NoKey as error:
+            refused.append(error)
+            return declared
+
+    data = tuple(changed(data, DATA) if data.name == name else data for data in paper.data)
     runs = tuple(
-        _with(run, RUN, keys, override)
-        if name in (run.label, f"{run.federation}/{run.label}")
-        else run
+        changed(run, RUN) if name in (run.label, f"{run.federation}/{run.label}") else run
         for run in paper.runs
     )
     return dataclasses.replace(paper, data=data, runs=runs)
@@ -162,11 +182,11 @@ def _fits(value: Any, old: Any) -> bool:
     return isinstance(value, kinds)
 
 
-def _error(override: Override, what: str, word: str, known: Iterable[str]) -> ConfigError:
+def _error(override: Override, what: str, word: str, known: Iterable[str]) -> _NoKey:
     """An error that names what is nearest, or all there is."""
     near = difflib.get_close_matches(word, list(known), n=3)
     there = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known) or 'none'}"
-    return ConfigError(f"set: {override.text!r}: {what}; {there}")
+    return _NoKey(f"set: {override.text!r}: {what}; {there}")
 
 
 def _refused(constant: str) -> None:
