@@ -416,7 +416,8 @@ def test_a_server_without_validation_examples_cannot_choose():
         ({"lam": 1.5}, r"lam must be in \[0, 1\], got 1.5"),
         ({"inner_steps": 0}, r"inner_steps must be in \[1, inf\], got 0"),
         ({"entropy_weight": -1.0}, r"entropy_weight must be in \[0, inf\], got -1.0"),
-        ({"log_rounds": [0, 2]}, r"log_rounds must be ascending and at least 1, got \(0, 2\)"),
+        ({"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
+        ({"log_rounds": [2, 1]}, r"must ascend from 1 or more, got \[2, 1\]"),
         ({"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be one of .*, got 'adagrad'"),
     ],
 )

@@ -34,7 +34,7 @@ from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Method
 from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model, outputs
-from fedlib.methods.parts import chosen, relevance, server_mixture
+from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
@@ -126,14 +126,12 @@ class FedMoE(GatedMixture):
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
-        object.__setattr__(self, "log_rounds", tuple(self.log_rounds))
+        # Before the first round nobody has looked at the probe.
+        object.__setattr__(self, "log_rounds", tables.checked_rounds(self.log_rounds, first=1))
         for name in ("server", "main_solver"):
             if isinstance(spec := getattr(self, name), Mapping):
                 object.__setattr__(self, name, from_spec(dict(spec)))
         GatedMixture.__post_init__(self)
-        rounds = list(self.log_rounds)
-        if rounds != sorted({*rounds}) or min(rounds, default=1) < 1:
-            raise ValueError(f"log_rounds must be ascending and at least 1, got {self.log_rounds}")
 
     @property
     def trains_experts(self) -> bool:
