@@ -16,7 +16,7 @@ from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
-MIXTURES = ("centmoe", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
+MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
 # Methods that need a server with data of its own.
 WITH_SERVER = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 

@@ -44,7 +44,8 @@ METHODS = {
     "fedavg_plus": ({}, lambda model, body, head: model),
     "fedem": ({"num_experts": 3}, lambda model, body, head: 3 * model),
     "fedgh": ({}, lambda model, body, head: (head, 6 * 8 / 3)),
-    # Matrices this small are sent whole; tests/test_mutual.py has larger ones.
+    # Three anchors of an expert each; gate and noise network as those of "moe_fedavg", and alpha.
+    "fedjets": ({}, lambda model, body, head: model + 2 * (15 + 12 + 12) + 1),
     # Factors of matrices this small are more numbers; tests/test_mutual.py has larger ones.
     "fedkd": ({"horizon": 3}, lambda model, body, head: model),
     "fedmix": (SERVER | {"num_experts": 3}, lambda model, body, head: 3 * model + 3 * 3),

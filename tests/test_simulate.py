@@ -38,6 +38,7 @@ METHODS = {
     "fedavg_plus": {},
     "fedem": {"num_experts": 2},
     "fedgh": {},
+    "fedjets": {"per_client": 1},
     "fedkd": {"horizon": 3},
     "fedmix": {"num_experts": 2, "gate_epochs": 2, "curves": ["new_shard"]},
     "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
@@ -176,7 +177,8 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.
-    down |= {"moe_fedavg": 3 * model + 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1}
+    gates = 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1
+    down |= {"moe_fedavg": 3 * model + gates, "fedjets": model + gates}
     # The gate of 6 features; the table of 3 labels.
     down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
     down |= dict.fromkeys(("fedmix", "fedmix_vae"), 2 * model + 3 * 2)

@@ -20,6 +20,7 @@ METHODS = {
     "fedavg_plus": "FedAvgPlus",
     "fedem": "FedEM",
     "fedgh": "FedGH",
+    "fedjets": "FedJETs",
     "fedkd": "FedKD",
     "fedmix": "FedMix",
     "fedmix_clients": "FedMixClients",
