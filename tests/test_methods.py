@@ -35,6 +35,7 @@ METHODS = {
     "biased_fedavg": (SERVER | {"private": "head.1.bias"}, lambda model, body, head: model - 3),
     "centmoe": ({}, lambda model, body, head: 0),
     "clustered": ({}, lambda model, body, head: model),
+    "ensemble": ({}, lambda model, body, head: (0, model)),
     # The three clients hold 2, 3 and 3 classes; in the first round there is nothing to send them.
     "fd": ({}, lambda model, body, head: (0, 3 * 8 / 3)),
     # No hold-out of this size leaves one example alone in a batch.

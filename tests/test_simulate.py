@@ -31,6 +31,7 @@ METHODS = {
     "biased_fedavg": {"private": "head.1.bias"},
     "centmoe": {},
     "clustered": {},
+    "ensemble": {},
     "fd": {"distillation": "mse"},
     "fedapen": {"holdout": 0.4, "lam_epochs": 2},
     "fedavg": {},
@@ -173,7 +174,8 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "centmoe": 0, "pfedmm": body + experts * head, "gated_experts": model}
+    down = dict.fromkeys(("local", "centmoe", "ensemble"), 0)
+    down |= {"pfedmm": body + experts * head, "gated_experts": model}
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.
@@ -187,6 +189,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
         "ifca": model,
         "adaptive_experts": model,
         "afl": model + 1,
+        "ensemble": model,
         "qffl": model + 1,
     }
     up = up.get(name, down)

@@ -13,6 +13,7 @@ METHODS = {
     "biased_fedavg": "BiasedFedAvg",
     "centmoe": "CentMoE",
     "clustered": "ClusteredFL",
+    "ensemble": "Ensemble",
     "fd": "FD",
     "fedapen": "FedAPEN",
     "fedavg": "FedAvg",
