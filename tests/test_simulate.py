@@ -229,6 +229,28 @@ def test_the_two_aggregations_differ_when_half_of_the_clients_take_part():
     assert not torch.equal(damped.params["head.1.bias"], renormalised.params["head.1.bias"])
 
 
+@pytest.mark.parametrize("size_of_parts", [None, 1])
+def test_predictions_are_kept_where_they_are_asked_for(size_of_parts, monkeypatch):
+    if size_of_parts:  # a client at a time
+        monkeypatch.setattr(evaluate, "FINAL_BYTES", size_of_parts)
+        monkeypatch.setattr(methods.load("local"), "personal_numbers", lambda method: 1)
+    run = simulation("local", rounds=1)
+    state, _ = silently(run)
+    everyone = lambda group: run.everyone(group, 1)  # noqa: E731
+    assert evaluate.final(run.method, state, everyone).predictions == {}
+    found = evaluate.final(run.method, state, everyone, predictions=True)
+    view = View("seen", "default", "test")
+    assert view in found.predictions
+    assert found.predictions.keys() == {view for view in found.scores if view.split == "test"}
+    log_probs, y = found.predictions[view]
+    rows = np.concatenate([run.federation.test.of(c) for c in run.federation.ids("seen")])
+    assert np.array_equal(y, run.federation.y[rows]) and log_probs.dtype == np.float32
+    right = (log_probs.argmax(1) == y).reshape(-1, 4).sum(1)  # clients have four examples
+    assert right.tolist() == found.scores[view].correct[0].tolist()
+    losses = -log_probs[np.arange(len(y)), y].reshape(-1, 4).mean(1)
+    np.testing.assert_allclose(losses, found.scores[view].loss[0], rtol=1e-5)  # float32
+
+
 @every_method
 def test_the_final_evaluation_finds_what_the_last_one_during_training_found(name):
     run = simulation(name)
