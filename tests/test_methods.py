@@ -64,6 +64,8 @@ METHODS = {
     ),
     "fedprox": ({"mu": 0.5}, lambda model, body, head: model),
     "fedrep": ({}, lambda model, body, head: body),
+    # A hidden layer of 4 of 6 units: its weights, normalisation and outputs.
+    "fedrolex": ({}, lambda model, body, head: 4 * 4 + 4 + 4 * 4 + 4 * 3 + 3),
     "fedproto": ({"curves": ["nearest"]}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fedtgp": ({"server_epochs": 2}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fml": ({}, lambda model, body, head: model),

@@ -47,6 +47,7 @@ METHODS = {
     "fedmoe": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}, "log_rounds": [1, 9]},
     "fedprox": {"mu": 0.5},
     "fedrep": {"head_epochs": 2},
+    "fedrolex": {},
     "fml": {},
     "fedproto": {"curves": ["nearest"]},
     "fedtgp": {"server_epochs": 2},
@@ -176,6 +177,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     experts, model = METHODS[name].get("num_experts", 1), body + head
     down = dict.fromkeys(("local", "centmoe", "ensemble"), 0)
     down |= {"pfedmm": body + experts * head, "gated_experts": model}
+    down |= {"fedrolex": 4 * 4 + 4 + 4 * 4 + 4 * 3 + 3}  # of hidden units 4 of 6
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.

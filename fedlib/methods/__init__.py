@@ -29,6 +29,7 @@ METHODS = {
     "fedmoe": "FedMoE",
     "fedprox": "FedProx",
     "fedrep": "FedRep",
+    "fedrolex": "FedRolex",
     "fedproto": "FedProto",
     "fedtgp": "FedTGP",
     "fml": "FML",
