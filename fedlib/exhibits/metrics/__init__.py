@@ -32,7 +32,7 @@ from fedlib.exhibits.metrics.definitions import (
     bottom10,
     bottom10_mean,
     loss,
-    macro_f1,
+    f1,
     primary,
 )
 from fedlib.exhibits.metrics.runs import COLUMNS, collect, write
@@ -73,7 +73,7 @@ __all__ = [
     "client_rows",
     "collect",
     "loss",
-    "macro_f1",
+    "f1",
     "over_seeds",
     "primary",
     "run_rows",
