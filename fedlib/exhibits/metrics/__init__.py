@@ -31,8 +31,8 @@ from fedlib.exhibits.metrics.definitions import (
     best_evaluation,
     bottom10,
     bottom10_mean,
-    loss,
     f1,
+    loss,
     primary,
 )
 from fedlib.exhibits.metrics.runs import COLUMNS, collect, write
@@ -72,8 +72,8 @@ __all__ = [
     "check_agreement",
     "client_rows",
     "collect",
-    "loss",
     "f1",
+    "loss",
     "over_seeds",
     "primary",
     "run_rows",
