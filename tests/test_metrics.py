@@ -116,12 +116,12 @@ def test_f1_is_the_mean_over_classes_that_have_examples():
     said, y = [0, 1, 1, 1, 2, 3], [0, 0, 1, 1, 2, 2]
     found = predictions(np.eye(4)[said] * 0.6 + 0.1, y)
     # F1 by class: TP, FP, FN of 0: 1, 0, 1; of 1: 2, 1, 0; of 2: 1, 0, 1.
-    assert metrics.f1(found) == pytest.approx((2 / 3 + 4 / 5 + 2 / 3) / 3)
+    assert metrics.macro_f1(found) == pytest.approx((2 / 3 + 4 / 5 + 2 / 3) / 3)
 
 
 def test_a_class_that_is_never_predicted_has_an_f1_of_zero():
     found = predictions([[0.9, 0.1]] * 4, [0, 0, 0, 1])
-    assert metrics.f1(found) == pytest.approx((6 / 7 + 0) / 2)
+    assert metrics.macro_f1(found) == pytest.approx((6 / 7 + 0) / 2)
 
 
 def test_auc_counts_pairs_that_are_in_order_and_half_of_the_equal_ones():
@@ -151,11 +151,11 @@ def test_metrics_of_predictions_are_of_the_last_round_alone():
     final = result({SEEN: made_up.scores([[0.5]], count=[2])}, rounds=(3,))
     made = {SEEN: predictions([[0.9, 0.1], [0.8, 0.2]], [0, 1])}
     rows = metrics.run_rows(history, replace(final, predictions=made))
-    mine = rows[rows["metric"].isin(["f1", "auc"])]
+    mine = rows[rows["metric"].isin(["macro_f1", "auc"])]
     assert set(mine["at"]) == {"last"} and set(mine["round"]) == {3}
-    assert value(mine, metric="f1", group="seen", split="test") == pytest.approx(1 / 3)
+    assert value(mine, metric="macro_f1", group="seen", split="test") == pytest.approx(1 / 3)
     assert value(mine, metric="auc") == 1.0
-    assert not {"f1", "auc"} & {*metrics.run_rows(history, final)["metric"]}
+    assert not {"macro_f1", "auc"} & {*metrics.run_rows(history, final)["metric"]}
 
 
 def test_predictions_survive_the_file(tmp_path):

@@ -81,7 +81,7 @@ def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_t
     "params",
     [
         {"metric": "auc"},
-        {"columns": [{"federation": "digits", "metric": "f1"}]},
+        {"columns": [{"federation": "digits", "metric": "macro_f1"}]},
         {"criteria": {"one": {"cells": ({"metric": "auc"},)}}},
     ],
 )

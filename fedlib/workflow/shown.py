@@ -22,7 +22,7 @@ Pattern = tuple[str, str, str]
 PRIMARY: dict[str, str] = {"group": "seen", "protocol": "default", "split": "test"}
 EVERYTHING: Pattern = ("*", "*", "*")
 # Of `fedlib.exhibits.metrics.definitions`, which this does not import: plans need no NumPy.
-OF_PREDICTIONS = frozenset({"f1", "auc"})
+OF_PREDICTIONS = frozenset({"macro_f1", "auc"})
 KINDS: dict[str, dict[str, str]] = {  # what these show besides, where their params do not say
     "unseen": {"group": "unseen", "protocol": "*"},
     "gate_weights": {"protocol": "moe"},  # that of the mixtures whose gates it shows

@@ -31,8 +31,8 @@ from fedlib.exhibits.metrics.definitions import (
     best_evaluation,
     bottom10,
     bottom10_mean,
-    f1,
     loss,
+    macro_f1,
     primary,
 )
 from fedlib.exhibits.metrics.runs import COLUMNS, collect, write
@@ -72,8 +72,8 @@ __all__ = [
     "check_agreement",
     "client_rows",
     "collect",
-    "f1",
     "loss",
+    "macro_f1",
     "over_seeds",
     "primary",
     "run_rows",

@@ -44,7 +44,7 @@ def loss(scores: Scores) -> np.ndarray:
     return (owned.loss * owned.count).sum(axis=1) / owned.count.sum()
 
 
-def f1(predictions: Predictions) -> float:
+def macro_f1(predictions: Predictions) -> float:
     """Macro F1: the mean over classes that have examples of 2 TP / (2 TP + FP + FN).
 
     To predict a class without examples is wrong, and counts against the class that was right.
@@ -76,7 +76,7 @@ def auc(predictions: Predictions) -> float:
 
 METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
 METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
-METRICS_OF_PREDICTIONS = (f1, auc)
+METRICS_OF_PREDICTIONS = (macro_f1, auc)
 
 
 def _owned(scores: Scores) -> Scores:
