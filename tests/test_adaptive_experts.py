@@ -679,7 +679,7 @@ def test_a_plan_knows_the_modules_of_its_runs(declare):
         ({"expert_set": "some"}, "expert_set must be one of .* got 'some'"),
         ({"ensemble_space": "odds"}, "ensemble_space must be one of .* got 'odds'"),
         ({"local_lr": -1.0}, "lr must be at least 0, got -1.0"),
-        ({"gate_weight_decay": -0.1}, "weight decay must be at least 0, got -0.1"),
+        ({"gate_weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
         ({"local_epochs": 0}, "max_epochs must be at least 1, got 0"),
         ({"gate_patience": 0}, "patience must be at least 1, got 0"),
         ({"gate_outputs": 7}, "3 clusters' experts and a local one needs 4 outputs, got 7"),

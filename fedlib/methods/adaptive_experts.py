@@ -124,10 +124,9 @@ class AdaptiveExperts(IFCA):
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.personal_clients is not None and self.personal_clients < 1:
             raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
-        for solver in (self.local_solver, self.finetune_solver, self.gate_solver):
-            if not solver.weight_decay >= 0:
-                raise ValueError(f"weight decay must be at least 0, got {solver.weight_decay}")
-        _ = self.local_stopping, self.gate_stopping  # they check themselves
+        # These check themselves.
+        _ = self.local_solver, self.finetune_solver, self.gate_solver
+        _ = self.local_stopping, self.gate_stopping
         outputs, wanted = self.gate_outputs, _outputs(self.num_experts + 1)
         if outputs != wanted:
             raise ValueError(
