@@ -79,8 +79,8 @@ class Chapter:
       families: of data, by the title of a federation; methods: by the title of a run.
       notes: that several tables share.
       verdicts: of its criteria, how many there are of each.
-      pairs: every published number with the reproduced one -> DataFrame exhibit, federation, title,
-        metric, published, difference.
+      pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
+        table, federation, title, metric, published, difference.
     """
 
     name: str
@@ -153,7 +153,7 @@ def differences(chapter: Chapter) -> list[dict]:
 
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
-    about, families = {n: spec[n] for n in ("scale", "folder_note")}, paper["families"]
+    about, families = {n: spec[n] for n in ("scale", "folder_note")}, dict(paper["data"].values())
     scale = scale_text({**about, "scale_note": paper["scale_note"]})
     data = {data["title"]: federation_text(data) for data in paper["federations"]}
     heads = [(name, text) for title, text in data.items() for name in (title, families[title])]
@@ -195,7 +195,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         ),
         notes=tuple(shared),
         verdicts=_verdicts(sheets),
-        pairs=_pairs(tables),
+        pairs=_pairs(tables).replace({"federation": {k: t for k, (t, _) in paper["data"].items()}}),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
     )
 
@@ -243,11 +243,12 @@ def _verdicts(sheets: list[Sheet]) -> Counter:
 
 def _pairs(tables: list[Exhibit]) -> pd.DataFrame:
     """The rows of all tables that have a published number and a difference from it."""
-    columns = ["exhibit", "federation", "title", "metric", "published", "difference"]
+    columns = ["exhibit", "table", "federation", "title", "metric", "published", "difference"]
     found = [pd.DataFrame(columns=columns)]
     for table in tables:
         numbers = table.sheet.numbers
-        if {*columns[1:]} <= {*numbers}:  # a difference may be from something else
+        if {*columns[2:]} <= {*numbers}:  # a difference may be from something else
             rows = numbers.dropna(subset=["published", "difference"])
-            found.append(rows.assign(exhibit=table.anchor)[columns])
+            place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
+            found.append(rows.assign(**place)[columns])
     return pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)

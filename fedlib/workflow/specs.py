@@ -84,7 +84,7 @@ def _of_paper(paper: Paper) -> dict:
             {"name": data.name, "title": data.title, "notes": data.notes}
             for data in families(paper)
         ],
-        "families": {data.title: data.describe()["family"] for data in paper.data},
+        "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
         "methods": {run.title: run.method for run in paper.runs},
         "runs": runs,
         "tables": _headings(paper, paper.tables),

@@ -66,12 +66,38 @@ form.addEventListener("reset", () => setTimeout(filter));
 form.hidden = false;
 filter();
 
+// Pictures are made when they come near, and the others in idle time: dozens at once would keep the
+// page from opening. All are there before anything is printed.
+const images = all("figure img");
+function show(image) {
+  if (image.hasAttribute("src")) return;
+  image.src = image.dataset.source;
+  image.removeAttribute("data-source");
+}
+const nearby = new IntersectionObserver((entries) => {
+  entries.filter((entry) => entry.isIntersecting).forEach((entry) => show(entry.target));
+}, { rootMargin: "100%" });
+images.forEach((image) => nearby.observe(image));
+const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 50));
+function showNext() {
+  const image = images.find((other) => !other.hasAttribute("src"));
+  if (!image) return;
+  show(image);
+  whenIdle(showNext);
+}
+addEventListener("load", () => whenIdle(showNext));
+addEventListener("beforeprint", () => images.forEach(show));
+
 // Pictures can be saved; their address is said once, in the picture.
-for (const image of all("figure img")) {
+for (const image of images) {
   const link = document.createElement("a");
   link.textContent = "svg";
-  link.download = image.dataset.file;
-  link.href = image.src;
+  link.href = "#";
+  link.addEventListener("click", () => {
+    show(image);
+    link.download = image.dataset.file;
+    link.href = image.src;
+  });
   const line = document.createElement("p");
   line.className = "save";
   line.append("Save as ", link);
