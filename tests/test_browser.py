@@ -209,8 +209,9 @@ def test_on_a_phone_nothing_but_tables_is_wider_than_the_screen(ask, page):
       frame.srcdoc = {source};
       await loaded;
       const inner = frame.contentDocument;
-      const {scrollWidth, clientWidth} = inner.documentElement;
-      return [scrollWidth - clientWidth, clientWidth, inner.querySelector(".contents").open];
+      const root = inner.documentElement;
+      const beyond = root.scrollWidth - root.clientWidth;
+      return [beyond, root.clientWidth, inner.querySelector(".contents").open];
         """,
         text=frame,
     )

@@ -324,7 +324,33 @@ def test_a_cell_is_sorted_by_the_number_that_it_begins_with(text, number):
     assert as_html.sort_value(text) == number
 
 
-# --- The script, and Snakemake's own report -------------------------------------------------------
+# --- The scripts, and Snakemake's own report ------------------------------------------------------
+
+
+def shown(project, *words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, ROOT / "scripts/show_results.py", "demo", *words]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+
+
+def test_what_is_shown_at_the_end_are_the_tables_asked_for_and_where_the_report_is(project):
+    done = shown(project, "pfedmm/criteria")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert render.to_markdown(project.sheets["criteria"]).strip() in done.stdout
+    assert project.sheets["main"].caption not in done.stdout
+    assert "Report:   results/demo/report.html (open it in a browser)" in done.stdout
+
+
+def test_without_a_table_to_show_the_report_is_named_all_the_same(project):
+    done = shown(project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("\nReport:   results/demo/report.html")
+
+
+def test_a_table_that_is_not_there_is_named_in_one_line(project):
+    done = shown(project, "pfedmm/lead")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: results/demo/tables/pfedmm/lead.md does not exist")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -263,7 +263,7 @@ def test_a_second_run_has_nothing_to_do(finished):
 
 
 @slow
-def test_the_report_for_the_browser_has_every_table_and_figure(finished, tmp_path):
+def test_snakemake_s_own_report_has_every_table_and_figure(finished, tmp_path):
     report = tmp_path / "report.html"
     done = workflow.snakemake(finished, "--report", str(report), *workflow.smoke())
     assert done.returncode == 0, done.stdout

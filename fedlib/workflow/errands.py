@@ -80,6 +80,9 @@ def steps(order: Order) -> list[list[str]]:
         case "report" if order.options == ["--snakemake"]:
             return [[*SNAKEMAKE, "--report", order.plan.path("report_snakemake"), *given]]
         case "report":
+            if order.options:
+                given = shlex.join(order.options)
+                raise ConfigError(f"ARGS: make report takes --snakemake or nothing, got {given}")
             return [_report(order.plan)]
         case "plan":
             return [[sys.executable, "scripts/plan.py", *given]]
