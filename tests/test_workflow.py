@@ -204,7 +204,7 @@ def test_a_specification_may_be_longer_than_an_argument_can_be(fresh, tmp_path):
         file = folder / PLAN.path(name, paper=PAPER)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    touch = "import sys; [open(a, 'a') for a in sys.argv if a.endswith(('.csv', '.md'))]; "
+    touch = "import sys; [open(a, 'a') for a in sys.argv if a.endswith(('.csv', '.md', '.json'))]; "
     (folder / "scripts/table.py").write_text(touch + echo)
     arguments = ["--config", "tag=smoke", "--allowed-rules", "table", "--cores", "1"]
     done = workflow.snakemake(folder, tex, *arguments)

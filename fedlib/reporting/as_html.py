@@ -23,7 +23,7 @@ from fedlib.tables import render
 from fedlib.tables.render import Block, Column, Sheet
 
 TEMPLATES = resources.files("fedlib.reporting") / "templates"
-TARGETS = {"demo": "demo", "reduced": "reduced", "full": "reproduce"}  # of make, by scale
+TARGETS = {"full": "reproduce"}  # of make, where it has another name than the scale
 VERDICTS = {"yes": "reached", "no": "not reached", "not run": "not run"}
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels for a point: for a screen rather than a page
@@ -45,7 +45,7 @@ def page(content: Content) -> str:
         verdicts=VERDICTS,
         fact_titles=FACT_TITLES,
         metric_titles=METRIC_TITLES,
-        target=TARGETS[content.scale],
+        target=TARGETS.get(content.scale, content.scale),
     )
 
 

@@ -96,7 +96,7 @@ def _comparison(content: Content) -> str:
     ]
     if not rows:
         return NEVER_COMPARED
-    head = ["Paper", "Table", "Metric", "Cells", "Mean", "Mean size", "Largest", "where"]
+    head = ["Paper", "Table", "Metric", "Cells", "Mean", "Mean size", "Largest", "Where"]
     align = ["left"] * 3 + ["right"] * 4 + ["left"]
     grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=align)
     return f"{COMPARED}\n\n{grid}"
