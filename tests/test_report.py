@@ -297,7 +297,7 @@ def test_how_to_make_a_run_again_is_told(elements):
     assert commands[1].startswith(
         ".venv/bin/snakemake --force results/demo/runs/pfedmm/emnist/fedavg/seed1/history.h5"
     )
-    assert commands[1].endswith(" --config scale=demo seeds=[1,2]")
+    assert commands[1].endswith(" --config scale=demo 'seeds=[1,2]'")
     assert json.loads(commands[2]) == {"method": "fedavg"}
 
 

@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 import re
+import shlex
 from importlib import resources
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -62,6 +63,7 @@ def _template():
         "sort_value": sort_value,
         "spans": _spans,
         "pretty": _pretty,
+        "quoted": shlex.quote,
         "has_verdicts": _has_verdicts,
     }
     environment.globals |= {

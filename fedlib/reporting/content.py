@@ -153,51 +153,50 @@ def differences(chapter: Chapter) -> list[dict]:
 
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
-    about, families = {n: spec[n] for n in ("scale", "folder_note")}, dict(paper["data"].values())
-    scale = scale_text({**about, "scale_note": paper["scale_note"]})
-    data = {data["title"]: federation_text(data) for data in paper["federations"]}
-    heads = [(name, text) for title, text in data.items() for name in (title, families[title])]
-    told = {scale, *(f"{name}: {text}" for name, text in heads)}
+    families = dict(paper["data"].values())
+    facts, told = _facts(spec, paper, families)
     sheets = [_sheet(results / "tables" / paper["name"], table) for table in paper["tables"]]
     kept = [[note for note in sheet.notes if note not in told] for sheet in sheets]
     shared = _repeated(kept)
-    pictures = [figures / paper["name"] / figure["name"] for figure in paper["figures"]]
     tables = [
         _exhibit(
             paper,
             ("Table", number),
-            heading,
             sheet=sheet,
             notes=tuple(note for note in notes if note not in shared),
             shared=tuple(sorted(1 + shared.index(note) for note in notes if note in shared)),
         )
-        for number, (heading, sheet, notes) in enumerate(
-            zip(paper["tables"], sheets, kept, strict=True), start=1
-        )
+        for number, (sheet, notes) in enumerate(zip(sheets, kept, strict=True), start=1)
     ]
     return Chapter(
         name=paper["name"],
         title=paper["title"],
         citation=paper["citation"],
-        facts=(
-            scale,
-            f"Seeds: {', '.join(map(str, paper['seeds']))}.",
-            *_of_data(data),
-        ),
+        facts=facts,
         families=families,
         methods={title: method_title(name) for title, name in paper["methods"].items()},
         tables=tuple(tables),
         figures=tuple(
-            _exhibit(paper, ("Figure", number), heading, picture=picture)
-            for number, (heading, picture) in enumerate(
-                zip(paper["figures"], pictures, strict=True), start=1
-            )
+            _exhibit(paper, ("Figure", number), picture=figures / paper["name"] / figure["name"])
+            for number, figure in enumerate(paper["figures"], start=1)
         ),
         notes=tuple(shared),
         verdicts=_verdicts(sheets),
-        pairs=_pairs(tables).replace({"federation": {k: t for k, (t, _) in paper["data"].items()}}),
+        pairs=_pairs(tables, {name: title for name, (title, _) in paper["data"].items()}),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
     )
+
+
+def _facts(
+    spec: dict, paper: dict, families: Mapping[str, str]
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Scale, seeds and data in sentences, and the notes of tables that say the same."""
+    about = {name: spec[name] for name in ("scale", "folder_note")}
+    scale = scale_text({**about, "scale_note": paper["scale_note"]})
+    notes = {data["title"]: federation_text(data) for data in paper["federations"]}
+    seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
+    told = {f"{head}: {text}" for t, text in notes.items() for head in (t, families[t])}
+    return (scale, seeds, *_of_data(notes)), frozenset({scale, *told})
 
 
 def _of_data(notes: Mapping[str, str]) -> list[str]:
@@ -208,8 +207,10 @@ def _of_data(notes: Mapping[str, str]) -> list[str]:
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
 
 
-def _exhibit(paper: dict, place: tuple[str, int], heading: dict, **content) -> Exhibit:
+def _exhibit(paper: dict, place: tuple[str, int], **content) -> Exhibit:
+    """The table or figure at a place, a kind and a number."""
     kind, number = place
+    heading = paper[f"{kind.lower()}s"][number - 1]
     return Exhibit(
         kind=kind,
         number=number,
@@ -241,8 +242,12 @@ def _verdicts(sheets: list[Sheet]) -> Counter:
     return Counter(cell.verdict for row in rows for cell in row if cell.verdict)
 
 
-def _pairs(tables: list[Exhibit]) -> pd.DataFrame:
-    """The rows of all tables that have a published number and a difference from it."""
+def _pairs(tables: list[Exhibit], titles: Mapping[str, str]) -> pd.DataFrame:
+    """The rows of all tables that have a published number and a difference from it.
+
+    Args:
+      titles: of federations.
+    """
     columns = ["exhibit", "table", "federation", "title", "metric", "published", "difference"]
     found = [pd.DataFrame(columns=columns)]
     for table in tables:
@@ -251,4 +256,5 @@ def _pairs(tables: list[Exhibit]) -> pd.DataFrame:
             rows = numbers.dropna(subset=["published", "difference"])
             place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
             found.append(rows.assign(**place)[columns])
-    return pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
+    pairs = pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
+    return pairs.assign(federation=pairs["federation"].map(titles))
