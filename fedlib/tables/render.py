@@ -6,7 +6,7 @@ A kind of table builds a `Sheet`; how it looks in each format is decided here an
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +75,21 @@ class Block:
     columns: list[Column]
     rows: list[list[Cell]]
     num_keys: int = 1
+
+    def filled(self) -> "Block":
+        """The block as people are shown it: without columns that have nothing in any row."""
+        kept = [
+            number
+            for number in range(len(self.columns))
+            if number < self.num_keys or any(row[number].text != ABSENT for row in self.rows)
+        ]
+        if len(kept) == self.num_keys:  # nothing is known at all, which shall be seen
+            return self
+        return replace(
+            self,
+            columns=[self.columns[number] for number in kept],
+            rows=[[row[number] for number in kept] for row in self.rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -216,13 +231,14 @@ def markdown_blocks(sheet: Sheet) -> str:
     for block in sheet.blocks:
         if block.heading:
             parts.append(f"**{markdown(block.heading)}**")
-        parts.append(_markdown_grid(block))
+        parts.append(_markdown_grid(block.filled()))
     return "\n\n".join(parts)
 
 
 def to_latex(sheet: Sheet) -> str:
     """A LaTeX `table` with rules of the package booktabs."""
-    wide = any(len(block.columns) > WIDE for block in sheet.blocks)
+    blocks = [block.filled() for block in sheet.blocks]
+    wide = any(len(block.columns) > WIDE for block in blocks)
     lines = [
         "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
         r"\begin{table}[t]",
@@ -230,7 +246,7 @@ def to_latex(sheet: Sheet) -> str:
         rf"\caption{{\textbf{{{latex(sheet.title)}.}} {latex(sheet.caption)}}}",
         rf"\label{{tab:{sheet.label}}}",
     ]
-    for block in sheet.blocks:
+    for block in blocks:
         lines += _latex_grid(block)
     lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
     lines += [rf"{latex(note)}\par" for note in sheet.notes]
