@@ -32,6 +32,7 @@ def main() -> None:
     files.write_text(args.md, as_markdown.page(content, args.md))
     files.write_text(args.html, as_html.page(content))
     provenance.assert_covered("scripts/report.py")
+    print(f"Report: {args.html} (open it in a browser), {args.md}")
 
 
 if __name__ == "__main__":

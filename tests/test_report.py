@@ -361,7 +361,8 @@ def test_script_writes_both_pages(project, page, html):
         *("--results", project.results, "--figures", project.figures, "--md", md),
         *("--html", browser),
     ]
-    subprocess.run(command, check=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == f"Report: {browser} (open it in a browser), {md}\n"
     assert (md.read_text(), browser.read_text()) == (page, html)
 
 
