@@ -271,11 +271,12 @@ def test_every_cell_of_every_table_is_there(project, elements):
     for sheet in project.sheets.values():
         for block in sheet.blocks:
             for row in block.rows:
-                words = [as_html.VERDICTS.get(c.verdict, c.text) for c in row]
+                words = [content.VERDICTS.get(c.verdict, c.text) for c in row]
                 assert [text for _, text in rows if text.split() == " ".join(words).split()], words
 
 
-def test_verdicts_are_marked_in_their_table_and_counted_at_the_front(elements):
+def test_verdicts_are_marked_in_their_table_and_counted_at_the_front(page, elements):
+    assert "- Criteria of pFedMM: 1 reached, 1 not reached, 1 not run." in page
     classes = ["verdict reached", "verdict not-reached", "verdict not-run"]
     marks = [a["class"] for a, _ in elements.all("span") if "verdict" in a.get("class", "")]
     assert marks == classes * 2

@@ -25,7 +25,6 @@ from fedlib.tables.render import Block, Column, Sheet
 
 TEMPLATES = resources.files("fedlib.reporting") / "templates"
 TARGETS = {"full": "reproduce"}  # of make, where it has another name than the scale
-VERDICTS = {"yes": "reached", "no": "not reached", "not run": "not run"}
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels for a point: for a screen rather than a page
 NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
@@ -43,7 +42,7 @@ def page(content: Content) -> str:
         told=told,
         methods=_each(title for x in chapters for title in x.methods.values()),
         families=_each(title for x in chapters for title in x.families.values()),
-        verdicts=VERDICTS,
+        verdicts=told.VERDICTS,
         fact_titles=FACT_TITLES,
         metric_titles=METRIC_TITLES,
         target=TARGETS.get(content.scale, content.scale),

@@ -10,6 +10,7 @@ from fedlib.reporting.content import (
     COMPARED,
     NEVER_COMPARED,
     ORIENTATION,
+    VERDICTS,
     Chapter,
     Content,
     Exhibit,
@@ -31,7 +32,8 @@ def page(content: Content, out: Path) -> str:
     if not content.is_paper_scale:
         parts.append(f"**This is scale {content.scale}, not the papers' own.** {ORIENTATION}")
     parts += ["## Contents", _contents(content)]
-    parts += [_head(2, "published", "Published and reproduced"), _comparison(content)]
+    parts += [_head(2, "published", "Published and reproduced"), _criteria(content)]
+    parts.append(_comparison(content))
     for chapter in content.chapters:
         parts += [_head(2, chapter.name, chapter.title), markdown(chapter.citation)]
         parts.append(_list(chapter.facts))
@@ -80,6 +82,17 @@ def _figure(figure: Exhibit, folder: Path) -> str:
         f"{_head(3, figure.anchor, figure.heading)}\n\n{markdown(figure.caption)}\n\n"
         f"![{markdown(figure.title)}]({link}.png)\n\n[As PDF]({link}.pdf)"
     )
+
+
+def _criteria(content: Content) -> str:
+    """How many criteria of each paper were reached, not reached and not run."""
+    lines = []
+    for chapter in content.chapters:
+        found = chapter.verdicts
+        count = [f"{found[name]} {said}" for name, said in VERDICTS.items() if name in found]
+        if count:
+            lines.append(f"- Criteria of {markdown(chapter.title)}: {', '.join(count)}.")
+    return "\n".join(lines)
 
 
 def _comparison(content: Content) -> str:

@@ -37,6 +37,8 @@ COMPARED = (
 NEVER_COMPARED = (
     f"No table here has a published number for its data sets ({render.ABSENT}: nothing published)."
 )
+# What a criterion's verdict is called where it stands alone, outside its table's column.
+VERDICTS = {"yes": "reached", "no": "not reached", "not run": "not run"}
 
 
 @dataclass(frozen=True)
