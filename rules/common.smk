@@ -58,6 +58,7 @@ except ConfigError as error:
 
 config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
+TEMPLATES = CHECKOUT / "fedlib/reporting/templates"  # of the report, which no code digest knows
 
 
 wildcard_constraints:

@@ -243,9 +243,11 @@ class Plan:
 
         And what they are made of, so that a file that was deleted is missed.
         """
-        files = ("table_csv", "table_md", "table_tex", "figure_pdf", "figure_png")
+        tables = ("table_csv", "table_md", "table_tex", "table_json")
+        files = (*tables, "figure_pdf", "figure_png", "figure_svg")
+        pages = [self.path(name) for name in ("report", "report_html")]
         runs = [self.paths(x, map(Cell._asdict, self.cells())) for x in RUN_FILES]
-        return [self.path("report"), *self.exhibits(*files), *self.events(), *sum(runs, [])]
+        return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
 
     def reported(self) -> Iterator[Paper]:
         """The papers of the report: those planned, then those that the folder has tables of."""
