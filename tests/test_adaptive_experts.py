@@ -178,8 +178,8 @@ def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, 
     for row, client in enumerate(federation.ids("seen").tolist()):
         alone = OnItsOwn(federation, client, round=2)
 
-        own = net(method.expert.init(num), hidden=5)
-        best, last = alone.train(
+        own = net(method.expert.init(int(streams.keys(1, 0, "local")[0])), hidden=5)
+        best, last = OnItsOwn(federation, client, round=0).train(
             [own], [own], lambda nets, x: nets[0](x).log_softmax(1), "local", lr=LOCAL, decay=0.1,
             decays=True, **patient,
         )  # fmt: skip
@@ -438,7 +438,7 @@ def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
         stopping=early_stopping.EarlyStopping(**stopping),
         stream="test",
         keep=keep,
-    )
+    ).models
     return {name: x["epochs"].flatten().tolist() for name, x in kept.items()}, stretches
 
 

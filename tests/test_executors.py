@@ -437,6 +437,7 @@ DECIDE = {
     "fedkd": "sends as many numbers as its singular values ask for",
     "fedmoe": "keeps the best of its mixtures",
     "ifca": "trains the models that somebody chose",
+    "local_experts": "stops the clients that no longer improve",
     "server_finetuning": "keeps the best of its copies",
     "uniform_mixture": "keeps the best of its mixtures",
 }

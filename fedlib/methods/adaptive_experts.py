@@ -31,11 +31,13 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert, expert_seed, mixture_log_probs
+from fedlib.engine.experts import each_expert, mixture_log_probs
 from fedlib.engine.solvers import AdamW, Schedule
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.federation import Federation
+from fedlib.methods import local_experts
 from fedlib.methods.ifca import IFCA, State
+from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Alone, Ensemble, ExpertsTask, Mixture
 
@@ -59,7 +61,7 @@ class AdaptiveExperts(IFCA):
     """IFCA, whose models become the experts of every client's mixture.
 
     Batches and the split on which anything stops are those of the federated training. Local experts
-    of all clients start alike, every gate is drawn for itself.
+    are trained as by `LocalExperts`, and start alike; every gate is drawn for itself.
 
     Attributes:
       expert: architecture of the local experts.
@@ -124,7 +126,7 @@ class AdaptiveExperts(IFCA):
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.personal_clients is not None and self.personal_clients < 1:
             raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
-        for solver in (self.local_solver, self.finetune_solver, self.gate_solver):
+        for solver in (self.locals.local, self.finetune_solver, self.gate_solver):
             if not solver.weight_decay >= 0:
                 raise ValueError(f"weight decay must be at least 0, got {solver.weight_decay}")
         _ = self.local_stopping, self.gate_stopping  # they check themselves
@@ -143,11 +145,6 @@ class AdaptiveExperts(IFCA):
         return {"seen": protocols, "unseen": protocols}
 
     # -- what clients train on their own ------------------------------------------------
-
-    @cached_property
-    def local_solver(self) -> AdamW:
-        """Of local experts."""
-        return self._adamw(self.local_lr, self.local_weight_decay, self.lr_decay)
 
     @cached_property
     def finetune_solver(self) -> AdamW:
@@ -193,20 +190,33 @@ class AdaptiveExperts(IFCA):
         """The first `personal_clients` of the group."""
         return federation.ids(group)[: self.personal_clients]
 
-    def settle(self, state: State, cohort: Cohort) -> Settled:
-        """Every client trains its local expert."""
-        cohort = replace(cohort, task=self.expert)
-        number = expert_seed(cohort.seed, self.num_experts, self.expert_seeds)
-        start = cohort.held(self.expert.init(number))
-        own = early_stopping.fit(
-            cohort,
-            self.expert.losses,
-            start,
-            local=self.local_solver,
-            stopping=self.local_stopping,
-            stream="local",
-            keep=tuple({"best", self.member}),
+    @cached_property
+    def locals(self) -> LocalExperts:
+        """How clients train their local experts."""
+        return LocalExperts(
+            task=self.expert,
+            local=self._adamw(self.local_lr, self.local_weight_decay, decays=False),
+            lr_decay=self.lr_decay,
+            max_epochs=self.local_epochs,
+            check_every=self.local_check_every,
+            patience=self.local_patience,
+            stop_split=self.stop_split,
+            keep=tuple(dict.fromkeys(["best", self.member])),
+            personal_clients=self.personal_clients,
         )
+
+    def settler(self) -> LocalExperts:
+        """Local experts are the same for every run with the same settings of theirs."""
+        return self.locals
+
+    def settle(
+        self, state: State, cohort: Cohort, settled: local_experts.State | None = None
+    ) -> Settled:
+        """Every client trains its local expert, unless all of them are there."""
+        own = None if settled is None else self.locals.trained(settled, cohort)
+        if own is None:
+            return Settled(state, self.locals.train(cohort).models)
+        cohort.journal.examples += self.locals.examples(settled, cohort)
         return Settled(state, own)
 
     def briefly(self) -> "AdaptiveExperts":
@@ -231,7 +241,7 @@ class AdaptiveExperts(IFCA):
             stopping=self.local_stopping,
             stream="finetune",
         )
-        return trained["best"]
+        return trained.models["best"]
 
     def assemble(self, settled: Settled, cohort: Cohort) -> Ensemble:
         """The clusters' experts and each client's own."""
@@ -262,7 +272,7 @@ class AdaptiveExperts(IFCA):
             stopping=self.gate_stopping,
             stream="mixture",
         )
-        return Mixture(**trained["best"], **frozen, members=members)
+        return Mixture(**trained.models["best"], **frozen, members=members)
 
     def mixture_losses(self, mode: Callable[[Batch], Batch]) -> Callable:
         """One client's negative log-likelihoods of its mixture, its experts in `mode` -> [B]"""
