@@ -173,7 +173,13 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "local_experts": 0, "centmoe": 0, "pfedmm": body + experts * head, "gated_experts": model}
+    down = {
+        "local": 0,
+        "local_experts": 0,
+        "centmoe": 0,
+        "pfedmm": body + experts * head,
+        "gated_experts": model,
+    }
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.

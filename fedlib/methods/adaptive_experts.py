@@ -126,7 +126,7 @@ class AdaptiveExperts(IFCA):
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.personal_clients is not None and self.personal_clients < 1:
             raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
-        for solver in (self.locals.local, self.finetune_solver, self.gate_solver):
+        for solver in (self.settler.local, self.finetune_solver, self.gate_solver):
             if not solver.weight_decay >= 0:
                 raise ValueError(f"weight decay must be at least 0, got {solver.weight_decay}")
         _ = self.local_stopping, self.gate_stopping  # they check themselves
@@ -191,8 +191,8 @@ class AdaptiveExperts(IFCA):
         return federation.ids(group)[: self.personal_clients]
 
     @cached_property
-    def locals(self) -> LocalExperts:
-        """How clients train their local experts."""
+    def settler(self) -> LocalExperts:
+        """How clients train their local experts, which no cluster's model enters."""
         return LocalExperts(
             task=self.expert,
             local=self._adamw(self.local_lr, self.local_weight_decay, decays=False),
@@ -205,18 +205,14 @@ class AdaptiveExperts(IFCA):
             personal_clients=self.personal_clients,
         )
 
-    def settler(self) -> LocalExperts:
-        """Local experts are the same for every run with the same settings of theirs."""
-        return self.locals
-
     def settle(
         self, state: State, cohort: Cohort, settled: local_experts.State | None = None
     ) -> Settled:
         """Every client trains its local expert, unless all of them are there."""
-        own = None if settled is None else self.locals.trained(settled, cohort)
+        own = None if settled is None else self.settler.trained(settled, cohort)
         if own is None:
-            return Settled(state, self.locals.train(cohort).models)
-        cohort.journal.examples += self.locals.examples(settled, cohort)
+            return Settled(state, self.settler.train(cohort).models)
+        cohort.journal.examples += self.settler.examples(settled, cohort)
         return Settled(state, own)
 
     def briefly(self) -> "AdaptiveExperts":

@@ -85,6 +85,7 @@ class Method:
         """
         return state
 
+    @property
     def settler(self) -> "Method | None":
         """The method of which another run may do beforehand what is the same here; None for none.
 

@@ -276,7 +276,10 @@ def evaluate_state(
         )
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
-    common = _settled(simulation, spec, history, *settled) if settled else None
+    common = None
+    if settled:
+        common, sha256 = _settled(simulation, spec, history, *settled)
+        provenance = provenance | {"settled_sha256": sha256}
     rounds = simulation.course.rounds
     result = evaluate.final(
         simulation.method,
@@ -294,9 +297,9 @@ def evaluate_state(
 
 def _settled(
     simulation: Simulation, spec: dict, own: RunResult, state_file: Path, history_file: Path
-) -> Any:
-    """Final state of a run that did what `spec` would settle, on the same shards."""
-    settler, history = simulation.method.settler(), RunResult.load(history_file)
+) -> tuple[Any, str]:
+    """State, and its checksum, of a run that did what `spec` would settle, on the same shards."""
+    settler, history = simulation.method.settler, RunResult.load(history_file)
     shards = (result.provenance["manifest_sha256"] for result in (own, history))
     if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, history.spec):
         raise DataError(
@@ -304,20 +307,20 @@ def _settled(
             f"{spec['seed']}; give one with the same shards, model and settings, or none"
         )
     template = settler.init(simulation.federation.num_clients, spec["seed"])
-    return restore(template, load_tensors(state_file, history.provenance["state_sha256"]))
+    sha256 = history.provenance["state_sha256"]
+    return restore(template, load_tensors(state_file, sha256)), sha256
 
 
 def settles(method: Method, spec: dict, other: dict) -> bool:
     """Whether the run `other` does what `method`, of the run `spec`, would settle."""
-    settler = method.settler()
+    settler = method.settler
     [name] = [name for name in spec["modules"] if getattr(method, name) is settler.task]
     model = {key: spec["modules"][name].get(key) for key in ("model", "params", "weights")}
     theirs = {"model": other["model"], "params": other["model_params"], "weights": other["weights"]}
     same = all(spec[key] == other[key] for key in ("seed", "precision"))
     if theirs != model or not same or other["class_weights"] is not None:
         return False
-    theirs = build_method(other, settler.task)
-    return type(theirs) is type(settler) and theirs == settler
+    return build_method(other, settler.task) == settler
 
 
 def verified_file(receipt: Path) -> Path:
