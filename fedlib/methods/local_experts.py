@@ -27,12 +27,12 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort, Journal
-from fedlib.engine.device import moved, placed, upload
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Params
 from fedlib.federation import CLIENTS, Federation
 from fedlib.methods.base import Method
 from fedlib.methods.parts import early_stopping
+from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
 
 MODELS = ("best", "last")  # what a client can keep, see `early_stopping.fit`
@@ -110,7 +110,7 @@ class LocalExperts(Method):
 
     def init(self, num_clients: int, seed: int) -> State:
         """Everybody has the start."""
-        models = placed(Rows((self.start(seed),) * num_clients))
+        models = drawn_in_turn([self.start(seed)], num_clients)
         return State(dict.fromkeys(self.keep, models), torch.zeros(num_clients).long())
 
     def round(self, state: State, cohort: Cohort) -> State:
@@ -118,8 +118,8 @@ class LocalExperts(Method):
         clients = self.waiting(state, cohort.data.federation)[: self.at_once]
         if not len(clients):
             return state
-        ids = upload(clients, cohort.ids.device)
-        part = replace(cohort, ids=ids, known_ids=clients, journal=Journal())
+        where = {"ids": cohort.tensor(clients), "known_ids": clients}
+        part = replace(cohort, **where, journal=Journal())
         trained = self.train(part)
         cohort.journal.examples += part.journal.examples
         models = {
@@ -159,10 +159,8 @@ class LocalExperts(Method):
         """The models of these clients by name, leaves [C, ...]; None unless all have trained."""
         if not state.epochs[cohort.host_ids].all():
             return None
-        return {
-            name: moved(tree.stack(list(tree.take(rows, cohort.host_ids))), cohort.ids.device)
-            for name, rows in state.models.items()
-        }
+        models = {name: tree.take(rows, cohort.host_ids) for name, rows in state.models.items()}
+        return {name: tree.map(cohort.tensor, tree.stack(own)) for name, own in models.items()}
 
     def examples(self, state: State, cohort: Cohort) -> int:
         """On how many examples these clients have trained, counting repeats."""
