@@ -21,7 +21,8 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.solvers import SGD, Adam, Schedule
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import Task, set_precision
 from fedlib.results import RunResult
 from fedlib.run.simulate import Course, Simulation

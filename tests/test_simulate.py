@@ -13,7 +13,7 @@ from fedlib import methods, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.participation import sample
-from fedlib.engine.solvers import Schedule
+from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import TOTALS, View

@@ -32,7 +32,8 @@ from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert, mixture_log_probs
-from fedlib.engine.solvers import AdamW, Schedule
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.federation import Federation
 from fedlib.methods import local_experts

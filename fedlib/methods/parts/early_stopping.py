@@ -16,7 +16,8 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
-from fedlib.engine.solvers import Memory, Schedule, Solver
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.engine.waves import take_rows
 from fedlib.errors import DataError
