@@ -19,7 +19,6 @@ from log-probabilities, which need no clamp at 0. The gate has J + 1 outputs, of
 experts in use count, where the official one has as many outputs as experts in use.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -31,7 +30,7 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert, mixture_log_probs
+from fedlib.engine.experts import mixture_log_probs
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
@@ -40,7 +39,14 @@ from fedlib.methods import local_experts
 from fedlib.methods.ifca import IFCA, State
 from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
-from fedlib.methods.parts.own_experts import Alone, Ensemble, ExpertsTask, Mixture
+from fedlib.methods.parts.own_experts import (
+    Alone,
+    Ensemble,
+    ExpertsTask,
+    Frozen,
+    Mixture,
+    Networks,
+)
 
 MEMBERS = ("best", "last")
 SPACES = ("logits", "probabilities")
@@ -258,37 +264,34 @@ class AdaptiveExperts(IFCA):
         experts, own = self.assemble(settled, cohort)
         members = cohort.held(self.members(settled.state, cohort))
         models = {"experts": experts, "own": own, "gate": self.draw_gates(cohort)}
-        frozen = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
+        untrained = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
         trained = early_stopping.fit(
             replace(cohort, task=self.together),
-            self.mixture_losses(self.frozen_mode if gate_only else as_it_is),
+            self.gate_losses if gate_only else self.mixture_losses,
             models,
-            frozen,
+            *([self.networks.frozen(experts, own, cohort, self.stop_split)] if gate_only else []),
             members,
             local=self.gate_solver,
             stopping=self.gate_stopping,
             stream="mixture",
         )
-        return Mixture(**trained.models["best"], **frozen, members=members)
+        return Mixture(**trained.models["best"], **untrained, members=members)
 
-    def mixture_losses(self, mode: Callable[[Batch], Batch]) -> Callable:
-        """One client's negative log-likelihoods of its mixture, its experts in `mode` -> [B]"""
+    def mixture_losses(self, models: dict, members: Tensor, batch: Batch) -> Tensor:
+        """Negative log-likelihoods of ONE client's mixture -> [B]"""
+        mixture = Mixture(**models, members=members)
+        return nll(self.mixed(mixture, batch), batch.y, self.task.class_weights)
 
-        def losses(models: dict, frozen: dict, members: Tensor, batch: Batch) -> Tensor:
-            mixture = Mixture(**models, **frozen, members=members)
-            mixed = self.mixed(mixture, batch, mode(batch))
-            return nll(mixed, batch.y, self.task.class_weights)
+    def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
+        """Likewise, with experts that nobody trains -> [B]"""
+        experts = log_probs(self.networks.frozen_logits(frozen, batch))
+        weights = self.log_weights(models["gate"], members, batch)
+        return nll(mixture_log_probs(weights, experts), batch.y, self.task.class_weights)
 
-        return losses
-
-    def frozen_mode(self, batch: Batch) -> Batch:
-        """How experts that are not trained see a training batch: as if they were.
-
-        Dropout is part of it; the running statistics of batch normalisation are part of the expert,
-        so experts with any predict as in evaluation.
-        """
-        normalised = self.task.statistics or self.expert.statistics
-        return batch._replace(train=False) if normalised else batch
+    @cached_property
+    def networks(self) -> Networks:
+        """What experts make of a batch."""
+        return Networks(self.task, self.expert, self.num_experts)
 
     @cached_property
     def together(self) -> ExpertsTask:
@@ -330,36 +333,30 @@ class AdaptiveExperts(IFCA):
             case Ensemble():
                 return self.agreed(personal, batch)
             case Mixture():
-                return self.mixed(personal, batch, batch)
+                return self.mixed(personal, batch)
         return self.task.log_probs(personal, batch)
 
     def agreed(self, ensemble: Ensemble, batch: Batch) -> Tensor:
         """Equal weights: a product of experts of logits, or the mean of probabilities -> [B, L]"""
-        logits = self.logits(ensemble.experts, ensemble.own, batch)
+        logits = self.networks.logits(ensemble.experts, ensemble.own, batch)
         if self.ensemble_space == "logits":
             return log_probs(logits.sum(1))
         return log_probs(logits).logsumexp(1).log_softmax(-1)
 
-    def mixed(self, mixture: Mixture, batch: Batch, experts_batch: Batch) -> Tensor:
+    def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
         """Equation 5: the mean of the experts' probabilities, weighed by the gate -> [B, L]"""
-        experts = log_probs(self.logits(mixture.experts, mixture.own, experts_batch))
-        return mixture_log_probs(self.log_weights(mixture, batch), experts)
+        experts = log_probs(self.networks.logits(mixture.experts, mixture.own, batch))
+        weights = self.log_weights(mixture.gate, mixture.members, batch)
+        return mixture_log_probs(weights, experts)
 
-    def log_weights(self, mixture: Mixture, batch: Batch) -> Tensor:
+    def log_weights(self, gate: Params, members: Tensor, batch: Batch) -> Tensor:
         """Logarithms of the gate's weights: the clusters' experts, then the local one -> [B, E + 1]
 
         A single output is the logit of the local expert of two.
         """
-        outputs = self.outputs(mixture.members)
+        outputs = self.outputs(members)
         with ambient.expert(self.num_experts + 1):  # dropout of its own
-            return log_probs(self.gate.logits(mixture.gate, batch)[:, outputs])
-
-    def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
-        """Logits of the clusters' experts and, last, of the local one -> [B, E + 1, L]"""
-        shared = each_expert(lambda expert: self.task.logits(expert, batch), experts)
-        with ambient.expert(self.num_experts):  # dropout of its own
-            local = self.expert.logits(own, batch)
-        return torch.cat([shared, local.unsqueeze(1)], dim=1)
+            return log_probs(self.gate.logits(gate, batch)[:, outputs])
 
     def measure(self, protocol: str, personal: Any, cohort: Cohort) -> dict[str, Tensor]:
         """Of mixtures the weights on test data: of every cluster's expert, of the local one [C, E]
@@ -368,7 +365,8 @@ class AdaptiveExperts(IFCA):
         """
         if not isinstance(personal, Mixture):
             return {}
-        by_example = cohort.score(lambda p, b: self.log_weights(p, b).exp(), personal, split="test")
+        gates = personal.gate, personal.members
+        by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
         local = personal.members.new_tensor([self.num_experts])
         weights = by_example.new_zeros(cohort.size, self.num_experts + 1)
         weights[:, torch.cat([personal.members[0], local])] = cohort.example_mean(
@@ -382,11 +380,6 @@ class AdaptiveExperts(IFCA):
         experts = self.num_experts * tree.numel(self.task.init(seed))
         own = tree.numel(self.expert.init(seed))
         return ADAM_COPIES * (experts + own + tree.numel(self.gate.init(seed)))
-
-
-def as_it_is(batch: Batch) -> Batch:
-    """The mode of experts that are trained."""
-    return batch
 
 
 def _outputs(num_experts: int) -> int:
