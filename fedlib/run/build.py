@@ -258,7 +258,7 @@ def evaluate_state(
     """Scores of a trained state under the protocols, and on the splits, that are asked for.
 
     Args:
-      spec: the run's specification, and "views", which are asked for; see
+      spec: the run's specification, and "views" and "predictions", which are asked for; see
         `fedlib.run.evaluate.final`.
       settled: state and history of a run of the method's `settler`, to take from what is the same.
       measure: what else is measured on the state, by its name among the diagnostics.
@@ -287,6 +287,7 @@ def evaluate_state(
         lambda group: simulation.everyone(group, rounds),
         report,
         spec["views"],
+        spec["predictions"],
         common,
     )
     numbers = measure(simulation, state, result)
