@@ -102,9 +102,9 @@ class Networks:
           cohort: the clients.
           check: split that decides when they stop.
         """
-        if self._bodies_draw(experts, own, cohort):
-            return Frozen(experts, own)
         (bodies, heads), (body, head) = self.task.split(experts), self.expert.split(own)
+        if not bodies or self._bodies_draw(experts, own, cohort):  # or there is nothing to save
+            return Frozen(experts, own)
 
         def features(split: str) -> Features:
             shared = cohort.score(self._features, bodies, split=split)
