@@ -115,6 +115,12 @@ def earlier_run(wildcards):
     return PLAN.earlier_files(**wildcards)
 
 
+@asked_often
+def settled_run(wildcards):
+    """State and history of the run that an evaluation takes something from, if there is one."""
+    return PLAN.settled_files(**wildcards)
+
+
 def run_files(file):
     """Input function: that file of every run of a paper."""
     return lambda wildcards: PLAN.run_files(file, wildcards.paper)
