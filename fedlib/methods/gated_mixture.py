@@ -15,7 +15,7 @@ the L2 loss.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -152,6 +152,13 @@ class GatedMixture(Method):
         main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
         noise_seed = int(streams.keys(1, seed, "noise network")[0])
         return self.assembled(routed, main, seed, noise_seed)
+
+    def server_parameters(self, state: Any) -> int:
+        """Experts, gate and noise network of the state's model, and alpha if it weighs anything."""
+        model = state.model
+        experts = [self.task.trainable(model[name]) for name in ("routed", "main") if model[name]]
+        gates = [self.gate.trainable(model[name]) for name in ("gate", "noise")]
+        return sum(map(tree.numel, experts + gates)) + (self.num_main == 1)
 
     # -- training ----------------------------------------------------------------------------
 
