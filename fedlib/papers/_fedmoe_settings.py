@@ -174,11 +174,6 @@ class Setting:
     evaluate_every: int = 10
 
     @property
-    def published(self) -> bool:
-        """Whether the paper has numbers of the federation's data set."""
-        return self.data.dataset in SETTINGS
-
-    @property
     def num_rounds(self) -> int:
         """Of every run."""
         return self.rounds or SETTINGS[self.preset].rounds
