@@ -119,7 +119,7 @@ class GatedMixture(Method):
     @cached_property
     def num_routed(self) -> int:
         """K, outputs of the gate."""
-        return outputs(self.gate)
+        return self.gate.num_outputs
 
     @property
     def trains_experts(self) -> bool:
@@ -289,9 +289,3 @@ class GatedMixture(Method):
             for expert in experts
         ]
         return torch.stack(scores, dim=2)
-
-
-def outputs(task: Task) -> int:
-    """Outputs of a model: as many as the last bias of its head has numbers."""
-    _, head = task.split(task.init(0))
-    return len(list(head.values())[-1])
