@@ -60,7 +60,9 @@ def options(folder, run_spec=SPEC, **changes):
 def evaluation(folder, run_spec=SPEC, **changes):
     """Arguments of evaluate.py."""
     absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
-    return options(folder, {"views": [["*", "*", "*"]], **run_spec}, **absent | changes)
+    return options(
+        folder, {"views": [["*", "*", "*"]], "predictions": False, **run_spec}, **absent | changes
+    )
 
 
 def start(stage, arguments):
