@@ -15,6 +15,7 @@ from fedlib.spec import Data, Run
 MU = 0.01  # of FedProx; ours, the paper has none
 AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
 LOGS = 20  # rounds at most whose gate, alpha and weights are written down; ours
+UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
 UNUSED = "uses none of the server's data"
 CHOOSES = "of its states, that of the least loss on the server's validation examples predicts"
 
@@ -72,6 +73,23 @@ VARIANTS = {
         experts=AVG_EXPERTS,
         notes=(UNUSED, "the paper's FedMix (2-Exp), which is not the variational FedMix"),
     ),
+    "fedjets": Variant(
+        "FedJETs",
+        "fedjets",
+        notes=(
+            UNUSED,
+            "the paper's Anchor-MoE; an anchor per expert takes part in every round, besides as "
+            "many other clients as the other methods have",
+        ),
+    ),
+    "fedrolex": Variant(
+        "FedRolex", "fedrolex", notes=(UNUSED, "the server's network is twice as wide; ours")
+    ),
+    "ensemble": Variant(
+        "Ensemble of clients",
+        "ensemble",
+        notes=(UNUSED, "the mean of what the clients' own models predict; ours"),
+    ),
     "server-finetuning": Variant(
         "FedAvg, tuned on the server",
         "server_finetuning",
@@ -105,8 +123,8 @@ VARIANTS = {
         "released code, straight through", preset="code", gate_value="straight_through"
     ),
 }
-PRINTED = ("fedavg", "fedprox", "centmoe", "avg-moe", "fedmoe")  # Table 2, in its order
-OURS = ("server-finetuning", "uniform-mixture")
+PRINTED = ("fedavg", "fedprox", "centmoe", "avg-moe", "fedjets", "fedmoe")  # Table 2, in order
+OURS = ("server-finetuning", "uniform-mixture", "ensemble")
 PARTS = ("fedmoe-plain", "fedmoe-entropy", "fedmoe-sync", "fedmoe")  # Table 4
 WEIGHTS = (  # W^r and W^c
     *("fedmoe", "fedmoe-wc-paper", "fedmoe-wc-paper-mean", "fedmoe-wc-convex"),
@@ -122,6 +140,7 @@ class Networks:
     Attributes:
       model, params: registry name and arguments of `build` of a client, which is an expert's too.
       gate_model, gate_params: likewise of the gate, whose classes are the experts.
+      widths: parameters that say how wide a client is; () if it cannot be widened.
       weights, gate_weights: names of the pretrained weights they start from; None for random ones.
     """
 
@@ -129,8 +148,13 @@ class Networks:
     params: dict
     gate_model: str
     gate_params: dict
+    widths: tuple[str, ...] = ()
     weights: str | None = None
     gate_weights: str | None = None
+
+    def wide(self) -> dict:
+        """`params` of a network twice as wide."""
+        return {**self.params, **{name: 2 * self.params[name] for name in self.widths}}
 
     def gate(self, num_experts: int) -> dict:
         """As `Run.modules` has it."""
@@ -196,24 +220,32 @@ class Setting:
     def _run(self, label: str, variant: Variant) -> Run:
         preset = fedmoe(self.preset, variant.preset, self.num_rounds)
         local = preset.local | self.local
-        gated = variant.method not in ("fedavg", "fedprox", "server_finetuning")
-        gate = {"gate": self.networks.gate(variant.experts or self.num_experts)}
         return Run(
             federation=self.data.name,
             label=label,
             title=variant.title,
             method=variant.method,
             model=self.networks.model,
-            model_params=self.networks.params,
-            modules=gate if gated else {},
+            model_params=(
+                self.networks.wide() if variant.method == "fedrolex" else self.networks.params
+            ),
+            modules=self._modules(variant),
             rounds=self.num_rounds,
             local=local,
             params=self._params(variant, preset.params, local) | variant.params,
-            participation=self._participation(),
+            participation=self._participation(variant.method),
             evaluate_every=min(self.evaluate_every, self.num_rounds),
             weights=self.networks.weights,
             notes=variant.notes,
         )
+
+    def _modules(self, variant: Variant) -> dict:
+        """The gate; the clients' network where the server's is another."""
+        if variant.method == "fedrolex":
+            return {"small": {"model": self.networks.model, "params": self.networks.params}}
+        if variant.method in UNGATED:
+            return {}
+        return {"gate": self.networks.gate(variant.experts or self.num_experts)}
 
     def _params(self, variant: Variant, preset: dict, local: dict) -> dict:
         """Those that all runs of a method have here."""
@@ -221,18 +253,19 @@ class Setting:
             case "fedmoe" | "uniform_mixture":
                 server = {"server": preset["server"] | self.server}
                 return {**preset, **server, **self.params, "log_rounds": self.logged()}
-            case "centmoe" | "moe_fedavg":
+            case "centmoe" | "fedjets" | "moe_fedavg":
                 return {"entropy_weight": preset["entropy_weight"]}
             case "server_finetuning":
                 return {"server": local}
             case _:
                 return {}
 
-    def _participation(self) -> dict:
-        share = self.num_experts / self.num_clients
+    def _participation(self, method: str) -> dict:
+        anchored = method == "fedjets"
+        share = (1 + anchored) * self.num_experts / self.num_clients
         return {
             # A share that is cut to the cohort wherever it is rounded.
             "rate": 1.0 if share == 1 else math.nextafter(share, 1),
             "aggregation": "renormalised",
-            "selection": SETTINGS[self.preset].selection,
+            "selection": "anchored" if anchored else SETTINGS[self.preset].selection,
         }

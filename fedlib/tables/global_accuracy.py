@@ -13,7 +13,12 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import METRICS_OF_SERVER, SERVER, over_seeds
+from fedlib.exhibits.metrics import (
+    METRICS_OF_PREDICTIONS,
+    METRICS_OF_SERVER,
+    SERVER,
+    over_seeds,
+)
 from fedlib.tables import notes
 from fedlib.tables.render import (
     Block,
@@ -45,13 +50,14 @@ class _Row(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A column: the metric of a federation, `minus` that of another, and the published exhibit."""
+    """A column: the metric of a federation, `minus` that of another; which are `published`."""
 
     federation: str
     title: str
     metric: str = "accuracy"
     minus: str = ""
     published: str = ""
+    printed: str = ""
 
 
 def build(
@@ -73,8 +79,8 @@ def build(
       exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       columns: of each the "federation" and "title", maybe the "metric" (accuracy), the federation
-        to be subtracted ("minus") and the exhibit that is "published", that of the table if it is
-        left out.
+        to be subtracted ("minus"), the exhibit that is "published", that of the table if it is left
+        out, and the metric by which that is "printed", the same if it is left out.
       rows: of each the "label", maybe a "title" (the run's) and the label under which it is
         "printed" (its own); the exhibit's runs if not given.
       head: of the column of titles.
@@ -112,7 +118,7 @@ def build(
 def _columns(exhibit: dict, columns: list[dict]) -> list[_Shown]:
     """Those whose federations are in the exhibit."""
     there = {federation["name"] for federation in exhibit["federations"]}
-    known = [metric.__name__ for metric in METRICS_OF_SERVER]
+    known = [metric.__name__ for metric in (*METRICS_OF_SERVER, *METRICS_OF_PREDICTIONS)]
     found = []
     for column in columns:
         if not {"federation", "title"} <= column.keys() <= {*_Shown._fields}:
@@ -180,7 +186,9 @@ def _numbers(
     numbers = []
     for place, column in enumerate(shown):
         federation = federations[column.federation]
-        theirs = printed.fractions(published, column.published or None, column.metric)
+        theirs = printed.fractions(
+            published, column.published or None, column.printed or column.metric
+        )
         for row in rows:
             ours = statistics(found, (row.label, place))
             number = theirs.get((federation["dataset"], row.printed), np.nan)
