@@ -111,6 +111,16 @@ def _main(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Tab
             tuple(label for label in PRINTED if label not in ("fedavg", "fedprox")),
             published="table7",
         ),
+        "rolling": _accuracy(
+            "A rolling part of a wider network",
+            "FedRolex, of which section 5.4 of the paper prints one number, for 100 clients; the "
+            "data set is inferred. Its server's network is twice as wide as the clients'.",
+            settings,
+            runs,
+            "rolling",
+            ("fedavg", "fedrolex", "fedmoe"),
+            published="text",
+        ),
         "cost": Table(
             kind="cost",
             title="What training costs",

@@ -66,7 +66,7 @@ def build(
         caption=exhibit["caption"],
         blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
         notes=[
-            exhibits.scalequantity(exhibit),
+            exhibits.scale_text(exhibit),
             MEANING,
             *exhibits.published_note(exhibit, shown=compared),
             *notes.particulars(exhibit),
