@@ -56,7 +56,7 @@ def _resnet(width: int = 64) -> Networks:
 # -- demo ---------------------------------------------------------------------------------
 
 QUICK = {  # rates of ours, at which few rounds show something; lambda moves experts half way
-    "rounds": 6,
+    "rounds": 4,
     "cohort": 3,
     "local": {"lr": 3e-3, "batch_size": 16, "epochs": 2},
     "server": {"lr": 3e-3, "batch_size": 16, "epochs": 2},
@@ -65,7 +65,7 @@ QUICK = {  # rates of ours, at which few rounds show something; lambda moves exp
 }
 DEMO = (
     *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
-    *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k3", "fedmoe-k6", "avg-moe-k6", *WEIGHTS, *GATES),
+    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-wr-mean", *GATES),
 )
 ABLATIONS = ("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates")
 ALL_BUT_SKEWED = ("size", *ABLATIONS, "reserved", "even", "written")
@@ -82,8 +82,8 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             _digits(12, ("fedavg", "fedmoe"), ("main",)),
             _digits(6, ("fedmoe",), ("reserved",), server_per_class=3),
             # There are too few digits for a skewed probe, too.
-            _digits(6, SKEWED, ("skewed",), majority=MAJORITY, probe_per_class=0),
-            _made_up_texts(("fedavg", "centmoe", "avg-moe", "fedmoe")),
+            _digits(6, ("fedmoe",), ("skewed",), majority=MAJORITY, probe_per_class=0),
+            _made_up_texts(("fedavg", "fedmoe")),
         ),
     )
 

@@ -251,8 +251,13 @@ class Setting:
         """Those that all runs of a method have here."""
         match variant.method:
             case "fedmoe" | "uniform_mixture":
-                server = {"server": preset["server"] | self.server}
-                return {**preset, **server, **self.params, "log_rounds": self.logged()}
+                own, server = self.params, self.server
+                if (
+                    variant.preset == "code"
+                ):  # which says itself how far experts move, and how often
+                    own, server = {}, {n: x for n, x in server.items() if n != "epochs"}
+                solver = {"server": preset["server"] | server}
+                return {**preset, **solver, **own, "log_rounds": self.logged()}
             case "centmoe" | "fedjets" | "moe_fedavg":
                 return {"entropy_weight": preset["entropy_weight"]}
             case "server_finetuning":
