@@ -410,16 +410,19 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("majority", [None, 0.6])
-def test_clients_server_and_probe_share_no_tweet(kind, majority, raw):
-    cut = {**CUT, "pool_per_class": 4, "probe_per_class": 1, "majority": majority}
-    built = federation("sent140", kind, raw, params={"length": 8}, **cut, **KINDS[kind])
+@pytest.mark.parametrize(("majority", "counts"), [(None, [5, 5]), (0.6, [6, 4])])
+def test_clients_server_and_probe_share_no_tweet(kind, majority, counts, raw):
+    # All ten of a class have an owner where the server has six of them.
+    cut = {"num_clients": 2, "pool_per_class": 2, "server_per_class": 5, "val_per_class": 1}
+    cut |= {"probe_per_class": 1, "majority": majority, **KINDS[kind]}
+    cut |= {"train_examples": 2} if "train_examples" in cut else {}
+    built = federation("sent140", kind, raw, params={"length": 8}, **cut)
     assert_no_text_is_shared(built)
-    assert [len(built.ids(group)) for group in ("seen", "server", "probe")] == [2, 1, 1]
-    server = built.ids("server")[0]
+    assert [len(built.ids(group)) for group in ("server", "probe")] == [1, 1]
+    server, probe = built.ids("server")[0], built.ids("probe")[0]
     assert built.val.sizes[server] == 2 and built.test.sizes[server] == 3
-    # Two of either class; 60 percent of four are 2.4.
-    assert np.bincount(built.y[built.train.of(server)]).tolist() == [2, 2]
+    assert np.bincount(built.y[built.train.of(server)]).tolist() == counts
+    assert built.train.sizes[probe] == 2 and built.train.sizes[built.ids("seen")].sum() == 4
 
 
 @pytest.mark.parametrize("kind", ["server_dirichlet", "server_equal", "server_majority"])
