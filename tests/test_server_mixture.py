@@ -192,6 +192,17 @@ def test_entropy_per_example_is_that_of_its_gate():
     assert_near(found, entropy / 2)
 
 
+def test_a_gate_that_is_certain_has_a_gradient_of_its_entropy():
+    # In single precision the second probability is exp(-200), which is 0.
+    logits = torch.tensor([[0.0, -200.0, 1.0]], requires_grad=True)
+    mixture.entropy_per_example(mixture.soft_gates(logits)).backward()
+    assert logits.grad.isfinite().all()
+    # Of the two others it is p q log(p / q), with p / q = 1 / e.
+    p, q = softmax([0.0, 1.0])
+    expected = torch.tensor([[p * q, 0.0, -p * q]])
+    torch.testing.assert_close(logits.grad, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_entropy_per_expert_is_that_of_the_classes_it_gets():
     gates, y = tensor(QUERIES), torch.tensor([0, 1, 1, 2])
     assert mixture.class_mass(gates, y, 3).tolist() == [[1, 0, 1], [0, 2, 0], [0, 0, 0]]

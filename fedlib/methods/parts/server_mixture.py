@@ -220,8 +220,9 @@ def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) 
 
 
 def _entropy(probabilities: Tensor) -> Tensor:
-    """In nats, of distributions along the last dimension; 0 log 0 is 0."""
-    return torch.special.entr(probabilities).sum(-1)
+    """In nats, of distributions along the last dimension; 0 log 0 is 0, and so is its gradient."""
+    tiny = torch.finfo(probabilities.dtype).tiny
+    return torch.special.entr(probabilities.clamp(min=tiny)).sum(-1)
 
 
 def _normal_cdf(z: Tensor) -> Tensor:
