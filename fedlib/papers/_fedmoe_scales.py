@@ -59,8 +59,8 @@ QUICK = {  # rates of ours, at which few rounds show something; lambda moves exp
     "rounds": 4,
     "cohort": 3,
     "local": {"lr": 3e-3, "batch_size": 16, "epochs": 2},
-    "server": {"lr": 3e-3, "batch_size": 16, "epochs": 2},
-    "params": {"lam": 0.5, "alpha_lr_scale": 1.0},
+    "server": {"lr": 3e-4, "batch_size": 16, "epochs": 2},
+    "params": {"lam": 0.5, "alpha_lr_scale": 10.0},
     "evaluate_every": 2,
 }
 DEMO = (
