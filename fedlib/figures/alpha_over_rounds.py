@@ -56,6 +56,7 @@ def draw(
                 marked = True
         axes.set(title=federation["title"], xlabel="Communication round", ylabel="α")
         axes.set_ylim(0, 1)
+        axes.xaxis.get_major_locator().set_params(integer=True)
     handles = style.method_handles(exhibit)
     handles += [Line2D([], [], label="published, learned", **PRINTED)] if marked else []
     style.legend(figure, handles)

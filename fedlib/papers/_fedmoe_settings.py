@@ -93,7 +93,7 @@ VARIANTS = {
     "server-finetuning": Variant(
         "FedAvg, tuned on the server",
         "server_finetuning",
-        notes=(f"trains a copy on the server's data in every round; {CHOOSES}", "ours"),
+        notes=(f"ours; trains a copy on the server's data in every round; {CHOOSES}",),
     ),
     "uniform-mixture": Variant(
         "Uniform mixture", "uniform_mixture", notes=("Fed-MoE with equal weights W^r; ours",)

@@ -22,7 +22,6 @@ from fedlib.papers._fedmoe_settings import (
     KEPT,
     MAINS,
     OURS,
-    PARTS,
     PRINTED,
     WEIGHTS,
     Setting,
@@ -135,14 +134,15 @@ def _main(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Tab
 def _ablations(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     """Tables 3 to 6 and 8 of the paper."""
 
-    def ablation(role: str, number: int, title: str, labels: Iterable[str], heads: dict[str, str]):
+    def ablation(role: str, number: int, title: str, head: str, heads: dict[str, str]):
         return _accuracy(
             title,
             f"The paper's Table {number}, at M = 50.",
             settings,
             runs,
             role,
-            labels,
+            heads,
+            head=head,
             rows=[
                 {"label": label, "title": name, "printed": PRINTED_AS[role].get(label, label)}
                 for label, name in heads.items()
@@ -159,10 +159,10 @@ def _ablations(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str
              "fedmoe-sync": "+ Sync, synchronisation", "fedmoe": "both"}  # fmt: skip
     return {
         "num_experts": _num_experts(settings, runs),
-        "parts": ablation("parts", 4, "Entropy and synchronisation", PARTS, parts),
-        "entropy_weight": ablation("betas", 5, "Weight β of the entropy", betas, betas),
-        "top_l": ablation("kept", 6, "Experts at inference", kept, kept),
-        "main_experts": ablation("mains", 8, "Number of main experts", mains, mains),
+        "parts": ablation("parts", 4, "Entropy and synchronisation", "With", parts),
+        "entropy_weight": ablation("betas", 5, "Weight β of the entropy", "β", betas),
+        "top_l": ablation("kept", 6, "Experts at inference", "L", kept),
+        "main_experts": ablation("mains", 8, "Number of main experts", "Main experts", mains),
     }
 
 
@@ -193,9 +193,10 @@ def _reserved(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str,
     """Size and skew of the reserved data: section 5.3 and Figure 4 of the paper."""
     sizes = sorted(_of(settings, "reserved"), key=lambda s: (s.data.family, s.reserved))
     even = {s.data.dataset: s for s in _of(settings, "even")}
-    skew = []
+    skew, labels = [], []
     for skewed in _of(settings, "skewed"):
         names = {"federation": skewed.data.name, "minus": even[skewed.data.dataset].data.name}
+        labels += skewed.labels
         for metric, (title, theirs) in SKEW_METRICS.items():
             of = {"metric": metric, "printed": theirs}
             skew += [
@@ -227,7 +228,7 @@ def _reserved(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str,
             settings,
             runs,
             "skewed",
-            ("avg-moe", "fedmoe"),
+            labels,
             federations=_named(settings, "even", "skewed") if skew else (),
             columns=skew,
             published="figure4",
@@ -357,6 +358,7 @@ def _accuracy(
     federations: tuple[str, ...] | None = None,
     columns: list[dict] | None = None,
     rows: list[dict] | None = None,
+    head: str | None = None,
     average: str | None = None,
     published: str | None = None,
 ) -> Table:
@@ -364,6 +366,7 @@ def _accuracy(
     where = _named(settings, role) if federations is None else federations
     there = _labels(labels, runs, where)
     given = {"rows": [row for row in rows or () if row["label"] in there], "average": average}
+    given["head"] = head
     return Table(
         kind="global_accuracy",
         title=title,
