@@ -140,7 +140,7 @@ def test_clients_are_sent_their_own_experts_and_send_them_back():
 
 def test_the_gate_of_an_anchor_learns_to_trust_its_expert_where_that_is_better_than_a_guess():
     # One client, whose expert is trained and whose gate begins indifferent.
-    method = fedjets(local=sgd(epochs=30, weight_decay=0.0), noisy_gate=False, entropy_weight=0.0)
+    method = fedjets(local=sgd(epochs=15, weight_decay=0.0), noisy_gate=False, entropy_weight=0.0)
     data = toy_federation(SIZES)
     state = run(method, data, rounds=3, ids=[1])
     cohort = cohort_of(method.task, data, [1])

@@ -304,6 +304,24 @@ def test_experts_move_on_the_server_only_where_they_are_trained():
         assert any((ends[1][name][key] - x).abs().max() > 1e-3 for key, x in start[name].items())
 
 
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_inference_keeps_the_experts_of_largest_gate_and_a_softmax_of_their_values(kept):
+    method, data = fedmoe(top_k=kept, init_experts="independent"), federation()
+    model = method.init(data.num_clients, 0).model
+    x, y = owned(data, "test", SERVER)
+    gate = module_of(method.gate, model["gate"])(x).softmax(-1).tolist()
+    said = [module_of(method.task, p)(x).softmax(-1) for p in tree.unstack(model["routed"])]
+    main = module_of(method.task, tree.take(model["main"], 0))(x).softmax(-1)
+    rows = []
+    for n, values in enumerate(gate):
+        largest = sorted(range(EXPERTS), key=values.__getitem__)[-kept:]
+        total = sum(np.exp(values[i]) for i in largest)  # Equation 10
+        mixed = sum(np.exp(values[i]) / total * said[i][n] for i in largest)
+        rows.append(0.5 * mixed + 0.5 * main[n])  # alpha begins in the middle
+    batch = Batch(x, y, torch.arange(len(x)))
+    torch.testing.assert_close(method.predict(model, batch).exp(), torch.stack(rows).detach())
+
+
 def test_a_gate_that_is_trained_before_stays_as_it_is_later():
     method = fedmoe(gate_training="before")
     one, two = (run(method, rounds=rounds).model for rounds in (1, 2))

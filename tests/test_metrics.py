@@ -111,7 +111,7 @@ def predictions(probabilities, y) -> Predictions:
     return Predictions(np.log(np.asarray(probabilities, np.float32)), np.asarray(y))
 
 
-def test_macro_f1_is_the_mean_over_classes_that_have_examples():
+def test_f1_is_the_mean_over_classes_that_have_examples():
     # Class 3 has no example, and is predicted once.
     said, y = [0, 1, 1, 1, 2, 3], [0, 0, 1, 1, 2, 2]
     found = predictions(np.eye(4)[said] * 0.6 + 0.1, y)

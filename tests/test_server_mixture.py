@@ -192,15 +192,18 @@ def test_entropy_per_example_is_that_of_its_gate():
     assert_near(found, entropy / 2)
 
 
-def test_a_gate_that_is_certain_has_a_gradient_of_its_entropy():
-    # In single precision the second probability is exp(-200), which is 0.
-    logits = torch.tensor([[0.0, -200.0, 1.0]], requires_grad=True)
-    mixture.entropy_per_example(mixture.soft_gates(logits)).backward()
-    assert logits.grad.isfinite().all()
-    # Of the two others it is p q log(p / q), with p / q = 1 / e.
-    p, q = softmax([0.0, 1.0])
-    expected = torch.tensor([[p * q, 0.0, -p * q]])
-    torch.testing.assert_close(logits.grad, expected, rtol=1e-5, atol=1e-6)
+def test_the_entropy_of_a_gate_that_is_sure_beyond_precision_has_a_gradient():
+    logits = torch.tensor([[0.0, 200.0, 199.0]], requires_grad=True)  # float32: exp(-200) is 0
+    entropy = mixture.entropy_per_example(mixture.soft_gates(logits))
+    entropy.backward()
+    p = torch.tensor([199.0, 200.0]).double().softmax(0)
+    expected = -(p * p.log()).sum()
+    assert entropy.item() == pytest.approx(expected.item(), rel=1e-5)
+    # dH/dh_i = -p_i (log p_i + H), 0 where p_i is.
+    torch.testing.assert_close(
+        logits.grad[0, [2, 1]].double(), -p * (p.log() + expected), rtol=1e-4, atol=1e-7
+    )
+    assert logits.grad[0, 0] == 0
 
 
 def test_entropy_per_expert_is_that_of_the_classes_it_gets():

@@ -45,7 +45,7 @@ def loss(scores: Scores) -> np.ndarray:
 
 
 def macro_f1(predictions: Predictions) -> float:
-    """Mean over the classes that have examples of F1, 2 TP / (2 TP + FP + FN).
+    """Macro F1: the mean over classes that have examples of 2 TP / (2 TP + FP + FN).
 
     To predict a class without examples is wrong, and counts against the class that was right.
     """
