@@ -50,6 +50,7 @@ if not WORKERS.isdecimal() or int(WORKERS) < 1:
 
 config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
+TEMPLATES = CHECKOUT / "fedlib/reporting/templates"  # of the report, which no code digest knows
 
 
 wildcard_constraints:
@@ -104,6 +105,12 @@ def weights_receipt(wildcards):
 def earlier_run(wildcards):
     """State and history of the run that a longer one goes on from, if there is one."""
     return PLAN.earlier_files(**wildcards)
+
+
+@asked_often
+def settled_run(wildcards):
+    """State and history of the run that an evaluation takes something from, if there is one."""
+    return PLAN.settled_files(**wildcards)
 
 
 def run_files(file):

@@ -60,7 +60,7 @@ GATED = {"centmoe", "fedjets", "moe_fedavg", *SERVERS}
 SERVER_ADAM = {"fedavg_adam", "biased_fedavg", "local_global", *MIXTURES}
 USERS = {
     "parts/divergence": SERVER_ADAM,
-    "parts/early_stopping": {"adaptive_experts", "fedmix_vae"},
+    "parts/early_stopping": {"adaptive_experts", "fedmix_vae", "local_experts"},
     "parts/exploration": {"adaptive_experts"},
     "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
@@ -77,6 +77,7 @@ USERS = {
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
     "ifca": {"adaptive_experts"},
+    "local_experts": {"adaptive_experts", "local_experts"},
     "pfedme": {"pfedme"},
     "qffl": {"qffl"},
 }

@@ -9,7 +9,8 @@ from torch import nn
 from fedlib import tree
 from fedlib.engine import solvers
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.solvers import SGD, Adam, AdamW, Schedule, from_spec
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam, AdamW, from_spec
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 

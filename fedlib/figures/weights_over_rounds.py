@@ -22,7 +22,7 @@ from fedlib.exhibits.of_clients import seed_of
 from fedlib.figures import heat, style
 
 COLORS = "Blues"
-DARK = 0.6  # from which on numbers in cells are white
+DARK = 0.55  # from which on numbers in cells are white
 KINDS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
 MEANING = (
     "Of W^r columns sum to 1: what an expert takes from each client of the round. Of W^c rows do: "
@@ -122,7 +122,7 @@ def _draw(axes: Axes, weights: _Weights, main: bool) -> AxesImage:
     image = heat.draw(axes, weights.values, COLORS, names, "Expert")
     axes.set_yticks(range(len(weights.clients)), list(map(str, weights.clients)))
     for (row, column), value in np.ndenumerate(weights.values):
-        color = "white" if value > DARK else style.GREY
+        color = "white" if value > DARK else "#262626"
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
     return image
 

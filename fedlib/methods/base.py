@@ -73,13 +73,25 @@ class Method:
         """The clients of a group that are prepared for the final protocols; all of them -> [C]"""
         return federation.ids(group)
 
-    def settle(self, state: Any, cohort: Cohort) -> Any:
+    def settle(self, state: Any, cohort: Cohort, settled: Any = None) -> Any:
         """What the final protocols of these clients have in common: they get it for their state.
 
         For methods whose clients go on for long after the last round. Called once for each part of
         the clients that a final evaluation prepares at a time.
+
+        Args:
+          settled: final state of a run of `settler`, if there is one to take some of it from. What
+            is returned, and the examples in the journal, are the same without.
         """
         return state
+
+    @property
+    def settler(self) -> "Method | None":
+        """The method of which another run may do beforehand what is the same here; None for none.
+
+        Its task is one of the fields of this method.
+        """
+        return None
 
     def briefly(self) -> "Method | None":
         """For methods whose clients go on for long after the last round: one where they stop soon.

@@ -251,6 +251,7 @@ def evaluate_state(
     *,
     state_file: Path,
     history_file: Path,
+    settled: tuple[Path, Path] | None = None,
     measure: Measure = lambda simulation, state, evaluation: {},
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
@@ -259,11 +260,13 @@ def evaluate_state(
     Args:
       spec: the run's specification, and "views" and "predictions", which are asked for; see
         `fedlib.run.evaluate.final`.
+      settled: state and history of a run of the method's `settler`, to take from what is the same.
       measure: what else is measured on the state, by its name among the diagnostics.
       report: gets a line of progress now and then.
 
     Raises:
-      DataError: if the state is damaged, or was not trained from `spec`.
+      DataError: if a state is damaged, or was not trained from `spec`; or if that of another run
+        is not what this one would settle.
     """
     history = RunResult.load(history_file)
     if history.spec != of_training(spec):
@@ -273,6 +276,10 @@ def evaluate_state(
         )
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
+    common = None
+    if settled:
+        common, sha256 = _settled(simulation, spec, history, *settled)
+        provenance = provenance | {"settled_sha256": sha256}
     rounds = simulation.course.rounds
     result = evaluate.final(
         simulation.method,
@@ -281,11 +288,40 @@ def evaluate_state(
         report,
         spec["views"],
         spec["predictions"],
+        common,
     )
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
+
+
+def _settled(
+    simulation: Simulation, spec: dict, own: RunResult, state_file: Path, history_file: Path
+) -> tuple[Any, str]:
+    """State, and its checksum, of a run that did what `spec` would settle, on the same shards."""
+    settler, history = simulation.method.settler, RunResult.load(history_file)
+    shards = (result.provenance["manifest_sha256"] for result in (own, history))
+    if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, history.spec):
+        raise DataError(
+            f"{history_file} is not of a run that settles what {spec['method']} would with seed "
+            f"{spec['seed']}; give one with the same shards, model and settings, or none"
+        )
+    template = settler.init(simulation.federation.num_clients, spec["seed"])
+    sha256 = history.provenance["state_sha256"]
+    return restore(template, load_tensors(state_file, sha256)), sha256
+
+
+def settles(method: Method, spec: dict, other: dict) -> bool:
+    """Whether the run `other` does what `method`, of the run `spec`, would settle."""
+    settler = method.settler
+    [name] = [name for name in spec["modules"] if getattr(method, name) is settler.task]
+    model = {key: spec["modules"][name].get(key) for key in ("model", "params", "weights")}
+    theirs = {"model": other["model"], "params": other["model_params"], "weights": other["weights"]}
+    same = all(spec[key] == other[key] for key in ("seed", "precision"))
+    if theirs != model or not same or other["class_weights"] is not None:
+        return False
+    return build_method(other, settler.task) == settler
 
 
 def verified_file(receipt: Path) -> Path:

@@ -83,6 +83,9 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
                 check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)
+        if run.settled_by:
+            others = [x.label for x in paper.runs if x.federation == run.federation and x != run]
+            check_choice(f"{at}.settled_by", run.settled_by, others)
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)

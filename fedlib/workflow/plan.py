@@ -207,10 +207,17 @@ class Plan:
     def earlier_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
         """State and history of the run that this one goes on from; empty if it starts afresh."""
         run = self.earlier(paper, federation, label)
-        if run is None:
+        return [] if run is None else self._end_of(run, paper, seed)
+
+    def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
+        """State and history of the run that the evaluation of this one takes something from.
+
+        Empty if it does everything itself, as where that run is not selected.
+        """
+        settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
+        if settler is None or int(seed) not in self._paper(paper).seeds_of(settler):
             return []
-        names = {"paper": paper, "federation": federation, "label": run.label, "seed": seed}
-        return [self.path(file, **names) for file in ("state", "history")]
+        return self._end_of(settler, paper, seed)
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -236,8 +243,10 @@ class Plan:
 
     def targets(self) -> list[str]:
         """Everything a reader wants: the report, the tables, the figures and the event files."""
-        files = ("table_csv", "table_md", "table_tex", "figure_pdf", "figure_png")
-        return [self.path("report"), *self.exhibits(*files), *self.events()]
+        tables = ("table_csv", "table_md", "table_tex", "table_json")
+        files = (*tables, "figure_pdf", "figure_png", "figure_svg")
+        pages = [self.path(name) for name in ("report", "report_html")]
+        return [*pages, *self.exhibits(*files), *self.events()]
 
     # --- What each job is given ----------------------------------------------------------------
 
@@ -323,6 +332,11 @@ class Plan:
                 "predictions": any(map(shown.shows_predictions, about)),
             }
         return self._run_evaluated[key]
+
+    def _end_of(self, run: Run, paper: str, seed: object) -> list[str]:
+        """State and history that a run leaves behind."""
+        names = {"paper": paper, "federation": run.federation, "label": run.label, "seed": seed}
+        return [self.path(file, **names) for file in ("state", "history")]
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""
