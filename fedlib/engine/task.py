@@ -182,6 +182,11 @@ class Task:
         """Output of the head on `features` [B, ..., F] -> [B, ..., L]"""
         return self._call(self._module(batch).head, _strip(head, "head."), features, batch)
 
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of the model: as many as the last bias of its head has numbers."""
+        return [*self._training.head.parameters()][-1].numel()
+
     @cached_property
     def parts(self) -> tuple[str, ...]:
         """Names of what the body does in turn, such as "body.0"; none unless it is Sequential."""

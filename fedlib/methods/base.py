@@ -111,6 +111,10 @@ class Method:
         """Numbers in memory for ONE client of a final evaluation, 0 if it needs but few."""
         return 0
 
+    def server_parameters(self, state: Any) -> int | None:
+        """How many numbers are trained of the models that a server keeps; None if it keeps none."""
+        return None
+
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
         """Arrays worth looking at, by name, such as mixture weights."""
         return {}
