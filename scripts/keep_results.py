@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import files
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import packs
-from fedlib.reporting import kept, report
+from fedlib.reporting import as_markdown, kept
+from fedlib.reporting.content import gather
 from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -60,7 +61,8 @@ def main() -> None:
     # Figures are beside the page, in the folder that has the paper's name.
     results = Path(plan.path("results"))
     benchmarks = [Path(path) for path in _benchmarks(plan)]
-    text = report.build(spec, results, args.out, page) + kept.sections(spec, results, benchmarks)
+    text = as_markdown.page(gather(spec, results, args.out), page)
+    text += kept.sections(spec, results, benchmarks)
     files.write_text(page, text)
     size = packs.write(folder / packs.FOLDER, *_frames(plan, args.paper), _exhibits(plan))
     print(f"{len(sources)} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
@@ -92,7 +94,7 @@ def _exhibits(plan: Plan) -> list[packs.Exhibit]:
 def _check_kept(page: Path, folder: str) -> None:
     """Raises ConfigError if `page` is of another folder than `folder`, such as the demo's."""
     title = page.read_text(encoding="utf-8").partition("\n")[0] if page.exists() else ""
-    kept = title.removeprefix(report.TITLE)
+    kept = title.removeprefix(as_markdown.TITLE)
     if title and kept != folder:
         raise ConfigError(
             f"{page} keeps the results of {kept}, and these are of {folder}: name the "

@@ -2,8 +2,8 @@
 """What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full), PAPER (for keep) and
-FROM (for figures-from).
+configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full; demo if not given),
+PAPER (for keep), WHAT (for list) and FROM (for figures-from).
 All are checked before anything happens, and one workflow at a time works in a folder.
 """
 
@@ -17,31 +17,32 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import locks
-from fedlib.workflow import command, errands
+from fedlib.workflow import command, errands, narrowing, preflight
 from fedlib.workflow.provenance import ROOT
 
 TARGETS = (
-    *("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "figures-from"),
-    *("clean", "unlock"),
+    *("demo", "reduced", "reproduce", "plan", "list", "calibrate", "report", "keep"),
+    *("figures-from", "clean"),
 )
-READERS = (
-    "plan",
-    "calibrate",
-    "report",
-    "keep",
-    "figures-from",
-)  # these may go beside a workflow that runs
-DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm", "FROM": ""}
+# These may go beside a workflow that runs.
+READERS = ("plan", "list", "calibrate", "report", "keep", "figures-from")
+DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": "", "FROM": ""}
 
 
 def main() -> None:
     """Check the order, take the folder, and run its steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("target", choices=(*TARGETS, "unlock"))
     target = parser.parse_args().target
     os.chdir(ROOT)
     values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
     order = errands.read(target, ROOT, values)
+    if target in errands.SCALES:
+        narrowing.check(order.plan)
+        preflight.check_frames(order.plan)
+        preflight.check(order.plan)
+        for remark in narrowing.remarks(order.plan):
+            print(remark, flush=True)
     told = " ".join(f"{k}={values[k]!r}" for k in DEFAULTS if values[k] != DEFAULTS[k])
     reads = target in READERS or order.is_preview
     lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())

@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.workflow import errands
 
 ROOT = Path(__file__).resolve().parents[1]
-GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": "", "FROM": ""}
 # What follows the name of the program in the call of Snakemake that runs everything.
 OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
 
@@ -29,23 +29,33 @@ def steps(target: str, **values: str) -> list[str]:
     return [" ".join(command[1:]) for command in commands]
 
 
-def test_a_target_cuts_the_shards_runs_reports_and_shows():
+def test_a_target_cuts_the_shards_runs_and_shows():
     given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
     assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
         f"-m snakemake partitions {given}",
         f"-m snakemake {given}",
-        f"-m snakemake --report results/demo/report.html {given}",
-        "scripts/show_results.py demo",
+        "scripts/show_results.py demo pfedmm/main",
     ]
+
+
+def test_what_is_shown_at_the_end_is_of_what_is_selected():
+    order = {"CONFIG": "papers=[fedmix] federations=[two-shard-mnist] seeds=[0]"}
+    # The main table of the paper, accuracy and traffic, is of other federations.
+    assert steps("reproduce", **order)[-1] == (
+        "scripts/show_results.py full fedmix/new_shard_by_autoencoders"
+    )
+    every = read("demo").plan.papers
+    mains = [f"{name}/{next(iter(paper.tables))}" for name, paper in every.items()]
+    assert steps("demo")[-1] == " ".join(["scripts/show_results.py demo", *mains])
 
 
 @pytest.mark.parametrize(
     "target, scale", [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")]
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
-    *_, report, show = steps(target, CONFIG="tag=quick rounds=3", SCALE="demo")
-    assert f"--report results/{scale}-quick/report.html --config scale={scale} tag=quick" in report
-    assert show == f"scripts/show_results.py {scale}-quick"
+    *_, run, show = steps(target, CONFIG="tag=quick rounds=3")
+    assert run == f"-m snakemake --config scale={scale} tag=quick rounds=3"
+    assert show.startswith(f"scripts/show_results.py {scale}-quick ")
 
 
 def test_options_of_snakemake_come_before_the_configuration():
@@ -65,8 +75,36 @@ def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
     file.write_text("tag: mine\n")
     order = read("demo", ARGS=f"--configfile '{file}' --cores 1")
     assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
-    for command in errands.steps(order)[:3]:
+    for command in errands.steps(order)[:2]:
         assert command[command.index("--configfile") + 1] == str(file)
+
+
+@pytest.mark.parametrize("given", ["seeds=[0, 1]", "seeds=[ 0 , 1 ] tag=a", "tag=a seeds=[0,\n1]"])
+def test_brackets_keep_the_items_of_a_list_together(given):
+    order = read("plan", CONFIG=given)
+    assert order.plan.config["seeds"] == [0, 1]
+    assert len(order.words) == 2 + ("tag" in given)
+
+
+@pytest.mark.parametrize(
+    "target, scale, better", [("demo", "reduced", "reduced"), ("reduced", "full", "reproduce")]
+)
+def test_a_scale_that_is_not_that_of_the_target_is_refused(target, scale, better):
+    with pytest.raises(ConfigError, match=f"^make {target} is at .*={scale}; .*: make {better}$"):
+        read(target, SCALE=scale)
+    assert read("demo", SCALE="demo").plan.scale == "demo"
+
+
+def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkeypatch):
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
+    with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
+        read("demo")
+
+
+def test_list_passes_on_what_is_asked_for():
+    assert steps("list", WHAT="methods 'mixture of'") == [
+        "scripts/list.py methods mixture of --config scale=demo"
+    ]
 
 
 def test_quotes_keep_the_words_of_a_value_together():
@@ -78,7 +116,6 @@ def test_quotes_keep_the_words_of_a_value_together():
     [
         ("calibrate", "scripts/calibrate.py --config scale=reduced"),
         ("keep", "scripts/keep_results.py fedmix --config scale=reduced"),
-        ("report", "-m snakemake --report results/reduced/report.html --config scale=reduced"),
     ],
 )
 def test_the_other_targets_are_one_step_at_scale(target, start):
@@ -97,7 +134,7 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
     estimate, *others, show = steps("reproduce", CONFIG="budget=10h seeds=[1]")
     assert estimate == "scripts/estimate.py --config scale=full budget=10h seeds=[1]"
     bought = "--configfile results/full/budget.json --config scale=full seeds=[1]"
-    assert len(others) == 3 and all(step.endswith(bought) for step in others)
+    assert len(others) == 2 and all(step.endswith(bought) for step in others)
     assert show == "scripts/show_results.py full"
 
 
@@ -107,6 +144,28 @@ def test_kept_results_are_drawn_again_from_the_folder_that_is_named():
     assert step[1:] == ["scripts/redraw.py", "--out", "x", "--", "docs/results/a b"]
     with pytest.raises(ConfigError, match="FROM names what is kept, such as FROM=docs/results"):
         steps("figures-from")
+
+
+def test_the_report_is_written_from_what_is_there():
+    (command,) = errands.steps(read("report", SCALE="reduced"))
+    plan = read("report", SCALE="reduced").plan
+    assert command[1:4] == ["scripts/report.py", "--spec", plan.spec("report")]
+    assert " ".join(command[4:]) == (
+        "--md results/reduced/REPORT.md --html results/reduced/report.html"
+        " --results results/reduced --figures figures/reduced"
+    )
+
+
+def test_snakemake_s_own_report_is_another_file():
+    assert steps("report", SCALE="reduced", ARGS="--snakemake") == [
+        "-m snakemake --report results/reduced/report-snakemake.html --config scale=reduced"
+    ]
+
+
+@pytest.mark.parametrize("given", ["--snakmake", "--snakemake --cores 1"])
+def test_another_option_of_the_report_is_refused(given):
+    with pytest.raises(ConfigError, match="ARGS: make report takes --snakemake or nothing, got"):
+        errands.steps(read("report", ARGS=given))
 
 
 NONSENSE = [
@@ -253,3 +312,39 @@ def test_make_clean_deletes_one_folder_of_results(checkout):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("deleted results/demo-a\n")
     assert content(checkout / "results") == ["demo", "demo/x"]
+
+
+@pytest.mark.parametrize("given", ["config=tag=a", "Seeds=1", "VENV=x", "unknown=1"])
+def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
+    done = make(ROOT, "-n", "help", given)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    name = given.partition("=")[0]
+    assert f"unknown variable {name}; there are ARGS CONFIG PAPER " in line
+
+
+@pytest.mark.parametrize("given", ["CONFIG=tag=a", "WHAT=methods", "TEST_JOBS=1", "SHELL=/bin/sh"])
+def test_a_variable_of_make_is_not_refused(given):
+    assert make(ROOT, "-n", "help", given).returncode == 0
+
+
+def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").write_text("numpy==99\n")
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        """#!/bin/sh
+        case "$*" in *--version*) exit 0;; esac
+        printf 'Traceback:\\n  File x\\nERROR: Ignored\\nERROR: No matching numpy==99\\n' >&2
+        exit 1
+        """
+    )
+    python.chmod(0o755)
+    done = make(tmp_path, "install", f"PYTHON={sys.executable}")
+    assert done.returncode == 2
+    first, second, _ = done.stderr.splitlines()  # the last is make's own
+    assert first == "ERROR: No matching numpy==99"
+    assert second.endswith("all that it said is in .venv/pip.log")
+    assert "Traceback" in (tmp_path / ".venv/pip.log").read_text()
+    assert not [*(tmp_path / ".venv").glob(".installed*")]

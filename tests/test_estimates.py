@@ -72,6 +72,15 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
     assert [*narrowed.papers["toy"].tables] == ["main"]
 
 
+def test_a_cell_that_was_begun_is_finished_first_so_that_no_table_loses_it(plan):
+    known = reckoned()
+    seconds = {(f"toy/{name}", "train"): [1.0] * 2 for name in SECONDS}
+    seconds |= {(f"toy/{name}", "evaluate"): [1.0] * 2 for name in SECONDS}
+    seconds["toy/mnist/fedem", "train"] = [9000.0]  # of two seeds
+    bought = estimates.affordable(estimates.cells(plan, seconds, known), 8)
+    assert [cell.name for cell in bought] == ["toy/mnist/fedem"]
+
+
 def test_a_table_says_which_of_its_cells_are_not_run(plan):
     chosen = Plan({"runs": ["toy/digits/fedavg", "toy/mnist/fedem"]})
     spec = json.loads(chosen.spec("table", paper="toy", table="main"))

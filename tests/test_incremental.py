@@ -230,13 +230,18 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
         ("scripts/table.py", names(PLAN, "table", "report")),
         ("scripts/figure.py", names(PLAN, "figure", "report")),
-        ("fedlib/reporting/report.py", names(PLAN, "report")),
+        ("fedlib/reporting/as_html.py", names(PLAN, "report")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_module_repeats_the_jobs_that_can_reach_it(folder, file, again):
     append(folder, file, "\nX = 1\n")
     assert would_run(folder) == again
+
+
+def test_a_template_repeats_the_report(folder):
+    append(folder, "fedlib/reporting/templates/report.css", "\nbody { color: red; }\n")
+    assert would_run(folder) == names(PLAN, "report")
 
 
 @pytest.mark.parametrize("stage", ["table", "figure"])
@@ -404,12 +409,17 @@ def test_a_deleted_table_is_made_again(folder):
     assert would_run(folder) == {f"table {PAPER}/{first}"} | names(PLAN, "report")
 
 
-def test_a_run_that_is_asked_for_is_made_even_if_nothing_else_needs_it(folder):
+@pytest.mark.parametrize(
+    "file, stages", [("state", RUNS), ("history", RUNS), ("evaluation", ("evaluate",))]
+)
+def test_a_deleted_file_of_a_run_is_missed_and_made_again(folder, file, stages):
     job = {"paper": PAPER, "federation": "digits", "label": "fedem", "seed": 1}
-    history = PLAN.path("history", **job)
-    (folder / history).unlink()
-    assert would_run(folder) == set()
-    assert would_run(folder, history) == names(PLAN, "train", label="fedem", seed=1)
+    (folder / PLAN.path(file, **job)).unlink()
+    expected = names(PLAN, *stages, label="fedem", seed=1)
+    assert would_run(folder, PLAN.path(file, **job)) == names(
+        PLAN, stages[0], label="fedem", seed=1
+    )
+    assert would_run(folder) == expected | names(PLAN, *AFTER_RUNS)
 
 
 def test_shards_of_other_content_are_trained_on_again(folder):

@@ -36,9 +36,9 @@ def test_no_job_but_training_and_evaluation_can_import_pytorch():
     roots = [("scripts/metrics.py",), ("scripts/report.py",), ("scripts/events.py",), *KINDS]
     modules = {module for root in roots for module in closure(*root)}
     modules = sorted(module for module in modules if not module.endswith(".py"))
-    assert {"fedlib.exhibits.metrics", "fedlib.reporting.report", "fedlib.reporting.events"} <= set(
-        modules
-    )
+    reporting = ("as_html", "as_markdown", "content", "events", "origin")
+    expected = {"fedlib.exhibits.metrics", *(f"fedlib.reporting.{name}" for name in reporting)}
+    assert expected <= set(modules)
     program = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
     assert not loaded(program) & {"torch", "torchvision", *COMPILERS}
 
@@ -61,7 +61,7 @@ def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tm
     common = [f"--shards={shards}", f"--manifest={manifest}"]
     common += [f"--state={tmp_path}/state.pt", f"--history={tmp_path}/history.h5", "--device=cpu"]
     own = {"train": f"--checkpoints={tmp_path}/checkpoints", "evaluate": f"--out={tmp_path}/out.h5"}
-    views = {"train": {}, "evaluate": {"views": []}}
+    views = {"train": {}, "evaluate": {"views": [], "predictions": False}}
     for stage, option in own.items():
         given = f"--spec={json.dumps(run.spec(3) | views[stage])}"
         program = (

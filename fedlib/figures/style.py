@@ -132,6 +132,9 @@ METHODS = {
     "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
     "server_finetuning": Look("#6B8E23", (10, 0, 0), LONG),
     "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
+    "fedjets": Look("#3F7FBF", (7, 0, 26), LONG),
+    "ensemble": Look("#8F7A3E", (5, 1, 36), DOTTED),
+    "fedrolex": Look("#7D5BA6", (10, 1, 0), DASHED),
     "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
     "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1),
 }
@@ -377,17 +380,20 @@ def _broken(name: Text, room: float) -> bool:
     return changed
 
 
-def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
-    """Write both files, atomically; the same figure gives the same bytes.
+# Dates and versions are left out of the files, so that the same figure gives the same bytes.
+METADATA = {
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+}
 
-    Dates and versions are left out of the files for that reason.
-    """
+
+def save(figure: Figure, *files: str | Path) -> None:
+    """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         fit(figure)
-        with atomic(pdf) as temporary:
-            empty = {"CreationDate": None, "Producer": None, "Creator": None}
-            figure.savefig(temporary, format="pdf", metadata=empty)
-        with atomic(png) as temporary:
-            figure.savefig(temporary, format="png", metadata={"Software": None})
+        for path in map(Path, files):
+            with atomic(path) as temporary:
+                figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])

@@ -20,7 +20,7 @@ def sections(spec: dict, results: Path, benchmarks: Iterable[Path]) -> str:
     """Both sections as Markdown; "" for one that has nothing to say.
 
     Args:
-      spec: of the report, see `fedlib.reporting.report.build`.
+      spec: of the report, see `fedlib.reporting.content.gather`.
       results: folder with tables/PAPER/TABLE.csv.
       benchmarks: files of the jobs that trained and evaluated, as Snakemake writes them.
     """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES
+from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
 
 EXECUTORS = ("auto", "loop", "batched", "graphs")
@@ -29,6 +30,7 @@ DEFAULTS = {
     "budget": None,
     "rounds": None,
     "precision": None,
+    "set": None,
     "sources": None,
     "evaluate": "shown",
     "tag": "",
@@ -38,8 +40,10 @@ DEFAULTS = {
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels", "runs", "sources")
+LISTS = ("papers", "seeds", "federations", "labels", "runs", "set", "sources")
+TAGGED = ("rounds", "precision", "set")  # what changes numbers, and not only which there are
 SWITCHES = ("tensorboard",)
+LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # no number is meant to depend on
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 MAX_SEED = 2**32 - 1  # what every generator takes
 ADDRESSES = ("http://", "https://", "file://")
@@ -72,6 +76,18 @@ def normalised(config: Mapping) -> dict:
     return {key: _normalised(key, value) for key, value in config.items()}
 
 
+def words(config: Mapping) -> list[str]:
+    """What differs from the defaults and says what is computed, as "key=value" texts.
+
+    The scale is left out, as `make` names it otherwise, and what a machine has of its own.
+    """
+    return [
+        f"{key}={_text(config[key])}"
+        for key, default in DEFAULTS.items()
+        if key not in (*LOCAL, "scale") and config[key] != default
+    ]
+
+
 def check(config: Mapping) -> None:
     """Check a configuration that has all keys, as far as that can be done without the papers.
 
@@ -98,16 +114,12 @@ def check(config: Mapping) -> None:
         )
     if config["precision"] is not None:
         check_choice("precision", config["precision"], PRECISIONS)
-        if not tag:
+    for key in TAGGED:
+        if config[key] is not None and not tag:
             raise ConfigError(
-                f"precision: {config['precision']} needs a tag, such as tag: fast, so that its "
-                f"runs go to a folder of their own and not into results/{config['scale']}"
+                f"{key}: {config[key]} needs a tag, such as tag: mine, so that its runs go to a "
+                f"folder of their own and not into results/{config['scale']}"
             )
-    if rounds is not None and not tag:
-        raise ConfigError(
-            f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "
-            f"of their own and not into results/{config['scale']}"
-        )
     if config["budget"] is not None:
         budget_seconds(config["budget"])
     for key in SWITCHES:
@@ -142,6 +154,12 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
         raise ConfigError(f"{key}: unknown {value!r}; {where}: {listed}")
 
 
+def check_count(key: str, value: object) -> None:
+    """Raise ConfigError unless `value` is a whole number from 1 on."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{key} must be a whole number from 1, got {value!r}")
+
+
 def check_unique(key: str, values: Iterable) -> None:
     """Raise ConfigError if a value is there twice."""
     for value, times in Counter(list(values)).items():
@@ -153,7 +171,9 @@ def _normalised(key: str, value: object) -> object:
     if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
         value = None
     if key in LISTS:
-        if isinstance(value, str) and _is_closed(value):
+        if key == "set" and isinstance(value, str):
+            value = overrides.split(value)
+        elif isinstance(value, str) and _is_closed(value):
             value = re.findall(r"[^\s,\[\]'\"]+", value)
         elif isinstance(value, int):
             value = [value]
@@ -166,6 +186,11 @@ def _normalised(key: str, value: object) -> object:
     elif key == "tag":
         value = "" if value is None else str(value)
     return value
+
+
+def _text(value: object) -> str:
+    """A value as the command line takes it; a list without blanks."""
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _is_closed(text: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
-from fedlib.workflow import config
+from fedlib.workflow import config, gpu
 from fedlib.workflow.plan import Plan
 
 SCALES = {"demo": "demo", "reduced": "reduced", "reproduce": "full"}  # of the targets that run all
@@ -30,6 +30,7 @@ class Order(NamedTuple):
       files: further configuration files, as ARGS names them.
       options: everything else in ARGS.
       paper: whose results to keep.
+      what: to list.
       source: folder of kept results to draw again.
     """
 
@@ -39,6 +40,7 @@ class Order(NamedTuple):
     files: list[str]
     options: list[str]
     paper: str
+    what: list[str]
     source: str
 
     @property
@@ -49,7 +51,7 @@ class Order(NamedTuple):
 
 
 def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
-    """The order in a target and the variables CONFIG, ARGS, SCALE, PAPER and FROM.
+    """The order in a target and the variables CONFIG, ARGS, SCALE, PAPER, WHAT and FROM.
 
     Args:
       root: of the checkout, which has config.yaml.
@@ -57,7 +59,14 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
     Raises:
       ConfigError: for a value that makes no sense; it names the variable.
     """
-    scale = SCALES.get(target, values["SCALE"])
+    gpu.slots(0)
+    scale = SCALES.get(target) or values["SCALE"] or "demo"
+    if values["SCALE"] not in ("", scale):
+        better = {scale: target for target, scale in SCALES.items()}.get(values["SCALE"], "reduced")
+        raise ConfigError(
+            f"make {target} is at scale {scale}, got SCALE={values['SCALE']}; SCALE is for plan, "
+            f"report and the like, and the command for another scale is: make {better}"
+        )
     words, args = _split("CONFIG", values["CONFIG"]), _split("ARGS", values["ARGS"])
     if any(word in ("--config", "-C") or word.startswith("--config=") for word in args):
         raise ConfigError("give configuration values as CONFIG=..., not in ARGS")
@@ -71,18 +80,26 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
         raise ConfigError(f"ARGS: {error}") from None
     words = [f"scale={scale}", *words]
     plan = Plan(config.read([root / "config.yaml", *known.files], words))
-    return Order(target, plan, words, known.files, options, values["PAPER"], values.get("FROM", ""))
+    what = _split("WHAT", values["WHAT"])
+    paper, source = values["PAPER"], values["FROM"]
+    return Order(target, plan, words, known.files, options, paper, what, source)
 
 
 def steps(order: Order) -> list[list[str]]:
     """The commands that carry out an order, one after the other, in the root of the checkout."""
     estimate, given = _given(order)
-    report = [*SNAKEMAKE, "--report", f"{order.plan.path('results')}/report.html", *given]
     match order.target:
+        case "report" if order.options == ["--snakemake"]:
+            return [[*SNAKEMAKE, "--report", order.plan.path("report_snakemake"), *given]]
         case "report":
-            return [report]
+            if order.options:
+                given = shlex.join(order.options)
+                raise ConfigError(f"ARGS: make report takes --snakemake or nothing, got {given}")
+            return [_report(_bought(order))]
         case "plan":
             return [estimate, [sys.executable, "scripts/plan.py", *given]]
+        case "list":
+            return [[sys.executable, "scripts/list.py", *order.what, *given]]
         case "calibrate":
             return [[sys.executable, "scripts/calibrate.py", *order.options, *given]]
         case "keep":
@@ -98,7 +115,25 @@ def steps(order: Order) -> list[list[str]]:
     runs = [estimate, *runs] if order.plan.config["budget"] else runs
     if order.is_preview:
         return runs
-    return [*runs, report, [sys.executable, "scripts/show_results.py", order.plan.folder]]
+    # What the selection has of each paper: its main table, or else the first of the others.
+    chosen = {} if order.plan.config["budget"] else order.plan.papers
+    tables = [f"{name}/{next(iter(p.tables))}" for name, p in chosen.items() if p.tables]
+    return [*runs, [sys.executable, "scripts/show_results.py", order.plan.folder, *tables]]
+
+
+def _bought(order: Order) -> Plan:
+    """The plan, with the cells that its budget bought if it has one."""
+    if not order.plan.config["budget"]:
+        return order.plan
+    chosen = config.read([order.plan.path("budget")])
+    return Plan({**order.plan.config, **chosen})
+
+
+def _report(plan: Plan) -> list[str]:
+    """The command of the report, which takes seconds and asks nothing but its files."""
+    paths = {"md": "report", "html": "report_html", "results": "results", "figures": "figures"}
+    words = [word for name, file in paths.items() for word in (f"--{name}", plan.path(file))]
+    return [sys.executable, "scripts/report.py", "--spec", plan.spec("report"), *words]
 
 
 def _given(order: Order) -> tuple[list[str], list[str]]:
@@ -137,8 +172,15 @@ def clean(plan: Plan, root: Path) -> list[Path]:
 
 
 def _split(name: str, text: str) -> list[str]:
-    """The words of a variable; quotes keep blanks together, as in a shell."""
+    """The words of a variable; quotes keep blanks together, as in a shell, and so do brackets."""
     try:
-        return shlex.split(text)
+        parts = shlex.split(text)
     except ValueError as error:
         raise ConfigError(f"{name}: {error} in {text!r}") from None
+    words: list[str] = []
+    for part in parts:
+        if words and words[-1].count("[") > words[-1].count("]"):
+            words[-1] += f" {part}"
+        else:
+            words.append(part)
+    return words

@@ -40,6 +40,7 @@ class Cell(NamedTuple):
       seconds: of its jobs that are not done.
       mb: the most that one of them needs.
       jobs: that are not done.
+      begun: whether a job is done.
       tables: names of the paper's tables that show it.
     """
 
@@ -47,6 +48,7 @@ class Cell(NamedTuple):
     seconds: float
     mb: float
     jobs: int
+    begun: bool
     tables: tuple[str, ...]
 
 
@@ -132,7 +134,7 @@ def cells(plan: Plan, seconds: Mapping[tuple[str, str], list[float]], known: Est
       seconds: of the jobs that are not done, by run and stage.
     """
     found = []
-    for paper, federation, label in plan.runs:
+    for (paper, federation, label), run in plan.runs.items():
         name = f"{paper}/{federation}/{label}"
         jobs = [s for stage in TIMED for s in seconds.get((name, stage), ())]
         costs = [known.known[name, stage].mb for stage in TIMED if (name, stage) in known.known]
@@ -141,15 +143,20 @@ def cells(plan: Plan, seconds: Mapping[tuple[str, str], list[float]], known: Est
             for key, table in plan.papers[paper].tables.items()
             if federation in table.federations and label in table.labels
         )
-        found.append(Cell(name, sum(jobs), max(costs, default=0.0), len(jobs), tables))
+        todo = len(jobs)
+        begun = todo < len(TIMED) * len(plan.papers[paper].seeds_of(run))
+        found.append(Cell(name, sum(jobs), max(costs, default=0.0), todo, begun, tables))
     return sorted(found, key=lambda cell: (cell.seconds, cell.name))
 
 
 def affordable(all_cells: Iterable[Cell], budget: float) -> list[Cell]:
-    """The cells of tables that `budget` seconds buy, cheapest first; what is done costs nothing."""
+    """The cells of tables that `budget` seconds buy, cheapest first; what is done costs nothing.
+
+    What has been begun is finished first, whatever it costs: tables do not lose what is done.
+    """
     bought, spent = [], 0.0
-    for cell in sorted(all_cells, key=lambda cell: cell.seconds):
-        if cell.tables and spent + cell.seconds <= budget:
+    for cell in sorted(all_cells, key=lambda cell: (not cell.begun, cell.seconds)):
+        if cell.begun or (cell.tables and spent + cell.seconds <= budget):
             bought.append(cell)
             spent += cell.seconds
     return bought
