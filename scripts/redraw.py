@@ -36,10 +36,10 @@ def main() -> None:
         given = spec, metrics, clients, printed if exhibit.published else None
         path = folder / spec["name"]
         if exhibit.stage == "table":
-            files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex")]
+            files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
             render.write(inputs.made(tables.load(spec["kind"]), *given), *files)
         else:
-            files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png")]
+            files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
             style.save(inputs.made(figures.load(spec["kind"]), *given), *files)
     print(f"{len(exhibits)} tables and figures are in {folder}")
 

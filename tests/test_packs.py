@@ -28,7 +28,7 @@ def made(tmp_path_factory):
     frames.write_parquet(clients, root / "c.parquet")
     given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED
     sheet = inputs.made(tables.load(exhibit["kind"]), *given)
-    forms = [root / f"run.{form}" for form in ("csv", "md", "tex")]
+    forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
     render.write(sheet, *forms)
     shown = [packs.Exhibit("table", packing.packed(exhibit), True)]
     packs.write(root / "kept/pack", root / "m.parquet", root / "c.parquet", shown)
@@ -45,7 +45,7 @@ def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_pa
     done = redraw(made / "kept", tmp_path)
     assert done.returncode == 0, done.stderr
     [name] = {path.stem for path in tmp_path.iterdir()}
-    for form in ("csv", "md", "tex"):
+    for form in ("csv", "md", "tex", "json"):
         assert (tmp_path / f"{name}.{form}").read_bytes() == (made / f"run.{form}").read_bytes()
 
 
