@@ -68,6 +68,7 @@ def remarks(plan: Plan) -> Iterator[str]:
 def _filters(plan: Plan) -> str:
     """What the configuration selects, as it is given: "papers=[fedmix] seeds=[0]"."""
     given = [(key, plan.config[key]) for key in FILTERS if plan.config[key]]
+    given = [(k, v if k != "runs" or len(v) == 1 else [f"{len(v)} of them"]) for k, v in given]
     return " ".join(f"{key}=[{','.join(map(str, values))}]" for key, values in given)
 
 
