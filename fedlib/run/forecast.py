@@ -18,7 +18,7 @@ from fedlib.run.rehearsal import FLOAT_BYTES, Call, Rehearsed
 START = 4.0  # seconds until a job computes: PyTorch is imported, the federation read and checked
 STOPS_AFTER = 0.25  # of the epochs that they may take, clients stop early: a guess, until timed
 BASE = 600  # MB of a process with PyTorch that does nothing
-COPIES = 4  # of states and of clients' models in memory: old, new, gradients and what is sent
+COPIES = 2  # of what is kept and of what clients of a round work on: before and after
 PASSES = 3  # times the results of matrix products: what is between them, and gradients
 SCORED_TOGETHER = 128  # examples, as `fedlib.engine.cohort` scores images on a CPU
 
