@@ -17,7 +17,7 @@ from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow import specs
+from fedlib.workflow import specs, warm
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -60,11 +60,26 @@ wildcard_constraints:
 PYTHON = Path(sys.executable).parent
 os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.defpath)]))
 
-# Under --directory, "python scripts/x.py" still means the script of this checkout. The braces are
-# doubled because Snakemake formats a prefix like a command.
-if Path.cwd() != CHECKOUT:
-    here = shlex.quote(str(CHECKOUT)).replace("{", "{{").replace("}", "}}")
-    shell.prefix(f'python() {{{{ command python {here}/"$@"; }}}}; ')
+
+def run_scripts_by(words):
+    """From now on, "python scripts/x.py" in a rule means these words, then the script."""
+    # Under --directory it is still the script of this checkout. The braces are doubled because
+    # Snakemake formats a prefix like a command.
+    here = "" if Path.cwd() == CHECKOUT else shlex.quote(f"{CHECKOUT}/")
+    body = f'{words} {here}"$@"'.replace("{", "{{").replace("}", "}}")
+    shell.prefix(f"set -euo pipefail; python() {{{{ {body}; }}}}; ")
+
+
+run_scripts_by("command python")
+
+
+onstart:
+    if (
+        workflow.local_exec
+        and not workflow.deployment_settings.deployment_method
+        and warm.is_wanted(config["device"])
+    ):
+        run_scripts_by(warm.start())
 
 
 def asked_often(function):
