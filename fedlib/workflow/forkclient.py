@@ -1,4 +1,4 @@
-"""Run a script in a fork of a process that has its libraries loaded: `python forkclient.py SCRIPT ...`.
+"""Run a script in a fork of a process that has its libraries: `python forkclient.py SCRIPT ...`.
 
 It has the arguments, files, environment, signals and exit status that `python SCRIPT ...` would
 have. Where `forkserver.py` sends it away or is not there, it becomes just that.

@@ -18,6 +18,7 @@ process, and the kernel sends its jobs SIGTERM: a training saves a checkpoint th
 The standard library is all it imports. It is for Linux, as it needs pidfd and prctl.
 """
 
+import atexit
 import contextlib
 import ctypes
 import importlib
@@ -29,6 +30,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -187,11 +189,27 @@ def main() -> None:
     if has_own_folder:  # where this file is, whose neighbours are not to be found by their names
         sys.path.pop(0)
     job = Server(socket.socket(fileno=int(number)), names).serve()
-    script = job.argv[0]
-    sys.argv[:] = job.argv
     if has_own_folder:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    runpy.run_path(script, run_name="__main__")
+        sys.path.insert(0, os.path.dirname(os.path.abspath(job.argv[0])))
+    sys.argv[:] = job.argv
+    try:
+        runpy.run_path(job.argv[0], run_name="__main__")
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        leave(end.code)
+
+
+def leave(status: int) -> None:
+    """End this process without tearing its modules down one by one, which takes a second.
+
+    It is what the children of `multiprocessing` do.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
