@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.utils import validate
 
 CHECKOUT = Path(workflow.basedir)
@@ -16,8 +17,8 @@ sys.path.insert(0, str(CHECKOUT))
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError
 from fedlib.locks import hold_folder
-from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow import specs, warm
+from fedlib.workflow.layout import STAGES, WILDCARDS
+from fedlib.workflow import console, specs, warm
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -30,6 +31,7 @@ if workflow.is_main_process and not reads:
         hold_folder()
     except BusyError as error:
         raise WorkflowError(str(error)) from None
+    console.install(logger)
 
 # The graph of jobs is large, and all of it is kept: to look through it for garbage again and again
 # is a tenth of the time that planning takes.
@@ -86,6 +88,15 @@ def asked_often(function):
     """`function`, with its signature at hand: Snakemake asks for it several times in every job."""
     function.__signature__ = inspect.signature(function)
     return function
+
+
+TURNS = PLAN.turns()
+
+
+def turn(stage):
+    """Priority function: paper after paper, and what ends a run before what begins another."""
+    later = list(STAGES).index(stage)
+    return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
 
 
 def spec(stage):

@@ -21,6 +21,7 @@ rule table:
         path("table_log"),
     benchmark:
         path("table_benchmark")
+    priority: turn("table")
     conda:
         "../envs/report.yaml"
     resources:
@@ -54,6 +55,7 @@ rule figure:
         path("figure_log"),
     benchmark:
         path("figure_benchmark")
+    priority: turn("figure")
     conda:
         "../envs/report.yaml"
     resources:

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import papers
 from fedlib.errors import DataError
+from fedlib.spec import scale_of
 from fedlib.workflow import command
 
 
@@ -21,7 +22,7 @@ def main() -> None:
     if not tables:
         raise DataError(f"{results} has no tables; `make {folder.partition('-')[0]}` builds them")
     for directory in tables:
-        paper = papers.load(directory.name).declare(folder.partition("-")[0])
+        paper = papers.load(directory.name).declare(scale_of(folder))
         main_table = next(iter(paper.tables))
         print(f"\n{paper.title}\n")
         print((directory / f"{main_table}.md").read_text(encoding="utf-8").strip())

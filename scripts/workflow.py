@@ -2,8 +2,8 @@
 """What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full) and PAPER (for keep).
-All are checked before anything happens, and one workflow at a time works in a folder.
+configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full) and PAPER (for
+keep). All are checked before anything happens, and one workflow at a time works in a folder.
 """
 
 import argparse
@@ -16,10 +16,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import locks
-from fedlib.workflow import command, errands
+from fedlib.workflow import command, console, errands
 from fedlib.workflow.provenance import ROOT
 
-TARGETS = ("demo", "reduced", "reproduce", "plan", "calibrate", "report", "keep", "clean", "unlock")
+RUNS = ("demo", "demo-all", "reduced", "reproduce")
+TARGETS = (*RUNS, "plan", "calibrate", "report", "keep", "clean", "unlock")
 READERS = ("plan", "calibrate", "report", "keep")  # these may go beside a workflow that runs
 DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
 
@@ -47,6 +48,7 @@ def main() -> None:
 def _run(step: list[str], lock) -> None:
     """Run one command; ends this process with its status if it fails."""
     environment = {name: value for name, value in os.environ.items() if name not in DEFAULTS}
+    environment.setdefault(console.VARIABLE, "1")
     passed = ()
     if lock is not None:
         environment[locks.DESCRIPTOR] = str(lock.fileno())

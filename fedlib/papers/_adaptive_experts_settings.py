@@ -256,6 +256,12 @@ def opted_out(setting: Setting) -> Setting:
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Of `demo_all`, one trial."""
+    note, seeds, settings = demo_all()
+    return note, seeds[:1], settings
+
+
+def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of CIFAR-10, with settings of ours."""
     shared = Network(0.1, 8, 16, 64, 0.2, 1e-4)
     small = {

@@ -50,6 +50,18 @@ EXPERIMENTS = {  # at scale full, on the data sets of the paper
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Of `demo_all`, every method and every experiment once."""
+    note, seeds, (digits, synthetic) = demo_all()
+    few = replace(
+        digits,
+        ablations=("relu",),
+        alpha_labels=("fedavg", "pfedmm"),
+        unseen=("fedavg-plus", "pfedmm"),
+    )
+    return note, seeds[:1], (few, replace(synthetic, labels=("fedavg", "fedem", "pfedmm")))
+
+
+def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Small federations with settings of ours, chosen on seed 7, which is not shown."""
     digits = Data(
         name="digits",
