@@ -27,6 +27,7 @@ TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
 LAST_LINES = 15  # of a failed job's log
 ERASE = "\r\033[K"
 SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
+OF_JOB = "CalledProcessError in file"  # in Snakemake's message that a command failed, and which
 NAMED = "Complete log(s): "  # how Snakemake's message begins that names its log
 
 
@@ -122,8 +123,9 @@ class Console(logging.Handler):
             self._write("\n".join(_end(Path(str(file)))))
 
     def _error(self, record: logging.LogRecord) -> None:
-        if not self.failed:  # of what failed, all has been said
-            self._write(record.getMessage())
+        text = record.getMessage()
+        if not self.failed and OF_JOB not in text:  # of a job that failed, its log says why
+            self._write(text)
 
     def _message(self, record: logging.LogRecord) -> None:
         text = record.getMessage()

@@ -46,7 +46,8 @@ def main() -> None:
     if status == SENT_AWAY:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     sys.exit(status)
 
