@@ -1,9 +1,11 @@
 """Made-up raw files in the official formats, and an HTTP server that can be told to misbehave."""
 
 import contextlib
+import csv
 import gzip
 import hashlib
 import http.server
+import io
 import json
 import os
 import pickle
@@ -60,6 +62,49 @@ def make_up_cifar10(monkeypatch, raw: Path, num: int) -> None:
     names = downloads.files("cifar10")
     contents = {name: cifar10_batch(num, first=num * i) for i, name in enumerate(names)}
     make_up(monkeypatch, raw, "cifar10", **contents)
+
+
+def rows_of_csv(rows: list[list[str]]) -> str:
+    """Rows as the publishers of texts write them: every field in quotes, no header."""
+    content = io.StringIO()
+    csv.writer(content, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
+    return content.getvalue()
+
+
+# A vocabulary of 30 word pieces in BERT's order: special ones, whole words, what goes on a word.
+WORD_PIECES = """[PAD] [UNK] [CLS] [SEP] [MASK] . , ! & ; i we you am is not a the day film
+happy sad good bad cafe ##s ##ly ##er un ##happy""".split()
+
+
+def make_up_sent140(monkeypatch, raw: Path, train: list, test: list) -> None:
+    """Sentiment140 with these (published label, text) and the vocabulary above."""
+
+    def content(pairs: list) -> bytes:
+        about = ["Mon Apr 06 22:19:45 PDT 2009", "NO_QUERY", "somebody"]
+        rows = [[label, str(n), *about, text] for n, (label, text) in enumerate(pairs)]
+        return rows_of_csv(rows).encode("latin-1")
+
+    pieces = "".join(f"{piece}\n" for piece in WORD_PIECES).encode()
+    files = {"train": content(train), "test": content(test), "vocabulary": pieces}
+    make_up(monkeypatch, raw, "sent140", **files)
+
+
+# The bytes in GPT-2's order and its signs for them, and what six merges make of them.
+BYTES = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTES += [byte for byte in range(256) if byte not in BYTES]
+SIGNS = [chr(byte if place < 188 else 256 + place - 188) for place, byte in enumerate(BYTES)]
+MERGES = ["g o", "o d", "go od", "b a", "ba d", "Ġ good"]
+BYTE_PAIRS = [*SIGNS, *(merge.replace(" ", "") for merge in MERGES), "<|endoftext|>"]
+
+
+def make_up_yelp(monkeypatch, raw: Path, train: list, test: list) -> None:
+    """Yelp Review Full with these (published label, text as it is in the file) and merges."""
+    numbers = {token: number for number, token in enumerate(BYTE_PAIRS)}
+    merges = "".join(f"{line}\n" for line in ["#version: 0.2", *MERGES])
+    files = {"vocabulary": json.dumps(numbers).encode(), "merges": merges.encode()}
+    for name, pairs in (("train", train), ("test", test)):
+        files[name] = rows_of_csv([list(pair) for pair in pairs]).encode()
+    make_up(monkeypatch, raw, "yelp", **files)
 
 
 def needs(dataset: str, source: str | None = None):

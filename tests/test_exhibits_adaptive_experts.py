@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from pictures import faults
 
 from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
@@ -440,6 +441,7 @@ def test_every_figure_has_titles_labels_and_a_footer_and_stable_bytes(collected,
         assert first.read_bytes() == second.read_bytes()
     assert all(axes.get_title() and axes.get_xlabel() and axes.get_ylabel() for axes in figure.axes)
     assert len(figure.axes) == (4 if kind == "exploration" else 2)
+    assert faults(figure) == []
     assert "Scale demo: embedded data, 20 clients, 30 rounds. 3 seeds (1, 2, 3)." in footer(figure)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
+from pictures import faults
 
 from fedlib import figures, tables
 from fedlib.data import sources
@@ -161,6 +162,7 @@ def test_a_curve_is_of_the_protocol_split_and_metric_that_are_asked_for(curves, 
     assert line.get_ydata() == pytest.approx(expected[kept])
     name = "New shard, no labels\nValidation accuracy (%), mean of clients"
     assert figure.axes[0].get_ylabel() == name
+    assert faults(figure) == []
 
 
 def test_the_default_protocol_goes_without_saying(curves):
@@ -278,6 +280,7 @@ def test_divergence_is_a_sliding_mean_over_rounds_and_experts(diverging):
     band = figure.axes[0].collections[0].get_paths()[0].vertices
     assert (band[:, 1].min(), band[:, 1].max()) == (1, 6)
     assert "Means over the last 2 rounds, fewer at the start." in footer(figure)
+    assert faults(figure) == []
 
 
 def test_divergence_may_be_added_up_over_experts(diverging):
@@ -324,6 +327,7 @@ def test_tables_have_a_panel_per_run_and_round_with_the_numbers_of_one_seed(over
     assert {axes.images[0].get_clim() for axes in panels} == {(0, 1)}
     assert bar.get_ylabel() == "q(expert | label)"
     assert "Seed 2 only" in footer(figure)
+    assert faults(figure) == []
 
 
 def test_tables_of_some_rounds_only(over_time):
@@ -389,6 +393,7 @@ def test_clients_stand_by_cluster_beside_the_true_one_in_the_best_seed(clustered
     assert "seed of highest purity" in footer(figure)
     lines = [line.get_ydata()[0] for line in true.get_lines()]
     assert lines == [1.5, 3.5]
+    assert faults(figure) == []
 
 
 def test_true_clusters_that_differ_between_seeds_are_said_to_be_of_one():
@@ -516,6 +521,7 @@ def test_true_shares_are_red_on_the_left_and_reconstructions_blue_on_the_right(l
         assert axes.get_ylim() == (-0.1, 1.02)
         assert axes.get_title(loc="right") == str(client)
     assert "Of all 4 clients: mean total variation 0.125" in footer(figure)
+    assert faults(figure) == []
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         *("true share", "reconstruction")
     ]
@@ -531,6 +537,7 @@ def test_a_hundred_clients_are_ten_by_ten():
     assert len(figure.axes) == 100
     assert {axes.get_gridspec().get_geometry() for axes in figure.axes} == {(10, 10)}
     assert "Of all 101 clients: mean total variation 0.000, correlation 1.000." in footer(figure)
+    assert faults(figure) == []
     assert len(draw("label_leakage", about, frames, most=5).axes) == 5
 
 
@@ -638,8 +645,10 @@ def test_traffic_table_as_text(traffic):
         *(f"{2 * 40 * 30 / GIB:.5g}", "5", "2"),
     ]
     assert [column.title for column in alone.columns] == [
-        *("Method", "Accuracy", "Rounds", "Sent (GB)", "Message", "Seeds")
+        *("Method", "Accuracy", "Rounds", "Sent (MB)", "Message", "Seeds")  # far below a GB
     ]
+    # 40 and 80 bytes each way in each of 30 rounds.
+    assert [row[3] for row in texts(alone)] == [f"{2 * b * 30 / 1e6:.5g}" for b in (40, 80)]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PathCollection
+from pictures import faults
 
 from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
@@ -266,6 +267,7 @@ def test_bars_are_the_differences_to_the_best_other_of_each_client():
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([0.10, -0.05])  # last round: 0.80 - 0.70, seeds alike
     assert axes.get_title().endswith("best other: STANDALONE")
+    assert faults(figure) == []
 
 
 def test_differences_need_something_to_be_compared_with():
@@ -294,6 +296,7 @@ def test_weights_are_shown_by_example_and_by_client_and_class():
     shades = by_class.get_images()[0].get_array()
     assert shades.mask.tolist() == [[False, True, False], [True, False, False]]
     assert shades.compressed().tolist() == pytest.approx([0.9, 0.8, 0.1, 0.3])
+    assert faults(figure) == []
 
 
 @pytest.mark.parametrize("missing", ["local_weight_bins", "local_weights"])
@@ -359,6 +362,7 @@ def test_every_kind_of_vector_has_a_panel_with_all_examples():
         dots = [c for c in axes.collections if isinstance(c, PathCollection)]
         assert sum(len(c.get_offsets()) for c in dots) == 6 + 4
         assert len(dots) == 4  # two clients with two classes each
+    assert faults(figure) == []
 
 
 def test_names_must_be_as_many_as_the_kinds():

@@ -10,11 +10,14 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from pictures import faults
 
 from fedlib import figures, methods
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published
 from fedlib.figures import style
+from fedlib.figures.curves import focus
 from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +87,32 @@ def test_the_same_figure_gives_the_same_bytes(collected, kind, tmp_path):
     assert b"CreationDate" not in first.with_suffix(".pdf").read_bytes()
 
 
+@pytest.mark.parametrize("kind", AXES)
+def test_no_words_leave_a_figure_or_lie_on_others(collected, kind):
+    assert faults(draw(collected, kind)) == []
+
+
+def test_a_name_that_is_longer_than_its_axis_is_broken_and_others_stay_as_they_are(collected):
+    figure = draw(collected, "accuracy_over_rounds")
+    left, right = figure.axes
+    left.set_ylabel("Validation accuracy of the clients that train, mean over them (%)")
+    right.set_ylabel("Accuracy")
+    assert "leaves the figure" in faults(figure, fitted=False)[0]
+    assert faults(figure) == []
+    assert left.get_ylabel().count("\n") >= 1 and right.get_ylabel() == "Accuracy"
+
+
+def test_a_legend_has_the_room_that_it_needs_beside_the_title(collected):
+    runs = [{**run, "title": f"{run['title']} with a very long name of its own"}
+            for run in collected["main"][0]["runs"]]  # fmt: skip
+    figure = draw(collected, "accuracy_over_rounds", changes={"runs": runs})
+    plain = draw(collected, "accuracy_over_rounds")
+    assert faults(figure) == []
+    style.fit(plain)
+    widths = [f.axes[0].get_window_extent().width for f in (figure, plain)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.05)
+
+
 def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
     plain = draw(collected, "sweep")
     style.save(plain, tmp_path / "a.pdf", tmp_path / "a.png")
@@ -118,6 +147,11 @@ def test_runs_of_one_method_share_its_colour_and_differ_in_dashes():
     assert {look.color for look in looks} == {style.METHODS["pfedmm"].color}
     assert len({str(look.line) for look in looks}) == 3
     assert [look.hollow for look in looks] == [False, True, True]
+
+
+def test_two_unlisted_methods_differ_in_colour_or_marker():
+    looks = [style.method_look(name) for name in ("fedper", "ditto", "fedbabu", "scaffold")]
+    assert len({(look.color, look.marker) for look in looks}) == len(looks)
 
 
 def test_an_unlisted_method_always_gets_the_same_spare_look():
@@ -232,6 +266,20 @@ def test_bands_are_paler_where_there_are_many():
     few, many = ([{"label": str(n)} for n in range(number)] for number in (6, 7))
     look = style.METHODS["fedavg"]
     assert style.band(look, many)["alpha"] < style.band(look, few)["alpha"]
+
+
+@pytest.mark.parametrize(("curves", "focused"), [(8, True), (7, False)])
+def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, focused):
+    axes = Figure().subplots()
+    ends = [0.8 + 0.02 * number for number in range(curves)]
+    for end in ends:
+        axes.plot([0, 1], [0.0, end])
+    note = focus(axes, ends)
+    assert bool(note) == focused
+    # 0.15 of the room between the ends below the lowest, 0.1 above the highest.
+    room = ends[-1] - ends[0]
+    wanted = (ends[0] - 0.15 * room, ends[-1] + 0.1 * room) if focused else None
+    assert axes.get_ylim() == pytest.approx(wanted) if wanted else axes.get_ylim()[0] < 0
 
 
 def test_one_seed_has_no_band(collected):

@@ -1,4 +1,4 @@
-"""Clients, server and probe of Fed-MoE's images. Sections: docs/papers/fedmoe.md."""
+"""Clients, server and probe of Fed-MoE. Sections: docs/papers/fedmoe.md."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from fedlib.data import partitions
 from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.partitions.server_dirichlet import ServerDirichlet
 from fedlib.data.partitions.server_equal import ServerEqual
+from fedlib.data.partitions.server_majority import ServerMajority
 from fedlib.data.partitions.server_two_class import ServerTwoClass
 from fedlib.data.partitions.writer_groups import WriterGroups
 from fedlib.data.sources import cifar10
@@ -43,6 +44,11 @@ def two_class(num_clients=50, **changed):
     return ServerTwoClass(num_clients=num_clients, **{**CODE, **changed})
 
 
+def majority(num_clients=50, train_examples=600, share=0.5, **changed):
+    given = {"num_clients": num_clients, "train_examples": train_examples, "share": share}
+    return ServerMajority(**{**given, **CODE, **changed})
+
+
 def dealt(partition, seed=42, examples=CIFAR10):
     return partition.deal(examples, seed).federation()
 
@@ -67,7 +73,7 @@ def assert_each_example_has_one_owner(built, num_train):
 # What the server owns
 
 
-@pytest.mark.parametrize("partition", [code(), paper(), two_class()])
+@pytest.mark.parametrize("partition", [code(), paper(), two_class(), majority()])
 def test_clients_server_and_probe_share_no_example_and_only_the_server_tests(partition):
     built = dealt(partition)
     assert_each_example_has_one_owner(built, NUM_TRAIN)
@@ -232,7 +238,81 @@ def test_clients_of_two_classes_have_as_much_of_either(num_clients):
     assert totals.tolist() == [num_clients // 5 * shard] * 10
 
 
-@pytest.mark.parametrize("partition", [code(), paper(), two_class()])
+def labelled(num_classes: int, train_per_class: int, test_per_class: int = 10) -> Examples:
+    """Examples whose inputs are their numbers, the classes in turn."""
+    num_train = num_classes * train_per_class
+    labels = np.arange(num_train + num_classes * test_per_class) % num_classes
+    return parts_of(labels, num_train)._replace(num_classes=num_classes)
+
+
+def classes_of(built) -> np.ndarray:
+    """Examples of each class that each client has -> [C, L]"""
+    owned = [built.y[built.train.of(client)] for client in built.ids("seen")]
+    return np.stack([np.bincount(y, minlength=built.num_classes) for y in owned])
+
+
+def test_a_hundred_clients_have_190_sentences_of_either_class():
+    cut = {"pool_per_class": 19_000, "server_per_class": 500, "val_per_class": 250}
+    built = dealt(majority(100, 380, 0.5, **cut | {"probe_per_class": 0}), 1, labelled(2, 20_000))
+    assert (classes_of(built) == 190).all()
+    assert np.array_equal(np.sort(rows_of(built, "seen")), np.arange(38_000))  # all are used
+    assert len(rows_of(built, "server")) == 1000
+
+
+@pytest.mark.parametrize("num_clients", [10, 50, 100])
+def test_clients_have_their_share_of_one_of_two_classes_in_turn(num_clients):
+    # Fed-MoE's code: floor(pool / N) texts, floor(0.7 of these) of the client's class.
+    size = 16_000 // num_clients
+    cut = {"pool_per_class": 8000, "server_per_class": 500, "val_per_class": 0}
+    built = dealt(majority(num_clients, size, 0.7, **cut), 1, labelled(2, 9000))
+    most = size * 7 // 10
+    assert (classes_of(built)[::2] == [most, size - most]).all()
+    assert (classes_of(built)[1::2] == [size - most, most]).all()
+
+
+def test_a_share_drawn_for_each_client_leaves_a_rest_of_all_classes():
+    # As on Yelp, a hundredth of its size: 100 clients, 55 to 65 percent of one of five classes.
+    cut = {
+        "pool_per_class": 1200,
+        "server_per_class": 50,
+        "val_per_class": 20,
+        "probe_per_class": 4,
+    }
+    partition = majority(100, 50, 0.55, share_to=0.65, rest="all", **cut)
+    built = dealt(partition, 1, labelled(5, 1300))
+    counts, own = classes_of(built), np.arange(100) % 5
+    assert (counts.sum(1) == 50).all()
+    most = counts[np.arange(100), own]
+    assert most.min() >= int(0.55 * 50)
+    # Of a share p of 50, p * 50 less half for rounding, and a fifth or so of the rest: 0.6 on
+    # average, 29.5 + 4; of 100 clients with a deviation of 2.5 each that is known to 0.25.
+    assert most.mean() == pytest.approx(29.5 + 20.5 / 5, abs=1)
+    others = majority(100, 50, 0.55, share_to=0.65, **cut)
+    most = classes_of(dealt(others, 1, labelled(5, 1300)))[np.arange(100), own]
+    assert {*most} == {27, 28, 29, 30, 31, 32}  # no more than the share itself
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"share": 1.1}, r"share must be in \[0, 1\], got 1.1"),
+        ({"share_to": 0.4}, "share_to must be at least the share, 0.5, got 0.4"),
+        ({"share_to": 1.4}, r"share_to must be in \(0, 1\], got 1.4"),
+        ({"rest": "any"}, "no rest 'any'; choose one of others, all"),
+        ({"train_examples": 0}, "train_examples must be an integer of at least 1, got 0"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
+        majority(**change)
+
+
+def test_more_clients_of_one_class_than_it_has_examples_for_are_refused():
+    with pytest.raises(ConfigError, match="client 30 needs 900 train examples of the classes .0.,"):
+        dealt(majority(50, 900, 1.0))
+
+
+@pytest.mark.parametrize("partition", [code(), paper(), two_class(), majority()])
 def test_a_seed_decides_what_the_clients_own_and_nothing_of_the_server(partition):
     one, same, other = (dealt(partition, seed) for seed in (1, 1, 2))
     assert one.digests == same.digests
@@ -243,7 +323,12 @@ def test_a_seed_decides_what_the_clients_own_and_nothing_of_the_server(partition
 
 @pytest.mark.parametrize(
     ("kind", "fields"),
-    [("server_equal", {"train_examples": 60}), ("server_dirichlet", {}), ("server_two_class", {})],
+    [
+        ("server_equal", {"train_examples": 60}),
+        ("server_majority", {"train_examples": 60, "share": 0.2}),
+        ("server_dirichlet", {}),
+        ("server_two_class", {}),
+    ],
 )
 def test_the_demo_has_a_server_on_digits(kind, fields):
     cut = {"num_clients": 10, "pool_per_class": 80, "server_per_class": 25, "val_per_class": 15}
@@ -255,7 +340,7 @@ def test_the_demo_has_a_server_on_digits(kind, fields):
 
 
 def test_every_kind_is_registered():
-    for cls in (ServerDirichlet, ServerEqual, ServerTwoClass, WriterGroups):
+    for cls in (ServerDirichlet, ServerEqual, ServerMajority, ServerTwoClass, WriterGroups):
         assert partitions.load(cls.NAME) is cls
 
 

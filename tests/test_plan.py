@@ -107,32 +107,31 @@ def test_no_two_outputs_share_a_path(toy):
     assert len(set(PATHS.values())) == len(PATHS)
 
 
-def test_pretrained_weights_are_downloaded_like_a_data_set(toy):
-    [weights] = downloads.weights()
+@pytest.mark.parametrize("weights", downloads.weights())
+def test_pretrained_weights_are_downloaded_like_a_data_set(weights, toy):
     made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights)])
     assert weights in made.datasets()
     assert made.weights("toy", "digits", "fedavg") == []
     assert made.weights("toy", "digits", "fedem") == [f"data/raw/{weights}.json"]
 
 
-def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy, monkeypatch):
-    [weights] = downloads.weights()
-    monkeypatch.setattr(downloads, "weights", lambda: [weights, "other_weights"])
+def test_each_module_of_a_run_may_have_weights_and_none_is_downloaded_twice(toy):
+    weights, other = downloads.weights()[:2]
     gate = {"model": "mlp", "params": {}}
     modules = {
-        "gate": {**gate, "weights": "other_weights"},
-        "noise": {**gate, "weights": "other_weights"},
+        "gate": {**gate, "weights": other},
+        "noise": {**gate, "weights": other},
         "plain": gate,
     }
     made = toy(runs=[toy_run(), toy_run(label="fedem", weights=weights, modules=modules)])
-    assert {weights, "other_weights"} <= {*made.datasets()}
-    receipts = [f"data/raw/{name}.json" for name in (weights, "other_weights")]
+    assert {weights, other} <= {*made.datasets()}
+    receipts = [f"data/raw/{name}.json" for name in (weights, other)]
     assert made.weights("toy", "digits", "fedem") == receipts
     run = {"paper": "toy", "federation": "digits", "label": "fedem", "seed": 3}
     line = shell.command(made, "train", **run)
     assert f" --weights {' '.join(receipts)} " in line
     about = specs.about(made)["papers"][0]["federations"][0]["weights"]
-    assert about == f"{weights} and other_weights".replace("_", " ")
+    assert about == f"{weights} and {other}".replace("_", " ")
     modules["gate"]["weights"] = "imagenet"
     with pytest.raises(ConfigError, match=r"modules\[gate\].weights: unknown 'imagenet'; known: "):
         toy(runs=[toy_run(modules=modules)])

@@ -126,8 +126,7 @@ def test_a_number_published_for_another_data_set_is_not_shown():
     assert sheet.numbers["published"].isna().all() and sheet.numbers["difference"].isna().all()
     text = render.to_markdown(sheet)
     assert "- The paper prints no numbers for these data sets." in text
-    row = next(line for line in text.splitlines() if "| FedAvg" in line)
-    assert [cell.strip() for cell in row.split("|")][2] == "–"
+    assert "All: last" in text and "All: published" not in text
 
 
 def test_notes_say_scale_selection_data_and_runs():
@@ -548,7 +547,8 @@ def test_wrong_groups_and_protocols_are_refused(params, complaint):
 
 def sheet(text: str) -> Sheet:
     columns = [Column("Method"), Column("last", "All"), Column("best", "All")]
-    block = Block("A & B", columns, [[Cell(text), Cell("84.2 ± 0.3", True), Cell("–")]])
+    rows = [[Cell(text), Cell("84.2 ± 0.3", True), Cell("–")], [*map(Cell, ("B", "1.0", "2.0"))]]
+    block = Block("A & B", columns, rows)
     numbers = pd.DataFrame({"a": [0.1, np.nan]})
     return Sheet("p-main", "Title_1", "100 % of α", [block], ["a | b"], numbers)
 
@@ -565,6 +565,21 @@ def test_latex_is_escaped():
     assert r"\caption{\textbf{Title\_1.} 100 \% of $\alpha$}" in text
     assert text.count(r"\begin{") == text.count(r"\end{")
     assert text.isascii()
+
+
+def test_a_column_with_nothing_in_any_row_is_not_shown():
+    columns = [Column("Method"), Column("published", "All"), Column("last", "All"), Column("Δ")]
+    rows = [[Cell("A"), Cell("–"), Cell("1.0"), Cell("–")], [Cell("B")] + [Cell("–")] * 3]
+    sheet = Sheet("x", "T", "", [Block("", columns, rows)], [], pd.DataFrame())
+    head, _, first, second = render.to_markdown(sheet).splitlines()[2:]
+    assert [line.split() for line in (head, first, second)] == [
+        *(["|", "Method", "|", "All:", "last", "|"], ["|", "A", "|", "1.0", "|"]),
+        ["|", "B", "|", "–", "|"],
+    ]
+    assert "published" not in render.to_latex(sheet)
+    assert sheet.blocks[0].columns == columns  # the data stay as they are
+    nothing = Sheet("x", "T", "", [Block("", columns, rows[1:])], [], pd.DataFrame())
+    assert "All: published" in render.to_markdown(nothing)
 
 
 def test_markdown_is_escaped():

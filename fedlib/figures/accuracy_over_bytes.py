@@ -1,11 +1,12 @@
 """Accuracy of the seen clients against what was communicated for it."""
 
+import math
 from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
@@ -13,13 +14,13 @@ from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
 from fedlib.figures import curves, style
 
 UNITS = {"MB": (1e6, "1 MB is 1 000 000 bytes"), "GB": (2.0**30, "1 GB is 2^30 bytes")}
+SMALL = 0.1  # GB, below which MB are easier to read
 SCALES = ("log", "linear")
 
 
 class _Axis(NamedTuple):
-    """The x axis: its unit, scale and, per federation, where it ends."""
+    """The x axis: its scale and, per federation, where it ends."""
 
-    unit: str
     scale: str
     until: dict[str, float] | None
 
@@ -46,7 +47,7 @@ def draw(
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
-      unit: "MB" or "GB", see `UNITS`.
+      unit: "MB" or "GB", see `UNITS`; MB where there is too little for GB.
       scale: of the x axis, "log" or "linear".
       until: how much is shown of a federation, in the unit; all of it if it is not named.
       shaded: method whose runs are shades of its colour, see `fedlib.figures.style.looks`.
@@ -59,25 +60,28 @@ def draw(
     curves.check(accuracy, exhibit, until)
     x = _axis(unit, scale, until)
     shown = _with_traffic(exhibit, metrics, accuracy, unit)
+    if unit == "GB" and not until and shown["sent"].max() < SMALL:
+        unit = "MB"
+        shown = _with_traffic(exhibit, metrics, accuracy, unit)
     looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
-    silent = False
+    silent, focused = False, ""
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        _lay_out(axes, scale)
+        _lay_out(axes, scale, federation["title"], unit, accuracy)
+        ends = []
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
             silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"], x)
-        axes.set(
-            title=federation["title"],
-            xlabel=f"Communicated so far ({unit})",
-            ylabel=accuracy.axis(),
-        )
+            ends.append(mine["mean"].iloc[-1])
+        focused = curves.focus(axes, ends) or focused
         style.percent_axis(axes)
+        if scale == "log":
+            _mark(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded))
     note = "A line across the panel: a method that sends nothing, at its last accuracy."
     what = f"Communicated: all clients together, up and down; {UNITS[unit][1]}."
     band = style.spread_text(exhibit, "band")
-    style.footer(figure, exhibit, what, band, note if silent else "")
+    style.footer(figure, exhibit, what, band, focused, note if silent else "")
     return figure
 
 
@@ -86,7 +90,7 @@ def _axis(unit: str, scale: str, until: dict[str, float] | None) -> _Axis:
         raise ConfigError(f"unit must be {' or '.join(UNITS)}, got {unit!r}")
     if scale not in SCALES:
         raise ConfigError(f"scale must be {' or '.join(SCALES)}, got {scale!r}")
-    return _Axis(unit, scale, until)
+    return _Axis(scale, until)
 
 
 def _with_traffic(
@@ -100,14 +104,23 @@ def _with_traffic(
     return curves.over_rounds(exhibit, metrics, accuracy).join(sent.rename("sent"), on=key)
 
 
-def _lay_out(axes: Axes, scale: str) -> None:
+def _lay_out(axes: Axes, scale: str, title: str, unit: str, accuracy: curves.Shown) -> None:
+    axes.set(title=title, xlabel=f"Communicated so far ({unit})", ylabel=accuracy.axis())
     axes.set_xscale(scale)
-    if scale == "log":
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
+    if scale == "linear":
         axes.margins(x=0.015)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _mark(axes: Axes) -> None:
+    """Ticks of a logarithmic x axis as what is drawn needs them, so that none lies on another."""
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    if decades < 1:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    else:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_curve(

@@ -36,6 +36,11 @@ class _Paper(NamedTuple):
     peaks: dict[tuple[str, str], float]
     waypoints: dict[tuple[str, str], list[tuple[int, float]]]
 
+    def levels(self, dataset: str) -> list[float]:
+        """Accuracies that are marked beside the panels of a data set."""
+        known = (*self.ends.items(), *self.peaks.items())
+        return [level for (where, _), level in known if where == dataset]
+
 
 @style.styled
 def draw(
@@ -74,28 +79,42 @@ def draw(
     accuracy = curves.Shown(metric, protocol, split)
     curves.check(accuracy, exhibit, until)
     shown = curves.over_rounds(exhibit, metrics, accuracy)
-    paper = _Paper(
-        printed.fractions(published, exhibit["published"], metric),
-        printed.fractions(published, peaks, metric),
-        _waypoints(published, waypoints, metric),
-    )
+    paper = _paper(published, metric, exhibit["published"], peaks, waypoints)
     looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
-    marks: set[str] = set()
+    marks, focused = set(), ""
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        mine = exhibits.pick(shown, federation=federation["name"])
+        mine, ends = exhibits.pick(shown, federation=federation["name"]), []
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
             look, where = looks[run["label"]], (federation["dataset"], run["label"])
             curves.draw_curve(axes, curve, look, exhibit["runs"])
+            ends.append(curve["mean"].iloc[-1])
             marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
         axes.set(title=federation["title"], xlabel="Communication round", ylabel=accuracy.axis())
         axes.margins(x=0.015)
+        focused = curves.focus(axes, [*ends, *paper.levels(federation["dataset"])]) or focused
         style.percent_axis(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded) + _mark_handles(marks))
-    sentences = exhibits.published_note(exhibit, shown=bool(marks))
-    style.footer(figure, exhibit, style.spread_text(exhibit, "band"), *sentences)
+    sentences = [style.spread_text(exhibit, "band"), focused]
+    sentences += exhibits.published_note(exhibit, shown=bool(marks))
+    style.footer(figure, exhibit, *sentences)
     return figure
+
+
+def _paper(
+    published: pd.DataFrame | None,
+    metric: str,
+    ends: str | None,
+    peaks: str | None,
+    waypoints: str | None,
+) -> _Paper:
+    """What the published numbers of these exhibits say of the curves."""
+    return _Paper(
+        printed.fractions(published, ends, metric),
+        printed.fractions(published, peaks, metric),
+        _waypoints(published, waypoints, metric),
+    )
 
 
 def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:

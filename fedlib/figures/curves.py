@@ -1,6 +1,6 @@
 """What curves of accuracy have in common: whose accuracy they show, how far, and its name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ METRICS = {
     "bottom10": "bottom-10% client",
     "accuracy_client_mean": "mean of clients",
 }
+CROWD = 8  # curves in a panel, from which on they are shown where they end
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
@@ -94,6 +95,21 @@ def draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dic
     if (curve["seeds"] > 1).any():
         band = style.band(look, runs)
         axes.fill_between(curve["round"], curve["low"], curve["high"], **band)
+
+
+def focus(axes: Axes, ends: Sequence[float]) -> str:
+    """Let the y axis begin below where curves end if so many begin far below -> note of it, or ""
+
+    Args:
+      ends: where they end, and whatever else must be seen, as fractions.
+    """
+    bottom, top = axes.get_ylim()
+    room = max(ends) - min(ends)
+    start = min(ends) - max(0.15 * room, 0.01)
+    if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
+        return ""
+    axes.set_ylim(start, max(ends) + max(0.1 * room, 0.01))
+    return "Accuracies below those at which curves end are not shown."
 
 
 def cut(curve: pd.DataFrame, column: str, until: Mapping[str, float] | None) -> pd.DataFrame:

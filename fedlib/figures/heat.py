@@ -10,7 +10,12 @@ from matplotlib.ticker import MaxNLocator
 
 
 def draw(
-    axes: Axes, values: np.ndarray, colors: str, columns: Sequence[str], xlabel: str
+    axes: Axes,
+    values: np.ndarray,
+    colors: str,
+    columns: Sequence[str],
+    xlabel: str,
+    most: float = 1.0,
 ) -> AxesImage:
     """One matrix, its first row on top; the colours of all such panels mean the same.
 
@@ -20,8 +25,10 @@ def draw(
       colors: a colour map of Matplotlib that begins with white.
       columns: their names.
       xlabel: what they are.
+      most: what the darkest shade stands for, the same for all panels of a figure.
     """
-    image = axes.imshow(values, cmap=colors, vmin=0, vmax=1, aspect="auto", interpolation="none")
+    shades = {"cmap": colors, "vmin": 0, "vmax": most}
+    image = axes.imshow(values, **shades, aspect="auto", interpolation="none")
     axes.grid(False)
     axes.set_xticks(range(values.shape[1]), columns)
     axes.set_xlabel(xlabel)
@@ -33,7 +40,9 @@ def draw(
 
 def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> None:
     """What the shades mean, right of the panels."""
-    bar = figure.colorbar(image, ax=axes, shrink=0.75, aspect=18, pad=0.015, ticks=[0, 0.5, 1])
+    _, most = image.get_clim()
+    ticks = [0, most / 2, most]
+    bar = figure.colorbar(image, ax=axes, shrink=0.75, aspect=18, pad=0.015, ticks=ticks)
     bar.set_label(label)
 
 

@@ -19,8 +19,9 @@ from fedlib.figures import style
 TRUE, RECOVERED = "#CC3311", "#0077BB"
 COLORS = {"true share": TRUE, "reconstruction": RECOVERED}
 WIDTH = 0.42  # of a bar; the two of a label stand side by side
-NUMBER = {"loc": "right", "fontsize": 6, "fontweight": "normal", "color": style.GREY, "pad": 1}
-WIDTH_ALL, PANEL_WIDTH, PANEL_ASPECT = 4.8, 0.86, 0.79  # inches; aspect is height / width
+NAME = {"fontsize": 7, "labelpad": 1}
+NUMBER = {"loc": "right", "fontsize": 7, "fontweight": "normal", "color": style.GREY, "pad": 1}
+WIDTH_ALL, PANEL_WIDTH, PANEL_ASPECT = 4.8, 0.95, 0.82  # inches; aspect is height / width
 
 
 @style.styled
@@ -62,8 +63,10 @@ def draw(
         axes.set_title(mine["client"].iloc[place], **NUMBER)
         if place % columns == 0:
             axes.set_yticks([0, 1])
+            axes.set_ylabel("Share", **NAME)
         if place + columns >= number:
             axes.set_xticks([0, true.shape[1] - 1])
+            axes.set_xlabel("Label", **NAME)
     style.legend(figure, [Patch(color=color, label=label) for label, color in COLORS.items()])
     several = len(exhibit["seeds"]) > 1
     style.footer(
@@ -94,4 +97,4 @@ def _draw_shares(axes: Axes, true: np.ndarray, guess: np.ndarray, bottom: float)
     axes.bar(x + WIDTH / 2, guess, WIDTH, color=RECOVERED)
     axes.set(xlim=(-0.7, len(true) - 0.3), ylim=(bottom, 1.02), xticks=[], yticks=[])
     axes.grid(False)
-    axes.tick_params(labelsize=6, length=2, pad=1)
+    axes.tick_params(labelsize=7, length=2, pad=1)

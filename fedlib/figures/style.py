@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.exhibits import selection as exhibits
@@ -55,7 +57,9 @@ SETTINGS = {
     "svg.hashsalt": "fedlib",
 }
 PANEL_WIDTH, PANEL_HEIGHT = 3.35, 2.75  # inches
-LEGEND_WIDTH = 1.55
+BESIDE = 1.55  # inches right of the panels, for a scale of colours; a legend takes what it needs
+LEGEND_PAD = 0.1  # inches
+OVERHANG = 1.12  # a name may be so much longer than the axis or panel that it names
 MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
@@ -146,7 +150,9 @@ PROTOCOLS = {
     "new_shard_vae": Look("#AA9955", "P", DOTTED),
     "local": METHODS["local"],
 }
-SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#999900")  # of methods not listed above
+# Of methods not listed above; unlike the colours of those.
+SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#DDCC77")
+SPARE_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
 EXPERTS = (
     *("#4477AA", "#EE8866", "#BBCC33", "#99DDFF", "#AA4499", "#EEDD88", "#44BB99", "#FFAABB"),
     *("#AAAA00", "#BBBBBB"),
@@ -157,7 +163,9 @@ def method_look(method: str) -> Look:
     """The look of a method, by registry name; an unlisted one gets a spare, always the same."""
     if method in METHODS:
         return METHODS[method]
-    return Look(SPARE[zlib.crc32(method.encode()) % len(SPARE)], "o", DASHED)
+    number = zlib.crc32(method.encode())  # by its name: the same in every figure
+    color, marker = number % len(SPARE), number // len(SPARE) % len(SPARE_MARKERS)
+    return Look(SPARE[color], SPARE_MARKERS[marker], DASHED)
 
 
 def protocol_look(key: str) -> Look:
@@ -264,22 +272,32 @@ def panels(
     count = len(exhibit["federations"]) if count is None else count
     columns = columns or (2 if count == 4 else min(count, MAX_COLUMNS))
     rows = -(-count // columns)
-    size = (width * columns + LEGEND_WIDTH, height * rows + 0.75)
+    size = (width * columns + BESIDE, height * rows + 0.75)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.04, hspace=0.05)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for spare in grid[count:]:
         spare.remove()
-    title = textwrap.fill(exhibit["title"], int((size[0] - LEGEND_WIDTH) * 10.5))
+    title = textwrap.fill(exhibit["title"], int((size[0] - BESIDE) * 10.5))
     figure.suptitle(title, x=0.012, ha="left", fontweight="bold")
     return figure, list(grid[:count])
 
 
 def legend(figure: Figure, handles: list) -> None:
-    """The figure's legend, right of the panels, where it covers nothing."""
-    if handles:
-        figure.legend(handles=handles, loc="outside right upper")
+    """The figure's legend, right of the panels, where it covers nothing; the figure grows."""
+    if not handles:
+        return
+    drawn = figure.legend(handles=handles, loc="outside right upper")
+    width, height = _inches(figure, drawn)
+    figure.set_figwidth(figure.get_figwidth() - BESIDE + width + LEGEND_PAD)
+    figure.set_figheight(max(figure.get_figheight(), height + LEGEND_PAD))
+
+
+def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:
+    """Width and height of something in a figure."""
+    box = artist.get_window_extent(figure.canvas.get_renderer())
+    return box.width / figure.dpi, box.height / figure.dpi
 
 
 def method_handles(
@@ -300,8 +318,8 @@ def protocol_handles(shown: Iterable) -> list[Line2D]:
 
 
 def variant_handles(titles: list[str]) -> list[Line2D]:
-    """Legend entries of variants, in grey as they mean every protocol's."""
-    plain = Look(GREY, "o", SOLID)
+    """Legend entries of variants, in black, which is no protocol's, as they mean all of them."""
+    plain = Look("#000000", "o", SOLID)
     return [
         Line2D([], [], label=title, **variant_look(plain, number).curve())
         for number, title in enumerate(titles)
@@ -312,7 +330,8 @@ def footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
     """Small grey lines under the panels: scale, seeds and whatever the reader must know."""
     parts = [exhibits.scale_text(exhibit), f"{exhibits.seeds_text(exhibit)}.", *sentences]
     text = " ".join(part for part in parts if part)
-    width = int((figure.get_figwidth() - LEGEND_WIDTH) * 21)  # characters that fit at this size
+    beside = _inches(figure, figure.legends[0])[0] if figure.legends else BESIDE
+    width = int((figure.get_figwidth() - beside) * 21)  # characters that fit at this size
     lines = "\n".join(textwrap.wrap(text, width))
     figure.supxlabel(lines, x=0.012, ha="left", fontsize=7, color=GREY, linespacing=1.35)
 
@@ -330,6 +349,34 @@ def percent_axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
 
 
+def fit(figure: Figure) -> None:
+    """Break the names of axes and panels that are longer than what they name."""
+    for _ in range(3):  # a broken name takes room from the panels
+        figure.draw_without_rendering()
+        if not any([_broken(name, room) for axes in figure.axes for name, room in _names(axes)]):
+            return
+
+
+def _names(axes: Axes) -> list[tuple[Text, float]]:
+    """What is written along the panel's sides, and how long that side is, in pixels."""
+    box = axes.get_window_extent()
+    return [(axes.yaxis.label, box.height), (axes.xaxis.label, box.width), (axes.title, box.width)]
+
+
+def _broken(name: Text, room: float) -> bool:
+    """Break a name into lines if it needs more pixels than there is room for; whether it was."""
+    box, turned = name.get_window_extent(), name.get_rotation() == 90
+    needed = box.height if turned else box.width
+    if needed <= OVERHANG * room:
+        return False
+    lines = name.get_text().split("\n")
+    fitting = max(1, int(max(map(len, lines)) * room / needed))
+    wrapped = [textwrap.fill(line, fitting, break_long_words=False) for line in lines]
+    changed = "\n".join(wrapped) != name.get_text()
+    name.set_text("\n".join(wrapped))
+    return changed
+
+
 def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
     """Write both files, atomically; the same figure gives the same bytes.
 
@@ -338,6 +385,7 @@ def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
+        fit(figure)
         with atomic(pdf) as temporary:
             empty = {"CreationDate": None, "Producer": None, "Creator": None}
             figure.savefig(temporary, format="pdf", metadata=empty)

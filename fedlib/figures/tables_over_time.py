@@ -54,12 +54,13 @@ def draw(
         found.append((run, _tables(mine, f"{run['federation']}/{run['label']}", rounds)))
     columns = max(len(tables) for _, tables in found)
     figure, grid = style.panels(exhibit, len(found) * columns, columns, height=2.5, width=2.1)
+    most = 1.0 if max(table.max() for _, some in found for table in some.values()) > 0.5 else 0.5
     drawn = []
     for place, (run, tables) in enumerate(found):
         free = iter(grid[place * columns : (place + 1) * columns])
         for (round_, table), axes in zip(tables.items(), free, strict=False):
             names = heat.experts(table.shape[1])
-            image = heat.draw(axes, table, COLORS, names, "Expert")
+            image = heat.draw(axes, table, COLORS, names, "Expert", most)
             axes.set(title=_title(exhibit, run, round_), ylabel=rows)
             drawn.append(axes)
         for axes in free:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.errors import ConfigError
+from fedlib.models import _safetensors
 from fedlib.models.layers.random import Dropout
 
 POOLS = ("first", "last", "mean", "mean_all")
@@ -267,10 +268,17 @@ def pretrained(file: Path) -> dict[str, Tensor]:
 
     The caller has verified the file's checksum. What is for pre-training alone is left out.
 
+    Args:
+      file: `model.safetensors`, or `pytorch_model.bin` under whatever other name.
+
     Raises:
       ConfigError: if it is of neither.
+      DataError: if it is damaged.
     """
-    weights = torch.load(file, map_location="cpu", weights_only=True)
+    if file.suffix == ".safetensors":
+        weights = _safetensors.load(file)
+    else:
+        weights = torch.load(file, map_location="cpu", weights_only=True)
     plain = {_plain(name): value for name, value in weights.items()}
     if BERT["words.weight"] in plain:
         return _of_bert(plain)

@@ -155,7 +155,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     cifar |= {"server_lr": 0.01, "notes": (note,)}
     return (
         "reduced: the paper's partitions of real CIFAR-10 and MNIST with fewer rounds, smaller "
-        "experts for CIFAR-10, and one seed.",
+        "experts for CIFAR-10.",
         (0,),
         (
             _setting(

@@ -26,6 +26,7 @@ from fedlib.tables.render import (
 from fedlib.tables.summary import STATISTICS, identity
 
 GIGABYTE = 2.0**30
+SMALL = 0.1  # GB, below which MB are easier to read, as in the figure accuracy_over_bytes
 METRICS = {
     "accuracy_client_mean": "mean accuracy of the clients",
     "accuracy": "accuracy over the examples of all clients",
@@ -80,7 +81,8 @@ def build(
             f"Accuracy: {METRICS[metric]}, on the {SPLITS[split]} examples of the clients that "
             f"train, {_averaged_text(exhibit, averaged or {})}. Bold: highest of the column.",
             "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
-            "bytes. Message: numbers that a client receives or sends in a round, on average.",
+            "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
+            "average.",
             *(_compared_notes(exhibit) if compared else []),
             *exhibits.published_note(exhibit, shown=compared),
             *notes.particulars(exhibit),
@@ -196,10 +198,13 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
     """A row per run; without a published number its own alone."""
     mine = exhibits.pick(numbers, federation=federation["name"])
     accuracy = best_cells(mine["mean"].tolist(), percents(mine))
-    sent = [Cell(_quantity(value)) for value in mine["gb"]]
+    compared = bool(mine["published"].notna().any())
+    small = not compared and mine["gb"].max() < SMALL
+    unit, factor = ("MB", GIGABYTE / 1e6) if small else ("GB", 1.0)
+    sent = [Cell(_quantity(factor * value)) for value in mine["gb"]]
     rounds = [Cell(f"{value:.0f}") for value in mine["rounds"]]
     message = [Cell(f"{value:,.0f}".replace(",", " ")) for value in mine["message"]]
-    if mine["published"].notna().any():
+    if compared:
         theirs = best_cells(
             mine["published"].tolist(), [percent(v, decimals=2) for v in mine["published"]], 2
         )
@@ -215,7 +220,7 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
         ]
     else:
         columns = [(Column("Accuracy"), accuracy), (Column("Rounds"), rounds)]
-        columns += [(Column("Sent (GB)"), sent)]
+        columns += [(Column(f"Sent ({unit})"), sent)]
     columns += [
         (Column("Message"), message),
         (Column("Seeds"), [Cell(str(s)) for s in mine["seeds"]]),

@@ -5,7 +5,7 @@ A kind of table builds a `Sheet`; how it looks in each format is decided here an
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,21 @@ class Block:
     columns: list[Column]
     rows: list[list[Cell]]
     num_keys: int = 1
+
+    def filled(self) -> "Block":
+        """The block as people are shown it: without columns that have nothing in any row."""
+        kept = [
+            number
+            for number in range(len(self.columns))
+            if number < self.num_keys or any(row[number].text != ABSENT for row in self.rows)
+        ]
+        if len(kept) == self.num_keys:  # nothing is known at all, which shall be seen
+            return self
+        return replace(
+            self,
+            columns=[self.columns[number] for number in kept],
+            rows=[[row[number] for number in kept] for row in self.rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -174,14 +189,15 @@ def to_markdown(sheet: Sheet) -> str:
     for block in sheet.blocks:
         if block.heading:
             parts.append(f"**{markdown(block.heading)}**")
-        parts.append(_markdown_grid(block))
+        parts.append(_markdown_grid(block.filled()))
     parts.append("\n".join(f"- {markdown(note)}" for note in sheet.notes))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def to_latex(sheet: Sheet) -> str:
     """A LaTeX `table` with rules of the package booktabs."""
-    wide = any(len(block.columns) > WIDE for block in sheet.blocks)
+    blocks = [block.filled() for block in sheet.blocks]
+    wide = any(len(block.columns) > WIDE for block in blocks)
     lines = [
         "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
         r"\begin{table}[t]",
@@ -189,7 +205,7 @@ def to_latex(sheet: Sheet) -> str:
         rf"\caption{{\textbf{{{latex(sheet.title)}.}} {latex(sheet.caption)}}}",
         rf"\label{{tab:{sheet.label}}}",
     ]
-    for block in sheet.blocks:
+    for block in blocks:
         lines += _latex_grid(block)
     lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
     lines += [rf"{latex(note)}\par" for note in sheet.notes]

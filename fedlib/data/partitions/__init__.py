@@ -28,6 +28,7 @@ PARTITIONS = {
     "rotated": "Rotated",
     "server_dirichlet": "ServerDirichlet",
     "server_equal": "ServerEqual",
+    "server_majority": "ServerMajority",
     "server_two_class": "ServerTwoClass",
     "two_shard": "TwoShard",
     "writer": "Writer",

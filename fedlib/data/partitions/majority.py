@@ -80,7 +80,7 @@ class Majority(Official):
 
     def _deal(self, part: str, labels: np.ndarray, size: int, seed: int) -> list[np.ndarray]:
         """Rows of each client in one part of the data, `size` each -> [C] arrays"""
-        deck = _Deck(part, labels, streams.generator(seed, "majority", part))
+        deck = Deck(part, labels, streams.generator(seed, "majority", part))
         half = round_half_up(self.p * size / 2)
         pairs = [self.pair(client) for client in range(self.num_clients)]
         majority = [
@@ -94,7 +94,7 @@ class Majority(Official):
         return [np.concatenate([*own, rest]) for own, rest in zip(majority, others, strict=True)]
 
 
-class _Deck:
+class Deck:
     """Examples that nobody owns yet; taking some removes them."""
 
     def __init__(self, part: str, labels: np.ndarray, draw: np.random.Generator):

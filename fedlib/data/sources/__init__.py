@@ -22,9 +22,11 @@ NAMES = (
     "emnist",
     "femnist",
     "mnist",
+    "sent140",
     "shakespeare",
     "synthetic",
     "synthetic_text",
+    "yelp",
 )
 
 

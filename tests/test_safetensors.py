@@ -1,0 +1,169 @@
+"""The weight files of BERT and GPT-2 as they are published: safetensors, by name."""
+
+import json
+import math
+import struct
+
+import pytest
+import torch
+from test_transformer import LAYOUTS, official, tiny  # noqa: F401
+
+from fedlib.data import downloads
+from fedlib.engine.task import Task
+from fedlib.errors import ConfigError, DataError
+from fedlib.models import _safetensors, transformer
+
+KINDS = {"F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16}
+KINDS |= {"I64": torch.int64, "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
+NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+def packed(tensors, *, padding=0, **changes) -> bytes:
+    """A file as the format's description has it; a padded header moves what follows."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, x in tensors.items():
+        content = bytes(x.contiguous().view(-1).view(torch.uint8).tolist())
+        place = [len(data), len(data) + len(content)]
+        header[name] = {"dtype": NAMES[x.dtype], "shape": [*x.shape], "data_offsets": place}
+        data += content
+    text = json.dumps(header | changes).encode() + b" " * padding
+    return struct.pack("<Q", len(text)) + text + data
+
+
+@pytest.mark.parametrize("padding", range(4))  # a tensor may begin at any byte
+def test_tensors_of_every_kind_and_shape_come_back(tmp_path, padding):
+    draw = torch.Generator().manual_seed(0)
+    numbers = {name: torch.randint(0, 2, (2, 3), generator=draw) for name in KINDS}
+    tensors = {name: (5 * numbers[name]).to(kind) for name, kind in KINDS.items()}
+    tensors |= {"scalar": torch.tensor(2.5), "empty": torch.empty(0, 4), "one": torch.ones(1)}
+    (tmp_path / "a.safetensors").write_bytes(packed(tensors, padding=padding))
+    found = _safetensors.load(tmp_path / "a.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, x in tensors.items():
+        assert torch.equal(found[name], x) and found[name].dtype == x.dtype, name
+
+
+GOOD = packed({"a": torch.ones(2)})
+ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.safetensors is truncated, or not"),
+        (b"PK\x03\x04" + bytes(20), "is truncated, or not a safetensors file"),
+        (GOOD[:-1], f"has {len(GOOD) - 1:,} bytes, and its tensors end at {len(GOOD):,}"),
+        (GOOD + b"!", f"has {len(GOOD) + 1:,} bytes, and its tensors end at {len(GOOD):,}"),
+        (GOOD[:20], "is truncated"),
+        (packed({}, a={**ENTRY, "shape": [3]}), "ValueError.'8 bytes for .3. of F32'"),
+        (packed({}, a={**ENTRY, "shape": [-1, -2]}), "8 bytes for .-1, -2. of F32"),
+        (packed({}, a={**ENTRY, "dtype": "F8"}), "not a safetensors file: KeyError.'F8'"),
+        (packed({}, a={**ENTRY, "shape": "2"}), "not a safetensors file: TypeError"),
+        (packed({}, a={"dtype": "F32"}), "not a safetensors file: TypeError"),
+        (packed({}, a=[]), "not a safetensors file: TypeError"),
+        (packed({"a": torch.ones(2)}, b=ENTRY), "is damaged: there is a gap between"),
+        (packed({}, a={**ENTRY, "data_offsets": [8, 16]}) + bytes(16), "there is a gap"),
+    ],
+)
+def test_a_file_that_is_damaged_or_another_is_refused(tmp_path, content, message):
+    (tmp_path / "a.safetensors").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        _safetensors.load(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_published_file_has_all_of_the_body_and_nothing_of_the_head(layout, tmp_path):
+    weights = {name: x.float() for name, x in official(layout).items()}
+    (tmp_path / "model.safetensors").write_bytes(packed(weights))
+    found = transformer.pretrained(tmp_path / "model.safetensors")
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    pickled = transformer.pretrained(tmp_path / "pytorch_model.bin")
+    assert found.keys() == pickled.keys()
+    assert all(torch.equal(x, pickled[name]) for name, x in found.items())
+    task = Task(lambda: transformer.build(3, f"tiny-{layout}"), pretrained=found)
+    body, head = task.split(task.init(0))
+    assert body.keys() == found.keys() and not head.keys() & found.keys()
+    assert all(torch.equal(body[name], x) for name, x in found.items())
+
+
+def test_a_file_of_another_model_is_refused(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(packed({"conv1.weight": torch.ones(1)}))
+    with pytest.raises(ConfigError, match=r"neither BERT's nor GPT-2's .* \['conv1.weight'\]"):
+        transformer.pretrained(tmp_path / "model.safetensors")
+
+
+# -- the published files -----------------------------------------------------------------------
+
+
+def block_of(layout: str, width: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the published weights of one block; a bias has the last number of its weight."""
+    wide = 4 * width
+    if layout == "gpt2":  # matrices multiply from the right, so it is [inputs, outputs]
+        linear = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
+        linear |= {"mlp.c_fc": (width, wide), "mlp.c_proj": (wide, width)}
+        norms, ends = ("ln_1", "ln_2"), ("weight", "bias")
+        biases = {f"{name}.bias": shape[1:] for name, shape in linear.items()}
+    else:
+        linear = {f"attention.self.{name}": (width, width) for name in ("query", "key", "value")}
+        linear |= {"attention.output.dense": (width, width)}
+        linear |= {"intermediate.dense": (wide, width), "output.dense": (width, wide)}
+        norms, ends = ("attention.output.LayerNorm", "output.LayerNorm"), ("gamma", "beta")
+        biases = {f"{name}.bias": shape[:1] for name, shape in linear.items()}
+    weights = {f"{name}.weight": shape for name, shape in linear.items()}
+    return weights | biases | {f"{name}.{end}": (width,) for name in norms for end in ends}
+
+
+def published(size: transformer.Size) -> tuple[dict, dict]:
+    """Shapes in the published file: what the model consists of, and what is for training alone."""
+    width, words, longest = size.width, size.vocabulary, size.max_length
+    body = {}
+    if size.layout == "gpt2":
+        own = {"wte.weight": (words, width), "wpe.weight": (longest, width)}
+        own |= {"ln_f.weight": (width,), "ln_f.bias": (width,)}
+        at, masks = "h.", {f"h.{i}.attn.bias" for i in range(size.num_layers)}
+        more = {name: (1, 1, longest, longest) for name in masks}
+    else:
+        norm = "bert.embeddings.LayerNorm"
+        own = {f"{norm}.gamma": (width,), f"{norm}.beta": (width,)}
+        for name, rows in (("word", words), ("position", longest), ("token_type", 2)):
+            own[f"bert.embeddings.{name}_embeddings.weight"] = (rows, width)
+        own |= {"bert.pooler.dense.weight": (width, width), "bert.pooler.dense.bias": (width,)}
+        guess, order = "cls.predictions", "cls.seq_relationship"
+        more = {f"{guess}.bias": (words,), f"{guess}.transform.dense.weight": (width, width)}
+        for name in ("dense.bias", "LayerNorm.gamma", "LayerNorm.beta"):
+            more[f"{guess}.transform.{name}"] = (width,)
+        more |= {f"{order}.weight": (2, width), f"{order}.bias": (2,)}
+        at = "bert.encoder.layer."
+    for i in range(size.num_layers):
+        body |= {f"{at}{i}.{name}": s for name, s in block_of(size.layout, width).items()}
+    return own | body, more
+
+
+PUBLISHED = {
+    "bert-base": "bert_base_weights",
+    "gpt2": "gpt2_weights",
+    "gpt2-medium": "gpt2_medium_weights",
+}
+
+
+@pytest.mark.slow  # the first draw on the meta device imports half of torch
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_the_published_names_and_shapes_are_those_of_the_whole_model(size, monkeypatch, tmp_path):
+    body, more = published(transformer.SIZES[size])
+    with torch.device("meta"):
+        weights = {name: torch.empty(shape) for name, shape in (body | more).items()}
+        module = transformer.build(5, size)
+    monkeypatch.setattr(_safetensors, "load", lambda file: weights)
+    found = transformer.pretrained(tmp_path / "model.safetensors")
+    ours = {f"body.{name}": x.shape for name, x in module.body.named_parameters()}
+    assert {name: x.shape for name, x in found.items()} == ours
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_a_published_file_is_as_large_as_its_tensors_and_their_header(size):
+    (file,) = downloads.files(PUBLISHED[size]).values()
+    body, more = published(transformer.SIZES[size])
+    tensors = 4 * sum(map(math.prod, [*body.values(), *more.values()]))  # of float32
+    # A name, a kind, a shape and a place take some hundred bytes.
+    assert 50 < (file.size - tensors) / len(body | more) < 150
+    assert len(file.sha256) == 64 and file.path == f"{PUBLISHED[size]}/model.safetensors"

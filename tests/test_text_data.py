@@ -1,0 +1,469 @@
+"""Sentiment140 and Yelp Review Full, on small files of the official layout, and their tokens."""
+
+import io
+import json
+import tarfile
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from data_fixtures import (
+    BYTE_PAIRS,
+    BYTES,
+    MERGES,
+    REAL_RAW,
+    WORD_PIECES,
+    federation,
+    make_up_sent140,
+    make_up_yelp,
+    needs,
+)
+from test_text import declared
+
+from fedlib.data import downloads, sources, texts, tokenisers
+from fedlib.data.download import fetch
+from fedlib.data.examples import TEST, TRAIN
+from fedlib.data.raw import RawFile
+from fedlib.data.sources import sent140, yelp
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics
+from fedlib.federation import SPLITS, Federation, Tokens
+from fedlib.models import transformer
+from fedlib.run.build import build_simulation
+
+PIECE = {piece: number for number, piece in enumerate(WORD_PIECES)}
+PAIR = {token: number for number, token in enumerate(BYTE_PAIRS)}
+END = PAIR["<|endoftext|>"]
+
+
+def pieces(words: str, length: int) -> list[int]:
+    """Numbers of word pieces between the two ends, filled up."""
+    numbers = [PIECE[word] for word in ["[CLS]", *words.split(), "[SEP]"]]
+    return numbers + [0] * (length - len(numbers))
+
+
+def pairs(*tokens: str, length: int) -> list[int]:
+    return [PAIR[token] for token in tokens] + [END] * (length - len(tokens))
+
+
+def written(tmp_path, name: str, content: str | bytes) -> RawFile:
+    content = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "texts").mkdir(exist_ok=True)
+    (tmp_path / "texts" / name).write_bytes(content)
+    return RawFile(f"texts/{name}", None, "")
+
+
+def vocabulary(tmp_path, words=WORD_PIECES) -> RawFile:
+    return written(tmp_path, "vocab.txt", "".join(f"{word}\n" for word in words))
+
+
+def gpt2_files(tmp_path, numbers=PAIR, merges=MERGES) -> tuple[RawFile, RawFile]:
+    lines = "".join(f"{line}\n" for line in ["#version: 0.2", *merges])
+    return (
+        written(tmp_path, "encoder.json", json.dumps(numbers)),
+        written(tmp_path, "vocab.bpe", lines),
+    )
+
+
+# -- word pieces -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I am happy!", "i am happy !"),  # lower case; punctuation is a word of its own
+        ("The café is SAD.", "the cafe is sad ."),  # no accents
+        ("unhappy days", "un ##happy day ##s"),  # the longest beginning first
+        ("happyly films zebra", "happy ##ly film ##s [UNK]"),
+        ("a\tday\n\x00 is", "a day is"),  # controls are no characters
+        ("", ""),
+    ],
+)
+def test_a_text_is_cut_into_the_longest_word_pieces(tmp_path, text, expected):
+    tokeniser = tokenisers.word_piece(vocabulary(tmp_path), tmp_path, 12)
+    assert tokeniser.rows([text], 1).tolist() == [pieces(expected, 12)]
+    assert tokeniser.tokens == Tokens(30, 0)
+
+
+def test_a_long_text_keeps_its_two_ends(tmp_path):
+    tokeniser = tokenisers.word_piece(vocabulary(tmp_path), tmp_path, 5)
+    found = tokeniser.rows(["i am not happy", "we", "you you you"], 3)
+    assert found.tolist() == [pieces("i am not", 5), pieces("we", 5), pieces("you you you", 5)]
+    assert found.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (WORD_PIECES[1:], r"texts/vocab.txt is not a vocabulary: it lacks \[PAD\]"),
+        ([*WORD_PIECES, "sad"], "its 31 tokens must have the numbers 0 to 30, each once"),
+        ([], r"lacks \[PAD\], \[UNK\], \[CLS\], \[SEP\]"),
+    ],
+)
+def test_a_file_that_is_no_vocabulary_of_word_pieces_is_refused(tmp_path, words, message):
+    with pytest.raises(DataError, match=message):
+        tokenisers.word_piece(vocabulary(tmp_path, words), tmp_path, 8)
+
+
+def test_a_vocabulary_of_other_characters_is_refused(tmp_path):
+    file = written(tmp_path, "vocab.txt", "[PAD]\n[UNK]\ncafé".encode("latin-1"))
+    with pytest.raises(DataError, match="texts/vocab.txt is not UTF-8"):
+        tokenisers.word_piece(file, tmp_path, 8)
+
+
+def test_a_text_must_have_room_for_a_piece_between_its_ends(tmp_path):
+    with pytest.raises(ConfigError, match="length must be an integer of at least 3, got 2"):
+        tokenisers.word_piece(vocabulary(tmp_path), tmp_path, 2)
+
+
+# -- byte pairs ----------------------------------------------------------------------------------
+
+
+def test_a_text_is_joined_from_bytes_in_the_order_of_the_merges(tmp_path):
+    tokeniser = tokenisers.byte_pairs(*gpt2_files(tmp_path), tmp_path, 8)
+    assert tokeniser.tokens == Tokens(len(BYTE_PAIRS), END)
+    found = tokeniser.rows(["good good bad", "Bad gods", ""], 3)
+    # A space belongs to the word behind it; "g o" was learned before "o d".
+    expected = [
+        pairs("good", "Ġgood", "Ġ", "bad", length=8),
+        pairs("B", "a", "d", "Ġ", "go", "d", "s", length=8),
+        pairs(length=8),
+    ]
+    assert found.tolist() == expected and found.dtype == np.int32
+
+
+def test_every_byte_has_a_token_whatever_the_language(tmp_path):
+    tokeniser = tokenisers.byte_pairs(*gpt2_files(tmp_path), tmp_path, 16)
+    place = {byte: number for number, byte in enumerate(BYTES)}
+    for text in ("é", "日本", "🙂", "\n", "\x00"):
+        number = len(text.encode())
+        (found,) = tokeniser.rows([text], 1)
+        assert found[:number].tolist() == [place[byte] for byte in text.encode()]
+        assert (found[number:] == END).all()
+
+
+def test_a_long_text_is_cut(tmp_path):
+    tokeniser = tokenisers.byte_pairs(*gpt2_files(tmp_path), tmp_path, 2)
+    assert tokeniser.rows(["good good bad"], 1).tolist() == [pairs("good", "Ġgood", length=2)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "merges", "message"),
+    [
+        ({**PAIR, "more": 400}, MERGES, "its 264 tokens must have the numbers 0 to 263, each once"),
+        (["a"], MERGES, "encoder.json is not a vocabulary: it must give tokens their numbers"),
+        ({"a": "1"}, MERGES, "it must give tokens their numbers"),
+        (
+            {t: n for n, t in enumerate(t for t in PAIR if t != "é")},
+            MERGES,
+            "encoder.json is not a vocabulary: it lacks é",
+        ),
+        ({t: n for t, n in PAIR.items() if n != END}, MERGES, r"lacks <\|endoftext\|>"),
+        (PAIR, ["g o", "o x"], "vocab.bpe, line 3: 'o x' are not two tokens of the vocabulary"),
+        (PAIR, ["g o o"], "vocab.bpe, line 2: 'g o o' are not two tokens"),
+    ],
+)
+def test_files_that_are_not_gpt2s_are_refused(tmp_path, numbers, merges, message):
+    files = gpt2_files(tmp_path, numbers, merges)
+    with pytest.raises(DataError, match=message):
+        tokenisers.byte_pairs(*files, tmp_path, 8)
+
+
+def test_a_vocabulary_that_is_not_json_is_refused(tmp_path):
+    _, merges = gpt2_files(tmp_path)
+    with pytest.raises(DataError, match="texts/other is not JSON"):
+        tokenisers.byte_pairs(written(tmp_path, "other", "{"), merges, tmp_path, 8)
+
+
+# -- rows of CSV ----------------------------------------------------------------------------------
+
+LAYOUT = texts.Layout("utf-8", 2, label=0, text=1, classes={"1": 0, "2": None, "3": 1})
+
+
+def test_rows_without_a_class_are_left_out_and_quotes_and_commas_belong_to_the_text(tmp_path):
+    content = '"3","so, ""good"""\n"2","neither"\r\n1,plain\n"1","two\nlines"\n'
+    found = texts.read(written(tmp_path, "a.csv", content), tmp_path, LAYOUT)
+    assert found.text == ['so, "good"', "plain", "two\nlines"]
+    assert found.y.tolist() == [1, 0, 0] and found.y.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'"1","a"\n"3"\n', "a.csv, line 2: 1 fields, expected 2"),
+        (b'"1","a"\n\n', "a.csv, line 2: 0 fields, expected 2"),
+        (b'"1","a\nb"\n"4","c"\n', "a.csv, line 3: label '4', expected one of 1, 2, 3"),
+        (b'"1","caf\xe9"\n', "a.csv, after line 0: 'utf-8' codec can't decode"),
+        (b'"1","' + b"a" * 200_000 + b'"\n', "a.csv, line 1: field larger than field limit"),
+    ],
+)
+def test_a_row_of_another_layout_is_refused_with_its_line(tmp_path, content, message):
+    with pytest.raises(DataError, match=message):
+        texts.read(written(tmp_path, "a.csv", content), tmp_path, LAYOUT)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(DataError, match="none.csv does not exist; run the download stage of texts"):
+        texts.read(RawFile("texts/none.csv", None, ""), tmp_path, LAYOUT)
+
+
+def test_drawn_rows_are_disjoint_random_and_as_many_of_each_class():
+    y = np.repeat([0, 1, 2], [40, 50, 60])
+
+    def draw(sizes, seed=0):
+        return texts.draw_rows(y, 3, sizes, np.random.default_rng(seed))
+
+    few, many = draw([7, 20])
+    assert np.bincount(y[few]).tolist() == [7] * 3 and np.bincount(y[many]).tolist() == [20] * 3
+    assert len({*few, *many}) == 3 * 27
+    assert (np.diff(y[many]) < 0).any()  # no longer sorted
+    few, rest = draw([7, None])
+    assert sorted([*few, *rest]) == list(range(150))
+    assert not np.array_equal(draw([7], 1)[0], draw([7], 2)[0])
+    assert np.array_equal(draw([7], 1)[0], draw([7], 1)[0])
+    with pytest.raises(ConfigError, match="class 0 has 40 texts, but 41 are asked for"):
+        draw([20, 21])
+
+
+# -- the two sets of texts ------------------------------------------------------------------------
+
+# Which text it is, its first token tells.
+TWEETS = [("0", f"{word} sad") for word in WORD_PIECES[10:20]]
+TWEETS += [("4", f"{word} happy") for word in WORD_PIECES[10:20]]
+BY_HAND = [("4", "good!"), ("2", "a day"), ("0", "bad"), ("0", "café &amp; sad")]
+REVIEWS = [(star, f"{letter}\\n") for star in "12345" for letter in "abcdefgh"]
+TESTED = [(star, f'{letter} "bad"') for star in "12345" for letter in "xyz"]
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    make_up_sent140(monkeypatch, tmp_path, TWEETS, BY_HAND)
+    make_up_yelp(monkeypatch, tmp_path, REVIEWS, TESTED)
+    return tmp_path
+
+
+def read(dataset, raw, seed=0, length=8, **params):
+    return sources.load(dataset).read(raw, seed=seed, length=length, **params)
+
+
+def texts_of(examples, part) -> set[tuple]:
+    chosen = examples.part == part
+    rows = zip(examples.y[chosen].tolist(), examples.x[chosen].tolist(), strict=True)
+    return {(label, *tokens) for label, tokens in rows}
+
+
+def test_sent140_is_its_tweets_and_those_labelled_by_hand_without_the_neutral_ones(raw):
+    found = read("sent140", raw)
+    assert texts_of(found, TRAIN) == {(int(y) // 4, *pieces(text, 8)) for y, text in TWEETS}
+    tested = {(1, "good !"), (0, "bad"), (0, "cafe & [UNK] ; sad")}  # Latin-1, and as it is
+    assert texts_of(found, TEST) == {(y, *pieces(text, 8)) for y, text in tested}
+    assert (found.num_train, len(found.y)) == (20, 23)
+    assert found.tokens == Tokens(30, 0) and found.x.dtype == np.int32
+
+
+def test_sent140_may_test_on_training_tweets_that_are_held_out(raw):
+    found = read("sent140", raw, train_per_class=6, test_per_class=3)
+    train, test = (texts_of(found, part) for part in (TRAIN, TEST))
+    assert (len(train), len(test)) == (12, 6) and not train & test
+    assert train | test <= {(int(y) // 4, *pieces(text, 8)) for y, text in TWEETS}
+    assert np.bincount(found.y).tolist() == [9, 9]
+
+
+def test_yelp_is_its_reviews_with_line_feeds_as_they_were_written(raw):
+    found = read("yelp", raw)
+    expected = {(y, *pairs(c, "Ċ", length=8)) for y in range(5) for c in "abcdefgh"}
+    assert texts_of(found, TRAIN) == expected  # Ċ is GPT-2's sign for a line feed
+    quoted = ("Ġ", '"', "bad", '"')
+    assert texts_of(found, TEST) == {
+        (y, *pairs(c, *quoted, length=8)) for y in range(5) for c in "xyz"
+    }
+    assert found.tokens == Tokens(len(BYTE_PAIRS), END) and found.num_classes == 5
+
+
+def test_yelp_draws_as_many_of_each_class(raw):
+    found = read("yelp", raw, train_per_class=3, test_per_class=2)
+    assert (found.num_train, len(found.y)) == (15, 25)
+    assert np.bincount(found.y).tolist() == [5] * 5
+
+
+@pytest.mark.parametrize("dataset", ["sent140", "yelp"])
+def test_a_seed_decides_which_texts_are_drawn_and_in_which_order(dataset, raw):
+    one, same, other = (read(dataset, raw, seed, train_per_class=5) for seed in (1, 1, 2))
+    assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)
+    assert not np.array_equal(one.x, other.x)
+    assert 0 < np.abs(np.diff(one.y[: one.num_train].astype(int))).sum()  # classes are mixed
+
+
+@pytest.mark.parametrize(
+    ("dataset", "params", "message"),
+    [
+        ("sent140", {"train_per_class": 11}, "class 0 has 10 texts, but 11 are asked for"),
+        ("sent140", {"train_per_class": 8, "test_per_class": 3}, "10 texts, but 11 are asked for"),
+        ("sent140", {"train_per_class": 0}, "train_per_class must be an integer of at least 1"),
+        ("sent140", {"test_per_class": -1}, "test_per_class must be an integer of at least 0"),
+        ("yelp", {"test_per_class": 4}, "class 0 has 3 texts, but 4 are asked for"),
+        ("yelp", {"test_per_class": 0}, "test_per_class must be an integer of at least 1, got 0"),
+        ("yelp", {"length": 0}, "length must be an integer of at least 1, got 0"),
+    ],
+)
+def test_more_texts_than_there_are_and_values_without_sense_are_refused(
+    dataset, params, message, raw
+):
+    with pytest.raises(ConfigError, match=message):
+        read(dataset, raw, **params)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "key"),
+    [("sent140", "vocabulary"), ("sent140", "train"), ("yelp", "merges"), ("yelp", "test")],
+)
+def test_a_damaged_file_is_refused_before_it_is_interpreted(dataset, key, raw):
+    file = downloads.files(dataset)[key]
+    content = (raw / file.path).read_bytes()
+    (raw / file.path).write_bytes(content[:-1] + b"?")
+    with pytest.raises(DataError, match=f"{file.path} has sha256 .* delete it and run the downl"):
+        read(dataset, raw)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "members"),
+    [
+        (
+            "sent140",
+            ["training.1600000.processed.noemoticon.csv", "testdata.manual.2009.06.14.csv"],
+        ),
+        ("yelp", ["yelp_review_full_csv/train.csv", "yelp_review_full_csv/test.csv"]),
+    ],
+)
+def test_the_texts_are_unpacked_from_their_archive_to_where_they_are_read(
+    dataset, members, tmp_path
+):
+    files = downloads.files(dataset)
+    (archive,) = {files[key].archive for key in ("train", "test")}
+    # A made-up archive of that name has another checksum than the official one.
+    made_up = replace(archive, size=None, sha256="", md5="")
+    mirror = tmp_path / "mirror" / archive.path
+    mirror.parent.mkdir(parents=True)
+    write = zip_file if archive.name.endswith(".zip") else tar_file
+    write(mirror, {"readme.txt": b"", **{member: member.encode() for member in members}})
+    wanted = [replace(files[key], archive=made_up) for key in ("train", "test")]
+    fetch(wanted, tmp_path / "raw", mirror=str(tmp_path / "mirror"), report=lambda line: None)
+    found = [(tmp_path / "raw" / files[key].path).read_text() for key in ("train", "test")]
+    assert found == members
+
+
+def zip_file(path, contents):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+def tar_file(path, contents):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in contents.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            archive.addfile(about, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("dataset", ["sent140", "yelp"])
+def test_everything_that_is_fetched_has_a_published_checksum(dataset):
+    files = downloads.files(dataset).values()
+    fetched = {file.archive or file for file in files}
+    assert all(len(file.sha256) == 64 and file.size and file.urls for file in fetched)
+
+
+@needs("sent140")
+@pytest.mark.slow
+def test_the_real_tweets_are_as_many_as_their_publishers_say():
+    files = downloads.files("sent140")
+    train, test = (texts.read(files[k], REAL_RAW, sent140.LAYOUT) for k in ("train", "test"))
+    assert np.bincount(train.y).tolist() == [800_000] * 2
+    assert np.bincount(test.y).tolist() == [177, 182]
+    tokeniser = tokenisers.word_piece(files["vocabulary"], REAL_RAW, 64)
+    assert tokeniser.tokens == Tokens(*transformer.SIZES["bert-base"][4:7:2])
+
+
+@needs("yelp")
+@pytest.mark.slow
+def test_the_real_reviews_are_as_many_as_their_publishers_say():
+    files = downloads.files("yelp")
+    train, test = (texts.read(files[k], REAL_RAW, yelp.LAYOUT) for k in ("train", "test"))
+    assert np.bincount(train.y).tolist() == [130_000] * 5
+    assert np.bincount(test.y).tolist() == [10_000] * 5
+    tokeniser = tokenisers.byte_pairs(files["vocabulary"], files["merges"], REAL_RAW, 64)
+    assert tokeniser.tokens == Tokens(*transformer.SIZES["gpt2-medium"][4:7:2])
+    assert tokeniser.rows(["Hello world"], 1)[0, :2].tolist() == [15496, 995]
+
+
+# -- clients of texts ------------------------------------------------------------------------------
+
+CUT = {"num_clients": 2, "pool_per_class": 5, "server_per_class": 2, "val_per_class": 1}
+EQUAL = {"train_examples": 4}
+KINDS = {
+    "server_dirichlet": {},
+    "server_equal": EQUAL,
+    "server_majority": EQUAL | {"share": 0.5},
+    "server_two_class": {},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("majority", "counts"), [(None, [5, 5]), (0.6, [6, 4])])
+def test_clients_server_and_probe_share_no_tweet(kind, majority, counts, raw):
+    # All ten of a class have an owner where the server has six of them.
+    cut = {"num_clients": 2, "pool_per_class": 2, "server_per_class": 5, "val_per_class": 1}
+    cut |= {"probe_per_class": 1, "majority": majority, **KINDS[kind]}
+    cut |= {"train_examples": 2} if "train_examples" in cut else {}
+    built = federation("sent140", kind, raw, params={"length": 8}, **cut)
+    assert_no_text_is_shared(built)
+    assert [len(built.ids(group)) for group in ("server", "probe")] == [1, 1]
+    server, probe = built.ids("server")[0], built.ids("probe")[0]
+    assert built.val.sizes[server] == 2 and built.test.sizes[server] == 3
+    assert np.bincount(built.y[built.train.of(server)]).tolist() == counts
+    assert built.train.sizes[probe] == 2 and built.train.sizes[built.ids("seen")].sum() == 4
+
+
+@pytest.mark.parametrize("kind", ["server_dirichlet", "server_equal", "server_majority"])
+@pytest.mark.parametrize("majority_class", [0, 3])
+def test_clients_and_server_share_no_review_and_one_class_has_60_percent(kind, majority_class, raw):
+    cut = {**CUT, "pool_per_class": 2, "server_per_class": 1, "majority": 0.6}
+    cut["majority_class"] = majority_class
+    built = federation("yelp", kind, raw, params={"length": 8}, **cut, **KINDS[kind])
+    assert_no_text_is_shared(built)
+    server = built.ids("server")[0]
+    counts = np.bincount(built.y[built.train.of(server)], minlength=5)
+    assert counts[majority_class] == 3 and counts.sum() == 5  # of one of each class
+    assert built.test.sizes[server] == 15
+
+
+def assert_no_text_is_shared(built):
+    """All texts differ, and so do those of the same words and another class."""
+    rows = np.concatenate([built.split(name).rows for name in SPLITS])
+    owned = {(built.y[row], *built.x[row]) for row in rows}
+    assert len(owned) == len(rows) == len(built.y)
+
+
+@pytest.mark.parametrize(("dataset", "sizes"), [("sent140", (30, 0)), ("yelp", (263, END))])
+def test_the_shards_of_texts_say_what_their_tokens_are(dataset, sizes, raw, tmp_path):
+    cut = {**CUT, "pool_per_class": 4, "server_per_class": 1, **EQUAL, "share": 0.5}
+    built = federation(dataset, "server_majority", raw, params={"length": 8}, **cut)
+    built.save(tmp_path / "a.h5", tmp_path / "a.json")
+    loaded = Federation.load(tmp_path / "a.h5", tmp_path / "a.json")
+    assert loaded.tokens == Tokens(*sizes) and loaded.digests == built.digests
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model"),
+    [
+        ("sent140", {"num_classes": 2, "size": "bert-lite", "vocabulary": 30, "pad": 0}),
+        ("yelp", {"num_classes": 5, "size": "gpt2-lite", "vocabulary": 263, "pad": END}),
+    ],
+)
+def test_a_transformer_takes_steps_on_these_texts(dataset, model, raw):
+    cut = {**CUT, "pool_per_class": 4, "server_per_class": 1, **EQUAL, "share": 0.5}
+    built = federation(dataset, "server_majority", raw, params={"length": 8}, **cut)
+    _, result = build_simulation(declared(model_params=model), built).run(report=lambda line: None)
+    assert result.examples.tolist() == [0, 8]  # two clients with four
+    assert result.scores[metrics.SERVER].count.tolist() == [built.test.sizes.sum()]
