@@ -116,7 +116,7 @@ def test_the_demo_needs_no_download():
 
 def test_an_unknown_scale_names_the_choices():
     for name in papers.names():
-        with pytest.raises(ConfigError, match="demo, reduced, full, got 'huge'"):
+        with pytest.raises(ConfigError, match="demo, demo-all, reduced, full, got 'huge'"):
             declare(name, "huge")
 
 

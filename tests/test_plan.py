@@ -472,7 +472,7 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
     "given, message",
     [
         ({"paper": ["toy"]}, "config: unknown 'paper'; known: scale, papers, "),
-        ({"scale": "big"}, "scale: unknown 'big'; known: demo, reduced, full"),
+        ({"scale": "big"}, "scale: unknown 'big'; known: demo, demo-all, reduced, full"),
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
         ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, batched"),
         ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),

@@ -52,7 +52,7 @@ def declare(
     return Paper(
         **about,
         scale=scale,
-        scale_note=note,
+        scale_note=f"{scale}:{note.partition(':')[2]}",  # not "demo:" at scale demo-all
         seeds=seeds,
         data=tuple(setting.data for setting in settings),
         runs=runs,
