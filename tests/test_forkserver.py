@@ -21,16 +21,18 @@ LOADED = f"import sys; print({LIBRARY!r} in sys.modules)"
 @pytest.fixture
 def servers(tmp_path, monkeypatch):
     """Starts a server of the script job.py, which imports what is named; ends it with the test."""
-    started = []
+    started, sockets = [], tmp_path / "sockets"
+    sockets.mkdir()
 
     def start(*names: str, **environment: str) -> subprocess.Popen:
-        for name, value in {**environment, SERVERS: str(tmp_path)}.items():
+        for name, value in {**environment, SERVERS: str(sockets)}.items():
             monkeypatch.setenv(name, value)
-        started.append(warm._server(tmp_path, ["job"], names))
+        started.append(warm._server(sockets, ["job"], names))
         return started[-1]
 
     yield start
-    warm._stop(started, tmp_path)
+    warm._stop(started)
+    assert not started or not sockets.exists() or any(server.returncode for server in started)
 
 
 def begin(tmp_path, code: str, *arguments: str, **changes) -> subprocess.Popen:

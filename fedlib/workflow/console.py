@@ -24,6 +24,7 @@ from fedlib.workflow.layout import STAGES
 VARIABLE = "FEDLIB_PROGRESS"
 REPLACED = "DefaultStreamHandler"  # Snakemake's name for what writes its pages
 TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
+ENOUGH = 0.05  # of the jobs must have ended, before it is told how long the others may take
 LAST_LINES = 15  # of a failed job's log
 ERASE = "\r\033[K"
 SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
@@ -147,7 +148,7 @@ class Console(logging.Handler):
     def _seconds_left(self) -> float | None:
         """What the jobs that have ended let expect of the others; None at the beginning."""
         done = [seconds for rule in self.took.values() for seconds in rule]
-        if not done or not self._elapsed():
+        if len(done) < ENOUGH * self.total or not self._elapsed():
             return None
         mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
         others = sum(done) / len(done)

@@ -26,6 +26,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -69,7 +70,7 @@ class Server:
         self.interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.selector = selectors.DefaultSelector()
         self._on(listener, self._arrived)
-        self._on(0, sys.exit)
+        self._on(0, self._leave)
 
     def serve(self) -> Request:
         """Serves for as long as there is a workflow; returns in each job, with what it is to do."""
@@ -78,6 +79,11 @@ class Server:
                 job = key.data()
                 if job is not None:
                     return job
+
+    def _leave(self) -> None:
+        """The workflow has ended, and maybe had no time to clear up."""
+        shutil.rmtree(os.path.dirname(self.listener.getsockname()), ignore_errors=True)
+        sys.exit()
 
     def _arrived(self) -> Request | None:
         """A client: in the job that it is given, its request; here, None."""

@@ -8,7 +8,6 @@ is a GPU, and on other systems than Linux. Nothing but the time depends on it: s
 import atexit
 import os
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -47,7 +46,7 @@ def start() -> str:
     folder = Path(tempfile.mkdtemp(prefix="fedlib-"))
     servers = [_server(folder, scripts, names) for scripts, names in KINDS.items()]
     os.environ[SERVERS] = str(folder)
-    atexit.register(_stop, servers, folder)
+    atexit.register(_stop, servers)
     return shlex.join([sys.executable, "-I", "-S", str(HERE / "forkclient.py")])
 
 
@@ -67,10 +66,9 @@ def _server(folder: Path, scripts: Iterable[str], names: Iterable[str]) -> subpr
         )
 
 
-def _stop(servers: Iterable[subprocess.Popen], folder: Path) -> None:
-    """Let the servers end, and with them what they may have left to do."""
+def _stop(servers: Iterable[subprocess.Popen]) -> None:
+    """Let the servers end; they delete the folder."""
     for server in servers:
         server.stdin.close()
     for server in servers:
         server.wait()
-    shutil.rmtree(folder, ignore_errors=True)
