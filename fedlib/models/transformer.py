@@ -25,8 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import ConfigError
-from fedlib.models import _safetensors
+from fedlib.errors import ConfigError, DataError
 from fedlib.models.layers.random import Dropout
 
 POOLS = ("first", "last", "mean", "mean_all")
@@ -276,7 +275,7 @@ def pretrained(file: Path) -> dict[str, Tensor]:
       DataError: if it is damaged.
     """
     if file.suffix == ".safetensors":
-        weights = _safetensors.load(file)
+        weights = _safe(file)
     else:
         weights = torch.load(file, map_location="cpu", weights_only=True)
     plain = {_plain(name): value for name, value in weights.items()}
@@ -285,6 +284,18 @@ def pretrained(file: Path) -> dict[str, Tensor]:
     if GPT2["words.weight"] in plain:
         return _of_gpt2(plain)
     raise ConfigError(f"{file} holds neither BERT's nor GPT-2's weights; it has {[*weights][:3]}")
+
+
+def _safe(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file from which no code is run, by name."""
+    # Here, so that what trains no published weights needs PyTorch alone.
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise DataError(f"{file} is damaged, or not a safetensors file: {error}") from None
 
 
 def _plain(name: str) -> str:
