@@ -44,14 +44,22 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one seed, one federation of angles, and two numbers of experts for clusters.
+    """Of `demo_all`, one seed, half the rounds, one federation of angles, two numbers of clusters.
 
     How well clusters are recovered is told over seeds, so there they are two.
     """
     note, seeds, settings = demo_all()
-    kept = [setting for setting in settings if setting.data.name != "angled-digits"]
-    few = {"permuted-digits": {"labels": ("clients-k4", "clients-k3"), "seeds": seeds}}
-    return note, seeds[:1], tuple(replace(x, **few.get(x.data.name, {})) for x in kept)
+    kept = {
+        setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
+    }
+    half = {"rounds": 30}
+    changes = {
+        "digits": half | {"table_rounds": (5, 15, 30)},
+        "angled-digits-labels": half,
+        "permuted-digits": {"labels": ("clients-k4", "clients-k3"), "seeds": seeds},
+        "two-shard-digits": half,
+    }
+    return note, seeds[:1], tuple(replace(x, **changes.get(name, {})) for name, x in kept.items())
 
 
 def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:

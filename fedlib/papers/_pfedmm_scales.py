@@ -50,10 +50,11 @@ EXPERIMENTS = {  # at scale full, on the data sets of the paper
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, every method and every experiment once."""
+    """Of `demo_all`, every method and every experiment once, and two thirds of the rounds."""
     note, seeds, (digits, synthetic) = demo_all()
-    few = replace(digits, ablations=("relu",), alpha_labels=("fedavg", "pfedmm"))
-    return note, seeds[:1], (few, replace(synthetic, labels=("fedavg", "fedem", "pfedmm")))
+    few = {"ablations": ("relu",), "alpha_labels": ("fedavg", "pfedmm"), "rounds": 20}
+    linear = {"labels": ("fedavg", "fedem", "pfedmm"), "rounds": 20}
+    return note, seeds[:1], (replace(digits, **few), replace(synthetic, **linear))
 
 
 def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
