@@ -48,6 +48,16 @@ class Scores:
     loss: np.ndarray
 
 
+class Predictions(NamedTuple):
+    """What the clients of a view predict for each of their examples, client after client.
+
+    M examples, or label elements for sequences.
+    """
+
+    log_probs: np.ndarray  # [M, L] float32
+    y: np.ndarray  # [M] int64 labels
+
+
 @dataclass(frozen=True)
 class RunResult:
     """Scores over a run, or of its final state only (then T is 1).
@@ -64,6 +74,7 @@ class RunResult:
         `flops_per_example` [1] of an evaluation, see `fedlib.run.cost`.
       spec: the run's specification, seed included.
       server_examples: [T] int64, likewise, in steps on the server's data; None without a server.
+      predictions: of the final state by view, where some table or figure needs more than counts.
       provenance: versions, device, executor, digests; wall-clock seconds are in here too, because
         everything else in the file is the same for the same inputs.
     """
@@ -79,6 +90,7 @@ class RunResult:
     spec: dict = field(default_factory=dict)
     provenance: dict = field(default_factory=dict)
     server_examples: np.ndarray | None = None
+    predictions: dict[View, Predictions] = field(default_factory=dict)
 
     def save(self, path: str | Path) -> None:
         """Write to an HDF5 file, atomically and sealed (`fedlib.seals`)."""
@@ -96,21 +108,18 @@ class RunResult:
           DataError: if it is missing, truncated, corrupted or of another format.
         """
         with opened(path) as file:
-            scores = {}
-            for group, protocols in file["scores"].items():
-                for protocol, splits in protocols.items():
-                    for split, arrays in splits.items():
-                        fields = {name: array[:] for name, array in arrays.items()}
-                        scores[View(group, protocol, split)] = Scores(**fields)
             return cls(
                 round=file["round"][:],
-                scores=scores,
+                scores={view: Scores(**arrays) for view, arrays in _by_view(file, "scores")},
                 **{name: file[name][:] for name in TOTALS},
                 train_loss=file["train_loss"][:],
                 diagnostics={n: a[:] for n, a in file.get("diagnostics", {}).items()},
                 spec=json.loads(file.attrs["spec"]),
                 provenance=json.loads(file.attrs["provenance"]),
                 server_examples=file["server_examples"][:] if "server_examples" in file else None,
+                predictions={
+                    view: Predictions(**arrays) for view, arrays in _by_view(file, "predictions")
+                },
             )
 
     def _write(self, file: h5py.File) -> None:
@@ -121,6 +130,9 @@ class RunResult:
         for view, scores in self.scores.items():
             for name, array in vars(scores).items():
                 file[f"scores/{'/'.join(view)}/{name}"] = array
+        for view, found in self.predictions.items():
+            for name, array in found._asdict().items():
+                file[f"predictions/{'/'.join(view)}/{name}"] = array
         for name, array in self.diagnostics.items():
             file[f"diagnostics/{name}"] = array
         file.attrs.update(
@@ -128,6 +140,15 @@ class RunResult:
             spec=canonical_json(self.spec),
             provenance=canonical_json(self.provenance),
         )
+
+
+def _by_view(file: h5py.File, what: str) -> Iterator[tuple[View, dict[str, np.ndarray]]]:
+    """Each view of `what` is stored by view, and its arrays by name."""
+    for group, protocols in file.get(what, {}).items():
+        for protocol, splits in protocols.items():
+            for split, arrays in splits.items():
+                found = {name: array[:] for name, array in arrays.items()}
+                yield View(group, protocol, split), found
 
 
 @contextlib.contextmanager

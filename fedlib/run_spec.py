@@ -22,6 +22,7 @@ RUN_ENTRIES = frozenset(
         "weights",
     }
 )
+EVALUATED = ("views", "predictions")  # and what that of its evaluation has besides
 
 
 def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
@@ -49,8 +50,8 @@ def run_weights(run: Mapping) -> tuple[str, ...]:
 
 
 def of_training(spec: Mapping) -> dict:
-    """What a run was trained from, by the specification of its evaluation: all but its views."""
-    return {name: value for name, value in spec.items() if name != "views"}
+    """What a run was trained from, by the specification of its evaluation: all but `EVALUATED`."""
+    return {name: value for name, value in spec.items() if name not in EVALUATED}
 
 
 def architectures(modules: Mapping) -> dict[str, dict]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib.run_spec import run_roots
+from fedlib.run_spec import EVALUATED, run_roots
 from fedlib.workflow.command import run, run_argument, run_parser
 
 
@@ -23,7 +23,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
-    spec = run_argument(args.spec, "views")
+    spec = run_argument(args.spec, *EVALUATED)
     from fedlib.workflow import gpu, provenance
 
     roots = run_roots("evaluate", spec)

@@ -16,7 +16,7 @@ from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
-MIXTURES = ("centmoe", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
+MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
 # Methods that need a server with data of its own.
 WITH_SERVER = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 
@@ -87,6 +87,8 @@ def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> d
         return {"gate": tiny_task(classes=2, dtype=dtype, hidden=3, **network)}
     if name == "fedmix_vae":
         return {"vae": Task(lambda: vae.build(4, hidden=(5,), latent=2), dtype=dtype)}
+    if name == "fedrolex":
+        return {"small": tiny_task(dtype=dtype, hidden=4, **network)}
     if name in MIXTURES:
         return {"gate": tiny_task(classes=3, dtype=dtype, hidden=3, **network)}
     if name != "adaptive_experts":

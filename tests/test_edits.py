@@ -63,7 +63,7 @@ USERS = {
     "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
     "parts/own_experts": {"adaptive_experts"},
-    "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae"},
+    "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae", "fedmoe", "uniform_mixture"},
     "parts/input_likelihood": {"fedmix_vae"},
     "parts/variational": MIXTURES,
     "parts/mutual": {"fml", "fedkd", "fedapen"},

@@ -434,6 +434,7 @@ DECIDE = {
     "adaptive_experts": "trains the experts that somebody chose",
     "centmoe": "keeps the best of its mixtures",
     "clustered": "clusters by what it finds",
+    "fedjets": "sends the experts that clients' gates trust",
     "fedkd": "sends as many numbers as its singular values ask for",
     "fedmoe": "keeps the best of its mixtures",
     "ifca": "trains the models that somebody chose",

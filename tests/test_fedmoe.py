@@ -207,6 +207,7 @@ def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
         {"routed_lr_scale": 1.0, "main_lr_scale": 0.5} | CODE,
         {"gate_training": "before", "main_solver": {"solver": "adam", "lr": 0.01}},
         {"confidence": "logit", "sync_weights": "none", "keep": "last"},
+        {"warm_start": {"solver": "adam", "lr": 0.01}},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -303,6 +304,24 @@ def test_experts_move_on_the_server_only_where_they_are_trained():
         assert any((ends[1][name][key] - x).abs().max() > 1e-3 for key, x in start[name].items())
 
 
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_inference_keeps_the_experts_of_largest_gate_and_a_softmax_of_their_values(kept):
+    method, data = fedmoe(top_k=kept, init_experts="independent"), federation()
+    model = method.init(data.num_clients, 0).model
+    x, y = owned(data, "test", SERVER)
+    gate = module_of(method.gate, model["gate"])(x).softmax(-1).tolist()
+    said = [module_of(method.task, p)(x).softmax(-1) for p in tree.unstack(model["routed"])]
+    main = module_of(method.task, tree.take(model["main"], 0))(x).softmax(-1)
+    rows = []
+    for n, values in enumerate(gate):
+        largest = sorted(range(EXPERTS), key=values.__getitem__)[-kept:]
+        total = sum(np.exp(values[i]) for i in largest)  # Equation 10
+        mixed = sum(np.exp(values[i]) / total * said[i][n] for i in largest)
+        rows.append(0.5 * mixed + 0.5 * main[n])  # alpha begins in the middle
+    batch = Batch(x, y, torch.arange(len(x)))
+    torch.testing.assert_close(method.predict(model, batch).exp(), torch.stack(rows).detach())
+
+
 def test_a_gate_that_is_trained_before_stays_as_it_is_later():
     method = fedmoe(gate_training="before")
     one, two = (run(method, rounds=rounds).model for rounds in (1, 2))
@@ -319,6 +338,38 @@ def test_main_experts_train_alone_with_a_new_solver_if_asked():
     train([*module.parameters()], loss, x, y, method.main_solver, (0, "main/0"), SERVER)
     state = run(method, data, rounds=1)
     assert_close(tree.take(state.model["main"], 0), dict(module.state_dict()), 1e-12)
+
+
+@pytest.mark.parametrize("num_main", [0, 2])
+def test_everybody_begins_with_the_expert_that_the_server_trained_if_asked(num_main):
+    still = {"local": sgd(lr=0.0), "sync_weights": "none", "init_experts": "independent"}
+    method = fedmoe(num_main=num_main, warm_start=TRAINED | {"epochs": 3}, **still)
+    data, start = federation(), method.init(6, 0).model
+    module = module_of(method.task, tree.take(start["main" if num_main else "routed"], 0))
+    x, y = owned(data, "train", SERVER)
+    loss = lambda x, y, key: cross_entropy(module(x), y)  # noqa: E731
+    train([*module.parameters()], loss, x, y, method.warm_start, (0, "server/warm"), SERVER)
+    warm = dict(module.state_dict())
+    state = run(method, data, rounds=2, ids=[0, 2])
+    for expert in tree.unstack(state.model["routed"]):
+        assert_close(expert, warm, 1e-12)
+    for expert in tree.unstack(state.model["main"]) if num_main else ():
+        assert_close(expert, warm, 1e-12)
+    for model in state.models:  # of those who were absent too
+        assert_close(model, warm, 1e-12)
+
+
+def test_clients_are_sent_what_the_server_trained_first_when_they_first_take_part():
+    method, data = fedmoe(sync_weights="none", warm_start=TRAINED), federation()
+    state, sent = method.init(data.num_clients, 0), []
+    for number, ids in enumerate(([0, 2], [0, 1, 2], [0, 1])):
+        cohort = cohort_of(method.task, data, ids, round=number)
+        state = method.round(state, cohort)
+        sent.append(cohort.journal.down)
+        fits = 2 if number == 0 else 1  # the warm start, and the gate's, of two epochs each
+        assert cohort.journal.others["server"].examples == fits * 2 * 12
+    model = tree.numel(state.models[0])
+    assert sent == [model, pytest.approx(model / 3), 0]
 
 
 def test_clients_who_are_not_synchronised_keep_what_they_trained_and_hear_nothing():
@@ -416,7 +467,8 @@ def test_a_server_without_validation_examples_cannot_choose():
         ({"lam": 1.5}, r"lam must be in \[0, 1\], got 1.5"),
         ({"inner_steps": 0}, r"inner_steps must be in \[1, inf\], got 0"),
         ({"entropy_weight": -1.0}, r"entropy_weight must be in \[0, inf\], got -1.0"),
-        ({"log_rounds": [0, 2]}, r"log_rounds must be ascending and at least 1, got \(0, 2\)"),
+        ({"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
+        ({"log_rounds": [2, 1]}, r"must ascend from 1 or more, got \[2, 1\]"),
         ({"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be one of .*, got 'adagrad'"),
     ],
 )

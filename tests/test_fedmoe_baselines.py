@@ -145,3 +145,48 @@ def test_a_tuned_copy_needs_validation_examples_too():
     method = methods.load("server_finetuning")(task=tiny_task(), local=sgd(), server=SOLVER)
     with pytest.raises(DataError, match="no validation examples, by which its model is chosen"):
         run(method, federation(owned=(12, 0, 8)))
+
+
+def test_an_ensemble_is_the_mean_of_what_clients_say_who_learned_alone():
+    method, data = methods.load("ensemble")(task=tiny_task(), local=sgd()), federation()
+    x, _ = owned(data, "test", SERVER)
+    said = []
+    for client in (0, 2):  # of whom the second takes part in two rounds
+        module = module_of(method.task, method.task.init(0))
+        optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+        mine, labels = owned(data, "train", client)
+        for number in range(1 + (client == 2)):
+            batches = draw_batches(len(mine), method.local, 0, number, "fit", client)
+            for step in batches.steps:
+                rows = batches.order[step.start : step.stop]
+                optimiser.zero_grad()
+                cross_entropy(module(mine[rows]), labels[rows]).backward()
+                optimiser.step()
+        said.append(module(x).softmax(-1))
+    for executor in EXECUTORS:
+        state = method.init(data.num_clients, 0)
+        for number, ids in enumerate(([0, 2], [2])):
+            cohort = cohort_of(method.task, data, ids, executor=executor, round=number)
+            state = method.round(state, cohort)
+        server = cohort_of(method.task, data, [SERVER], executor=executor)
+        found = server.score(method.predict, method.personalise(state, server), split="test")[0]
+        assert_close(found, (sum(said) / 2).log().detach(), 1e-12)
+
+
+def test_an_ensemble_of_a_single_client_is_that_client_alone():
+    data, tasks = federation(), {"task": tiny_task(), "local": sgd()}
+    method, local = methods.load("ensemble")(**tasks), methods.load("local")(**tasks)
+    states = [run(each, data, ids=[1], rounds=3) for each in (method, local)]
+    cohort = cohort_of(method.task, data, [1])
+    scores = [
+        cohort.score(each.predict, each.personalise(state, cohort), split="test")
+        for each, state in zip((method, local), states, strict=True)
+    ]
+    assert_close(*scores, 1e-12)
+
+
+def test_an_ensemble_of_nobody_predicts_as_the_first_draw():
+    method, data = methods.load("ensemble")(task=tiny_task(), local=sgd()), federation()
+    cohort = cohort_of(method.task, data)
+    personal = method.personalise(method.init(data.num_clients, 3), cohort)
+    assert_close(tree.take(tree.take(personal, 0), 0), method.task.init(3), 0)

@@ -35,6 +35,7 @@ METHODS = {
     "biased_fedavg": (SERVER | {"private": "head.1.bias"}, lambda model, body, head: model - 3),
     "centmoe": ({}, lambda model, body, head: 0),
     "clustered": ({}, lambda model, body, head: model),
+    "ensemble": ({}, lambda model, body, head: (0, model)),
     # The three clients hold 2, 3 and 3 classes; in the first round there is nothing to send them.
     "fd": ({}, lambda model, body, head: (0, 3 * 8 / 3)),
     # No hold-out of this size leaves one example alone in a batch.
@@ -44,7 +45,8 @@ METHODS = {
     "fedavg_plus": ({}, lambda model, body, head: model),
     "fedem": ({"num_experts": 3}, lambda model, body, head: 3 * model),
     "fedgh": ({}, lambda model, body, head: (head, 6 * 8 / 3)),
-    # Matrices this small are sent whole; tests/test_mutual.py has larger ones.
+    # Three anchors of an expert each; gate and noise network as those of "moe_fedavg", and alpha.
+    "fedjets": ({}, lambda model, body, head: model + 2 * (15 + 12 + 12) + 1),
     # Factors of matrices this small are more numbers; tests/test_mutual.py has larger ones.
     "fedkd": ({"horizon": 3}, lambda model, body, head: model),
     "fedmix": (SERVER | {"num_experts": 3}, lambda model, body, head: 3 * model + 3 * 3),
@@ -62,6 +64,8 @@ METHODS = {
     ),
     "fedprox": ({"mu": 0.5}, lambda model, body, head: model),
     "fedrep": ({}, lambda model, body, head: body),
+    # A hidden layer of 4 of 6 units: its weights, normalisation and outputs.
+    "fedrolex": ({}, lambda model, body, head: 4 * 4 + 4 + 4 * 4 + 4 * 3 + 3),
     "fedproto": ({"curves": ["nearest"]}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fedtgp": ({"server_epochs": 2}, lambda model, body, head: (0, 6 * 8 / 3)),
     "fml": ({}, lambda model, body, head: model),

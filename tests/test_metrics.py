@@ -15,7 +15,7 @@ import pytest
 
 from fedlib.errors import DataError
 from fedlib.exhibits import metrics
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import Predictions, RunResult, Scores, View
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEN, UNSEEN = View("seen", "default", "test"), View("unseen", "default", "test")
@@ -102,6 +102,72 @@ def test_a_loss_that_is_not_a_number_is_refused_with_its_view():
     scores = made_up.scores([[0.5]], count=[10], loss=[math.nan])
     with pytest.raises(DataError, match="view seen/default/test: the loss"):
         metrics.run_rows(result({SEEN: scores}))
+
+
+# -- metrics of single predictions --------------------------------------------------------------
+
+
+def predictions(probabilities, y) -> Predictions:
+    return Predictions(np.log(np.asarray(probabilities, np.float32)), np.asarray(y))
+
+
+def test_f1_is_the_mean_over_classes_that_have_examples():
+    # Class 3 has no example, and is predicted once.
+    said, y = [0, 1, 1, 1, 2, 3], [0, 0, 1, 1, 2, 2]
+    found = predictions(np.eye(4)[said] * 0.6 + 0.1, y)
+    # F1 by class: TP, FP, FN of 0: 1, 0, 1; of 1: 2, 1, 0; of 2: 1, 0, 1.
+    assert metrics.macro_f1(found) == pytest.approx((2 / 3 + 4 / 5 + 2 / 3) / 3)
+
+
+def test_a_class_that_is_never_predicted_has_an_f1_of_zero():
+    found = predictions([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+    assert metrics.macro_f1(found) == pytest.approx((6 / 7 + 0) / 2)
+
+
+def test_auc_counts_pairs_that_are_in_order_and_half_of_the_equal_ones():
+    p = np.array([0.9, 0.4, 0.4, 0.7, 0.1])  # of class 1
+    found = predictions(np.stack([1 - p, p], 1), [1, 1, 0, 0, 0])
+    # 0.9 is above all three; 0.4 equals one, is below one and above one. Class 0 mirrors that.
+    assert metrics.auc(found) == pytest.approx((3 + 1.5) / 6)
+
+
+def test_auc_of_several_classes_is_the_mean_of_each_against_the_rest():
+    draw = np.random.default_rng(3)
+    p, y = draw.dirichlet(np.ones(5), 40), draw.integers(0, 4, 40)  # class 4 has no example
+    areas = []
+    for label in range(4):
+        pairs = [(a > b) + (a == b) / 2 for a in p[y == label, label] for b in p[y != label, label]]
+        areas.append(np.mean(pairs))
+    assert metrics.auc(predictions(p, y)) == pytest.approx(np.mean(areas))
+
+
+def test_a_single_class_has_no_auc():
+    with pytest.raises(DataError, match=r"AUC needs examples of two classes, all are of \[1\]"):
+        metrics.auc(predictions([[0.4, 0.6], [0.2, 0.8]], [1, 1]))
+
+
+def test_metrics_of_predictions_are_of_the_last_round_alone():
+    history = result({SEEN: made_up.scores([[0.0], [0.5]], count=[2])}, rounds=(0, 3))
+    final = result({SEEN: made_up.scores([[0.5]], count=[2])}, rounds=(3,))
+    made = {SEEN: predictions([[0.9, 0.1], [0.8, 0.2]], [0, 1])}
+    rows = metrics.run_rows(history, replace(final, predictions=made))
+    mine = rows[rows["metric"].isin(["macro_f1", "auc"])]
+    assert set(mine["at"]) == {"last"} and set(mine["round"]) == {3}
+    assert value(mine, metric="macro_f1", group="seen", split="test") == pytest.approx(1 / 3)
+    assert value(mine, metric="auc") == 1.0
+    assert not {"macro_f1", "auc"} & {*metrics.run_rows(history, final)["metric"]}
+
+
+def test_predictions_survive_the_file(tmp_path):
+    made = predictions([[0.9, 0.1]], [0])
+    final = result({SEEN: made_up.scores([[1.0]], count=[1])}, predictions={SEEN: made})
+    final.save(tmp_path / "evaluation.h5")
+    loaded = RunResult.load(tmp_path / "evaluation.h5").predictions
+    assert loaded.keys() == {SEEN}
+    assert all(np.array_equal(a, b) for a, b in zip(loaded[SEEN], made, strict=True))
+
+
+# -- which round --------------------------------------------------------------------------------
 
 
 def test_best_is_the_earliest_round_of_highest_accuracy_for_every_view():

@@ -271,7 +271,10 @@ def test_a_training_specification_is_the_run_s_and_the_seed_s(toy):
     job = {"paper": "toy", "federation": "digits", "label": "fedem"}
     expected = toy_run(label="fedem").spec(4)
     assert json.loads(made.spec("train", **job, seed="4")) == expected
-    assert json.loads(made.spec("evaluate", **job, seed=4)) == expected | {"views": []}
+    assert json.loads(made.spec("evaluate", **job, seed=4)) == expected | {
+        "views": [],
+        "predictions": False,
+    }
 
 
 def test_a_specification_does_not_depend_on_the_order_of_keys(toy):

@@ -192,6 +192,20 @@ def test_entropy_per_example_is_that_of_its_gate():
     assert_near(found, entropy / 2)
 
 
+def test_the_entropy_of_a_gate_that_is_sure_beyond_precision_has_a_gradient():
+    logits = torch.tensor([[0.0, 200.0, 199.0]], requires_grad=True)  # float32: exp(-200) is 0
+    entropy = mixture.entropy_per_example(mixture.soft_gates(logits))
+    entropy.backward()
+    p = torch.tensor([199.0, 200.0]).double().softmax(0)
+    expected = -(p * p.log()).sum()
+    assert entropy.item() == pytest.approx(expected.item(), rel=1e-5)
+    # dH/dh_i = -p_i (log p_i + H), 0 where p_i is.
+    torch.testing.assert_close(
+        logits.grad[0, [2, 1]].double(), -p * (p.log() + expected), rtol=1e-4, atol=1e-7
+    )
+    assert logits.grad[0, 0] == 0
+
+
 def test_entropy_per_expert_is_that_of_the_classes_it_gets():
     gates, y = tensor(QUERIES), torch.tensor([0, 1, 1, 2])
     assert mixture.class_mass(gates, y, 3).tolist() == [[1, 0, 1], [0, 2, 0], [0, 0, 0]]

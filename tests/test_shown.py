@@ -12,6 +12,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib import papers, tables
 from fedlib.errors import ConfigError
+from fedlib.exhibits import metrics
 from fedlib.spec import SCALES, Figure, Table
 from fedlib.workflow import shown
 from fedlib.workflow.plan import Plan
@@ -66,13 +67,36 @@ def specs(plan: Plan, stage: str) -> dict[str, dict]:
 def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_training(declare):
     before = planned(declare)
     trained, evaluated = specs(before, "train"), specs(before, "evaluate")
-    assert evaluated == {label: {**spec, "views": []} for label, spec in trained.items()}
+    nothing = {"views": [], "predictions": False}
+    assert evaluated == {label: spec | nothing for label, spec in trained.items()}
     columns = [{"title": "Training examples", "split": "train"}]
     after = planned(declare, tables={"train": exhibit(columns=columns)})
     assert specs(after, "train") == trained
     assert specs(after, "evaluate") == evaluated | {
-        "fedavg": {**trained["fedavg"], "views": [["seen", "default", "train"]]}
+        "fedavg": trained["fedavg"] | nothing | {"views": [["seen", "default", "train"]]}
     }
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"metric": "auc"},
+        {"columns": [{"federation": "digits", "metric": "macro_f1"}]},
+        {"criteria": {"one": {"cells": ({"metric": "auc"},)}}},
+    ],
+)
+def test_predictions_are_kept_of_the_runs_of_an_exhibit_that_names_a_metric_of_them(
+    declare, params
+):
+    plan = planned(declare, tables={"a": exhibit(**params)})
+    kept = {label: spec["predictions"] for label, spec in specs(plan, "evaluate").items()}
+    assert kept == {"fedavg": True, "fedem": False}
+    assert not shown.shows_predictions(exhibit(auc="accuracy", columns=["macro"]))
+
+
+def test_the_metrics_of_predictions_are_those_that_evaluations_keep_them_for():
+    functions = metrics.METRICS_OF_PREDICTIONS
+    assert {function.__name__ for function in functions} == shown.OF_PREDICTIONS
 
 
 def test_what_is_shown_twice_is_scored_once(declare):

@@ -31,6 +31,7 @@ METHODS = {
     "biased_fedavg": {"private": "head.1.bias"},
     "centmoe": {},
     "clustered": {},
+    "ensemble": {},
     "fd": {"distillation": "mse"},
     "fedapen": {"holdout": 0.4, "lam_epochs": 2},
     "fedavg": {},
@@ -38,6 +39,7 @@ METHODS = {
     "fedavg_plus": {},
     "fedem": {"num_experts": 2},
     "fedgh": {},
+    "fedjets": {"per_client": 1},
     "fedkd": {"horizon": 3},
     "fedmix": {"num_experts": 2, "gate_epochs": 2, "curves": ["new_shard"]},
     "fedmix_clients": {"num_experts": 2, "gate_epochs": 2, "curves": ["finetuned"]},
@@ -45,6 +47,7 @@ METHODS = {
     "fedmoe": {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}, "log_rounds": [1, 9]},
     "fedprox": {"mu": 0.5},
     "fedrep": {"head_epochs": 2},
+    "fedrolex": {},
     "fml": {},
     "fedproto": {"curves": ["nearest"]},
     "fedtgp": {"server_epochs": 2},
@@ -172,11 +175,14 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = {"local": 0, "centmoe": 0, "pfedmm": body + experts * head, "gated_experts": model}
+    down = dict.fromkeys(("local", "centmoe", "ensemble"), 0)
+    down |= {"pfedmm": body + experts * head, "gated_experts": model}
+    down |= {"fedrolex": 4 * 4 + 4 + 4 * 4 + 4 * 3 + 3}  # of hidden units 4 of 6
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}
     down |= {"biased_fedavg": model - 3, "local_global": model - (4 * 6 + 6)}
     # Gate and noise network of 4 x 3 weights, batch normalisation and outputs; alpha.
-    down |= {"moe_fedavg": 3 * model + 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1}
+    gates = 2 * (4 * 3 + 3 + 4 * 3 + 3 * 3 + 3) + 1
+    down |= {"moe_fedavg": 3 * model + gates, "fedjets": model + gates}
     # The gate of 6 features; the table of 3 labels.
     down |= {"plain_mixture": 2 * model + (6 * 2 + 2)}
     down |= dict.fromkeys(("fedmix", "fedmix_vae"), 2 * model + 3 * 2)
@@ -185,6 +191,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
         "ifca": model,
         "adaptive_experts": model,
         "afl": model + 1,
+        "ensemble": model,
         "qffl": model + 1,
     }
     up = up.get(name, down)
@@ -222,6 +229,28 @@ def test_the_two_aggregations_differ_when_half_of_the_clients_take_part():
         silently(simulation(aggregation=a)) for a in ("damped", "renormalised")
     )
     assert not torch.equal(damped.params["head.1.bias"], renormalised.params["head.1.bias"])
+
+
+@pytest.mark.parametrize("size_of_parts", [None, 1])
+def test_predictions_are_kept_where_they_are_asked_for(size_of_parts, monkeypatch):
+    if size_of_parts:  # a client at a time
+        monkeypatch.setattr(evaluate, "FINAL_BYTES", size_of_parts)
+        monkeypatch.setattr(methods.load("local"), "personal_numbers", lambda method: 1)
+    run = simulation("local", rounds=1)
+    state, _ = silently(run)
+    everyone = lambda group: run.everyone(group, 1)  # noqa: E731
+    assert evaluate.final(run.method, state, everyone).predictions == {}
+    found = evaluate.final(run.method, state, everyone, predictions=True)
+    view = View("seen", "default", "test")
+    assert view in found.predictions
+    assert found.predictions.keys() == {view for view in found.scores if view.split == "test"}
+    log_probs, y = found.predictions[view]
+    rows = np.concatenate([run.federation.test.of(c) for c in run.federation.ids("seen")])
+    assert np.array_equal(y, run.federation.y[rows]) and log_probs.dtype == np.float32
+    right = (log_probs.argmax(1) == y).reshape(-1, 4).sum(1)  # clients have four examples
+    assert right.tolist() == found.scores[view].correct[0].tolist()
+    losses = -log_probs[np.arange(len(y)), y].reshape(-1, 4).mean(1)
+    np.testing.assert_allclose(losses, found.scores[view].loss[0], rtol=1e-5)  # float32
 
 
 @every_method

@@ -18,6 +18,7 @@ import torch
 from support import toy_federation
 
 from fedlib import files, spec
+from fedlib.exhibits import metrics
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run_spec import RUN_ENTRIES
 from fedlib.workflow import command
@@ -60,7 +61,9 @@ def options(folder, run_spec=SPEC, **changes):
 def evaluation(folder, run_spec=SPEC, **changes):
     """Arguments of evaluate.py."""
     absent = {"checkpoints": None, "checkpoint-every": None, "out": folder / "evaluation.h5"}
-    return options(folder, {"views": [["*", "*", "*"]], **run_spec}, **absent | changes)
+    return options(
+        folder, {"views": [["*", "*", "*"]], "predictions": False, **run_spec}, **absent | changes
+    )
 
 
 def start(stage, arguments):
@@ -261,6 +264,20 @@ def test_an_evaluation_finds_what_training_found_last_and_the_final_protocols(co
     scores = final.scores[View("seen", "default", "train")]
     # 7 + 12 + 6 training examples of the seen clients
     assert f"seen/default/train: {scores.correct.sum() / 25:.1%} of 25 examples" in stdout
+
+
+def test_an_evaluation_keeps_predictions_if_it_is_asked_to_and_metrics_read_them(copied, call):
+    code, _, stderr = call("evaluate", evaluation(copied, SPEC | {"predictions": True}))
+    assert (code, stderr) == (0, "")
+    final = RunResult.load(copied / "evaluation.h5")
+    view = View("seen", "default", "test")
+    log_probs, y = final.predictions[view]
+    assert (log_probs.argmax(1) == y).sum() == final.scores[view].correct.sum()
+    rows = metrics.run_rows(RunResult.load(copied / "history.h5"), final)
+    for column, name in ("metric", "macro_f1"), *view._asdict().items():
+        rows = rows[rows[column] == name]
+    assert rows["at"].tolist() == ["last"]
+    assert rows["value"].tolist() == [metrics.macro_f1(final.predictions[view])]
 
 
 # -- nonsense -----------------------------------------------------------------------------

@@ -62,7 +62,8 @@ def results(**changes) -> tuple[RunResult, RunResult]:
         scores={TEST: scores(CORRECT[-1:], LOSS[-1:]), TRAIN: scores([[3, 3]], [[0.2, 0.7]])},
         **{name: np.zeros(1, int) for name in TOTALS},
         train_loss=np.empty(0),
-        spec={**history.spec, "views": [["*", "*", "*"]]},  # as evaluations have them
+        # As evaluations have them.
+        spec={**history.spec, "views": [["*", "*", "*"]], "predictions": False},
     )
     return history, evaluation
 

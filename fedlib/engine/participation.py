@@ -4,7 +4,7 @@ import numpy as np
 
 from fedlib import streams
 
-SELECTIONS = ("uniform", "residue")  # see `sample`
+SELECTIONS = ("uniform", "residue", "anchored")  # see `sample`
 
 
 def sample(
@@ -19,7 +19,8 @@ def sample(
       population: [P] who may take part.
       rate: fraction of them.
       seed, round: of the draw.
-      selection: "uniform", or "residue": one of each class of positions in the population modulo C.
+      selection: "uniform"; "residue", one of each class of positions in the population modulo C; or
+        "anchored", the first floor(C / 2) of the population in every round, and any of the others.
 
     Raises:
       ValueError: for another selection.
@@ -32,4 +33,6 @@ def sample(
     draw = streams.generator(seed, round, "cohort")
     if selection == "residue":
         return np.sort([draw.choice(population[residue::size]) for residue in range(size)])
-    return np.sort(draw.choice(population, size=size, replace=False))
+    anchors, others = np.split(population, [size // 2 if selection == "anchored" else 0])
+    drawn = draw.choice(others, size=size - len(anchors), replace=False)
+    return np.concatenate([anchors, np.sort(drawn)])

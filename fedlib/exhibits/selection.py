@@ -69,6 +69,9 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "uniform_mixture": "Uniform mixture",
     "server_finetuning": "FedAvg, tuned on the server",
     "moe_fedavg": "Avg-MoE",
+    "fedjets": "FedJETs",
+    "ensemble": "Ensemble of clients",
+    "fedrolex": "FedRolex",
 }
 
 

@@ -132,6 +132,9 @@ METHODS = {
     "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
     "server_finetuning": Look("#6B8E23", (10, 0, 0), LONG),
     "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
+    "fedjets": Look("#3F7FBF", (7, 0, 26), LONG),
+    "ensemble": Look("#8F7A3E", (5, 1, 36), DOTTED),
+    "fedrolex": Look("#7D5BA6", (10, 1, 0), DASHED),
     "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
     "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1),
 }

@@ -34,9 +34,9 @@ from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Method
 from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model, outputs
-from fedlib.methods.parts import chosen, relevance, server_mixture
+from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
-from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
 from fedlib.tree import Rows
 
 
@@ -79,6 +79,8 @@ class FedMoE(GatedMixture):
         0 trains nothing. The paper's experts are not trained on the server.
       main_solver: of main experts, alone on the server's examples after every move (code,
         CIFAR-10); None is not at all.
+      warm_start: of one expert, the first main one if there is any, on the server's examples before
+        the first round: all experts and clients then begin with it. None is not at all.
       init_experts: clients and experts begin as one "shared" draw, or as "independent" ones (code).
       keep: what the server predicts with: its "best" mixture on validation examples, or the "last".
       probe: whose training examples relevance is measured on: the "server" (paper: one reserved
@@ -102,6 +104,7 @@ class FedMoE(GatedMixture):
     routed_lr_scale: float = 0.0
     main_lr_scale: float = 0.0
     main_solver: Solver | Mapping | None = None
+    warm_start: Solver | Mapping | None = None
     init_experts: str = "shared"
     keep: str = "best"
     probe: str = "server"
@@ -126,14 +129,12 @@ class FedMoE(GatedMixture):
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
-        object.__setattr__(self, "log_rounds", tuple(self.log_rounds))
-        for name in ("server", "main_solver"):
+        # Before the first round nobody has looked at the probe.
+        object.__setattr__(self, "log_rounds", tables.checked_rounds(self.log_rounds, first=1))
+        for name in ("server", "main_solver", "warm_start"):
             if isinstance(spec := getattr(self, name), Mapping):
                 object.__setattr__(self, name, from_spec(dict(spec)))
         GatedMixture.__post_init__(self)
-        rounds = list(self.log_rounds)
-        if rounds != sorted({*rounds}) or min(rounds, default=1) < 1:
-            raise ValueError(f"log_rounds must be ascending and at least 1, got {self.log_rounds}")
 
     @property
     def trains_experts(self) -> bool:
@@ -164,6 +165,8 @@ class FedMoE(GatedMixture):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Clients train; the server moves its experts, trains its gate, synchronises clients."""
+        if self.warm_start:
+            state = self.begun(state, cohort)
         sent = tree.take(state.models, cohort.host_ids)
         trained, memory = cohort.fit(self.task.loss, sent, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)  # stage A
@@ -275,6 +278,23 @@ class FedMoE(GatedMixture):
             stream=stream,
         )
         return model | tree.take(trained, 0), own
+
+    def begun(self, state: State, cohort: Cohort) -> State:
+        """Everybody has the expert that the server trained first; newcomers are sent it."""
+        if cohort.round == 0:
+            server = cohort.everyone("server")
+            first = tree.map(lambda x: x[:1], state.model["main"] or state.model["routed"])
+            start = tree.broadcast(first, 1)
+            warm, _ = server.fit(self.main_loss, start, local=self.warm_start, stream="server/warm")
+            warm = tree.take(tree.take(warm, 0), 0)
+            experts = {"routed": tree.repeat(warm, self.num_routed)}
+            experts["main"] = tree.repeat(warm, self.num_main) if self.num_main else {}
+            own = tree.map(lambda old, new: new.to(old), state.models[0], warm)
+            models = Rows([own] * len(state.models))
+            state = state._replace(models=models, model=state.model | experts)
+        news = zip(cohort.host_ids, never_trained(state.memory, cohort), strict=True)
+        cohort.scatter(Rows(state.models[client] if new else {} for client, new in news))
+        return state
 
     def train_main(self, model: Model, server: Cohort, stream: str) -> Model:
         """Main experts alone, with a new solver."""

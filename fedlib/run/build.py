@@ -257,7 +257,7 @@ def evaluate_state(
     """Scores of a trained state under the protocols, and on the splits, that are asked for.
 
     Args:
-      spec: the run's specification, and "views", which are asked for; see
+      spec: the run's specification, and "views" and "predictions", which are asked for; see
         `fedlib.run.evaluate.final`.
       measure: what else is measured on the state, by its name among the diagnostics.
       report: gets a line of progress now and then.
@@ -280,6 +280,7 @@ def evaluate_state(
         lambda group: simulation.everyone(group, rounds),
         report,
         spec["views"],
+        spec["predictions"],
     )
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}

@@ -15,7 +15,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import SHARED, RunResult, Scores, View
+from fedlib.results import SHARED, Predictions, RunResult, Scores, View
 from fedlib.run.progress import Progress
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
@@ -51,6 +51,18 @@ def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientSc
         correct=(scores[:, 0] * labels_per_example).round(),
         count=examples * labels_per_example,
         loss=scores[:, 1] / np.maximum(examples, 1),
+    )
+
+
+def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predictions:
+    """What the clients of `cohort`, prepared as `personal`, make of their examples of `split`."""
+    federation = cohort.data.federation
+    found = cohort.score(method.predict, personal, split=split)
+    rows = [federation.split(split).of(client) for client in cohort.host_ids]
+    own = [log_probs[: len(mine)] for log_probs, mine in zip(found, rows, strict=True)]
+    return Predictions(
+        torch.cat(own).flatten(0, -2).float().cpu().numpy(),
+        federation.y[np.concatenate(rows)].ravel().astype(np.int64),
     )
 
 
@@ -92,6 +104,7 @@ def final(
     cohort_of: CohortOf,
     report: Callable[[str], None] = lambda line: None,
     views: Iterable[Sequence[str]] = (EVERYTHING,),
+    predictions: bool = False,
 ) -> RunResult:
     """Scores of the final state: the default protocol on what is held out, and what is asked for.
 
@@ -103,6 +116,7 @@ def final(
       report: gets a line of progress now and then.
       views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
         does not have is left out. That of the split "shared" must be named: "*" does not mean it.
+      predictions: whether what is predicted for every test example is kept as well.
     """
     found = Found(Progress(report))
     for group in GROUPS:
@@ -127,6 +141,9 @@ def final(
                         else:
                             scores = score(method, personal, part, split)
                         found.add(View(group, protocol, split), part, scores, cohort.size)
+                        if predictions and split == "test":
+                            made = predict(method, personal, part, split)
+                            found.keep(View(group, protocol, split), made)
     diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
     return found.result(cohort_of("seen").round, diagnostics)
 
@@ -192,6 +209,7 @@ class Found:
     Attributes:
       progress: gets a line now and then.
       parts: of each view, its clients and their scores, one part after the other.
+      predicted: likewise what they predict, where that is kept.
       measured: what methods record besides, [num_clients, ...].
       examples: on which clients trained to be prepared, by protocol; "settle" is what the final
         protocols have in common.
@@ -199,6 +217,7 @@ class Found:
 
     progress: Progress
     parts: dict[View, list[tuple[np.ndarray, ClientScores]]] = field(default_factory=dict)
+    predicted: dict[View, list[Predictions]] = field(default_factory=dict)
     measured: dict[str, np.ndarray] = field(default_factory=dict)
     examples: Counter[str] = field(default_factory=Counter)
 
@@ -213,6 +232,10 @@ class Found:
         parts.append((cohort.host_ids, scores))
         done = sum(len(ids) for ids, _ in parts)
         self.progress.tell(f"evaluated {view.group} {view.protocol} of {done}/{of} clients")
+
+    def keep(self, view: View, predictions: Predictions) -> None:
+        """Predictions of a part of a view's clients."""
+        self.predicted.setdefault(view, []).append(predictions)
 
     def measure(self, cohort: Cohort, tensors: dict[str, Tensor]) -> None:
         """What the method recorded of these clients."""
@@ -239,6 +262,10 @@ class Found:
             client_rounds=nothing,
             train_loss=np.empty(0),
             diagnostics=diagnostics | self.measured | trained,
+            predictions={
+                view: Predictions(*map(np.concatenate, zip(*parts, strict=True)))
+                for view, parts in self.predicted.items()
+            },
         )
 
 

@@ -37,7 +37,7 @@ class Course:
       rounds: communication rounds.
       seed: of initial parameters, cohorts and shuffling.
       rate: fraction of the seen clients in a round, in (0, 1].
-      selection: how they are drawn, "uniform" or by "residue"; see
+      selection: how they are drawn, "uniform", by "residue" or "anchored"; see
         `fedlib.engine.participation.sample`.
       aggregation: "damped" or "renormalised", see `Cohort.average`, the same at rate 1; or
         "gossip", a decentralised run, see `fedlib.engine.gossip`.

@@ -81,7 +81,7 @@ class Plan:
             for run in paper.runs
         }
         self._run_specs: dict[tuple, dict] = {}
-        self._run_views: dict[tuple, list[shown.Pattern]] = {}
+        self._run_evaluated: dict[tuple, dict] = {}
         self._earlier: dict[tuple, Run | None] = {}
 
     # --- What there is -------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Plan:
             case "train" | "events", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names)
             case "evaluate", {"seed": seed, **names}:
-                return {**self._run_spec(int(seed), **names), "views": self._views(**names)}
+                return self._run_spec(int(seed), **names) | self._evaluated(**names)
             case "metrics", {"paper": paper}:
                 return specs.of_metrics(self, self._paper(paper))
             case "table" | "figure", {"paper": paper}:
@@ -317,18 +317,19 @@ class Plan:
         run = self.earlier(cell.paper, cell.federation, cell.label)
         return 0 if run is None else 1 + self._chain(cell._replace(label=run.label))
 
-    def _views(self, paper: str, federation: str, label: str) -> list[shown.Pattern]:
-        """What a final evaluation scores: what is shown of the run, or everything."""
-        if self.config["evaluate"] == "all":
-            return [shown.EVERYTHING]
+    def _evaluated(self, paper: str, federation: str, label: str) -> dict:
+        """What a final evaluation scores, and keeps: what is shown of the run, or all views."""
         key = (paper, federation, label)
-        if key not in self._run_views:
+        if key not in self._run_evaluated:
             declared = self._paper(paper)
             exhibits = [*declared.tables.values(), *declared.figures.values()]
             about = [x for x in exhibits if federation in x.federations and label in x.labels]
             found = set().union(*(shown.views(x, federation, label) for x in about))
-            self._run_views[key] = sorted(found)
-        return self._run_views[key]
+            self._run_evaluated[key] = {
+                "views": [shown.EVERYTHING] if self.config["evaluate"] == "all" else sorted(found),
+                "predictions": any(map(shown.shows_predictions, about)),
+            }
+        return self._run_evaluated[key]
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""

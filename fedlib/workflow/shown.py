@@ -6,6 +6,9 @@ view, and a list "protocols" is one for each, by name or {"name": ...}. What is 
 the primary view: seen clients, protocol "default", split "test". If a mapping also names a
 "federation" or "label", it is about that run alone. Some kinds show more than their params say.
 
+Some metrics need what was predicted for each example, not counts of right ones. An exhibit asks for
+that by naming one of `OF_PREDICTIONS` anywhere in its params.
+
 What training evaluates on the way is there in any case, and so is the default protocol on what is
 held out. A kind that shows more than these and its params must be in `KINDS`.
 """
@@ -18,6 +21,8 @@ from fedlib.spec import Table
 Pattern = tuple[str, str, str]
 PRIMARY: dict[str, str] = {"group": "seen", "protocol": "default", "split": "test"}
 EVERYTHING: Pattern = ("*", "*", "*")
+# Of `fedlib.exhibits.metrics.definitions`, which this does not import: plans need no NumPy.
+OF_PREDICTIONS = frozenset({"macro_f1", "auc"})
 KINDS: dict[str, dict[str, str]] = {  # what these show besides, where their params do not say
     "unseen": {"group": "unseen", "protocol": "*"},
     "gate_weights": {"protocol": "moe"},  # that of the mixtures whose gates it shows
@@ -29,6 +34,20 @@ def views(exhibit: Table, federation: str, label: str) -> set[Pattern]:
     given = {**PRIMARY, **KINDS.get(exhibit.kind, {})}
     run = {"federation": federation, "label": label}
     return set(_found(exhibit.params, given, run)) - {_view(PRIMARY)}
+
+
+def shows_predictions(exhibit: Table) -> bool:
+    """Whether a table or figure shows metrics of single predictions."""
+    return not OF_PREDICTIONS.isdisjoint(_strings(exhibit.params))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings in a value of params; of mappings the values, not the keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(inner)
 
 
 def _found(value: Any, given: Mapping[str, str], run: Mapping[str, str]) -> Iterator[Pattern]:

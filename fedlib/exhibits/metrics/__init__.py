@@ -21,15 +21,18 @@ Source: the metrics of FedEM and pFedMM; neither repository has code for the bot
 
 from fedlib.exhibits.metrics.definitions import (
     METRICS,
+    METRICS_OF_PREDICTIONS,
     PRIMARY,
     SERVER,
     accuracy,
     accuracy_client_mean,
     accuracy_client_std,
+    auc,
     best_evaluation,
     bottom10,
     bottom10_mean,
     loss,
+    macro_f1,
     primary,
 )
 from fedlib.exhibits.metrics.runs import COLUMNS, collect, write
@@ -53,6 +56,7 @@ __all__ = [
     "FLOPS",
     "INTERVAL_SEEDS",
     "METRICS",
+    "METRICS_OF_PREDICTIONS",
     "PICKS",
     "PRIMARY",
     "SERVER",
@@ -61,6 +65,7 @@ __all__ = [
     "accuracy",
     "accuracy_client_mean",
     "accuracy_client_std",
+    "auc",
     "best_evaluation",
     "bottom10",
     "bottom10_mean",
@@ -68,6 +73,7 @@ __all__ = [
     "client_rows",
     "collect",
     "loss",
+    "macro_f1",
     "over_seeds",
     "primary",
     "run_rows",

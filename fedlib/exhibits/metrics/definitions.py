@@ -1,12 +1,13 @@
 """The metrics of one view, and which evaluation of a run is its best.
 
-A metric is a function of the counts of all evaluations of a view, Scores -> [T].
+A metric is a function of the counts of all evaluations of a view, Scores -> [T]; or of what was
+predicted for each example after the last round, Predictions -> a number.
 """
 
 import numpy as np
 
 from fedlib.errors import DataError
-from fedlib.results import RunResult, Scores, View
+from fedlib.results import Predictions, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
 SERVER = View("server", "default", "test")  # a global model on a global test set
@@ -43,8 +44,39 @@ def loss(scores: Scores) -> np.ndarray:
     return (owned.loss * owned.count).sum(axis=1) / owned.count.sum()
 
 
+def macro_f1(predictions: Predictions) -> float:
+    """Macro F1: the mean over classes that have examples of 2 TP / (2 TP + FP + FN).
+
+    To predict a class without examples is wrong, and counts against the class that was right.
+    """
+    from sklearn.metrics import f1_score  # takes a second to import
+
+    y, said = predictions.y, predictions.log_probs.argmax(1)
+    return float(f1_score(y, said, labels=np.unique(y), average="macro", zero_division=0))
+
+
+def auc(predictions: Predictions) -> float:
+    """Mean over the classes of the area under the ROC curve, each class against all others.
+
+    That is how probably an example of the class is given a higher probability of it than one of
+    another class; of equal ones half count. Classes of none or all of the examples have no curve
+    and are left out.
+
+    Raises:
+      DataError: if no class has one.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    y, scores = predictions.y, predictions.log_probs
+    classes = np.unique(y)
+    if len(classes) < 2:
+        raise DataError(f"AUC needs examples of two classes, all are of {classes.tolist()}")
+    return float(np.mean([roc_auc_score(y == label, scores[:, label]) for label in classes]))
+
+
 METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
 METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
+METRICS_OF_PREDICTIONS = (macro_f1, auc)
 
 
 def _owned(scores: Scores) -> Scores:

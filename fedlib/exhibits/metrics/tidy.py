@@ -10,6 +10,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import representations
 from fedlib.exhibits.metrics.definitions import (
     METRICS,
+    METRICS_OF_PREDICTIONS,
     METRICS_OF_SERVER,
     PRIMARY,
     best_evaluation,
@@ -44,7 +45,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
 
     Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
-    if it measured them, and the examples and FLOPs of what clients trained for it. At "round" only
+    if it measured them, the examples and FLOPs of what clients trained for it, and metrics of
+    single predictions, if it kept those. At "round" only
     is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
     updates were ("divergence_0", ...), and the cells of tables of rows by experts ("table_0_0",
     ...) at the rounds at which they were recorded. Representations of examples are at "last" only.
@@ -63,6 +65,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         for view, scores in _only_final(history, evaluation).items():
             curve = _view_curve(view, evaluation.round, scores)
             blocks.append(_block(curve, "last", slice(-1, None)))
+        for view, found in evaluation.predictions.items():
+            values = {m.__name__: np.array([m(found)]) for m in METRICS_OF_PREDICTIONS}
+            blocks.append(_block(_Curve(view, evaluation.round, values), "last", slice(None)))
         if FLOPS in evaluation.diagnostics:
             curve = _flops_curve(history, evaluation)
             blocks.append(_block(curve, "last", slice(-1, None)))

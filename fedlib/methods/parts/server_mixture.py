@@ -220,8 +220,13 @@ def smooth_load(clean: Tensor, noisy: Tensor, scale: Tensor, k: int, kind: str) 
 
 
 def _entropy(probabilities: Tensor) -> Tensor:
-    """In nats, of distributions along the last dimension; 0 log 0 is 0."""
-    return torch.special.entr(probabilities).sum(-1)
+    """In nats, of distributions along the last dimension; 0 log 0 is 0.
+
+    Not `torch.special.entr`, whose slope at 0 is infinite: a sure gate would learn numbers that are
+    none.
+    """
+    tiny = torch.finfo(probabilities.dtype).tiny
+    return -(probabilities * probabilities.clamp(min=tiny).log()).sum(-1)
 
 
 def _normal_cdf(z: Tensor) -> Tensor:

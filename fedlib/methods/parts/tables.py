@@ -8,15 +8,15 @@ from torch import Tensor
 from fedlib import tree
 
 
-def checked_rounds(rounds: Sequence[int]) -> tuple[int, ...]:
+def checked_rounds(rounds: Sequence[int], first: int = 0) -> tuple[int, ...]:
     """The rounds after which tables are recorded, as a tuple, which JSON does not have.
 
     Raises:
-      ValueError: if they do not ascend, or one is negative.
+      ValueError: if they do not ascend, or one is below `first`.
     """
     rounds = tuple(rounds)
-    if list(rounds) != sorted(set(rounds)) or min(rounds, default=0) < 0:
-        raise ValueError(f"table_rounds must ascend from 0 or more, got {list(rounds)}")
+    if list(rounds) != sorted(set(rounds)) or min(rounds, default=first) < first:
+        raise ValueError(f"rounds of tables must ascend from {first} or more, got {list(rounds)}")
     return rounds
 
 

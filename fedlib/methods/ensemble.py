@@ -1,0 +1,76 @@
+"""Ensemble: every client trains a model of its own, and the server averages what they predict.
+
+    client   trains M_j alone, and sends it
+    server   p(y|x) = mean_j p_j(y|x)    over the clients who have taken part
+
+Fed-MoE makes one mixture of clients' models by averaging their weights; here the same models are
+combined by their outputs instead, at the price of asking every one of them.
+
+Source: a baseline of ours for Jiang et al., "Heterogeneous Federated Learning with Scalable Server
+Mixture-of-Experts", IJCAI 2025 (doi 10.24963/ijcai.2025/610).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import each_expert, mixture_log_probs
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Batch, Params
+from fedlib.methods.base import Method
+from fedlib.methods.parts.own_models import drawn_in_turn
+from fedlib.tree import Rows
+
+
+class State(NamedTuple):
+    """One model per client, and what their solvers remember."""
+
+    models: Rows
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble(Method):
+    """Clients who learn nothing from each other, and a vote of all of them for everybody.
+
+    Attributes:
+      local: local solver, run once per round.
+    """
+
+    local: Solver
+
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The same drawn model for everybody."""
+        model = self.task.init(seed)
+        memory = self.local.memory(self.task.trainable(model), num_clients)
+        return State(drawn_in_turn([model], num_clients), memory)
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Each client goes on from its own model, and the server gets it."""
+        trained, memory = cohort.fit(
+            self.task.loss,
+            tree.take(state.models, cohort.host_ids),
+            local=self.local,
+            memory=state.memory,
+        )
+        models = tree.put(state.models, cohort.host_ids, cohort.collect(trained))
+        return State(models, memory)
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The models of those who have trained [E, ...], for everybody; at first the draw."""
+        members = state.memory.epochs.nonzero().flatten().tolist() or [0]
+        models = tree.stack([state.models[client] for client in members])
+        device = self.task.device
+        return cohort.broadcast(tree.map(lambda x: x.to(device), models))
+
+    def predict(self, personal: Params, batch: Batch) -> Tensor:
+        """The mean of the members' probabilities -> [B, L]"""
+        log_probs = each_expert(lambda member: self.task.log_probs(member, batch), personal)
+        share = log_probs.new_full(log_probs.shape[1:2], -math.log(log_probs.shape[1]))
+        return mixture_log_probs(share, log_probs)

@@ -1,0 +1,197 @@
+"""FedJETs with anchors against a loop over clients and their experts; who gets what; identities."""
+
+import numpy as np
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from test_fedmoe import assert_close, module_of, owned, run, train
+from torch.nn.functional import nll_loss, softplus
+
+from fedlib import methods, tree
+from fedlib.engine.participation import sample
+from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.parts import server_mixture
+
+SIZES = (7, 12, 6, 10, 11, 8)  # three anchors, two others, and an unseen client
+EXPERTS, CLASSES = 3, 3
+
+
+def fedjets(experts=EXPERTS, network=(), **params):
+    network = dict(network)
+    gate = tiny_task(classes=experts, hidden=5, **network)
+    task = tiny_task(**network)
+    return methods.load("fedjets")(task=task, gate=gate, **{"local": sgd()} | params)
+
+
+class ByHand:
+    """A round from a state, with modules of PyTorch and loops."""
+
+    def __init__(self, method, data, model):
+        self.method, self.data, self.model = method, data, model
+        self.sizes = data.train.sizes[:5].tolist()
+
+    def gate_of(self, client):
+        x, _ = owned(self.data, "train", client)
+        return module_of(self.method.gate, self.model["gate"])(x).softmax(-1).mean(0).detach()
+
+    def experts_of(self, client):
+        if client < EXPERTS:
+            return [client]
+        return sorted(self.gate_of(client).argsort(descending=True)[:2].tolist())
+
+    def train(self, client, own):
+        """{number: expert}, and main expert, gate and noise network, as the client trained them."""
+        task, gate = self.method.task, self.method.gate
+        experts = {i: module_of(task, tree.take(self.model["routed"], i)) for i in own}
+        main = module_of(task, tree.take(self.model["main"], 0))
+        gate, noise = (module_of(gate, self.model[name]) for name in ("gate", "noise"))
+        alpha = self.model["alpha"].clone().requires_grad_()
+
+        def loss(x, y, key):
+            loud = server_mixture.noisy(gate(x), softplus(noise(x)) + 0.01, key)
+            p = loud.softmax(-1)
+            routed = 0
+            for i in range(EXPERTS):
+                known = experts[i](x).softmax(-1) if i in experts else 1 / CLASSES
+                routed = routed + p[:, [i]] * known
+            mixed = alpha * routed + (1 - alpha) * main(x).softmax(-1)
+            return nll_loss(mixed.log(), y) + 0.1 * -(p * p.log()).sum(-1).mean()
+
+        modules = [*experts.values(), main, gate, noise]
+        weights = [w for module in modules for w in module.parameters()]
+        x, y = owned(self.data, "train", client)
+        train([*weights, alpha], loss, x, y, self.method.local, (0, "fit"), client)
+        shared = {"main": main, "gate": gate, "noise": noise}
+        shared = {name: dict(module.state_dict()) for name, module in shared.items()}
+        shared["main"] = tree.stack([shared["main"]])
+        experts = {i: dict(expert.state_dict()) for i, expert in experts.items()}
+        return experts, shared | {"alpha": alpha.detach()}
+
+    def mean(self, trees, clients):
+        total = sum(self.sizes[c] for c in clients)
+        weights = [self.sizes[c] / total for c in clients]
+        return tree.map(lambda *xs: sum(w * x for w, x in zip(weights, xs, strict=True)), *trees)
+
+    def round(self, clients):
+        trained = {c: self.train(c, self.experts_of(c)) for c in clients}
+        routed = []
+        for i in range(EXPERTS):
+            who = [c for c in clients if i in trained[c][0]]
+            before = tree.take(self.model["routed"], i)
+            routed.append(self.mean([trained[c][0][i] for c in who], who) if who else before)
+        shared = self.mean([trained[c][1] for c in clients], clients)
+        return {"routed": tree.stack(routed), **shared}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("clients", [[0, 1, 2, 3, 4], [1, 4]], ids=["all", "an anchor is absent"])
+def test_a_round_is_a_loop_over_clients_and_the_experts_they_have(executor, clients):
+    method = fedjets(num_main=1, entropy_weight=0.1)
+    data = toy_federation(SIZES)
+    start = method.init(data.num_clients, 0)
+    expected = ByHand(method, data, start.model).round(clients)
+    cohort = cohort_of(method.task, data, clients, executor=executor)
+    after = method.round(start, cohort).model
+    assert_close({name: after[name] for name in expected}, expected)  # float64
+    assert int(after["batches"]) == 3  # of the client with most: 12 examples, or 11, in fours
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"combine": "logits", "per_client": 1},
+        {"training_gate": "top_k", "top_k": 2},
+        {"balance_weight": 0.1, "entropy": "per_expert"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_every_setting_is_the_same_on_both_executors(settings):
+    method = fedjets(network={"norm": True, "dropout": 0.3}, **settings)
+    loop, batched = (run(method, toy_federation(SIZES), executor=each) for each in EXECUTORS)
+    assert_close(loop, batched)
+
+
+def test_anchors_have_their_expert_and_others_those_that_the_gate_trusts_on_their_examples():
+    method, data = fedjets(), toy_federation(SIZES)
+    model = run(method, data).model
+    held = method.choose(model, cohort_of(method.task, data, [4, 2, 0, 3]))
+    hand = ByHand(method, data, model)
+    assert held == [hand.experts_of(client) for client in (4, 2, 0, 3)]
+    assert held[1:3] == [[2], [0]] and [len(held[0]), len(held[3])] == [2, 2]
+
+
+def test_an_expert_of_nobody_stays_as_it_was():
+    method, data = fedjets(), toy_federation(SIZES)
+    start = method.init(data.num_clients, 0)
+    after = method.round(start, cohort_of(method.task, data, [0, 2])).model["routed"]
+    for name, before in start.model["routed"].items():
+        assert torch.equal(after[name][1], before[1])
+        assert not torch.equal(after[name][0], before[0])
+
+
+def test_clients_are_sent_their_own_experts_and_send_them_back():
+    method, data = fedjets(), toy_federation(SIZES)
+    cohort = cohort_of(method.task, data, [0, 1, 3, 4])
+    method.round(method.init(data.num_clients, 0), cohort)
+    expert, gate = (tree.numel(task.init(0)) for task in (method.task, method.gate))
+    expected = (1 + 1 + 2 + 2) / 4 * expert + 2 * gate + 1
+    assert (cohort.journal.down, cohort.journal.up) == (expected, expected)
+
+
+def test_the_gate_of_an_anchor_learns_to_trust_its_expert_where_that_is_better_than_a_guess():
+    # One client, whose expert is trained and whose gate begins indifferent.
+    method = fedjets(local=sgd(epochs=15, weight_decay=0.0), noisy_gate=False, entropy_weight=0.0)
+    data = toy_federation(SIZES)
+    state = run(method, data, rounds=3, ids=[1])
+    cohort = cohort_of(method.task, data, [1])
+    trust = cohort.score(method.soft_gates, cohort.held(state.model["gate"]))[0].mean(0)
+    assert trust[1] > 0.9
+
+
+# -- identities ----------------------------------------------------------------------------------
+
+
+def test_with_one_expert_it_is_fedavg():
+    method, data = fedjets(1, per_client=1, local=sgd(keeps="round")), toy_federation(SIZES)
+    fedavg = FedAvg(task=method.task, local=method.local)
+    state, averaged = (run(each, data, rounds=3) for each in (method, fedavg))
+    # Float64; the mixture takes the logarithm of a probability.
+    assert_close(tree.take(state.model["routed"], 0), averaged.params, 1e-10)
+
+
+def test_clients_who_have_all_experts_do_what_fedavg_of_mixtures_does():
+    method, data = fedjets(per_client=EXPERTS, local=sgd(keeps="round")), toy_federation(SIZES)
+    settings = {"task": method.task, "gate": method.gate, "local": method.local}
+    whole = methods.load("moe_fedavg")(**settings)
+    states = [
+        run(each, data, ids=[3, 4], aggregation="renormalised").model for each in (method, whole)
+    ]
+    assert_close({name: states[0][name] for name in states[1]}, states[1])
+
+
+def test_the_objective_of_a_client_who_has_nothing_worth_trusting_is_that_of_guessing():
+    method, data = fedjets(entropy_weight=0.0, local=sgd(lr=0.0)), toy_federation(SIZES)
+    model = tree.clone(method.init(data.num_clients, 0).model)
+    for name, value in model["routed"].items():
+        if name.startswith("head"):
+            value.zero_()
+    cohort = cohort_of(method.task, data, [0])
+    method.round(method.init(data.num_clients, 0)._replace(model=model), cohort)
+    assert cohort.journal.losses[0].item() == pytest.approx(np.log(CLASSES))
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def test_anchored_cohorts_have_the_first_clients_always_and_any_of_the_others():
+    population = np.array([3, 4, 5, 8, 9, 11, 12])
+    drawn = [sample(population, 5 / 7, 0, number, "anchored").tolist() for number in range(100)]
+    assert all(ids == sorted({*ids}) and ids[:2] == [3, 4] and len(ids) == 5 for ids in drawn)
+    assert {client for ids in drawn for client in ids[2:]} == {5, 8, 9, 11, 12}
+    assert sample(population, 1 / 7, 0, 0, "anchored").tolist() != []
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_a_number_of_experts_that_no_client_can_have_is_refused(number):
+    with pytest.raises(ValueError, match=rf"per_client must be in \[1, 3\], got {number}"):
+        fedjets(per_client=number)

@@ -1,0 +1,139 @@
+"""FedRolex against a loop over clients and windows; which windows there are; identities."""
+
+from functools import partial
+
+import pytest
+import torch
+from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from test_fedmoe import assert_close, owned, run, train
+from torch.nn.functional import cross_entropy, linear
+
+from fedlib import methods, tree
+from fedlib.engine.task import Batch, Task
+from fedlib.methods.fedavg import FedAvg
+from fedlib.models import cifar_resnet18, fedmoe_cnn, leaf_cnn, transformer
+
+WIDE, NARROW = 6, 4  # hidden units
+SIZES = (7, 12, 6, 10)  # the last client is unseen
+
+
+def fedrolex(task=None, small=None, **solver):
+    task, small = task or tiny_task(hidden=WIDE), small or tiny_task(hidden=NARROW)
+    return methods.load("fedrolex")(task=task, small=small, local=sgd(**solver))
+
+
+def by_hand(method, data, params, number, clients):
+    """The wide model after a round, of two linear layers with tanh between them."""
+    units = [(number + i) % WIDE for i in range(NARROW)]
+    trained = []
+    for client in clients:
+        w1, b1 = (params[f"body.0.{name}"][units].clone() for name in ("weight", "bias"))
+        w2, b2 = params["head.1.weight"][:, units].clone(), params["head.1.bias"].clone()
+        own = [w.requires_grad_() for w in (w1, b1, w2, b2)]
+
+        def loss(x, y, key, own=own):
+            w1, b1, w2, b2 = own
+            hidden = linear(x, w1, b1).tanh()
+            return cross_entropy(linear(hidden, WIDE / NARROW * w2, b2), y)
+
+        x, y = owned(data, "train", client)
+        train(own, loss, x, y, method.local, (number, "fit"), client)
+        trained.append([w.detach() for w in own])
+    share = torch.tensor([SIZES[client] for client in clients]).double()
+    w1, b1, w2, b2 = (torch.stack(ws) for ws in zip(*trained, strict=True))
+    w1, b1, w2, b2 = (torch.tensordot(share / share.sum(), w, 1) for w in (w1, b1, w2, b2))
+    after = tree.clone(params)
+    after["body.0.weight"][units], after["body.0.bias"][units] = w1, b1
+    after["head.1.weight"][:, units], after["head.1.bias"] = w2, b2
+    return after
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_rounds_are_a_loop_over_clients_who_train_a_window(executor):
+    method, data = fedrolex(epochs=2), toy_federation(SIZES)
+    state = method.init(data.num_clients, 0)
+    expected = state.params
+    for number, clients in ((3, [0, 1, 2]), (4, [0, 2])):  # units 3, 4, 5, 0 and 4, 5, 0, 1
+        expected = by_hand(method, data, expected, number, clients)
+        cohort = cohort_of(method.task, data, clients, executor=executor, round=number)
+        state = method.round(state, cohort)
+        assert_close(state.params, expected, 1e-12)  # float64
+
+
+def test_in_as_many_rounds_as_units_every_unit_is_trained_equally_often():
+    method = fedrolex()
+    (rows,) = zip(*(method.window("body.0.bias", number) for number in range(WIDE)), strict=True)
+    assert torch.bincount(torch.cat(rows)).tolist() == [NARROW] * WIDE
+    assert rows[0].tolist() == [0, 1, 2, 3] and rows[4].tolist() == [4, 5, 0, 1]
+
+
+NETWORKS = {
+    "residual": (partial(cifar_resnet18.build, 3), {"width": 6}, {"width": 4}, (3, 8, 8)),
+    "hidden layer": (partial(fedmoe_cnn.build, 3, side=8), {"hidden": 9}, {"hidden": 5}, (1, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_window_is_the_wide_network_whose_other_units_are_silent(name):
+    build, wide, narrow, shape = NETWORKS[name]
+    tasks = [Task(partial(build, **width), dtype=torch.float64) for width in (wide, narrow)]
+    method, number = fedrolex(*tasks), 5
+    params = method.init(0, 0).params
+    silent = {}
+    for key, x in params.items():
+        silent[key] = torch.ones_like(x) if key.endswith("running_var") else torch.zeros_like(x)
+        where = method.window(key, number)
+        silent[key][where] = x[where]
+    part = {key: x[method.window(key, number)] for key, x in params.items()}
+    x = torch.randn(2, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    batch = Batch(x, torch.zeros(2).long(), torch.arange(2))
+    ours, theirs = tasks[0].logits(silent, batch), tasks[1].logits(part, batch)
+    assert_close(ours, theirs, 1e-12)
+    assert sum(x.numel() for x in part.values()) < tree.numel(params)
+
+
+def test_units_outside_the_window_and_the_state_before_stay_as_they_were():
+    method, data = fedrolex(tiny_task(norm=True), tiny_task(norm=True, hidden=2)), toy_federation()
+    start = method.init(data.num_clients, 0)
+    after = method.round(start, cohort_of(method.task, data, round=1)).params  # units 1 and 2
+    for name in ("body.1.weight", "body.1.running_mean", "body.0.bias"):
+        same = (after[name] == start.params[name]).tolist()
+        assert same == [True, False, False, True, True, True], name
+
+
+def test_with_clients_as_wide_as_the_server_it_is_fedavg():
+    task, data = tiny_task(norm=True), toy_federation()
+    method = fedrolex(task, task, keeps="round")
+    fedavg = FedAvg(task=task, local=method.local)
+    assert_close(*(run(each, data, rounds=3).params for each in (method, fedavg)), 1e-12)
+
+
+def test_what_is_sent_is_the_window():
+    method, data = fedrolex(), toy_federation(SIZES)
+    cohort = cohort_of(method.task, data)
+    method.round(method.init(data.num_clients, 0), cohort)
+    small = tree.numel(method.small.init(0))
+    assert (cohort.journal.down, cohort.journal.up) == (small, small)
+
+
+TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
+FLAT = [
+    Task(partial(leaf_cnn.build, 3, conv1=4, conv2=channels, hidden=6, dropout=0.0))
+    for channels in (8, 4)
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "small", "message"),
+    [
+        (tiny_task(), tiny_task(norm=True), "small must have the same layers"),
+        (tiny_task(), tiny_task(hidden=9), "small must not be wider .* its body.0.weight is"),
+        (tiny_task(), tiny_task(classes=2), "small must have as many outputs as the model"),
+        (*FLAT, "inputs that are no layer's units one by one"),
+        (TEXTS, TEXTS, "units of a transformer cannot roll"),
+    ],
+    ids=["layers", "wider", "outputs", "flattened", "texts"],
+)
+def test_architectures_that_are_no_windows_are_refused(task, small, message):
+    with pytest.raises(ValueError, match=message):
+        fedrolex(task, small)
