@@ -22,9 +22,12 @@ VARIABLE = "FEDLIB_WARM"
 HERE = Path(__file__).resolve().parent
 
 # What the scripts of each server import, and nothing else: a result records what was loaded.
-_EXHIBITS = ("pandas", "pyarrow.parquet", "h5py", "scipy.stats", "matplotlib.figure")
+_EXHIBITS = (
+    *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
+    *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
+)
 KINDS: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("train", "evaluate"): ("torch", "h5py"),
+    ("train", "evaluate"): ("torch", "h5py", "numpy.random"),
     ("partition",): ("h5py", "sklearn.datasets"),
     ("metrics", "table", "figure", "report"): _EXHIBITS,
 }
