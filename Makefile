@@ -10,7 +10,8 @@ PAPER     ?= pfedmm
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
-# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `keep`, ARGS="--replace"; of `lock`, for uv.
+# `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `report`, ARGS=--snakemake; of `keep`,
+# ARGS=--replace; of `lock`, for uv.
 ARGS      ?=
 # Tests at a time; TESTS narrows what is run, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
@@ -67,7 +68,7 @@ plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothin
 calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE
 	@$(workflow) calibrate
 
-report: $(STAMP)  ## write results/SCALE/report.html again from what is there
+report: $(STAMP)  ## write results/SCALE/report.html again; ARGS=--snakemake for Snakemake's own
 	@$(workflow) report
 
 keep: $(STAMP)  ## copy tables and figures of PAPER at SCALE to docs/results, with how they were made

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +16,8 @@ def environment() -> dict:
     """Versions and hardware of this process, as a JSON-able dict.
 
     Only packages that are already imported are listed, so that asking costs nothing. The key `gpu`
-    is the name of the device that PyTorch sees, or None.
+    is the name of the device that PyTorch sees, or None; `clean` is whether the checkout was as
+    committed, None where git cannot tell.
     """
     versions = {name: _version(name) for name in _REPORTED if name in sys.modules}
     torch = sys.modules.get("torch")
@@ -30,6 +32,7 @@ def environment() -> dict:
         "gpu": gpu,
         "threads": torch.get_num_threads() if torch is not None else _threads(),
         "commit": _commit(ROOT),
+        "clean": _is_clean(ROOT),
     }
 
 
@@ -76,3 +79,15 @@ def _commit(root: Path) -> str | None:
     except OSError:
         pass
     return None
+
+
+def _is_clean(root: Path) -> bool | None:
+    """Whether nothing of the checkout is changed or new since its commit; None without git."""
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "--no-optional-locks", "status", "--porcelain"]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else not done.stdout

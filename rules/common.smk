@@ -52,6 +52,7 @@ if not WORKERS.isdecimal() or int(WORKERS) < 1:
 
 config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
+TEMPLATES = CHECKOUT / "fedlib/reporting/templates"  # of the report, which no code digest knows
 
 
 wildcard_constraints:

@@ -17,6 +17,7 @@ rule table:
         ),
         md=path("table_md"),
         tex=path("table_tex"),
+        json=path("table_json"),
     log:
         path("table_log"),
     benchmark:
@@ -32,7 +33,7 @@ rule table:
     shell:
         "python scripts/table.py --spec @/dev/stdin --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
-        " --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q}"
+        " --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} --json {output.json:q}"
         " <<< {params.spec:q} >> {log:q} 2>&1"
 
 
@@ -51,6 +52,7 @@ rule figure:
             subcategory="Figures",
             labels=exhibit_labels("figure", "png"),
         ),
+        svg=path("figure_svg"),
     log:
         path("figure_log"),
     benchmark:
@@ -66,15 +68,20 @@ rule figure:
     shell:
         "python scripts/figure.py --spec @/dev/stdin --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
-        " --pdf {output.pdf:q} --png {output.png:q} <<< {params.spec:q} >> {log:q} 2>&1"
+        " --pdf {output.pdf:q} --png {output.png:q} --svg {output.svg:q}"
+        " <<< {params.spec:q} >> {log:q} 2>&1"
 
 
 rule report:
-    """All tables and figures on one page, REPORT.md."""
+    """All tables and figures on one page, REPORT.md, and the same for the browser."""
     input:
-        PLAN.exhibits("table_md", "figure_png"),
+        tables=PLAN.exhibits("table_csv", "table_json"),
+        figures=PLAN.exhibits("figure_png", "figure_svg"),
+        histories=[PLAN.path("history", **cell._asdict()) for cell in PLAN.cells()],
+        templates=[os.path.relpath(file) for file in sorted(TEMPLATES.iterdir())],
     output:
-        path("report"),
+        md=path("report"),
+        html=path("report_html"),
     log:
         path("report_log"),
     benchmark:
@@ -89,5 +96,5 @@ rule report:
         code=code("report"),
     shell:
         "python scripts/report.py --spec @/dev/stdin --code {params.code}"
-        " --results {resources.results:q} --figures {resources.figures:q} --out {output:q}"
-        " <<< {params.spec:q} >> {log:q} 2>&1"
+        " --results {resources.results:q} --figures {resources.figures:q}"
+        " --md {output.md:q} --html {output.html:q} <<< {params.spec:q} >> {log:q} 2>&1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw one figure of a paper from its metrics: PDF and PNG."""
+"""Draw one figure of a paper from its metrics: PDF, PNG and SVG."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedlib.workflow import command, packing, provenance
 
 def main() -> None:
     """Parse the command line, draw, write."""
-    args = command.exhibit_parser(__doc__, "pdf", "png").parse_args()
+    args = command.exhibit_parser(__doc__, "pdf", "png", "svg").parse_args()
 
     spec = packing.unpacked(command.json_argument(args.spec))
     roots = ("scripts/figure.py", f"fedlib.figures.{spec['kind']}")
@@ -22,7 +22,7 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     kind = figures.load(spec["kind"])
     figure = inputs.made(kind, spec, args.metrics, args.clients, args.published)
-    style.save(figure, args.pdf, args.png)
+    style.save(figure, args.pdf, args.png, args.svg)
     provenance.assert_covered(*roots)
 
 

@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files
 from fedlib.errors import ConfigError, DataError
-from fedlib.reporting import report
+from fedlib.reporting import as_markdown
+from fedlib.reporting.content import gather
 from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -56,14 +57,15 @@ def main() -> None:
         shutil.copyfile(source, folder / source.name)
     spec = json.loads(plan.spec("report"))
     # Figures are beside the page, in the folder that has the paper's name.
-    files.write_text(page, report.build(spec, Path(plan.path("results")), args.out, page))
+    content = gather(spec, Path(plan.path("results")), args.out)
+    files.write_text(page, as_markdown.page(content, page))
     print(f"{len(sources)} files and REPORT.md are in {folder}")
 
 
 def _check_kept(page: Path, folder: str) -> None:
     """Raises ConfigError if `page` is of another folder than `folder`, such as the demo's."""
     title = page.read_text(encoding="utf-8").partition("\n")[0] if page.exists() else ""
-    kept = title.removeprefix(report.TITLE)
+    kept = title.removeprefix(as_markdown.TITLE)
     if title and kept != folder:
         raise ConfigError(
             f"{page} keeps the results of {kept}, and these are of {folder}: name the "

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Put all tables and figures of a folder on one page, REPORT.md; needs no Snakemake state."""
+"""Put all tables and figures of a folder on one page, as Markdown and as HTML.
+
+It needs no Snakemake state.
+"""
 
 import argparse
 import sys
@@ -8,24 +11,28 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files
-from fedlib.reporting import report
+from fedlib.reporting import as_html, as_markdown
+from fedlib.reporting.content import gather
 from fedlib.workflow import command, provenance
 
 
 def main() -> None:
-    """Parse the command line, build, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Parse the command line, gather, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spec", required=True, help="report specification, JSON or @path")
     parser.add_argument("--results", type=Path, required=True, help="results/FOLDER")
     parser.add_argument("--figures", type=Path, required=True, help="figures/FOLDER")
-    parser.add_argument("--out", type=Path, required=True, help="output, REPORT.md")
+    parser.add_argument("--md", type=Path, required=True, help="output, REPORT.md")
+    parser.add_argument("--html", type=Path, required=True, help="output, report.html")
     parser.add_argument("--code", help="digest of the code this job was planned with")
     args = parser.parse_args()
 
     provenance.check_code(args.code, "scripts/report.py")
-    spec = command.json_argument(args.spec)
-    files.write_text(args.out, report.build(spec, args.results, args.figures, args.out))
+    content = gather(command.json_argument(args.spec), args.results, args.figures)
+    files.write_text(args.md, as_markdown.page(content, args.md))
+    files.write_text(args.html, as_html.page(content))
     provenance.assert_covered("scripts/report.py")
+    print(f"Report: {args.html} (open it in a browser), {args.md}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Print the main table of each paper and where everything else is; the last step of `make demo`."""
+"""Print a table of each paper and where everything else is; the last step of `make demo`."""
 
 import argparse
 import sys
@@ -13,25 +13,29 @@ from fedlib.workflow import command
 
 
 def main() -> None:
-    """Print what is in results/FOLDER and figures/FOLDER."""
+    """Print the tables that were asked for, and the names of the files of results/FOLDER."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", help="demo, reduced or full, or with a tag: demo-quick")
-    folder = parser.parse_args().folder
-    results, figures = Path("results") / folder, Path("figures") / folder
-    tables = sorted((results / "tables").glob("*"))
-    if not tables:
-        raise DataError(f"{results} has no tables; `make {folder.partition('-')[0]}` builds them")
-    for directory in tables:
-        paper = papers.load(directory.name).declare(scale_of(folder))
-        main_table = next(iter(paper.tables))
-        print(f"\n{paper.title}\n")
-        print((directory / f"{main_table}.md").read_text(encoding="utf-8").strip())
+    parser.add_argument("tables", nargs="*", help="which to print, PAPER/TABLE")
+    args = parser.parse_args()
+    results, figures = Path("results") / args.folder, Path("figures") / args.folder
+    scale = scale_of(args.folder)
+    for name in args.tables:
+        print(f"\n{papers.load(name.partition('/')[0]).declare(scale).title}\n")
+        print(_text(results / "tables" / f"{name}.md").strip())
     print(
-        f"\nReport:   {results}/report.html (open it in a browser) and {results}/REPORT.md"
-        f"\nTables:   {results}/tables/ (csv, md, tex)"
-        f"\nFigures:  {figures}/ (pdf, png)"
+        f"\nReport:   {results}/report.html (open it in a browser), {results}/REPORT.md"
+        f"\nTables:   {results}/tables/ (csv, json, md, tex)"
+        f"\nFigures:  {figures}/ (pdf, png, svg)"
         f"\nNumbers:  {results}/metrics/ (csv, parquet; one row per value)"
     )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist; run the workflow again") from None
 
 
 if __name__ == "__main__":

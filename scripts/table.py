@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build one table of a paper from its metrics: csv, Markdown and LaTeX."""
+"""Build one table of a paper from its metrics: csv, Markdown, LaTeX and JSON."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedlib.workflow import command, packing, provenance
 
 def main() -> None:
     """Parse the command line, build, write."""
-    args = command.exhibit_parser(__doc__, "csv", "md", "tex").parse_args()
+    args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
     spec = packing.unpacked(command.json_argument(args.spec))
     roots = ("scripts/table.py", f"fedlib.tables.{spec['kind']}")
@@ -22,7 +22,7 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     kind = tables.load(spec["kind"])
     sheet = inputs.made(kind, spec, args.metrics, args.clients, args.published)
-    render.write(sheet, args.csv, args.md, args.tex)
+    render.write(sheet, args.csv, args.md, args.tex, args.json)
     provenance.assert_covered(*roots)
 
 

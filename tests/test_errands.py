@@ -29,14 +29,24 @@ def steps(target: str, **values: str) -> list[str]:
     return [" ".join(command[1:]) for command in commands]
 
 
-def test_a_target_cuts_the_shards_runs_reports_and_shows():
+def test_a_target_cuts_the_shards_runs_and_shows():
     given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
     assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
         f"-m snakemake partitions {given}",
         f"-m snakemake {given}",
-        f"-m snakemake --report results/demo/report.html {given}",
-        "scripts/show_results.py demo",
+        "scripts/show_results.py demo pfedmm/main",
     ]
+
+
+def test_what_is_shown_at_the_end_is_of_what_is_selected():
+    order = {"CONFIG": "papers=[fedmix] federations=[two-shard-mnist] seeds=[0]"}
+    # The main table of the paper, accuracy and traffic, is of other federations.
+    assert steps("reproduce", **order)[-1] == (
+        "scripts/show_results.py full fedmix/new_shard_by_autoencoders"
+    )
+    every = read("demo").plan.papers
+    mains = [f"{name}/{next(iter(paper.tables))}" for name, paper in every.items()]
+    assert steps("demo")[-1] == " ".join(["scripts/show_results.py demo", *mains])
 
 
 @pytest.mark.parametrize(
@@ -44,9 +54,9 @@ def test_a_target_cuts_the_shards_runs_reports_and_shows():
     [("demo", "demo"), ("demo-all", "demo-all"), ("reduced", "reduced"), ("reproduce", "full")],
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
-    *_, report, show = steps(target, CONFIG="tag=quick rounds=3", SCALE="demo")
-    assert f"--report results/{scale}-quick/report.html --config scale={scale} tag=quick" in report
-    assert show == f"scripts/show_results.py {scale}-quick"
+    *_, run, show = steps(target, CONFIG="tag=quick rounds=3", SCALE="demo")
+    assert run == f"-m snakemake --config scale={scale} tag=quick rounds=3"
+    assert show.startswith(f"scripts/show_results.py {scale}-quick ")
 
 
 def test_options_of_snakemake_come_before_the_configuration():
@@ -66,7 +76,7 @@ def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
     file.write_text("tag: mine\n")
     order = read("demo", ARGS=f"--configfile '{file}' --cores 1")
     assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
-    for command in errands.steps(order)[:3]:
+    for command in errands.steps(order)[:2]:
         assert command[command.index("--configfile") + 1] == str(file)
 
 
@@ -80,11 +90,32 @@ def test_quotes_keep_the_words_of_a_value_together():
         ("plan", "scripts/plan.py --config scale=reduced"),
         ("calibrate", "scripts/calibrate.py --config scale=reduced"),
         ("keep", "scripts/keep_results.py fedmix --config scale=reduced"),
-        ("report", "-m snakemake --report results/reduced/report.html --config scale=reduced"),
     ],
 )
 def test_the_other_targets_are_one_step_at_scale(target, start):
     assert steps(target, SCALE="reduced", PAPER="fedmix") == [start]
+
+
+def test_the_report_is_written_from_what_is_there():
+    (command,) = errands.steps(read("report", SCALE="reduced"))
+    plan = read("report", SCALE="reduced").plan
+    assert command[1:4] == ["scripts/report.py", "--spec", plan.spec("report")]
+    assert " ".join(command[4:]) == (
+        "--md results/reduced/REPORT.md --html results/reduced/report.html"
+        " --results results/reduced --figures figures/reduced"
+    )
+
+
+def test_snakemake_s_own_report_is_another_file():
+    assert steps("report", SCALE="reduced", ARGS="--snakemake") == [
+        "-m snakemake --report results/reduced/report-snakemake.html --config scale=reduced"
+    ]
+
+
+@pytest.mark.parametrize("given", ["--snakmake", "--snakemake --cores 1"])
+def test_another_option_of_the_report_is_refused(given):
+    with pytest.raises(ConfigError, match="ARGS: make report takes --snakemake or nothing, got"):
+        errands.steps(read("report", ARGS=given))
 
 
 NONSENSE = [

@@ -80,8 +80,9 @@ def test_every_panel_has_labelled_axes_and_every_figure_a_title_and_a_footer(col
 @pytest.mark.parametrize("kind", AXES)
 def test_the_same_figure_gives_the_same_bytes(collected, kind, tmp_path):
     for name in ("a", "b"):
-        style.save(draw(collected, kind), tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
-    for suffix in ("pdf", "png"):
+        files = (tmp_path / f"{name}.{suffix}" for suffix in ("pdf", "png", "svg"))
+        style.save(draw(collected, kind), *files)
+    for suffix in ("pdf", "png", "svg"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()
     assert b"CreationDate" not in first.with_suffix(".pdf").read_bytes()
@@ -389,7 +390,7 @@ def test_values_of_params_name_the_choices(collected):
 
 
 @pytest.mark.slow
-def test_script_draws_both_files(collected, tmp_path):
+def test_script_draws_the_three_files(collected, tmp_path):
     exhibit, tidy, clients = collected["main"]
     metrics.write(tidy, tmp_path / "m.parquet")
     metrics.write(clients, tmp_path / "c.parquet")
@@ -399,10 +400,12 @@ def test_script_draws_both_files(collected, tmp_path):
         *(sys.executable, ROOT / "scripts/figure.py", "--spec", spec),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
         *("--published", PUBLISHED, "--pdf", tmp_path / "f.pdf", "--png", tmp_path / "f.png"),
+        *("--svg", tmp_path / "f.svg"),
     ]
     subprocess.run(command, check=True)
     figure = figures.load(exhibit["kind"])(exhibit, tidy, clients, published.read(PUBLISHED))
-    style.save(figure, tmp_path / "here.pdf", tmp_path / "here.png")
-    for suffix in ("pdf", "png"):
+    suffixes = ("pdf", "png", "svg")
+    style.save(figure, *(tmp_path / f"here.{suffix}" for suffix in suffixes))
+    for suffix in suffixes:
         ours, theirs = (tmp_path / f"{name}.{suffix}" for name in ("here", "f"))
         assert ours.read_bytes() == theirs.read_bytes()

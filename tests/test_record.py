@@ -1,5 +1,6 @@
 """The record of software and hardware that every result carries."""
 
+import shutil
 import subprocess
 import sys
 
@@ -24,7 +25,7 @@ def test_the_environment_names_versions_and_machine():
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
     assert found["numpy"] == numpy.__version__
     assert found["threads"] >= 1
-    assert {"platform", "cpu", "gpu", "commit"} <= found.keys()
+    assert {"platform", "cpu", "gpu", "commit", "clean"} <= found.keys()
 
 
 def test_asking_for_the_environment_loads_nothing():
@@ -69,3 +70,33 @@ def test_a_linked_worktree_has_a_commit_too(folder, tmp_path):
 
 def test_without_git_there_is_no_commit_and_no_error(folder):
     assert environment()["commit"] is None
+
+
+def git(folder, *words):
+    name = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+def test_a_checkout_is_clean_until_something_is_changed_or_new(folder):
+    git(folder, "init")
+    (folder / ".gitignore").write_text("results\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "Begin")
+    (folder / "results").mkdir()
+    (folder / "results/x").touch()
+    assert environment()["clean"] is True
+    (folder / "method.py").touch()
+    assert environment()["clean"] is False
+    (folder / "method.py").unlink()
+    (folder / ".gitignore").write_text("results\nfigures\n")
+    assert environment()["clean"] is False
+
+
+def test_whether_something_that_git_does_not_know_is_clean_is_unknown(folder, monkeypatch):
+    assert environment()["clean"] is None
+    (folder / ".git").mkdir()
+    (folder / ".git/HEAD").write_text(COMMIT)
+    assert environment()["clean"] is None  # no repository, whatever it looks like
+    monkeypatch.setenv("PATH", "")
+    assert environment()["clean"] is None

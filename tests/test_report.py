@@ -1,150 +1,375 @@
-"""The page that shows everything, and the captions of Snakemake's report."""
+"""The page that shows everything, as Markdown and as HTML, and the captions of Snakemake's own."""
 
 import json
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
-import made_up
+import made_up_report
 import pytest
 from docutils.core import publish_string
 from jinja2 import Environment, StrictUndefined
 
-from fedlib import tables
 from fedlib.errors import DataError
-from fedlib.exhibits import metrics, published
-from fedlib.reporting import report
+from fedlib.reporting import as_html, as_markdown, content
 from fedlib.tables import render
 from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
-
-
-def report_spec(exhibit: dict) -> dict:
-    heading = {name: exhibit[name] for name in ("name", "title", "caption")}
-    return {
-        "folder": "demo",
-        "scale": exhibit["scale"],
-        "folder_note": "",
-        "papers": [
-            {
-                "name": "pfedmm",
-                "title": "pFedMM",
-                "citation": "Somebody, 2025.",
-                "scale_note": exhibit["scale_note"],
-                "seeds": exhibit["seeds"],
-                "federations": [
-                    {"name": "emnist", "title": "EMNIST", "notes": ["half of the images."]},
-                    {"name": "cifar10", "title": "CIFAR-10", "notes": []},
-                ],
-                "tables": [heading],
-                "figures": [{"name": "curves", "title": "Curves", "caption": "Over_rounds."}],
-            }
-        ],
-    }
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+VOID = {"meta", "link", "img", "input", "br", "hr"}
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with runs, one table and one (empty) figure, and the specification of its report."""
-    root = tmp_path_factory.mktemp("project")
-    exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
-    results, images = root / "results/demo", root / "figures/demo"
-    made_up.save_runs(exhibit, results / "runs/pfedmm")
-    spec = made_up.metrics_spec(exhibit)
-    tidy, clients = metrics.collect(spec, results / "runs/pfedmm")
-    sheet = tables.load("accuracy")(exhibit, tidy, clients, published.read(PUBLISHED))
-    paths = [results / f"tables/pfedmm/main.{form}" for form in ("csv", "md", "tex")]
-    render.write(sheet, *paths)
-    (images / "pfedmm").mkdir(parents=True)
-    for form in ("pdf", "png"):
-        (images / f"pfedmm/curves.{form}").touch()
-    return SimpleNamespace(
-        root=root, results=results, figures=images, spec=report_spec(exhibit), sheet=sheet
-    )
+    return made_up_report.project(tmp_path_factory.mktemp("project"))
 
 
-@pytest.fixture
+def gathered(project, **changes) -> content.Content:
+    folders = {"results": project.results, "figures": project.figures}
+    return content.gather(**{"spec": project.spec, **folders, **changes})
+
+
+@pytest.fixture(scope="module")
 def page(project) -> str:
-    out = project.results / "REPORT.md"
-    return report.build(project.spec, project.results, project.figures, out)
+    return as_markdown.page(gathered(project), project.results / "REPORT.md")
 
 
-def test_tables_are_on_the_page_as_they_are(project, page):
-    assert render.to_markdown(project.sheet).rstrip() in page
+@pytest.fixture(scope="module")
+def html(project) -> str:
+    return as_html.page(gathered(project))
+
+
+class Elements(HTMLParser):
+    """Every element of a page -> [(tag, attributes, text in it and below)]; fails if not closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.found: list[tuple[str, dict, list[str]]] = []
+        self._open: list[int] = []
+        self.feed(text)
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs), []))
+        if tag not in VOID:
+            self._open.append(len(self.found) - 1)
+
+    def handle_endtag(self, tag):
+        assert self.found[self._open.pop()][0] == tag
+
+    def handle_data(self, data):
+        for place in self._open:
+            self.found[place][2].append(data)
+
+    def all(self, tag: str, **attributes) -> list[tuple[dict, str]]:
+        return [
+            (attrs, " ".join(" ".join(text).split()))
+            for name, attrs, text in self.found
+            if name == tag and attributes.items() <= attrs.items()
+        ]
+
+
+@pytest.fixture(scope="module")
+def elements(html) -> Elements:
+    return Elements(html)
+
+
+# --- What both tell -------------------------------------------------------------------------------
+
+
+def test_the_grids_of_tables_are_on_the_page_as_they_are(project, page):
+    for sheet in project.sheets.values():
+        assert render.markdown_blocks(sheet) in page
 
 
 def test_links_to_figures_lead_to_files(project, page):
-    links = re.findall(r"\]\(([^)]+)\)", page)
+    links = re.findall(r"\]\(([^)#]+)\)", page)
     assert links == ["../../figures/demo/pfedmm/curves.png", "../../figures/demo/pfedmm/curves.pdf"]
     for link in links:
         assert (project.results / link).exists()
 
 
-def test_the_front_says_scale_seeds_and_data(page):
+def test_contents_name_every_exhibit_and_lead_to_it(page):
+    links = re.findall(r"\[([^]]+)\]\(#([^)]+)\)", page.partition("## <a")[0])
+    anchors = re.findall(r'<a id="([^"]+)">', page)
+    assert len(anchors) == len(set(anchors))
+    assert {target for _, target in links} <= set(anchors)
+    assert [text.partition(".")[0] for text, _ in links[2:]] == ["Table 1", "Table 2", "Figure 1"]
+
+
+def test_the_front_says_scale_seeds_and_data(page, elements):
+    facts = [
+        "Scale demo: embedded data, 20 clients, 30 rounds.",
+        "Seeds: 1, 2.",
+        "EMNIST: half of the images.",
+        "CIFAR-10: as in the paper.",
+    ]
     assert "**This is scale demo, not the papers' own.**" in page
-    assert "- Scale demo: embedded data, 20 clients, 30 rounds." in page
-    assert "- Seeds: 1, 2." in page
-    assert "- EMNIST: half of the images." in page
-    assert "- CIFAR-10: as in the paper." in page
+    assert "\n".join(f"- {fact}" for fact in facts) in page
+    (told,) = elements.all("ul", **{"class": "facts"})
+    assert told[1] == " ".join(facts)
 
 
-def test_the_summary_is_the_mean_of_the_tables_differences(project, page):
-    numbers = project.sheet.numbers
+def test_federations_of_which_the_same_is_to_say_are_named_together(project):
+    paper = project.spec["papers"][0]
+    same = [{**data, "notes": ["digits."]} for data in paper["federations"]]
+    found = gathered(project, spec={**project.spec, "papers": [{**paper, "federations": same}]})
+    assert found.chapters[0].facts[2:] == ("EMNIST; CIFAR-10: digits.",)
+
+
+def test_the_summary_is_the_mean_of_the_tables_differences(project, page, elements):
+    numbers = project.sheets["main"].numbers
     cells = numbers.loc[numbers["metric"] == "accuracy", "difference"]
+    expected = ["All", "4", render.points(cells.mean()), f"{100 * cells.abs().mean():.1f}"]
+    expected.append(render.points(cells[cells.abs().idxmax()]))
     row = next(line for line in page.splitlines() if line.startswith("| pFedMM  |"))
     fields = [field.strip() for field in row.split("|")]
-    assert fields[3:6] == ["All", "4", render.points(cells.mean())]
-    assert fields[6] == f"{100 * cells.abs().mean():.1f}"
-    assert fields[7] == render.points(cells[cells.abs().idxmax()])
+    assert fields[3:8] == expected
+    assert " ".join(expected) in elements.all("section", **{"aria-labelledby": "published"})[0][1]
 
 
-def test_machines_are_those_that_the_runs_recorded(page):
+def test_every_published_number_is_beside_ours(project):
+    numbers = project.sheets["main"].numbers.dropna(subset="published")
+    (chapter,) = gathered(project).chapters
+    assert len(chapter.pairs) == len(numbers) == 8  # two methods, data sets and metrics
+    ours = chapter.pairs["published"] + chapter.pairs["difference"]
+    assert list(ours) == pytest.approx(list(numbers["best_mean"]), abs=1e-7)  # as in the csv
+
+
+def test_notes_of_several_tables_are_said_once(project, page, html):
+    (shared,) = made_up_report.shared_notes()
+    assert page.count(shared) == 1
+    assert page.count("Notes [1](#pfedmm-notes).") == 2
+    # Once to read, and for each of two tables where the mouse is.
+    assert html.count(f">{shared}<") == 1 and html.count(f'title="{shared}"') == 2
+
+
+def test_what_the_head_of_a_chapter_says_is_not_said_under_its_tables(project, page):
+    assert "Scale demo: embedded data, 20 clients, 30 rounds." in project.sheets["main"].notes
+    assert page.count("Scale demo: embedded data, 20 clients, 30 rounds.") == 1
+
+
+def test_machines_are_those_that_the_runs_recorded(page, elements):
     assert "As recorded by 8 training runs." in page
     assert "- device: cpu\n- torch: 2.14.1" in page
+    assert [text for _, text in elements.all("dd")] == ["cpu", "2.14.1"]
+
+
+def test_runs_that_the_plan_no_longer_has_are_not_counted(project):
+    paper = project.spec["papers"][0]
+    fewer = {**paper, "runs": {"emnist": {"pfedmm": [1]}}}
+    (chapter,) = gathered(project, spec={**project.spec, "papers": [fewer]}).chapters
+    assert chapter.origin.trainings == 1
+    assert [run.name for run in chapter.origin.runs] == ["emnist/pfedmm"]
 
 
 def test_without_the_runs_there_is_no_section_on_machines(project, tmp_path):
     (tmp_path / "tables").symlink_to(project.results / "tables")
-    page = report.build(project.spec, tmp_path, project.figures, tmp_path / "REPORT.md")
-    assert "Machines" not in page
+    found = gathered(project, results=tmp_path)
+    assert "Machines" not in as_markdown.page(found, tmp_path / "REPORT.md")
+    assert "How the runs were made" not in as_html.page(found)
 
 
 def test_without_published_numbers_the_summary_says_so(project, tmp_path):
-    folder = tmp_path / "tables/pfedmm"
-    folder.mkdir(parents=True)
-    (folder / "main.md").write_text("### Main\n")
-    (folder / "main.csv").write_text("metric,difference\naccuracy,\n")
-    page = report.build(project.spec, tmp_path, project.figures, tmp_path / "REPORT.md")
-    assert report.NEVER_COMPARED in page
+    sheet = made_up_report.criteria()
+    render.write(
+        sheet, *(tmp_path / f"tables/pfedmm/criteria.{x}" for x in ("csv", "md", "tex", "json"))
+    )
+    found = gathered(project, spec=made_up_report.spec({"criteria": sheet}), results=tmp_path)
+    assert content.NEVER_COMPARED in as_markdown.page(found, tmp_path / "REPORT.md")
+    assert content.NEVER_COMPARED in as_html.page(found)
 
 
 @pytest.mark.parametrize(
-    ("missing", "stage"), [("tables/pfedmm/main.md", "table"), ("pfedmm/curves.png", "figure")]
+    ("missing", "stage"),
+    [
+        *(("tables/pfedmm/main.json", "table"), ("tables/pfedmm/main.csv", "table")),
+        *(("pfedmm/curves.png", "figure"), ("pfedmm/curves.svg", "figure")),
+    ],
 )
 def test_a_missing_file_is_named_with_its_stage(project, missing, stage):
     folder = project.results if stage == "table" else project.figures
     (folder / missing).rename(folder / "aside")
     try:
         with pytest.raises(DataError, match=f"{missing} does not exist; run the {stage} stage"):
-            report.build(project.spec, project.results, project.figures, project.root / "R.md")
+            found = gathered(project)
+            as_markdown.page(found, project.root / "R.md")
+            as_html.page(found)
     finally:
         (folder / "aside").rename(folder / missing)
 
 
+def test_a_table_that_was_read_back_is_the_one_that_was_written(project):
+    folder = project.results / "tables/pfedmm"
+    for name, sheet in project.sheets.items():
+        again = render.read(folder / f"{name}.csv", folder / f"{name}.json")
+        assert render.to_markdown(again) == render.to_markdown(sheet)
+        assert render.to_latex(again) == render.to_latex(sheet)
+        assert render.to_csv(again) == render.to_csv(sheet)
+        assert again.blocks == sheet.blocks
+
+
+def test_a_table_of_another_form_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    (tmp_path / "t.json").write_text('{"blocks": [], "titel": "x"}')
+    with pytest.raises(DataError, match="t.json and .*t.csv are no table"):
+        render.read(tmp_path / "t.csv", tmp_path / "t.json")
+
+
+# --- HTML -----------------------------------------------------------------------------------------
+
+
+def test_whatever_a_title_holds_is_text(html, elements):
+    assert "<b>title" not in html and "49" not in elements.all("title")[0][1]
+    heads = [text for _, text in elements.all("h3")]
+    assert heads[1] == f"Table 2. {made_up_report.NASTY}"
+    assert len(elements.all("script")) == len(elements.all("style")) == 1
+
+
+def test_nothing_is_loaded_from_anywhere(html, elements):
+    addresses = [
+        value
+        for _, attrs, _ in elements.found
+        for name, value in attrs.items()
+        if name in ("src", "href", "data-source", "action", "srcset", "poster")
+    ]
+    assert len(addresses) > 10
+    assert [a for a in addresses if not a.startswith(("data:", "#"))] == []
+    assert "@import" not in html and "url(" not in html and "fetch(" not in html
+    policy = {"http-equiv": "Content-Security-Policy"}
+    ((attrs, _),) = elements.all("meta", **policy)
+    assert attrs["content"].startswith("default-src 'none'; img-src data:;")
+
+
+def test_headings_come_in_order_and_identifiers_once(elements):
+    levels = [HEADINGS.index(tag) for tag, _, _ in elements.found if tag in HEADINGS]
+    assert levels[0] == 0 and levels.count(0) == 1
+    assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
+    names = [attrs["id"] for _, attrs, _ in elements.found if "id" in attrs]
+    assert len(names) == len(set(names))
+    targets = {a["href"][1:] for a, _ in elements.all("a") if a["href"].startswith("#")}
+    assert targets <= {*names}
+
+
+def test_tables_have_captions_and_pictures_have_words(elements):
+    assert len(elements.all("caption")) == len(elements.all("table")) == 6
+    assert all(text for _, text in elements.all("caption"))
+    ((image, _),) = elements.all("img")
+    assert image["alt"] == "Curves. Over_rounds."
+    assert image["data-source"].startswith("data:image/svg+xml;base64,")
+    # 3 x 2 inches of 96 CSS pixels, enlarged.
+    assert (image["width"], image["height"]) == (str(round(288 * 1.3)), str(round(192 * 1.3)))
+
+
+def test_every_cell_of_every_table_is_there(project, elements):
+    rows = elements.all("tr")
+    for sheet in project.sheets.values():
+        for block in sheet.blocks:
+            for row in block.rows:
+                words = [content.VERDICTS.get(c.verdict, c.text) for c in row]
+                assert [text for _, text in rows if text.split() == " ".join(words).split()], words
+
+
+def test_verdicts_are_marked_in_their_table_and_counted_at_the_front(page, elements):
+    assert "- Criteria of pFedMM: 1 reached, 1 not reached, 1 not run." in page
+    classes = ["verdict reached", "verdict not-reached", "verdict not-run"]
+    marks = [a["class"] for a, _ in elements.all("span") if "verdict" in a.get("class", "")]
+    assert marks == classes * 2
+    counts = [text for _, text in elements.all("span", **{"class": "count"})]
+    assert counts == ["1 reached", "1 not reached", "1 not run"]
+
+
+def test_rows_and_blocks_know_their_method_and_data(elements):
+    rows = [attrs["data-method"] for attrs, _ in elements.all("tr") if "data-method" in attrs]
+    # Two blocks of two methods, and every pair of published and reproduced numbers.
+    assert sorted(rows) == ["FedAvg"] * (2 + 4) + ["pFedMM"] * (2 + 4)
+    blocks = [attrs["data-family"] for attrs, _ in elements.all("div", **{"class": "block"})]
+    assert blocks == ["EMNIST", "CIFAR-10", ""]
+
+
+def test_how_to_make_a_run_again_is_told(elements):
+    commands = [text for _, text in elements.all("pre")]
+    assert commands[0] == 'make demo CONFIG="seeds=[1,2]"'
+    assert commands[1].startswith(
+        ".venv/bin/snakemake --force results/demo/runs/pfedmm/emnist/fedavg/seed1/history.h5"
+    )
+    assert commands[1].endswith(" --config scale=demo 'seeds=[1,2]'")
+    assert json.loads(commands[2]) == {"method": "fedavg"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("91.2 (90.5 to 91.9)", 91.2),
+        ("+5.8 (+4.9 to +6.8)", 5.8),
+        ("−1.2 ± 0.3", -1.2),
+        ("26.2 k", 26_200),
+        ("4.20 M", 4_200_000),
+        ("8.75 G", 8.75e9),
+        ("1.35×", 1.35),
+        ("4.198e+06", 4_198_000),
+        ("32 976", 32_976),
+        ("3 of 4", 3),
+        ("3 methods", 3),
+        ("–", None),
+        ("N/A", None),
+        ("does not converge", None),
+    ],
+)
+def test_a_cell_is_sorted_by_the_number_that_it_begins_with(text, number):
+    assert as_html.sort_value(text) == number
+
+
+# --- The scripts, and Snakemake's own report ------------------------------------------------------
+
+
+def shown(project, *words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, ROOT / "scripts/show_results.py", "demo", *words]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+
+
+def test_what_is_shown_at_the_end_are_the_tables_asked_for_and_where_the_report_is(project):
+    done = shown(project, "pfedmm/criteria")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert render.to_markdown(project.sheets["criteria"]).strip() in done.stdout
+    assert project.sheets["main"].caption not in done.stdout
+    assert "Report:   results/demo/report.html (open it in a browser)" in done.stdout
+
+
+def test_without_a_table_to_show_the_report_is_named_all_the_same(project):
+    done = shown(project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("\nReport:   results/demo/report.html")
+
+
+def test_a_table_that_is_not_there_is_named_in_one_line(project):
+    done = shown(project, "pfedmm/lead")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: results/demo/tables/pfedmm/lead.md does not exist")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.slow
-def test_script_writes_the_page(project, page):
-    out = project.results / "REPORT.md"
+def test_script_writes_both_pages(project, page, html):
+    md, browser = project.results / "REPORT.md", project.results / "report.html"
     command = [
         *(sys.executable, ROOT / "scripts/report.py", "--spec", json.dumps(project.spec)),
-        *("--results", project.results, "--figures", project.figures, "--out", out),
+        *("--results", project.results, "--figures", project.figures, "--md", md),
+        *("--html", browser),
     ]
-    subprocess.run(command, check=True)
-    assert out.read_text() == page
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == f"Report: {browser} (open it in a browser), {md}\n"
+    assert (md.read_text(), browser.read_text()) == (page, html)
+
+
+@pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
+def test_a_specification_fits_through_a_shell(scale):
+    assert len(Plan({"scale": scale}).spec("report")) < 128 * 1024 - 4096
 
 
 @pytest.mark.parametrize("scale", ["demo", "reduced", "full"])

@@ -677,7 +677,7 @@ def test_every_method_has_a_title_of_its_own():
 
 
 @pytest.mark.slow
-def test_script_writes_the_three_files(tmp_path):
+def test_script_writes_the_four_files(tmp_path):
     exhibit = main_exhibit()
     metrics.write(main_metrics(), tmp_path / "m.parquet")
     metrics.write(pd.DataFrame({"paper": []}), tmp_path / "c.parquet")
@@ -686,12 +686,14 @@ def test_script_writes_the_three_files(tmp_path):
         *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
         *("--csv", tmp_path / "t.csv", "--md", tmp_path / "t.md", "--tex", tmp_path / "t.tex"),
+        *("--json", tmp_path / "t.json"),
     ]
     subprocess.run([*command, "--published", PUBLISHED], check=True)
     expected = build(exhibit, main_metrics())
     assert (tmp_path / "t.csv").read_text() == render.to_csv(expected)
     assert (tmp_path / "t.md").read_text() == render.to_markdown(expected)
     assert (tmp_path / "t.tex").read_text() == render.to_latex(expected)
+    assert (tmp_path / "t.json").read_text() == render.to_json(expected)
     exhibit["kind"] = "pie"
     command[3] = json.dumps(packing.packed(exhibit))
     failed = subprocess.run([*command, "--published"], capture_output=True, text=True)

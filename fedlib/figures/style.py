@@ -380,17 +380,20 @@ def _broken(name: Text, room: float) -> bool:
     return changed
 
 
-def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
-    """Write both files, atomically; the same figure gives the same bytes.
+# Dates and versions are left out of the files, so that the same figure gives the same bytes.
+METADATA = {
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+}
 
-    Dates and versions are left out of the files for that reason.
-    """
+
+def save(figure: Figure, *files: str | Path) -> None:
+    """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         fit(figure)
-        with atomic(pdf) as temporary:
-            empty = {"CreationDate": None, "Producer": None, "Creator": None}
-            figure.savefig(temporary, format="pdf", metadata=empty)
-        with atomic(png) as temporary:
-            figure.savefig(temporary, format="png", metadata={"Software": None})
+        for path in map(Path, files):
+            with atomic(path) as temporary:
+                figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])

@@ -180,7 +180,9 @@ def _row(
         "value": _text(criterion, ours) if run else ABSENT,
         "reached": VERDICTS[reached],
     }
-    cells = [*map(Cell, texts.values()), Cell(str(seeds) if run else ABSENT)]
+    verdict = Cell(texts["reached"], verdict=texts["reached"])
+    *told, _ = map(Cell, texts.values())
+    cells = [*told, verdict, Cell(str(seeds) if run else ABSENT)]
     about = {
         "kind": criterion["kind"],
         "margin": np.nan if margin is None else margin,

@@ -1,19 +1,21 @@
-"""A table as data, and as csv (numbers), Markdown and LaTeX (text for people).
+"""A table as data, and as csv (numbers), Markdown and LaTeX (text for people), and JSON (both).
 
 A kind of table builds a `Sheet`; how it looks in each format is decided here and nowhere else.
 """
 
+import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from fedlib.errors import DataError
 from fedlib.exhibits.metrics import INTERVAL_SEEDS
-from fedlib.files import write_text
+from fedlib.files import read_json, write_text
 
 WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
@@ -45,10 +47,16 @@ TEX = {
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of one cell, and whether it is the best of its column."""
+    """Text of one cell.
+
+    Attributes:
+      bold: whether it is the best of its column.
+      verdict: of a criterion, one of `fedlib.tables.criteria.VERDICTS`; "" in all other cells.
+    """
 
     text: str
     bold: bool = False
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,11 +179,26 @@ def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
 
 
-def write(sheet: Sheet, csv: str | Path, md: str | Path, tex: str | Path) -> None:
-    """Write the three forms of a table, each atomically."""
+def write(sheet: Sheet, csv: str | Path, md: str | Path, tex: str | Path, json: str | Path) -> None:
+    """Write the four forms of a table, each atomically."""
     write_text(csv, to_csv(sheet))
     write_text(md, to_markdown(sheet))
     write_text(tex, to_latex(sheet))
+    write_text(json, to_json(sheet))
+
+
+def read(csv: str | Path, json: str | Path) -> Sheet:
+    """The table of which `write` made these two files, its numbers as precise as the csv.
+
+    Raises:
+      DataError: if a file is missing or is not such.
+    """
+    text = read_json(json)
+    try:
+        blocks = [_block(block) for block in text.pop("blocks")]
+        return Sheet(**text, blocks=blocks, numbers=pd.read_csv(csv))
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise DataError(f"{json} and {csv} are no table ({error}); run the table stage") from None
 
 
 def to_csv(sheet: Sheet) -> str:
@@ -183,15 +206,33 @@ def to_csv(sheet: Sheet) -> str:
     return sheet.numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
 
 
+def to_json(sheet: Sheet) -> str:
+    """The text of a table with what it means: columns, groups, best cells and verdicts."""
+    text = {
+        "label": sheet.label,
+        "title": sheet.title,
+        "caption": sheet.caption,
+        "blocks": [asdict(block) for block in sheet.blocks],
+        "notes": sheet.notes,
+    }
+    return json.dumps(text, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
 def to_markdown(sheet: Sheet) -> str:
     """Title, caption, blocks and notes of a table, in GitHub's dialect."""
-    parts = [f"### {markdown(sheet.title)}", markdown(sheet.caption)]
+    parts = [f"### {markdown(sheet.title)}", markdown(sheet.caption), markdown_blocks(sheet)]
+    parts.append("\n".join(f"- {markdown(note)}" for note in sheet.notes))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_blocks(sheet: Sheet) -> str:
+    """The blocks of a table alone, each under its heading."""
+    parts = []
     for block in sheet.blocks:
         if block.heading:
             parts.append(f"**{markdown(block.heading)}**")
         parts.append(_markdown_grid(block.filled()))
-    parts.append("\n".join(f"- {markdown(note)}" for note in sheet.notes))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(parts)
 
 
 def to_latex(sheet: Sheet) -> str:
@@ -221,6 +262,13 @@ def markdown(text: str) -> str:
 def latex(text: str) -> str:
     """`text` with the characters escaped or spelt out that LaTeX does not print."""
     return "".join(TEX.get(char, char) for char in text)
+
+
+def _block(block: dict) -> Block:
+    """A block as `to_json` wrote it down."""
+    columns = [Column(**column) for column in block["columns"]]
+    rows = [[Cell(**cell) for cell in row] for row in block["rows"]]
+    return Block(block["heading"], columns, rows, block["num_keys"])
 
 
 def _markdown_grid(block: Block) -> str:

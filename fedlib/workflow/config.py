@@ -38,6 +38,7 @@ DEFAULTS = {
 }
 LISTS = ("papers", "seeds", "federations", "labels", "sources")
 SWITCHES = ("tensorboard",)
+LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # no number is meant to depend on
 MAX_SEED = 2**32 - 1  # what every generator takes
 ADDRESSES = ("http://", "https://", "file://")
 SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -67,6 +68,18 @@ def normalised(config: Mapping) -> dict:
     null, or nothing, is None. Values of other wrong types are left for `check`.
     """
     return {key: _normalised(key, value) for key, value in config.items()}
+
+
+def words(config: Mapping) -> list[str]:
+    """What differs from the defaults and says what is computed, as "key=value" texts.
+
+    The scale is left out, as `make` names it otherwise, and what a machine has of its own.
+    """
+    return [
+        f"{key}={_text(config[key])}"
+        for key, default in DEFAULTS.items()
+        if key not in (*LOCAL, "scale") and config[key] != default
+    ]
 
 
 def check(config: Mapping) -> None:
@@ -148,6 +161,11 @@ def _normalised(key: str, value: object) -> object:
     elif key == "tag":
         value = "" if value is None else str(value)
     return value
+
+
+def _text(value: object) -> str:
+    """A value as the command line takes it; a list without blanks."""
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def _is_closed(text: str) -> bool:

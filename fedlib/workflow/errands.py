@@ -77,10 +77,14 @@ def steps(order: Order) -> list[list[str]]:
     """The commands that carry out an order, one after the other, in the root of the checkout."""
     given = ["--configfile", *order.files] if order.files else []
     given += ["--config", *order.words]
-    report = [*SNAKEMAKE, "--report", f"{order.plan.path('results')}/report.html", *given]
     match order.target:
+        case "report" if order.options == ["--snakemake"]:
+            return [[*SNAKEMAKE, "--report", order.plan.path("report_snakemake"), *given]]
         case "report":
-            return [report]
+            if order.options:
+                given = shlex.join(order.options)
+                raise ConfigError(f"ARGS: make report takes --snakemake or nothing, got {given}")
+            return [_report(order.plan)]
         case "plan":
             return [[sys.executable, "scripts/plan.py", *given]]
         case "calibrate":
@@ -93,7 +97,16 @@ def steps(order: Order) -> list[list[str]]:
     runs = [[*SNAKEMAKE, *what, *order.options, *given] for what in (["partitions"], [])]
     if order.is_preview:
         return runs
-    return [*runs, report, [sys.executable, "scripts/show_results.py", order.plan.folder]]
+    # What the selection has of each paper: its main table, or else the first of the others.
+    tables = [f"{name}/{next(iter(p.tables))}" for name, p in order.plan.papers.items() if p.tables]
+    return [*runs, [sys.executable, "scripts/show_results.py", order.plan.folder, *tables]]
+
+
+def _report(plan: Plan) -> list[str]:
+    """The command of the report, which takes seconds and asks nothing but its files."""
+    paths = {"md": "report", "html": "report_html", "results": "results", "figures": "figures"}
+    words = [word for name, file in paths.items() for word in (f"--{name}", plan.path(file))]
+    return [sys.executable, "scripts/report.py", "--spec", plan.spec("report"), *words]
 
 
 def clean(plan: Plan, root: Path) -> list[Path]:

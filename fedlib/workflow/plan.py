@@ -243,8 +243,10 @@ class Plan:
 
     def targets(self) -> list[str]:
         """Everything a reader wants: the report, the tables, the figures and the event files."""
-        files = ("table_csv", "table_md", "table_tex", "figure_pdf", "figure_png")
-        return [self.path("report"), *self.exhibits(*files), *self.events()]
+        tables = ("table_csv", "table_md", "table_tex", "table_json")
+        files = (*tables, "figure_pdf", "figure_png", "figure_svg")
+        pages = [self.path(name) for name in ("report", "report_html")]
+        return [*pages, *self.exhibits(*files), *self.events()]
 
     # --- What each job is given ----------------------------------------------------------------
 

@@ -23,11 +23,11 @@ COMMANDS = {
     "metrics": "--spec @/dev/stdin --runs {runs} --parquet {metrics} --csv {metrics_csv}"
     " --clients {clients} <<< {spec}",
     "table": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"
-    " --csv {table_csv} --md {table_md} --tex {table_tex} <<< {spec}",
+    " --csv {table_csv} --md {table_md} --tex {table_tex} --json {table_json} <<< {spec}",
     "figure": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"
-    " --pdf {figure_pdf} --png {figure_png} <<< {spec}",
-    "report": "--spec @/dev/stdin --results {results} --figures {figures} --out {report}"
-    " <<< {spec}",
+    " --pdf {figure_pdf} --png {figure_png} --svg {figure_svg} <<< {spec}",
+    "report": "--spec @/dev/stdin --results {results} --figures {figures} --md {report}"
+    " --html {report_html} <<< {spec}",
 }
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedlib.run_spec import run_weights
 from fedlib.spec import Paper, Table
+from fedlib.workflow import config
 from fedlib.workflow.declarations import common_seeds
 from fedlib.workflow.selection import families
 
@@ -58,27 +59,36 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
 
 
 def of_report(plan: "Plan") -> dict:
-    """What is in the report, in its order."""
+    """What is in the report, in its order; see `fedlib.reporting.content`."""
     return {
         "scale": plan.scale,
         "folder": plan.folder,
         "folder_note": plan.folder_note,
-        "papers": [
-            {
-                "name": paper.name,
-                "title": paper.title,
-                "citation": paper.citation,
-                "scale_note": paper.scale_note,
-                "seeds": list(paper.seeds),
-                "federations": [
-                    {"name": data.name, "title": data.title, "notes": data.notes}
-                    for data in families(paper)
-                ],
-                "tables": _headings(paper.tables),
-                "figures": _headings(paper.figures),
-            }
-            for paper in plan.papers.values()
+        "words": config.words(plan.config),
+        "papers": [_of_paper(paper) for paper in plan.papers.values()],
+    }
+
+
+def _of_paper(paper: Paper) -> dict:
+    """What the report tells and shows of a paper, and of which runs."""
+    runs: dict[str, dict[str, list[int]]] = {}
+    for run in paper.runs:
+        runs.setdefault(run.federation, {})[run.label] = list(paper.seeds_of(run))
+    return {
+        "name": paper.name,
+        "title": paper.title,
+        "citation": paper.citation,
+        "scale_note": paper.scale_note,
+        "seeds": list(paper.seeds),
+        "federations": [
+            {"name": data.name, "title": data.title, "notes": data.notes}
+            for data in families(paper)
         ],
+        "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
+        "methods": {run.title: run.method for run in paper.runs},
+        "runs": runs,
+        "tables": _headings(paper, paper.tables),
+        "figures": _headings(paper, paper.figures),
     }
 
 
@@ -109,8 +119,24 @@ def _weights_of(paper: Paper) -> list[str]:
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 
-def _headings(exhibits: Mapping[str, Table]) -> list[dict]:
+def _headings(paper: Paper, exhibits: Mapping[str, Table]) -> list[dict]:
+    """What stands over tables or figures, and which methods and families of data they are about."""
+    methods = {(run.federation, run.label): run.method for run in paper.runs}
+    family = {data.name: data.describe()["family"] for data in paper.data}
     return [
-        {"name": name, "title": exhibit.title, "caption": exhibit.caption}
+        {
+            "name": name,
+            "title": exhibit.title,
+            "caption": exhibit.caption,
+            "methods": sorted(
+                {
+                    methods[federation, label]
+                    for federation in exhibit.federations
+                    for label in exhibit.labels
+                    if (federation, label) in methods
+                }
+            ),
+            "families": list(dict.fromkeys(family[name] for name in exhibit.federations)),
+        }
         for name, exhibit in exhibits.items()
     ]

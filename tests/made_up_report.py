@@ -1,0 +1,108 @@
+"""A small folder of results that nobody trained, and the specification of its report."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import made_up
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fedlib import tables
+from fedlib.exhibits import metrics, published
+from fedlib.figures import style
+from fedlib.tables import render
+from fedlib.tables.render import Block, Cell, Column, Sheet
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+NASTY = "A <b>title</b> & \"quotes\" | 'more' </script> </style> {{ 7 * 7 }}"
+VERDICTS = ("yes", "no", "not run")
+
+
+def criteria() -> Sheet:
+    """A table with one criterion of each verdict."""
+    heads = [Column("Criterion"), Column("Value"), Column("Reached")]
+    rows = [
+        [Cell(f"Criterion {number}"), Cell(f"{number}.5"), Cell(verdict, verdict=verdict)]
+        for number, verdict in enumerate(VERDICTS)
+    ]
+    return Sheet(
+        label="pfedmm-criteria",
+        title=NASTY,
+        caption="What was expected.",
+        blocks=[Block("", heads, rows)],
+        notes=["A note of the criteria.", *shared_notes()],
+        numbers=pd.DataFrame({"reached": VERDICTS}),
+    )
+
+
+def shared_notes() -> list[str]:
+    """What the main table says, too."""
+    return ["Percent; the mean over 2 seeds (smallest to largest seed)."]
+
+
+def sheets(folder: Path) -> dict[str, Sheet]:
+    """The tables, of which the main one is of runs saved below `folder`."""
+    exhibit = made_up.exhibit(["fedavg", "pfedmm"], published="main")
+    made_up.save_runs(exhibit, folder)
+    spec = made_up.metrics_spec(exhibit)
+    tidy, clients = metrics.collect(spec, folder)
+    main = tables.load("accuracy")(exhibit, tidy, clients, published.read(PUBLISHED))
+    main.notes.extend(shared_notes())
+    return {"main": main, "criteria": criteria()}
+
+
+def drawn() -> Figure:
+    """A figure with a line in it."""
+    figure = Figure(figsize=(3, 2))
+    FigureCanvasAgg(figure)
+    figure.subplots().plot([0, 1, 2], [0, 1, 4])
+    return figure
+
+
+def spec(shown: dict[str, Sheet], **changes) -> dict:
+    """What `fedlib.workflow.specs.of_report` would say of them."""
+    about = {"methods": ["fedavg", "pfedmm"], "families": ["EMNIST", "CIFAR-10"]}
+    paper = {
+        "name": "pfedmm",
+        "title": "pFedMM",
+        "citation": "Somebody, 2025.",
+        "scale_note": "embedded data, 20 clients, 30 rounds",
+        "seeds": [1, 2],
+        "federations": [
+            {"name": "emnist", "title": "EMNIST", "notes": ["half of the images."]},
+            {"name": "cifar10", "title": "CIFAR-10", "notes": []},
+        ],
+        "data": {"emnist": ["EMNIST", "EMNIST"], "cifar10": ["CIFAR-10", "CIFAR-10"]},
+        "methods": {"FedAvg": "fedavg", "pFedMM": "pfedmm"},
+        "runs": {n: {"fedavg": [1, 2], "pfedmm": [1, 2]} for n in ("emnist", "cifar10")},
+        "tables": [
+            {"name": name, "title": sheet.title, "caption": sheet.caption, **about}
+            for name, sheet in shown.items()
+        ],
+        "figures": [
+            {
+                **{"name": "curves", "title": "Curves", "caption": "Over_rounds."},
+                **{"methods": ["pfedmm"], "families": ["EMNIST"]},
+            }
+        ],
+        **changes,
+    }
+    return {
+        **{"folder": "demo", "scale": "demo", "folder_note": "", "words": ["seeds=[1,2]"]},
+        "papers": [paper],
+    }
+
+
+def project(root: Path) -> SimpleNamespace:
+    """A folder with runs, two tables and a figure, and the specification of its report."""
+    results, images = root / "results/demo", root / "figures/demo"
+    shown = sheets(results / "runs/pfedmm")
+    for name, sheet in shown.items():
+        forms = ("csv", "md", "tex", "json")
+        render.write(sheet, *(results / f"tables/pfedmm/{name}.{form}" for form in forms))
+    style.save(drawn(), *(images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")))
+    return SimpleNamespace(
+        root=root, results=results, figures=images, spec=spec(shown), sheets=shown
+    )
