@@ -44,7 +44,7 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one seed, half the rounds, one federation of angles, one number of clusters."""
+    """Of `demo_all`, one seed, half the rounds, and each experiment on one federation, once."""
     note, seeds, settings = demo_all()
     kept = {
         setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
