@@ -3,10 +3,12 @@
 
 PYTHON    ?= python3
 UV        ?= uv
-# Which scale `plan`, `report` and `clean` are about: demo, reduced or full.
-SCALE     ?= demo
+# Which scale `plan`, `report` and `clean` are about: demo (if nothing is said), reduced or full.
+SCALE     ?=
 # Whose results `keep` keeps.
 PAPER     ?= pfedmm
+# What `list` lists, and words that narrow it, such as WHAT="methods fedmix".
+WHAT      ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
@@ -25,6 +27,14 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
 
+# Of what the command line sets, make itself would not miss a misspelt name.
+override VARIABLES := ARGS CONFIG PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
+override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
+override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
+ifneq ($(unknown),)
+  $(error unknown variable $(firstword $(unknown)); there are $(VARIABLES), in upper case)
+endif
+
 ifeq ($(filter $(TORCH),lock own),)
   $(error TORCH must be lock or own, got $(TORCH))
 endif
@@ -35,18 +45,20 @@ override CONFIG := $(value CONFIG)
 override ARGS   := $(value ARGS)
 override SCALE  := $(value SCALE)
 override PAPER  := $(value PAPER)
-export CONFIG ARGS SCALE PAPER
+override WHAT   := $(value WHAT)
+export CONFIG ARGS SCALE PAPER WHAT
 workflow = $(BIN)/python scripts/workflow.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo demo-all reduced reproduce plan calibrate report test test-fast lint format bench bench-peers
+.PHONY: help install demo demo-all reduced reproduce plan list calibrate report test test-fast lint format
+.PHONY: bench bench-peers
 .PHONY: lock unlock clean keep
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 	@echo
-	@echo 'Variables: ARGS CONFIG SCALE PYTHON TORCH TESTS TEST_JOBS, explained in the Makefile.'
+	@echo 'Variables: $(VARIABLES), explained in the Makefile.'
 
 install: $(STAMP)  ## build .venv; every other target does this first
 
@@ -64,6 +76,9 @@ reproduce: $(STAMP)  ## the papers' own settings
 
 plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothing
 	@$(workflow) plan
+
+list: $(STAMP)  ## papers, methods, data, tables, ... and where each comes from; WHAT="methods fedmix"
+	@$(workflow) list
 
 calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE
 	@$(workflow) calibrate
@@ -111,6 +126,11 @@ clean: $(STAMP)  ## delete results/SCALE and figures/SCALE; never data/raw
 # The lock without PyTorch and what only PyTorch needs.
 OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/} keep'
 
+# Of what pip says when it fails, its last error; the rest may be pages.
+override or_say = 2> $(VENV)/pip.log || { \
+  grep -E '^ERROR|Error: ' $(VENV)/pip.log | tail -n 1 >&2; \
+  echo 'pip cannot install requirements.lock here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
+
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo 'Python 3.11 or newer is needed; name one with, for example, make PYTHON=python3.12' >&2; \
@@ -123,14 +143,14 @@ $(STAMP):
 ifeq ($(TORCH),own)
 	@echo 'Installing the pinned packages into $(VENV), PyTorch excepted ...'
 	@$(OTHERS_LOCK) requirements.lock > $(VENV)/requirements.txt
-	@$(PIP) --require-hashes -r $(VENV)/requirements.txt
+	@$(PIP) --require-hashes -r $(VENV)/requirements.txt $(or_say)
 	@$(BIN)/python -c 'import torch, torchvision' || { \
 	  echo 'TORCH=own needs torch >= 2.11 and its torchvision: see "Without CUDA" in README.md' >&2; \
 	  exit 1; }
 	@touch $(VENV)/.own-torch
 else
 	@echo 'Installing the pinned packages into $(VENV): 5.5 GB on Linux, "make TORCH=own" for less ...'
-	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --require-hashes -r requirements.lock $(or_say)
 	@rm -f $(VENV)/.own-torch
 endif
 	@# In parallel, and for environments that forbid Python to do it later: without compiled files

@@ -7,7 +7,7 @@ shown (a title, a note) must stay out of it.
 
 from dataclasses import asdict, dataclass, field
 
-SHOWN_ONLY = ("federation", "label", "title", "seeds", "notes")  # of a run, no part of its spec
+SHOWN_ONLY = ("federation", "label", "title", "seeds", "settled_by", "notes")  # not in a run's spec
 SCALES = ("demo", "demo-all", "reduced", "full")
 
 
@@ -86,6 +86,9 @@ class Run:
         None.
       precision: of matrix products and convolutions, see `fedlib.engine.task.Task`.
       seeds: in place of the paper's, for runs of which more are wanted; () for the paper's.
+      settled_by: label of a run of the same federation that does beforehand what the final
+        evaluations of several have in common, see `fedlib.methods.base.Method.settle`; "" for
+        none. Saves time and changes no number, so the configuration may leave that run out.
       notes: what a reader must know about this run; shown under every table it is in.
     """
 
@@ -105,6 +108,7 @@ class Run:
     class_weights: tuple[float, ...] | None = None
     precision: str = "float32"
     seeds: tuple[int, ...] = ()
+    settled_by: str = ""
     notes: tuple[str, ...] = ()
 
     def spec(self, seed: int) -> dict:

@@ -15,10 +15,10 @@ CHECKOUT = Path(workflow.basedir)
 sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.workflow.config import DEFAULTS, check, normalised
-from fedlib.errors import BusyError, ConfigError
+from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS
-from fedlib.workflow import console, specs, warm
+from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, warm
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -27,6 +27,7 @@ READERS = """--report --lint --list-rules --list --list-target-rules --lt --list
 words = [word.partition("=")[0] for word in sys.argv]
 reads = workflow.output_settings.dryrun or any(word in READERS for word in words)
 if workflow.is_main_process and not reads:
+    command.interrupt_once()
     try:
         hold_folder()
     except BusyError as error:
@@ -42,13 +43,20 @@ try:
     check(DEFAULTS | config)
     validate(config, "schemas/config.schema.yaml")
     PLAN = Plan(config)
-except ConfigError as error:
+    if workflow.is_main_process:
+        preflight.check(PLAN)
+        if not any(word in READERS for word in words):
+            narrowing.check(PLAN)
+            preflight.check_frames(PLAN)
+except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None
 
-# Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
-WORKERS = os.environ.get("FEDLIB_THREADS") or "1"
-if not WORKERS.isdecimal() or int(WORKERS) < 1:
-    raise WorkflowError(f"FEDLIB_THREADS must be a whole number from 1 on, got {WORKERS!r}")
+try:
+    gpu.slots(0)  # what the default profile takes from the environment is checked here
+    # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
+    WORKERS = command.threads(workflow.resource_settings.cores if workflow.local_exec else None)
+except ConfigError as error:
+    raise WorkflowError(str(error)) from None
 
 config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
@@ -131,6 +139,12 @@ def weights_receipt(wildcards):
 def earlier_run(wildcards):
     """State and history of the run that a longer one goes on from, if there is one."""
     return PLAN.earlier_files(**wildcards)
+
+
+@asked_often
+def settled_run(wildcards):
+    """State and history of the run that an evaluation takes something from, if there is one."""
+    return PLAN.settled_files(**wildcards)
 
 
 def run_files(file):

@@ -9,6 +9,7 @@ rule evaluate:
         weights=weights_receipt,
         state=path("state"),
         history=path("history"),
+        settled=settled_run,
     output:
         path("evaluation"),
     log:
@@ -18,19 +19,21 @@ rule evaluate:
     priority: turn("evaluate")
     conda:
         "../envs/train.yaml"
-    threads: int(WORKERS)
+    threads: WORKERS
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory,
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
+        settled=optional_input("settled"),
     params:
         spec=spec("evaluate"),
         code=code("evaluate"),
     shell:
         "python scripts/evaluate.py --spec {params.spec:q} --code {params.code}"
         " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+        " {resources.settled}"
         " --state {input.state:q} --history {input.history:q} --out {output:q}"
         " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
         " >> {log:q} 2>&1"

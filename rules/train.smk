@@ -19,7 +19,7 @@ rule train:
     conda:
         "../envs/train.yaml"
     # Each works on clients of its own, so that their number does not change a bit of the result.
-    threads: int(WORKERS)
+    threads: WORKERS
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory,

@@ -16,6 +16,13 @@ def arguments() -> argparse.Namespace:
     parser = run_parser(__doc__.splitlines()[0], "evaluate")
     parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
+    parser.add_argument(
+        "--settled",
+        type=Path,
+        nargs=2,
+        metavar=("STATE", "HISTORY"),
+        help="of a run that has done what is the same in several evaluations, to take it from",
+    )
     parser.add_argument("--out", type=Path, required=True, help="output: scores, .h5")
     return parser.parse_args()
 
@@ -40,6 +47,7 @@ def main() -> None:
             job.record(args, simulation, device, provenance.code_digest(*roots)),
             state_file=args.state,
             history_file=args.history,
+            settled=args.settled,
             measure=measured,
             report=lambda line: print(line, flush=True),
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import ConfigError
-from fedlib.workflow import command, config, dryrun, shell
+from fedlib.workflow import command, config, dryrun, narrowing, preflight, shell
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -64,6 +64,11 @@ def _base(overlays: list[str]) -> list[Path]:
 def _print_jobs(plan: Plan, args: argparse.Namespace) -> None:
     if args.job:
         raise ConfigError(f"jobs takes no name, got {' '.join(args.job)}")
+    narrowing.check(plan, ROOT)
+    preflight.check_frames(plan, ROOT)
+    preflight.check(plan)
+    for remark in narrowing.remarks(plan):
+        print(remark)
     options = [("--configfile", args.configfile), ("--config", args.config)]
     arguments = [word for option, words in options if words for word in (option, *words)]
     planned = dryrun.jobs(ROOT, arguments)

@@ -127,6 +127,7 @@ class Stop:
     def __exit__(self, kind, *_):
         """A process that was stopped exits with 128 and the number of the signal."""
         if kind is SystemExit and self.signal:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is saved: it cannot end any sooner
             raise SystemExit(128 + self.signal) from None
 
     def _arrived(self, number: int, _) -> None:

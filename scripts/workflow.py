@@ -2,8 +2,9 @@
 """What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full) and PAPER (for
-keep). All are checked before anything happens, and one workflow at a time works in a folder.
+configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full; demo if not
+given), PAPER (for keep) and WHAT (for list). All are checked before anything happens, and one
+workflow at a time works in a folder.
 """
 
 import argparse
@@ -16,13 +17,19 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import locks
-from fedlib.workflow import command, console, errands
+from fedlib.workflow import command, console, errands, narrowing, preflight
 from fedlib.workflow.provenance import ROOT
 
 RUNS = ("demo", "demo-all", "reduced", "reproduce")
-TARGETS = (*RUNS, "plan", "calibrate", "report", "keep", "clean", "unlock")
-READERS = ("plan", "calibrate", "report", "keep")  # these may go beside a workflow that runs
-DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+READERS = (
+    "plan",
+    "list",
+    "calibrate",
+    "report",
+    "keep",
+)  # these may go beside a workflow that runs
+TARGETS = (*RUNS, *READERS, "clean", "unlock")
+DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": ""}
 
 
 def main() -> None:
@@ -33,6 +40,12 @@ def main() -> None:
     os.chdir(ROOT)
     values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
     order = errands.read(target, ROOT, values)
+    if target in errands.SCALES:
+        narrowing.check(order.plan)
+        preflight.check_frames(order.plan)
+        preflight.check(order.plan)
+        for remark in narrowing.remarks(order.plan):
+            print(remark, flush=True)
     told = " ".join(f"{k}={values[k]!r}" for k in DEFAULTS if values[k] != DEFAULTS[k])
     reads = target in READERS or order.is_preview
     lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())

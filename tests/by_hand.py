@@ -9,7 +9,7 @@ from support import TinyNet, cohort_of, sgd
 
 from fedlib import methods
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.solvers import Schedule
+from fedlib.engine.schedules import Schedule
 
 ROUNDS, EPOCHS = 3, 2
 SOLVER = sgd(epochs=EPOCHS, schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))

@@ -178,8 +178,8 @@ def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, 
     for row, client in enumerate(federation.ids("seen").tolist()):
         alone = OnItsOwn(federation, client, round=2)
 
-        own = net(method.expert.init(num), hidden=5)
-        best, last = alone.train(
+        own = net(method.expert.init(int(streams.keys(1, 0, "local")[0])), hidden=5)
+        best, last = OnItsOwn(federation, client, round=0).train(
             [own], [own], lambda nets, x: nets[0](x).log_softmax(1), "local", lr=LOCAL, decay=0.1,
             decays=True, **patient,
         )  # fmt: skip
@@ -274,7 +274,7 @@ def test_a_mixture_is_one_of_probabilities():
     f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)
     found = method.predict(mixture, ONE).exp()[0]
     torch.testing.assert_close(found.numpy(), g @ f)
-    weights = method.log_weights(mixture, ONE).exp()
+    weights = method.log_weights(mixture.gate, mixture.members, ONE).exp()
     assert weights.sum().item() == pytest.approx(1)
 
 
@@ -438,7 +438,7 @@ def on_their_own(federation, losses_at, keep=("best", "last"), **stopping):
         stopping=early_stopping.EarlyStopping(**stopping),
         stream="test",
         keep=keep,
-    )
+    ).models
     return {name: x["epochs"].flatten().tolist() for name, x in kept.items()}, stretches
 
 
@@ -679,7 +679,7 @@ def test_a_plan_knows_the_modules_of_its_runs(declare):
         ({"expert_set": "some"}, "expert_set must be one of .* got 'some'"),
         ({"ensemble_space": "odds"}, "ensemble_space must be one of .* got 'odds'"),
         ({"local_lr": -1.0}, "lr must be at least 0, got -1.0"),
-        ({"gate_weight_decay": -0.1}, "weight decay must be at least 0, got -0.1"),
+        ({"gate_weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
         ({"local_epochs": 0}, "max_epochs must be at least 1, got 0"),
         ({"gate_patience": 0}, "patience must be at least 1, got 0"),
         ({"gate_outputs": 7}, "3 clusters' experts and a local one needs 4 outputs, got 7"),
@@ -689,3 +689,43 @@ def test_a_plan_knows_the_modules_of_its_runs(declare):
 def test_settings_that_mean_nothing_are_refused(params, message):
     with pytest.raises(ValueError, match=message):
         make(**params)
+
+
+# -- experts that nobody trains ------------------------------------------------------------------
+
+NETWORKS = ("task", "expert", "gate")
+FROZEN = {
+    "dropout in the head alone": ({"dropout": 0.5, "augment": False}, True),
+    "augmentation": ({"dropout": 0.5, "augment": True}, False),
+}
+
+
+@pytest.mark.parametrize("executor", ["loop", "batched"])
+@pytest.mark.parametrize("name", FROZEN)
+def test_remembered_features_train_the_gates_that_whole_experts_do(executor, name, monkeypatch):
+    network, remembered = FROZEN[name]
+    spec = copy.deepcopy(DECLARED)
+    for params in (spec["model_params"], spec["modules"]["expert"]["params"]):
+        params |= network | {"in_channels": 3}
+    spec["modules"]["gate"]["params"]["in_channels"] = 3
+    method = build_method(spec, build_task(spec))
+    tasks = {name: replace(getattr(method, name), dtype=torch.float64) for name in NETWORKS}
+    method = replace(method, **tasks, gate_only=True, gate_lr=0.1)
+    grey = images()
+    federation = replace(grey, x=np.repeat(grey.x, 3, axis=1), mean=grey.mean * 3, std=grey.std * 3)
+    cohort = cohort_of(method.task, federation, executor=executor)
+    state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
+    settled = method.settle(state, cohort)
+    frozen = method.networks.frozen(*method.assemble(settled, cohort), cohort, "test")
+    assert bool(frozen.train) == bool(frozen.check) == remembered
+    found = method.mix(settled, cohort)
+    monkeypatch.setattr(type(method.networks), "_bodies_draw", lambda *args: True)
+    whole = method.mix(settled, cohort)
+    start = method.draw_gates(cohort)
+    for key, value in whole.gate.items():
+        # Float64, a few dozen steps of Adam; features are computed in other batches.
+        torch.testing.assert_close(found.gate[key], value, rtol=1e-7, atol=1e-9)
+        assert not torch.equal(value, start[key])
+    for field in ("experts", "own"):
+        mine, theirs = getattr(found, field), getattr(whole, field)
+        assert all(torch.equal(mine[key], theirs[key]) for key in theirs)

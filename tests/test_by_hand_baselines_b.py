@@ -15,7 +15,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.solvers import Schedule
+from fedlib.engine.schedules import Schedule
 from fedlib.engine.task import Task
 from fedlib.methods.gated_experts import GatedExperts
 from fedlib.models.layers.gate import Gate

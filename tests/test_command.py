@@ -2,12 +2,18 @@
 
 import errno
 import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from fedlib import errors
 from fedlib.errors import ConfigError
 from fedlib.workflow import command
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def raising(error: BaseException):
@@ -89,3 +95,50 @@ def test_an_argument_is_json_text_or_a_file(tmp_path):
 def test_an_argument_that_is_neither_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):
         command.json_argument(text)
+
+
+def test_whoever_reads_no_more_gets_no_traceback():
+    script = "import sys; from fedlib.workflow import command\n"
+    script += "sys.exit(command.run(lambda: print('line\\n' * 100_000)))"
+    pipe = (
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} | head -1; exit ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", pipe], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (141, "line\n", "")
+
+
+@pytest.mark.parametrize(
+    "given, cores, message",
+    [
+        ("x", None, "FEDLIB_THREADS must be a whole number from 1 on, got 'x'"),
+        ("0", None, "got '0'"),
+        ("3", 2, "FEDLIB_THREADS is 3, but there are 2 cores for all jobs together"),
+        ("2", 1, "but there is 1 core for all"),
+    ],
+)
+def test_a_number_of_threads_that_cannot_be_is_refused(monkeypatch, given, cores, message):
+    monkeypatch.setenv("FEDLIB_THREADS", given)
+    with pytest.raises(ConfigError, match=message):
+        command.threads(cores)
+
+
+@pytest.mark.parametrize("given, threads", [("", 1), ("2", 2)])
+def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch, given, threads):
+    monkeypatch.setenv("FEDLIB_THREADS", given)
+    assert command.threads(2) == threads
+
+
+def test_a_second_interrupt_is_left_to_the_jobs():
+    script = """
+import os, signal
+from fedlib.workflow import command
+command.interrupt_once()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+os.kill(os.getpid(), signal.SIGINT)
+print("and cleaned up")
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("interrupted\nand cleaned up\n", "")

@@ -381,11 +381,11 @@ def test_cost_table_as_text():
     assert r"$\times$" in render.to_latex(cost_table(cost_exhibit(), cost_metrics(THREE)))
 
 
-def test_without_fedavg_there_is_no_factor():
+def test_without_fedavg_there_are_no_factors_and_no_columns_for_them():
     numbers = cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)).numbers
     assert numbers.filter(like="_ratio").isna().all(axis=None)
     text = render.to_markdown(cost_table(cost_exhibit(["fedem", "local"]), cost_metrics(THREE)))
-    assert "3.00×" not in text and "27.3 M" in text
+    assert "×" not in text and "FedAvg" not in text and "27.3 M" in text
 
 
 def test_nothing_can_be_relative_to_nothing():

@@ -55,23 +55,29 @@ def check_runs(module, uses):
 # What a method is made of, by the statements of its paper. FedMix of autoencoders derives from
 # FedMix, biased and local/global training from the FedAvg with a server optimiser.
 MIXTURES = {"fedmix", "fedmix_clients", "fedmix_vae"}
+SERVERS = {"fedmoe", "uniform_mixture"}  # mixtures on a server
+GATED = {"centmoe", "fedjets", "moe_fedavg", *SERVERS}
 SERVER_ADAM = {"fedavg_adam", "biased_fedavg", "local_global", *MIXTURES}
 USERS = {
     "parts/divergence": SERVER_ADAM,
-    "parts/early_stopping": {"adaptive_experts", "fedmix_vae"},
+    "parts/early_stopping": {"adaptive_experts", "fedmix_vae", "local_experts"},
     "parts/exploration": {"adaptive_experts"},
     "parts/gating": {"plain_mixture", "fedkd", "pfedmoe", *MIXTURES},
     "parts/server_adam": SERVER_ADAM,
     "parts/own_experts": {"adaptive_experts"},
-    "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae", "fedmoe", "uniform_mixture"},
+    "parts/tables": {"plain_mixture", "fedmix", "fedmix_vae", *SERVERS},
     "parts/input_likelihood": {"fedmix_vae"},
     "parts/variational": MIXTURES,
     "parts/mutual": {"fml", "fedkd", "fedapen"},
     "parts/low_rank": {"fedkd"},
     "parts/class_means": {"fd", "fedproto", "fedgh", "fedtgp"},
+    "parts/relevance": SERVERS,
+    "parts/server_mixture": GATED,
+    "gated_mixture": GATED,
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
     "ifca": {"adaptive_experts"},
+    "local_experts": {"adaptive_experts", "local_experts"},
     "pfedme": {"pfedme"},
     "qffl": {"qffl"},
 }

@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.workflow import errands
 
 ROOT = Path(__file__).resolve().parents[1]
-GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "demo", "PAPER": "pfedmm"}
+GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": ""}
 # What follows the name of the program in the call of Snakemake that runs everything.
 OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
 
@@ -54,7 +54,7 @@ def test_what_is_shown_at_the_end_is_of_what_is_selected():
     [("demo", "demo"), ("demo-all", "demo-all"), ("reduced", "reduced"), ("reproduce", "full")],
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
-    *_, run, show = steps(target, CONFIG="tag=quick rounds=3", SCALE="demo")
+    *_, run, show = steps(target, CONFIG="tag=quick rounds=3")
     assert run == f"-m snakemake --config scale={scale} tag=quick rounds=3"
     assert show.startswith(f"scripts/show_results.py {scale}-quick ")
 
@@ -78,6 +78,34 @@ def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
     assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
     for command in errands.steps(order)[:2]:
         assert command[command.index("--configfile") + 1] == str(file)
+
+
+@pytest.mark.parametrize("given", ["seeds=[0, 1]", "seeds=[ 0 , 1 ] tag=a", "tag=a seeds=[0,\n1]"])
+def test_brackets_keep_the_items_of_a_list_together(given):
+    order = read("plan", CONFIG=given)
+    assert order.plan.config["seeds"] == [0, 1]
+    assert len(order.words) == 2 + ("tag" in given)
+
+
+@pytest.mark.parametrize(
+    "target, scale, better", [("demo", "reduced", "reduced"), ("reduced", "full", "reproduce")]
+)
+def test_a_scale_that_is_not_that_of_the_target_is_refused(target, scale, better):
+    with pytest.raises(ConfigError, match=f"^make {target} is at .*={scale}; .*: make {better}$"):
+        read(target, SCALE=scale)
+    assert read("demo", SCALE="demo").plan.scale == "demo"
+
+
+def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkeypatch):
+    monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
+    with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
+        read("demo")
+
+
+def test_list_passes_on_what_is_asked_for():
+    assert steps("list", WHAT="methods 'mixture of'") == [
+        "scripts/list.py methods mixture of --config scale=demo"
+    ]
 
 
 def test_quotes_keep_the_words_of_a_value_together():
@@ -253,3 +281,39 @@ def test_make_clean_deletes_one_folder_of_results(checkout):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("deleted results/demo-a\n")
     assert content(checkout / "results") == ["demo", "demo/x"]
+
+
+@pytest.mark.parametrize("given", ["config=tag=a", "Seeds=1", "VENV=x", "unknown=1"])
+def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
+    done = make(ROOT, "-n", "help", given)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    name = given.partition("=")[0]
+    assert f"unknown variable {name}; there are ARGS CONFIG PAPER " in line
+
+
+@pytest.mark.parametrize("given", ["CONFIG=tag=a", "WHAT=methods", "TEST_JOBS=1", "SHELL=/bin/sh"])
+def test_a_variable_of_make_is_not_refused(given):
+    assert make(ROOT, "-n", "help", given).returncode == 0
+
+
+def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
+    shutil.copy2(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").write_text("numpy==99\n")
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        """#!/bin/sh
+        case "$*" in *--version*) exit 0;; esac
+        printf 'Traceback:\\n  File x\\nERROR: Ignored\\nERROR: No matching numpy==99\\n' >&2
+        exit 1
+        """
+    )
+    python.chmod(0o755)
+    done = make(tmp_path, "install", f"PYTHON={sys.executable}")
+    assert done.returncode == 2
+    first, second, _ = done.stderr.splitlines()  # the last is make's own
+    assert first == "ERROR: No matching numpy==99"
+    assert second.endswith("all that it said is in .venv/pip.log")
+    assert "Traceback" in (tmp_path / ".venv/pip.log").read_text()
+    assert not [*(tmp_path / ".venv").glob(".installed*")]

@@ -21,7 +21,8 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.fingerprint import Opaque, walk
 from fedlib.engine.graphs import Graphs
-from fedlib.engine.solvers import SGD, Adam, Schedule
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import Task, set_precision
 from fedlib.results import RunResult
 from fedlib.run.simulate import Course, Simulation
@@ -438,6 +439,7 @@ DECIDE = {
     "fedkd": "sends as many numbers as its singular values ask for",
     "fedmoe": "keeps the best of its mixtures",
     "ifca": "trains the models that somebody chose",
+    "local_experts": "stops the clients that no longer improve",
     "server_finetuning": "keeps the best of its copies",
     "uniform_mixture": "keeps the best of its mixtures",
 }

@@ -1,6 +1,6 @@
 """Mixtures that are trained by their examples, against loops and the methods they extend."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -190,3 +190,33 @@ def test_an_ensemble_of_nobody_predicts_as_the_first_draw():
     cohort = cohort_of(method.task, data)
     personal = method.personalise(method.init(data.num_clients, 3), cohort)
     assert_close(tree.take(tree.take(personal, 0), 0), method.task.init(3), 0)
+
+
+# What a server keeps
+
+# Of 4 features, 6 hidden units and 3 outputs, batch normalisation's scale and shift included.
+ONE = (4 * 6 + 6) + 2 * 6 + (6 * 3 + 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [
+        ("fedavg", {}, ONE),
+        ("fedrolex", {}, ONE),
+        ("server_finetuning", {"server": SOLVER}, 2 * ONE),
+        ("ensemble", {}, 6 * ONE),  # of all owners
+        ("moe_fedavg", {}, (3 + 2) * ONE),  # experts, gate and noise network
+        ("fedjets", {}, (3 + 2) * ONE),
+        ("centmoe", {}, (3 + 2) * ONE),
+        ("fedmoe", {"server": SOLVER}, (3 + 1 + 2) * ONE + 1),  # and alpha
+        ("fedmoe", {"server": SOLVER, "num_main": 0}, (3 + 2) * ONE),
+        ("local", {}, None),
+    ],
+)
+def test_a_server_keeps_as_many_numbers_as_are_trained_of_its_models(name, params, expected):
+    kind = methods.load(name)
+    modules = {"gate": tiny_task(norm=True), "small": tiny_task(hidden=3, norm=True)}
+    known = {field.name for field in fields(kind)}
+    modules = {name: module for name, module in modules.items() if name in known}
+    method = kind(task=tiny_task(norm=True), local=sgd(), **modules, **params)
+    assert method.server_parameters(method.init(6, 0)) == expected

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, streams, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
-from fedlib.engine.solvers import Schedule
+from fedlib.engine.schedules import Schedule
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split

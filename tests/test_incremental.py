@@ -409,12 +409,17 @@ def test_a_deleted_table_is_made_again(folder):
     assert would_run(folder) == {f"table {PAPER}/{first}"} | names(PLAN, "report")
 
 
-def test_a_run_that_is_asked_for_is_made_even_if_nothing_else_needs_it(folder):
+@pytest.mark.parametrize(
+    "file, stages", [("state", RUNS), ("history", RUNS), ("evaluation", ("evaluate",))]
+)
+def test_a_deleted_file_of_a_run_is_missed_and_made_again(folder, file, stages):
     job = {"paper": PAPER, "federation": "digits", "label": "fedem", "seed": 1}
-    history = PLAN.path("history", **job)
-    (folder / history).unlink()
-    assert would_run(folder) == set()
-    assert would_run(folder, history) == names(PLAN, "train", label="fedem", seed=1)
+    (folder / PLAN.path(file, **job)).unlink()
+    expected = names(PLAN, *stages, label="fedem", seed=1)
+    assert would_run(folder, PLAN.path(file, **job)) == names(
+        PLAN, stages[0], label="fedem", seed=1
+    )
+    assert would_run(folder) == expected | names(PLAN, *AFTER_RUNS)
 
 
 def test_shards_of_other_content_are_trained_on_again(folder):

@@ -11,7 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import methods
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.solvers import Adam, Schedule
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task
 from fedlib.exhibits import leakage
 from fedlib.models import linear

@@ -9,7 +9,8 @@ from torch import nn
 from fedlib import tree
 from fedlib.engine import solvers
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.solvers import SGD, Adam, AdamW, Schedule, from_spec
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam, AdamW, from_spec
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -474,9 +475,13 @@ def test_a_solver_is_made_from_its_declaration():
         ({"solver": "adam", "lr": 0.1, "momentum": 0.9}, r"unknown entries \['momentum'\]; adam"),
         ({"solver": "sgd", "lr": -0.1}, "lr must be at least 0, got -0.1"),
         ({"solver": "sgd", "lr": float("nan")}, "lr must be at least 0, got nan"),
+        ({"solver": "sgd", "lr": "a"}, "lr must be at least 0, got 'a'"),
+        ({"solver": "sgd", "lr": 0.1, "batch_size": 2.5}, "batch_size must be at least 1, got 2.5"),
+        ({"solver": "sgd", "lr": 0.1, "momentum": -0.9}, "momentum must be at least 0 and below 1"),
+        ({"solver": "adam", "lr": 0.1, "beta2": 1}, "beta2 must be at least 0 and below 1, got 1"),
         ({"solver": "sgd", "lr": 0.1, "batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"solver": "sgd", "lr": 0.1, "epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"solver": "sgd", "lr": 0.1, "steps": 0}, "steps must be at least 1 or absent, got 0"),
+        ({"solver": "sgd", "lr": 0.1, "steps": 0}, "steps must be at least 1, got 0"),
         ({"solver": "sgd", "lr": 0.1, "keeps": "epoch"}, "'run' or 'round', got 'epoch'"),
         (
             {"solver": "sgd", "lr": 0.1, "schedule": {"kind": "step"}},

@@ -74,6 +74,10 @@ METHODS = {
     "label_leakage": ({}, lambda model, body, head: model),
     "lg_fedavg": ({}, lambda model, body, head: head),
     "local": ({}, lambda model, body, head: 0),
+    "local_experts": (
+        {"max_epochs": 3, "check_every": 1, "keep": ["best", "last"], "at_once": 2},
+        lambda model, body, head: 0,
+    ),
     "local_global": (SERVER, lambda model, body, head: model - (4 * 6 + 6)),
     # Gate and noise network of 4 x 3 weights and 3 biases, batch normalisation of 4 x 3, then
     # 3 x 3 weights and 3 biases; alpha.
@@ -104,7 +108,8 @@ METHODS = {
 NETWORKS = {"plain": {}, "norm and dropout": {"norm": True, "dropout": 0.3}}
 # AdamW divides gradients by their size: of those that are 0 but for rounding, rounding decides.
 LOOSER = {"adaptive_experts": 1e-7}
-EVERYBODY = {"clustered"}  # methods in which all clients take part in every round
+# Methods in which it is not the round's cohort that trains: all clients, or those who have yet to.
+EVERYBODY = {"clustered", "local_experts"}
 every_method = pytest.mark.parametrize("name", METHODS)
 
 

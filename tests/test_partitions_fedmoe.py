@@ -83,6 +83,18 @@ def test_clients_server_and_probe_share_no_example_and_only_the_server_tests(par
     assert (len(built.ids("seen")), len(built.ids("server"))) == (50, 1)
 
 
+def test_the_server_may_test_on_the_first_examples_of_each_class():
+    built = dealt(code(test_per_class=200))
+    # Row r is of class r % 10, so the first 200 of each class are the first 2000 test rows.
+    expected = np.arange(NUM_TRAIN, NUM_TRAIN + 2000)
+    assert np.array_equal(rows_of(built, "server", "test"), expected)
+    assert np.array_equal(rows_of(built, "seen"), rows_of(dealt(code()), "seen"))
+    with pytest.raises(ConfigError, match="test_per_class is 1001, but a class has 1000 test"):
+        dealt(code(test_per_class=1001))
+    with pytest.raises(ConfigError, match="test_per_class must be an integer of at least 1, got 0"):
+        code(test_per_class=0)
+
+
 @pytest.mark.parametrize("per_class", [250, 500, 1000])
 def test_the_parts_of_a_class_are_where_the_specification_has_them(per_class):
     built = dealt(code(server_per_class=per_class))

@@ -21,6 +21,7 @@ NOT_SHOWN = {  # (exhibit, data set, label, metric) by paper, and why
         "the official configuration, which the text rounds",
     },
     "fedmix": {},
+    "fedmoe": {},
     "pfedmm": {},
     "pfedmoe": {},
 }
@@ -55,10 +56,19 @@ class Noted(dict):
 def made_up(plan: Plan, paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Metrics and clients with a half for whatever a run of the paper may be asked for."""
     protocols = ("default", "local", "ifca", *TITLES)
-    views = itertools.product(("seen", "unseen"), protocols, ("val", "test"))
-    names = [metric.__name__ for metric in metrics.METRICS]
+    views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
+    names = [m.__name__ for m in (*metrics.METRICS, *metrics.METRICS_OF_PREDICTIONS)]
     cells = [(*view, name) for view in views for name in names]
-    costs = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence_0")
+    costs = (
+        "bytes",
+        "bytes_down",
+        "bytes_up",
+        "client_rounds",
+        "examples",
+        "divergence_0",
+        "alpha",
+    )
+    costs += (metrics.PARAMETERS,)
     cells += [(*TRAFFIC, cost) for cost in costs]
     of_view = pd.DataFrame(cells, columns=["group", "protocol", "split", "metric"])
     evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best"))

@@ -13,7 +13,7 @@ from fedlib import methods, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.participation import sample
-from fedlib.engine.solvers import Schedule
+from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import TOTALS, View
@@ -56,6 +56,7 @@ METHODS = {
     "label_leakage": {"zero_output": True},
     "lg_fedavg": {},
     "local": {},
+    "local_experts": {"max_epochs": 3, "at_once": 2},
     "local_global": {"curves": ["new_shard"]},
     "moe_fedavg": {},
     "pfedme": {"mu": 0.5},
@@ -175,7 +176,7 @@ def test_bytes_are_four_for_each_number_of_each_client_of_the_cohort(name):
     _, result = silently(run)
     body, head = (tree.numel(part) for part in run.method.task.split(run.method.task.init(0)))
     experts, model = METHODS[name].get("num_experts", 1), body + head
-    down = dict.fromkeys(("local", "centmoe", "ensemble"), 0)
+    down = dict.fromkeys(("local", "local_experts", "centmoe", "ensemble"), 0)
     down |= {"pfedmm": body + experts * head, "gated_experts": model}
     down |= {"fedrolex": 4 * 4 + 4 + 4 * 4 + 4 * 3 + 3}  # of hidden units 4 of 6
     down |= {"fedrep": body, "lg_fedavg": head, "pfedmoe": body}

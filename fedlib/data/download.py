@@ -33,6 +33,9 @@ ATTEMPTS = 3  # at one address without getting any further
 PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
 TIMEOUT = (20, 60)  # seconds to connect, and between two packets
 INTERVAL = 5.0  # seconds between two lines of progress
+MIRROR_WAYS = (
+    'CONFIG="mirror=..." of make, --config mirror=... of snakemake, --mirror of this stage'
+)
 RETRIED = (408, 429, 500, 502, 503, 504)  # HTTP answers that may be better next time
 
 Report = Callable[[str], None]
@@ -178,8 +181,7 @@ def _cannot_be_had(file: RawFile, raw: Path, reasons: list[str]) -> DataError:
     return DataError(
         f"could not get {file.path}; tried\n{tried}\n"
         f"put {file.name} ({', '.join(facts) or 'no checksum is published'}) at {raw / file.path} "
-        "yourself, or name a "
-        "folder or address that has it with --mirror"
+        f"yourself, or name a folder or address that has it: {MIRROR_WAYS}"
     )
 
 

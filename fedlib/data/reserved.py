@@ -3,7 +3,8 @@
 Of the training examples of a class, in the order of the data set, the clients share the first ones;
 the probe's come next, then those that the server validates on, and last those that it trains on. So
 the clients' data do not depend on the size of the server's. The server tests on the official test
-part, and the clients, who are not personalised, test on nothing.
+part, or the first examples of each class there, and the clients, who are not personalised, test on
+nothing.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
   IJCAI 2025 (Fed-MoE), and the data preparation of its code; specification sections 0 and 4.2.
@@ -51,6 +52,7 @@ class Reserved(ABC):
       val_per_class: that it validates on; 0 for none.
       probe_per_class: that models are measured with; 0 for no probe, if the server's training
         examples serve for that too, as in the paper.
+      test_per_class: that it tests on; None for all of the official test part.
       majority: share of one class among the server's training examples, and among the probe's,
         whose numbers stay the same; None has all classes alike.
       majority_class: which class that is.
@@ -64,6 +66,7 @@ class Reserved(ABC):
     server_per_class: int
     val_per_class: int = 0
     probe_per_class: int = 0
+    test_per_class: int | None = None
     majority: float | None = None
     majority_class: int = 0
 
@@ -73,6 +76,8 @@ class Reserved(ABC):
             check_count(name, getattr(self, name))
         for name in ("val_per_class", "probe_per_class", "majority_class"):
             check_count(name, getattr(self, name), least=0)
+        if self.test_per_class is not None:
+            check_count("test_per_class", self.test_per_class)
         if self.majority is not None:
             check_fraction("majority", self.majority, one=True)
 
@@ -93,7 +98,7 @@ class Reserved(ABC):
         parts = examples.by_part()
         rows = self._sections(parts)
         clients = [rows.pool[own] for own in self.owners(parts.take(rows.pool), seed)]
-        test = np.arange(parts.num_train, len(parts.y))
+        test = self._test(parts)
         probe = rows.probe if self.probe_per_class else None
         return dealt(parts, clients, (rows.server, rows.val, test), probe)
 
@@ -112,6 +117,19 @@ class Reserved(ABC):
             for label in range(num)
         ]
         return Sections(*(np.sort(np.concatenate(rows)) for rows in zip(*of_classes, strict=True)))
+
+    def _test(self, parts: Examples) -> np.ndarray:
+        """Rows that the server tests on, in ascending order."""
+        rows = np.arange(parts.num_train, len(parts.y))
+        if self.test_per_class is None:
+            return rows
+        of_classes = [rows[parts.y[rows] == label] for label in range(parts.num_classes)]
+        fewest = min(map(len, of_classes))
+        if self.test_per_class > fewest:
+            raise ConfigError(
+                f"test_per_class is {self.test_per_class}, but a class has {fewest} test examples"
+            )
+        return np.sort(np.concatenate([own[: self.test_per_class] for own in of_classes]))
 
     def _counts(self, per_class: int, num_classes: int) -> list[int]:
         """Reserved examples of each class, `per_class` on average."""

@@ -18,6 +18,10 @@ _expert: ContextVar[Tensor | int] = ContextVar("expert", default=0)
 _stacked: ContextVar[bool] = ContextVar("stacked_experts", default=False)
 
 
+class NoKeyError(RuntimeError):
+    """A layer draws, and there is nothing to draw from."""
+
+
 @contextlib.contextmanager
 def dropout_key(key: Tensor | None) -> Iterator[None]:
     """Dropout, and every other random layer, draws from `key` inside this block: scalar int64."""
@@ -57,11 +61,11 @@ def batch_key() -> Tensor | int:
     """The key of the current batch, the same for all experts.
 
     Raises:
-      RuntimeError: outside `dropout_key`: a model that draws was called without a batch.
+      NoKeyError: outside `dropout_key`: a model that draws was called without a batch.
     """
     key = _key.get()
     if key is None:
-        raise RuntimeError("random layers need the batch's key: call the model through Task")
+        raise NoKeyError("random layers need the batch's key: call the model through Task")
     return key
 
 

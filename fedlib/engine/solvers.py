@@ -1,8 +1,10 @@
 """Local solvers: what a client does with a gradient, and what it remembers until the next round."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -11,51 +13,8 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.device import placed
+from fedlib.engine.schedules import Schedule
 from fedlib.tree import Rows, Tree
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Factor of the learning rate as a function of time t.
-
-    Attributes:
-      kind: "constant" 1; "multi_step" `factor` to the power of milestones passed (t >= milestone);
-        "sqrt" 1 / sqrt(t); "linear" 1 / t; "cosine" half a cosine from 1 to 0 at `period`.
-      by: what t counts: "epoch", the local epochs this client has done (as an optimiser that
-        lives for the whole run does); "round", the communication rounds.
-      milestones, factor: of "multi_step".
-      period: of "cosine", in the unit of t.
-    """
-
-    kind: str = "constant"
-    by: str = "epoch"
-    milestones: tuple[int, ...] = ()
-    factor: float = 0.1
-    period: int = 200
-
-    def __post_init__(self):
-        """Raises ValueError for an unknown kind or unit of time."""
-        if self.kind not in _SCHEDULES:
-            raise ValueError(f"schedule must be one of {sorted(_SCHEDULES)}, got {self.kind!r}")
-        if self.by not in ("epoch", "round"):
-            raise ValueError(f"a schedule counts by 'epoch' or 'round', got {self.by!r}")
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1, got {self.period}")
-        object.__setattr__(self, "milestones", tuple(self.milestones))
-
-    def __call__(self, t: np.ndarray) -> np.ndarray:
-        """Factor at each time t (integers, any shape) -> same shape, float64"""
-        return _SCHEDULES[self.kind](self, np.asarray(t, dtype=np.float64))
-
-
-_SCHEDULES: dict[str, Callable[[Schedule, np.ndarray], np.ndarray]] = {
-    "constant": lambda s, t: np.ones_like(t),
-    "multi_step": lambda s, t: s.factor ** sum((t >= m) for m in s.milestones or (np.inf,)),
-    "sqrt": lambda s, t: 1 / np.sqrt(np.maximum(t, 1)),
-    "linear": lambda s, t: 1 / np.maximum(t, 1),
-    "cosine": lambda s, t: (1 + np.cos(np.pi * np.minimum(t / s.period, 1))) / 2,
-}
-
 
 Rate = float | Tensor
 
@@ -125,17 +84,18 @@ class Solver:
 
     def __post_init__(self):
         """Raises ValueError for values that cannot train."""
-        if self.clip_norm is not None and not self.clip_norm >= 0:
-            raise ValueError(f"clip_norm must be at least 0 or absent, got {self.clip_norm}")
-        if not self.lr >= 0:
-            raise ValueError(f"lr must be at least 0, got {self.lr}")
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps must be at least 1 or absent, got {self.steps}")
+        self._check("lr", "weight_decay", *["clip_norm"] * (self.clip_norm is not None))
+        self._check("batch_size", "epochs", *["steps"] * (self.steps is not None), least=1)
         if self.keeps not in ("run", "round"):
             raise ValueError(f"keeps must be 'run' or 'round', got {self.keeps!r}")
+
+    def _check(self, *names: str, least: int = 0, below: float = math.inf) -> None:
+        """Raises ValueError unless these fields are in [least, below); counts begin at 1."""
+        kind, limit = Integral if least else Real, f" and below {below}" if below < math.inf else ""
+        for name in names:
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool) or not least <= value < below:
+                raise ValueError(f"{name} must be at least {least}{limit}, got {value!r}")
 
     def init(self, params: Tree) -> Tree:
         """Momenta before the first step of ONE client with parameters like `params`."""
@@ -217,21 +177,24 @@ class SGD(Solver):
 
     momentum: float = 0.0
 
+    def __post_init__(self):
+        """Raises ValueError for values that cannot train."""
+        super().__post_init__()
+        self._check("momentum", below=1)
+
     def init(self, params: Tree) -> Tree:
         """One velocity per parameter, or nothing."""
         return _zeros(params) if self.momentum else ()
 
     def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
         """v = momentum v + g + weight_decay p; p = p - lr v."""
-        for factor in sorted({scale.get(name, 1.0) for name in params}):
-            names = [name for name in params if scale.get(name, 1.0) == factor]
+        for names, rate in _by_rate(params, lr, scale):
             trees = (params, grads, buffers) if self.momentum else (params, grads)
             matched = _matched(*({name: x[name] for name in names} for x in trees))
             if not matched:  # a body may have nothing to train
                 continue
             p, g, *v = map(list, zip(*matched, strict=True))
             v = v[0] if v else []
-            rate = lr * factor
             if isinstance(rate, Tensor) and rate.dim():
                 self._step_each(p, g, v, rate)
             else:
@@ -239,11 +202,9 @@ class SGD(Solver):
 
     def _step_all(self, p: list[Tensor], g: list[Tensor], v: list[Tensor], rate: float) -> None:
         """One rate for everything: one pass over memory, by the kernel of torch.optim.SGD."""
-        # It walks through all tensors in storage order.
-        g = [g if g.stride() == p.stride() else g.contiguous() for p, g in zip(p, g, strict=True)]
         torch._fused_sgd_(
             p,
-            g,
+            _laid_out_like(p, g),
             v,
             weight_decay=self.weight_decay,
             momentum=self.momentum,
@@ -279,6 +240,12 @@ class Adam(Solver):
     beta2: float = 0.999
     eps: float = 1e-8
 
+    def __post_init__(self):
+        """Raises ValueError for values that cannot train."""
+        super().__post_init__()
+        self._check("beta1", "beta2", below=1)
+        self._check("eps")
+
     def init(self, params: Tree) -> Tree:
         """(first moments, second moments, steps done)."""
         first = next(iter(tree.leaves(params)))
@@ -288,21 +255,50 @@ class Adam(Solver):
 
     def step_(self, params: dict, grads: dict, buffers: Tree, lr: Rate, scale: dict) -> None:
         """Bias-corrected adaptive step; see Kingma and Ba, ICLR 2015, Algorithm 1."""
-        b1, b2, t = self.beta1, self.beta2, buffers["t"].add_(1)
-        for name, weights in params.items():
-            # A number becomes a tensor by a fill: to copy it would wait for the device.
-            rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
-            rate = rate * scale.get(name, 1.0)
-            trees = weights, grads[name], buffers["m"][name], buffers["v"][name]
-            for p, g, m, v in _matched(*trees):
-                if self._decay_in_gradient():
-                    g = g + self.weight_decay * p
-                else:
-                    p.mul_(1 - self.weight_decay * _along(rate, p))
-                m.mul_(b1).add_(g, alpha=1 - b1)
-                v.mul_(b2).addcmul_(g, g, value=1 - b2)
-                m_hat, v_hat = m / _along(1 - b1**t, m), v / _along(1 - b2**t, v)
-                p.sub_(_along(rate, p) * m_hat / (v_hat.sqrt() + self.eps))
+        t = buffers["t"].add_(1)
+        for names, rate in _by_rate(params, lr, scale):
+            trees = params, grads, buffers["m"], buffers["v"]
+            matched = _matched(*({name: x[name] for name in names} for x in trees))
+            if not matched:
+                continue
+            if t.dim() or (isinstance(rate, Tensor) and rate.dim()):
+                self._step_each(matched, t, rate)
+            else:
+                self._step_all(*map(list, zip(*matched, strict=True)), t, rate)
+
+    def _step_all(self, p: list, g: list, m: list, v: list, t: Tensor, rate: Rate) -> None:
+        """One rate and count for everything: one pass over memory, by the kernel of torch.optim."""
+        step = torch._fused_adam_ if self._decay_in_gradient() else torch._fused_adamw_
+        step(
+            p,
+            _laid_out_like(p, g),
+            m,
+            v,
+            [],
+            [t.float()] * len(p),  # as the kernels read it, whatever the parameters are
+            lr=rate,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            weight_decay=self.weight_decay,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def _step_each(self, matched: list[tuple], t: Tensor, lr: Rate) -> None:
+        """A rate or count [C] for each stacked client."""
+        b1, b2 = self.beta1, self.beta2
+        # A number becomes a tensor by a fill: to copy it would wait for the device.
+        rate = lr.to(t.dtype) if isinstance(lr, Tensor) else torch.full_like(t, lr)
+        for p, g, m, v in matched:
+            if self._decay_in_gradient():
+                g = g + self.weight_decay * p
+            else:
+                p.mul_(1 - self.weight_decay * _along(rate, p))
+            m.mul_(b1).add_(g, alpha=1 - b1)
+            v.mul_(b2).addcmul_(g, g, value=1 - b2)
+            m_hat, v_hat = m / _along(1 - b1**t, m), v / _along(1 - b2**t, v)
+            p.sub_(_along(rate, p) * m_hat / (v_hat.sqrt() + self.eps))
 
     def _decay_in_gradient(self) -> bool:
         return True
@@ -373,6 +369,20 @@ def _matched(*trees: Tree) -> list[tuple]:
     matched = []
     tree.map(lambda *leaves: matched.append(leaves), *trees)  # by key: their order may differ
     return matched
+
+
+def _by_rate(params: dict, lr: Rate, scale: dict) -> list[tuple[list[str], Rate]]:
+    """Names of the top-level entries of `params` that share a learning rate, and that rate."""
+    factors = {name: scale.get(name, 1.0) for name in params}
+    return [
+        ([name for name in params if factors[name] == factor], lr * factor)
+        for factor in sorted({*factors.values()})
+    ]
+
+
+def _laid_out_like(p: list[Tensor], g: list[Tensor]) -> list[Tensor]:
+    """Gradients `g` in the layout of `p`: fused kernels walk through all in storage order."""
+    return [g if g.stride() == p.stride() else g.contiguous() for p, g in zip(p, g, strict=True)]
 
 
 def _along(rate: Tensor, p: Tensor) -> Tensor:

@@ -170,9 +170,22 @@ class Task:
         """The representation that the head is fed with -> [B, ..., F]"""
         return self._call(self._module(batch).body, _strip(body, "body."), batch.x, batch)
 
+    def body_draws(self, body: Params, batch: Batch) -> bool:
+        """Whether the representation of a training batch, `batch` without a key, is random."""
+        try:
+            self.features(body, batch._replace(key=None, train=True))
+        except ambient.NoKeyError:
+            return True
+        return False
+
     def head_logits(self, head: Params, features: Tensor, batch: Batch) -> Tensor:
         """Output of the head on `features` [B, ..., F] -> [B, ..., L]"""
         return self._call(self._module(batch).head, _strip(head, "head."), features, batch)
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of the model: as many as the last bias of its head has numbers."""
+        return [*self._training.head.parameters()][-1].numel()
 
     @cached_property
     def parts(self) -> tuple[str, ...]:

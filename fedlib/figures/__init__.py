@@ -11,6 +11,7 @@ from fedlib.exhibits import registry
 KINDS = {
     "accuracy_over_bytes": "fedlib.figures.accuracy_over_bytes:draw",
     "accuracy_over_rounds": "fedlib.figures.accuracy_over_rounds:draw",
+    "alpha_over_rounds": "fedlib.figures.alpha_over_rounds:draw",
     "client_accuracy_cdf": "fedlib.figures.client_accuracy_cdf:draw",
     "client_differences": "fedlib.figures.client_differences:draw",
     "client_matrices": "fedlib.figures.client_matrices:draw",
@@ -25,6 +26,7 @@ KINDS = {
     "representations": "fedlib.figures.representations:draw",
     "sweep": "fedlib.figures.sweep:draw",
     "tables_over_time": "fedlib.figures.tables_over_time:draw",
+    "weights_over_rounds": "fedlib.figures.weights_over_rounds:draw",
 }
 
 

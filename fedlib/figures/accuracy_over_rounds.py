@@ -1,7 +1,11 @@
-"""Accuracy of the seen clients against the communication round, one panel per federation."""
+"""Accuracy against the communication round, one panel per federation.
+
+Of the seen clients, or of a global model on the server's examples.
+"""
 
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,7 +14,7 @@ from matplotlib.lines import Line2D
 from fedlib.errors import DataError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import PRIMARY
+from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
 from fedlib.figures import curves, style
 
 # What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
@@ -26,6 +30,8 @@ MARKS = {
         "markeredgewidth": 1.1,
     },
 }
+CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
+CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
 END_SPAN, PEAK_SPAN = (1.012, 1.045), (1.053, 1.086)  # fractions of a panel's width
 
 
@@ -52,6 +58,8 @@ def draw(
     metric: str = "accuracy",
     protocol: str = PRIMARY.protocol,
     split: str = PRIMARY.split,
+    group: str = PRIMARY.group,
+    chosen: bool = False,
     until: dict[str, float] | None = None,
     shaded: str | None = None,
     peaks: str | None = None,
@@ -66,6 +74,8 @@ def draw(
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
+      group: whose, "seen" clients' or the "server"'s.
+      chosen: whether to mark the round whose model validation chose, of runs that select one.
       until: the last round that is shown of a federation; all of them if it is not named.
       shaded: method whose runs are shades of its colour, see `fedlib.figures.style.looks`.
       peaks: published exhibit with the highest points of the paper's curves.
@@ -73,13 +83,14 @@ def draw(
         beyond a run's last round are left out.
 
     Raises:
-      ConfigError: for another metric, split or federation.
+      ConfigError: for another metric, split, group or federation.
       DataError: if a run was not evaluated so.
     """
-    accuracy = curves.Shown(metric, protocol, split)
+    accuracy = curves.Shown(metric, protocol, split, group)
     curves.check(accuracy, exhibit, until)
     shown = curves.over_rounds(exhibit, metrics, accuracy)
     paper = _paper(published, metric, exhibit["published"], peaks, waypoints)
+    stars = _chosen(exhibit, metrics) if chosen else {}
     looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
     marks, focused = set(), ""
@@ -89,6 +100,8 @@ def draw(
             curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
             look, where = looks[run["label"]], (federation["dataset"], run["label"])
             curves.draw_curve(axes, curve, look, exhibit["runs"])
+            rounds = stars.get((run["federation"], run["label"]), [])
+            _mark_chosen(axes, curve, rounds, looks[run["label"]])
             ends.append(curve["mean"].iloc[-1])
             marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
         axes.set(title=federation["title"], xlabel="Communication round", ylabel=accuracy.axis())
@@ -96,10 +109,24 @@ def draw(
         focused = curves.focus(axes, [*ends, *paper.levels(federation["dataset"])]) or focused
         style.percent_axis(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded) + _mark_handles(marks))
-    sentences = [style.spread_text(exhibit, "band"), focused]
+    sentences = [style.spread_text(exhibit, "band"), CHOSEN_NOTE if stars else "", focused]
     sentences += exhibits.published_note(exhibit, shown=bool(marks))
     style.footer(figure, exhibit, *sentences)
     return figure
+
+
+def _chosen(exhibit: dict, metrics: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
+    """{(federation, label): rounds} whose models validation chose, one of each seed."""
+    last = exhibits.pick(exhibits.select(exhibit, metrics), at="last", metric="selected_round")
+    last = exhibits.pick(last, group=TRAFFIC.group)
+    return last.groupby(["federation", "label"])["value"].apply(list).to_dict()
+
+
+def _mark_chosen(axes: Axes, curve: pd.DataFrame, rounds: list[float], look: style.Look) -> None:
+    """Stars on a run's curve, between its evaluations where the round was not evaluated."""
+    if rounds:
+        level = np.interp(rounds, curve["round"], curve["mean"])
+        axes.plot(rounds, level, color=look.color, markeredgecolor="white", **CHOSEN)
 
 
 def _paper(

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.metrics import PRIMARY, SERVER, over_seeds
 from fedlib.figures import style
 
 METRICS = {
@@ -23,14 +23,17 @@ SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
 class Shown(NamedTuple):
-    """Which accuracy of the seen clients: by which metric, prepared how, on which examples."""
+    """Which accuracy, and whose: by which metric, prepared how, on which examples."""
 
     metric: str
     protocol: str
     split: str
+    group: str = PRIMARY.group
 
     def axis(self) -> str:
         """Its name on the y axis; only default protocol and test examples go without saying."""
+        if self.group == SERVER.group:
+            return f"{SPLITS[self.split]} accuracy, server (%)"
         if (self.protocol, self.split) == (PRIMARY.protocol, PRIMARY.split):
             return f"{SPLITS[self.split]} accuracy, {METRICS[self.metric]} (%)"
         accuracy = f"{SPLITS[self.split]} accuracy (%)"  # on two lines, to fit beside a panel
@@ -43,8 +46,10 @@ def check(shown: Shown, exhibit: dict, until: Mapping[str, float] | None) -> Non
     """Nothing, if that accuracy exists and `until` is about federations of the exhibit.
 
     Raises:
-      ConfigError: for another metric or split, and see `check_until`.
+      ConfigError: for another metric, split or group, and see `check_until`.
     """
+    if shown.group not in ways.GROUPS:
+        raise ConfigError(f"group must be {_choices(ways.GROUPS)}, got {shown.group!r}")
     if shown.metric not in METRICS:
         raise ConfigError(f"metric must be {_choices(METRICS)}, got {shown.metric!r}")
     if shown.split not in SPLITS:
@@ -71,7 +76,7 @@ def over_rounds(exhibit: dict, metrics: pd.DataFrame, shown: Shown) -> pd.DataFr
     Raises:
       DataError: if a run was not evaluated that way during training.
     """
-    every = exhibits.pick(exhibits.select(exhibit, metrics), at="round", group=PRIMARY.group)
+    every = exhibits.pick(exhibits.select(exhibit, metrics), at="round", group=shown.group)
     mine = exhibits.pick(every, **shown._asdict())
     found = set(zip(mine["federation"], mine["label"], strict=True))
     for run in exhibit["runs"]:

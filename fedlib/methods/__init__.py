@@ -39,6 +39,7 @@ METHODS = {
     "label_leakage": "LabelLeakage",
     "lg_fedavg": "LGFedAvg",
     "local": "Local",
+    "local_experts": "LocalExperts",
     "local_global": "LocalGlobal",
     "moe_fedavg": "MoEFedAvg",
     "pfedme": "PFedMe",

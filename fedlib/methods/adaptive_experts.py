@@ -19,7 +19,6 @@ from log-probabilities, which need no clamp at 0. The gate has J + 1 outputs, of
 experts in use count, where the official one has as many outputs as experts in use.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -31,13 +30,23 @@ from torch import Tensor
 from fedlib import streams, tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert, expert_seed, mixture_log_probs
-from fedlib.engine.solvers import AdamW, Schedule
+from fedlib.engine.experts import mixture_log_probs
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.federation import Federation
+from fedlib.methods import local_experts
 from fedlib.methods.ifca import IFCA, State
+from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
-from fedlib.methods.parts.own_experts import Alone, Ensemble, ExpertsTask, Mixture
+from fedlib.methods.parts.own_experts import (
+    Alone,
+    Ensemble,
+    ExpertsTask,
+    Frozen,
+    Mixture,
+    Networks,
+)
 
 MEMBERS = ("best", "last")
 SPACES = ("logits", "probabilities")
@@ -59,7 +68,7 @@ class AdaptiveExperts(IFCA):
     """IFCA, whose models become the experts of every client's mixture.
 
     Batches and the split on which anything stops are those of the federated training. Local experts
-    of all clients start alike, every gate is drawn for itself.
+    are trained as by `LocalExperts`, and start alike; every gate is drawn for itself.
 
     Attributes:
       expert: architecture of the local experts.
@@ -124,10 +133,9 @@ class AdaptiveExperts(IFCA):
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if self.personal_clients is not None and self.personal_clients < 1:
             raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
-        for solver in (self.local_solver, self.finetune_solver, self.gate_solver):
-            if not solver.weight_decay >= 0:
-                raise ValueError(f"weight decay must be at least 0, got {solver.weight_decay}")
-        _ = self.local_stopping, self.gate_stopping  # they check themselves
+        # These check themselves.
+        _ = self.settler.local, self.finetune_solver, self.gate_solver
+        _ = self.local_stopping, self.gate_stopping
         outputs, wanted = self.gate_outputs, _outputs(self.num_experts + 1)
         if outputs != wanted:
             raise ValueError(
@@ -143,11 +151,6 @@ class AdaptiveExperts(IFCA):
         return {"seen": protocols, "unseen": protocols}
 
     # -- what clients train on their own ------------------------------------------------
-
-    @cached_property
-    def local_solver(self) -> AdamW:
-        """Of local experts."""
-        return self._adamw(self.local_lr, self.local_weight_decay, self.lr_decay)
 
     @cached_property
     def finetune_solver(self) -> AdamW:
@@ -193,20 +196,29 @@ class AdaptiveExperts(IFCA):
         """The first `personal_clients` of the group."""
         return federation.ids(group)[: self.personal_clients]
 
-    def settle(self, state: State, cohort: Cohort) -> Settled:
-        """Every client trains its local expert."""
-        cohort = replace(cohort, task=self.expert)
-        number = expert_seed(cohort.seed, self.num_experts, self.expert_seeds)
-        start = cohort.held(self.expert.init(number))
-        own = early_stopping.fit(
-            cohort,
-            self.expert.losses,
-            start,
-            local=self.local_solver,
-            stopping=self.local_stopping,
-            stream="local",
-            keep=tuple({"best", self.member}),
+    @cached_property
+    def settler(self) -> LocalExperts:
+        """How clients train their local experts, which no cluster's model enters."""
+        return LocalExperts(
+            task=self.expert,
+            local=self._adamw(self.local_lr, self.local_weight_decay, decays=False),
+            lr_decay=self.lr_decay,
+            max_epochs=self.local_epochs,
+            check_every=self.local_check_every,
+            patience=self.local_patience,
+            stop_split=self.stop_split,
+            keep=tuple(dict.fromkeys(["best", self.member])),
+            personal_clients=self.personal_clients,
         )
+
+    def settle(
+        self, state: State, cohort: Cohort, settled: local_experts.State | None = None
+    ) -> Settled:
+        """Every client trains its local expert, unless all of them are there."""
+        own = None if settled is None else self.settler.trained(settled, cohort)
+        if own is None:
+            return Settled(state, self.settler.train(cohort).models)
+        cohort.journal.examples += self.settler.examples(settled, cohort)
         return Settled(state, own)
 
     def briefly(self) -> "AdaptiveExperts":
@@ -231,7 +243,7 @@ class AdaptiveExperts(IFCA):
             stopping=self.local_stopping,
             stream="finetune",
         )
-        return trained["best"]
+        return trained.models["best"]
 
     def assemble(self, settled: Settled, cohort: Cohort) -> Ensemble:
         """The clusters' experts and each client's own."""
@@ -251,37 +263,34 @@ class AdaptiveExperts(IFCA):
         experts, own = self.assemble(settled, cohort)
         members = cohort.held(self.members(settled.state, cohort))
         models = {"experts": experts, "own": own, "gate": self.draw_gates(cohort)}
-        frozen = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
+        untrained = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
         trained = early_stopping.fit(
             replace(cohort, task=self.together),
-            self.mixture_losses(self.frozen_mode if gate_only else as_it_is),
+            self.gate_losses if gate_only else self.mixture_losses,
             models,
-            frozen,
+            *([self.networks.frozen(experts, own, cohort, self.stop_split)] if gate_only else []),
             members,
             local=self.gate_solver,
             stopping=self.gate_stopping,
             stream="mixture",
         )
-        return Mixture(**trained["best"], **frozen, members=members)
+        return Mixture(**trained.models["best"], **untrained, members=members)
 
-    def mixture_losses(self, mode: Callable[[Batch], Batch]) -> Callable:
-        """One client's negative log-likelihoods of its mixture, its experts in `mode` -> [B]"""
+    def mixture_losses(self, models: dict, members: Tensor, batch: Batch) -> Tensor:
+        """Negative log-likelihoods of ONE client's mixture -> [B]"""
+        mixture = Mixture(**models, members=members)
+        return nll(self.mixed(mixture, batch), batch.y, self.task.class_weights)
 
-        def losses(models: dict, frozen: dict, members: Tensor, batch: Batch) -> Tensor:
-            mixture = Mixture(**models, **frozen, members=members)
-            mixed = self.mixed(mixture, batch, mode(batch))
-            return nll(mixed, batch.y, self.task.class_weights)
+    def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
+        """Likewise, with experts that nobody trains -> [B]"""
+        experts = log_probs(self.networks.frozen_logits(frozen, batch))
+        weights = self.log_weights(models["gate"], members, batch)
+        return nll(mixture_log_probs(weights, experts), batch.y, self.task.class_weights)
 
-        return losses
-
-    def frozen_mode(self, batch: Batch) -> Batch:
-        """How experts that are not trained see a training batch: as if they were.
-
-        Dropout is part of it; the running statistics of batch normalisation are part of the expert,
-        so experts with any predict as in evaluation.
-        """
-        normalised = self.task.statistics or self.expert.statistics
-        return batch._replace(train=False) if normalised else batch
+    @cached_property
+    def networks(self) -> Networks:
+        """What experts make of a batch."""
+        return Networks(self.task, self.expert, self.num_experts)
 
     @cached_property
     def together(self) -> ExpertsTask:
@@ -323,36 +332,30 @@ class AdaptiveExperts(IFCA):
             case Ensemble():
                 return self.agreed(personal, batch)
             case Mixture():
-                return self.mixed(personal, batch, batch)
+                return self.mixed(personal, batch)
         return self.task.log_probs(personal, batch)
 
     def agreed(self, ensemble: Ensemble, batch: Batch) -> Tensor:
         """Equal weights: a product of experts of logits, or the mean of probabilities -> [B, L]"""
-        logits = self.logits(ensemble.experts, ensemble.own, batch)
+        logits = self.networks.logits(ensemble.experts, ensemble.own, batch)
         if self.ensemble_space == "logits":
             return log_probs(logits.sum(1))
         return log_probs(logits).logsumexp(1).log_softmax(-1)
 
-    def mixed(self, mixture: Mixture, batch: Batch, experts_batch: Batch) -> Tensor:
+    def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
         """Equation 5: the mean of the experts' probabilities, weighed by the gate -> [B, L]"""
-        experts = log_probs(self.logits(mixture.experts, mixture.own, experts_batch))
-        return mixture_log_probs(self.log_weights(mixture, batch), experts)
+        experts = log_probs(self.networks.logits(mixture.experts, mixture.own, batch))
+        weights = self.log_weights(mixture.gate, mixture.members, batch)
+        return mixture_log_probs(weights, experts)
 
-    def log_weights(self, mixture: Mixture, batch: Batch) -> Tensor:
+    def log_weights(self, gate: Params, members: Tensor, batch: Batch) -> Tensor:
         """Logarithms of the gate's weights: the clusters' experts, then the local one -> [B, E + 1]
 
         A single output is the logit of the local expert of two.
         """
-        outputs = self.outputs(mixture.members)
+        outputs = self.outputs(members)
         with ambient.expert(self.num_experts + 1):  # dropout of its own
-            return log_probs(self.gate.logits(mixture.gate, batch)[:, outputs])
-
-    def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
-        """Logits of the clusters' experts and, last, of the local one -> [B, E + 1, L]"""
-        shared = each_expert(lambda expert: self.task.logits(expert, batch), experts)
-        with ambient.expert(self.num_experts):  # dropout of its own
-            local = self.expert.logits(own, batch)
-        return torch.cat([shared, local.unsqueeze(1)], dim=1)
+            return log_probs(self.gate.logits(gate, batch)[:, outputs])
 
     def measure(self, protocol: str, personal: Any, cohort: Cohort) -> dict[str, Tensor]:
         """Of mixtures the weights on test data: of every cluster's expert, of the local one [C, E]
@@ -361,7 +364,8 @@ class AdaptiveExperts(IFCA):
         """
         if not isinstance(personal, Mixture):
             return {}
-        by_example = cohort.score(lambda p, b: self.log_weights(p, b).exp(), personal, split="test")
+        gates = personal.gate, personal.members
+        by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
         local = personal.members.new_tensor([self.num_experts])
         weights = by_example.new_zeros(cohort.size, self.num_experts + 1)
         weights[:, torch.cat([personal.members[0], local])] = cohort.example_mean(
@@ -375,11 +379,6 @@ class AdaptiveExperts(IFCA):
         experts = self.num_experts * tree.numel(self.task.init(seed))
         own = tree.numel(self.expert.init(seed))
         return ADAM_COPIES * (experts + own + tree.numel(self.gate.init(seed)))
-
-
-def as_it_is(batch: Batch) -> Batch:
-    """The mode of experts that are trained."""
-    return batch
 
 
 def _outputs(num_experts: int) -> int:

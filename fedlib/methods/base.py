@@ -73,13 +73,25 @@ class Method:
         """The clients of a group that are prepared for the final protocols; all of them -> [C]"""
         return federation.ids(group)
 
-    def settle(self, state: Any, cohort: Cohort) -> Any:
+    def settle(self, state: Any, cohort: Cohort, settled: Any = None) -> Any:
         """What the final protocols of these clients have in common: they get it for their state.
 
         For methods whose clients go on for long after the last round. Called once for each part of
         the clients that a final evaluation prepares at a time.
+
+        Args:
+          settled: final state of a run of `settler`, if there is one to take some of it from. What
+            is returned, and the examples in the journal, are the same without.
         """
         return state
+
+    @property
+    def settler(self) -> "Method | None":
+        """The method of which another run may do beforehand what is the same here; None for none.
+
+        Its task is one of the fields of this method.
+        """
+        return None
 
     def briefly(self) -> "Method | None":
         """For methods whose clients go on for long after the last round: one where they stop soon.
@@ -98,6 +110,10 @@ class Method:
     def personal_numbers(self) -> int:
         """Numbers in memory for ONE client of a final evaluation, 0 if it needs but few."""
         return 0
+
+    def server_parameters(self, state: Any) -> int | None:
+        """How many numbers are trained of the models that a server keeps; None if it keeps none."""
+        return None
 
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
         """Arrays worth looking at, by name, such as mixture weights."""

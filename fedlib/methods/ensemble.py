@@ -69,6 +69,10 @@ class Ensemble(Method):
         device = self.task.device
         return cohort.broadcast(tree.map(lambda x: x.to(device), models))
 
+    def server_parameters(self, state: State) -> int:
+        """The models of all clients, as the server may have every one of them."""
+        return sum(tree.numel(self.task.trainable(model)) for model in state.models)
+
     def predict(self, personal: Params, batch: Batch) -> Tensor:
         """The mean of the members' probabilities -> [B, L]"""
         log_probs = each_expert(lambda member: self.task.log_probs(member, batch), personal)

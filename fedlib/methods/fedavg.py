@@ -7,6 +7,7 @@ Data", AISTATS 2017, Algorithm 1.
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
@@ -48,3 +49,7 @@ class FedAvg(Method):
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The server's model, for clients seen and unseen, and on the server's own data."""
         return cohort.broadcast(state.params)
+
+    def server_parameters(self, state: State) -> int:
+        """The server's model, without its running statistics."""
+        return tree.numel(self.task.trainable(state.params))

@@ -33,7 +33,7 @@ from fedlib.engine.experts import each_expert
 from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.methods.base import Method
-from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model, outputs
+from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
 from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
@@ -316,7 +316,7 @@ class FedMoE(GatedMixture):
     def empty_log(self, num_clients: int, like: Tensor) -> Log:
         """Before the first round."""
         rounds, experts = len(self.log_rounds), self.num_routed
-        num_labels = max(2, outputs(self.task))  # one logit is of two labels
+        num_labels = max(2, self.task.num_outputs)  # one logit is of two labels
         return Log(
             like.new_zeros(rounds, num_labels, experts),
             like.new_zeros(rounds),

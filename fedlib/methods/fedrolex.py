@@ -125,3 +125,7 @@ class FedRolex(Method):
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The wide model, for everybody."""
         return cohort.broadcast(state.params)
+
+    def server_parameters(self, state: State) -> int:
+        """The wide model, without its running statistics."""
+        return tree.numel(self.task.trainable(state.params))

@@ -15,7 +15,7 @@ the L2 loss.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -119,7 +119,7 @@ class GatedMixture(Method):
     @cached_property
     def num_routed(self) -> int:
         """K, outputs of the gate."""
-        return outputs(self.gate)
+        return self.gate.num_outputs
 
     @property
     def trains_experts(self) -> bool:
@@ -152,6 +152,13 @@ class GatedMixture(Method):
         main = tree.map(lambda x: x[self.num_routed :], experts) if self.num_main else {}
         noise_seed = int(streams.keys(1, seed, "noise network")[0])
         return self.assembled(routed, main, seed, noise_seed)
+
+    def server_parameters(self, state: Any) -> int:
+        """Experts, gate and noise network of the state's model, and alpha if it weighs anything."""
+        model = state.model
+        experts = [self.task.trainable(model[name]) for name in ("routed", "main") if model[name]]
+        gates = [self.gate.trainable(model[name]) for name in ("gate", "noise")]
+        return sum(map(tree.numel, experts + gates)) + (self.num_main == 1)
 
     # -- training ----------------------------------------------------------------------------
 
@@ -282,9 +289,3 @@ class GatedMixture(Method):
             for expert in experts
         ]
         return torch.stack(scores, dim=2)
-
-
-def outputs(task: Task) -> int:
-    """Outputs of a model: as many as the last bias of its head has numbers."""
-    _, head = task.split(task.init(0))
-    return len(list(head.values())[-1])

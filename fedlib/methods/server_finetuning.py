@@ -84,6 +84,10 @@ class ServerFinetuning(Method):
         """The server's best copy, for everybody."""
         return cohort.broadcast(state.best.params)
 
+    def server_parameters(self, state: State) -> int:
+        """The clients' average and the best copy, without running statistics."""
+        return 2 * tree.numel(self.task.trainable(state.params))
+
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Which copy was chosen."""
         return state.best.diagnostics()

@@ -18,6 +18,8 @@ PS = (0.2, 0.4, 0.6, 0.8, 1.0)  # Table 2
 MANY_CLUSTERS = (1, 2, 3, 4, 5, 6, 7, 8)  # Figure 4
 VAL_FRACTION = 0.2  # ours, profile clean (X6)
 OPT_OUT = 0.5  # the default of the official code, which every configuration sets to 0 (X16)
+LOCALS = "local"  # run of the local experts, which those of all others on its federation are
+AT_ONCE = 10  # ours: clients whose local experts are trained between two checkpoints
 SUBSET = 10  # clients 0 to 9 are the ones that the official code evaluates (X5)
 
 ROLES = {
@@ -94,6 +96,7 @@ class Setting:
       both_mixtures: whether mixtures are evaluated that train what `gate_only` does not say, too.
       sweep: further numbers of experts, each with and without exploration.
       schedules: further schedules of exploration.
+      locals_apart: whether a run trains the local experts of all others; it saves what they take.
       role: what the federation is there for, one of `ROLES`.
     """
 
@@ -121,6 +124,7 @@ class Setting:
     both_mixtures: bool = True
     sweep: tuple[int, ...] = ()
     schedules: tuple[str, ...] = ()
+    locals_apart: bool = True
     role: str = "table2"
 
     @property
@@ -129,7 +133,7 @@ class Setting:
         return self.role == "clean"
 
     def runs(self) -> Iterator[Run]:
-        """With and without exploration, then the other numbers of experts and schedules."""
+        """With and without exploration, other numbers of experts and schedules; local experts."""
         for label in self.explorations:
             told, both = EXPLORATIONS[label], self.both_mixtures
             yield self._run(label, label, told, self.num_experts, both=both)
@@ -140,25 +144,23 @@ class Setting:
                     yield self._run(f"{label}-j{number}", label, title, number)
         for label in self.schedules:
             yield self._run(label.replace("_", "-"), label, SCHEDULES[label], self.num_experts)
+        if self.locals_apart:
+            yield self._locals()
 
     def _run(self, label: str, exploration: str, title: str, experts: int, both=False) -> Run:
-        relu = {"logit_relu": not self.clean}
         return Run(
             federation=self.data.name,
             label=label,
             title=title,
             method="adaptive_experts",
             model=self.model,
-            model_params=self._arguments(self.shared, self.model) | relu,
+            model_params=self._arguments(self.shared),
             modules={
-                "expert": {
-                    "model": self.model,
-                    "params": self._arguments(self.expert, self.model) | relu,
-                },
+                "expert": {"model": self.model, "params": self._arguments(self.expert)},
                 "gate": {
                     "model": "gate_cnn",
                     # An output per expert, the local one included; two share a single one.
-                    "params": {**self.image, **self.gate.arguments(), **relu}
+                    "params": {**self.image, **self.gate.arguments(), **self._relu}
                     | {"num_classes": experts + 1},
                 },
             },
@@ -175,11 +177,10 @@ class Setting:
                 "exploration": exploration,
                 "epsilon": 0.0 if exploration == "none" else self.epsilon,
                 "horizon": self.rounds,
-                "stop_split": "val" if self.clean else "test",
-                # The official code keeps a reference to the weights where it means to copy them.
-                "member": "best" if self.clean else "last",
+                "stop_split": self._stop_split,
+                "member": self._member,
                 "local_lr": self.expert.lr,
-                "local_weight_decay": self.expert.weight_decay if self.clean else 0.0,
+                "local_weight_decay": self._local_weight_decay,
                 "finetune_lr": self.finetune_lr,
                 "finetune_weight_decay": 1e-4 if self.clean else 0.0,
                 "gate_lr": self.gate.lr,
@@ -197,18 +198,67 @@ class Setting:
                 "aggregation": "renormalised",
             },
             evaluate_every=self.evaluate_every,
+            settled_by=LOCALS if self.locals_apart else "",
             notes=self._notes(),
         )
+
+    def _locals(self) -> Run:
+        """What the other runs would train their local experts by, each for itself."""
+        rounds = math.ceil((self.personal_clients or self.num_clients) / AT_ONCE)
+        return Run(
+            federation=self.data.name,
+            label=LOCALS,
+            title="Local experts",
+            method="local_experts",
+            model=self.model,
+            model_params=self._arguments(self.expert),
+            rounds=rounds,
+            local={
+                "solver": "adamw",
+                "lr": self.expert.lr,
+                "batch_size": self.batch_size,
+                "weight_decay": self._local_weight_decay,
+            },
+            params={
+                "lr_decay": True,
+                "max_epochs": self.local_epochs,
+                "stop_split": self._stop_split,
+                "keep": ["best"] if self.clean else ["best", self._member],
+                "personal_clients": self.personal_clients,
+                # Of a federation where some opt out those are shown.
+                "groups": ["unseen"] if self.role == "opt_out" else ["seen"],
+                "at_once": AT_ONCE,
+            },
+            evaluate_every=rounds,
+            notes=self._notes(),
+        )
+
+    @property
+    def _relu(self) -> dict:
+        return {"logit_relu": not self.clean}
+
+    @property
+    def _stop_split(self) -> str:
+        return "val" if self.clean else "test"
+
+    @property
+    def _member(self) -> str:
+        # The official code keeps a reference to the weights where it means to copy them.
+        return "best" if self.clean else "last"
+
+    @property
+    def _local_weight_decay(self) -> float:
+        return self.expert.weight_decay if self.clean else 0.0
 
     def _notes(self) -> tuple[str, ...]:
         profile = CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE
         return (profile,) if self.personal_clients is None else (profile, OFFICIAL_CLIENTS)
 
-    def _arguments(self, network: Network, model: str) -> dict:
-        classes = {"num_classes": self.num_classes}
-        if model == "ifca_cnn":  # its widths are its defaults
-            return {**self.image, **classes, "dropout": network.dropout}
-        return {**self.image, **classes, **network.arguments()}
+    def _arguments(self, network: Network) -> dict:
+        common = {**self.image, "num_classes": self.num_classes, **self._relu}
+        if self.model == "ifca_cnn":  # its widths are its defaults
+            return {**common, "dropout": network.dropout}
+        return {**common, **network.arguments()}
 
 
 def clean(setting: Setting) -> Setting:
@@ -239,7 +289,7 @@ def of_20_clients(setting: Setting) -> Setting:
         title=f"{setting.data.title}, 20 clients",
         partition={**setting.data.partition, "num_clients": 20},
     )
-    only = {"explorations": ("none",), "both_mixtures": False}
+    only = {"explorations": ("none",), "both_mixtures": False, "locals_apart": False}
     return _as(setting, "clients", data, num_clients=20, cohort=20, **only)
 
 
@@ -281,8 +331,10 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "finetune_lr": 1e-3,
         "rounds": 20,
     }
+    # Of two small runs a third one costs more than it saves: one federation shows that it works.
     low, middle, high = (
-        Setting(_majority_digits(p), both_mixtures=p == 0.6, **small) for p in (0.2, 0.6, 1.0)
+        Setting(_majority_digits(p), both_mixtures=p == 0.6, locals_apart=p == 0.6, **small)
+        for p in (0.2, 0.6, 1.0)
     )
     middle = replace(middle, schedules=("eps_decay",), sweep=(1, 2))
     rotated = Data(
@@ -303,11 +355,12 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             low,
             middle,
             high,
-            replace(clean(middle), both_mixtures=False),
+            replace(clean(middle), both_mixtures=False, locals_apart=False),
             Setting(
                 rotated,
                 role="other",
                 both_mixtures=False,
+                locals_apart=False,
                 **small
                 | {
                     "num_experts": 2,

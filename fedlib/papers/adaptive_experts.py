@@ -177,8 +177,9 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             title="What training costs",
             caption="Training examples, arithmetic and traffic of the federated training, in which "
             "a client is sent every cluster's model and sends one back; and what clients train on "
-            "their own afterwards, which communicates nothing.",
-            labels=BOTH,
+            "their own afterwards, which communicates nothing. Local experts are part of that; "
+            "where they have a row, they were trained once for all others.",
+            labels=(*BOTH, *dict.fromkeys(x.label for x in runs if x.label == scales.LOCALS)),
             federations=tuple(setting.data.name for setting in settings),
             params={"personal": True},
         ),
@@ -293,6 +294,7 @@ def _recovered(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict:
     """All runs on data with true clusters."""
     federations = tuple(s.data.name for s in settings if "rotations" in s.data.params)
     labels = dict.fromkeys(run.label for run in runs if run.federation in federations)
+    labels.pop(scales.LOCALS, None)  # they have no clusters
     return {"labels": tuple(labels), "federations": federations}
 
 

@@ -133,7 +133,11 @@ def build_method(spec: dict, task: Task, weights: Weights | None = None) -> Meth
     Raises:
       ConfigError: for a method, solver or hyper-parameter that does not exist or makes no sense.
     """
-    modules = build_modules(spec, task, weights)
+    return assemble(spec, task, build_modules(spec, task, weights))
+
+
+def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]) -> Method:
+    """The method of a run specification and of built architectures; else as `build_method`."""
     try:
         method = methods.load(spec["method"])
         known = {field.name for field in fields(method)} - {"task", "local"}
@@ -174,17 +178,25 @@ def build_simulation(
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, Task):
                 _check_tokens(each, federation)
+    course = build_course(spec)
     try:
-        course = Course(
-            rounds=spec["rounds"],
-            seed=spec["seed"],
-            evaluate_every=spec["evaluate_every"],
-            **spec["participation"],
-        )
         data = DeviceData(federation, task.dtype, task.device)
         return Simulation(method, data, course, chosen(executor, method, data, course))
     except (TypeError, ValueError) as error:
         raise ConfigError(_text(error)) from error
+
+
+def build_course(spec: dict) -> Course:
+    """How long a run goes on, who takes part and when it is evaluated.
+
+    Raises:
+      ConfigError: for an argument that does not exist or makes no sense.
+    """
+    names = ("rounds", "seed", "evaluate_every")
+    try:
+        return Course(**{name: spec[name] for name in names}, **spec["participation"])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"course: {_text(error)}") from error
 
 
 def _check_tokens(task: Task, federation: Federation) -> None:
@@ -251,6 +263,7 @@ def evaluate_state(
     *,
     state_file: Path,
     history_file: Path,
+    settled: tuple[Path, Path] | None = None,
     measure: Measure = lambda simulation, state, evaluation: {},
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
@@ -259,11 +272,13 @@ def evaluate_state(
     Args:
       spec: the run's specification, and "views" and "predictions", which are asked for; see
         `fedlib.run.evaluate.final`.
+      settled: state and history of a run of the method's `settler`, to take from what is the same.
       measure: what else is measured on the state, by its name among the diagnostics.
       report: gets a line of progress now and then.
 
     Raises:
-      DataError: if the state is damaged, or was not trained from `spec`.
+      DataError: if a state is damaged, or was not trained from `spec`; or if that of another run
+        is not what this one would settle.
     """
     history = RunResult.load(history_file)
     if history.spec != of_training(spec):
@@ -273,6 +288,10 @@ def evaluate_state(
         )
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
+    common = None
+    if settled:
+        common, sha256 = _settled(simulation, spec, history, *settled)
+        provenance = provenance | {"settled_sha256": sha256}
     rounds = simulation.course.rounds
     result = evaluate.final(
         simulation.method,
@@ -281,11 +300,40 @@ def evaluate_state(
         report,
         spec["views"],
         spec["predictions"],
+        common,
     )
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
+
+
+def _settled(
+    simulation: Simulation, spec: dict, own: RunResult, state_file: Path, history_file: Path
+) -> tuple[Any, str]:
+    """State, and its checksum, of a run that did what `spec` would settle, on the same shards."""
+    settler, history = simulation.method.settler, RunResult.load(history_file)
+    shards = (result.provenance["manifest_sha256"] for result in (own, history))
+    if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, history.spec):
+        raise DataError(
+            f"{history_file} is not of a run that settles what {spec['method']} would with seed "
+            f"{spec['seed']}; give one with the same shards, model and settings, or none"
+        )
+    template = settler.init(simulation.federation.num_clients, spec["seed"])
+    sha256 = history.provenance["state_sha256"]
+    return restore(template, load_tensors(state_file, sha256)), sha256
+
+
+def settles(method: Method, spec: dict, other: dict) -> bool:
+    """Whether the run `other` does what `method`, of the run `spec`, would settle."""
+    settler = method.settler
+    [name] = [name for name in spec["modules"] if getattr(method, name) is settler.task]
+    model = {key: spec["modules"][name].get(key) for key in ("model", "params", "weights")}
+    theirs = {"model": other["model"], "params": other["model_params"], "weights": other["weights"]}
+    same = all(spec[key] == other[key] for key in ("seed", "precision"))
+    if theirs != model or not same or other["class_weights"] is not None:
+        return False
+    return build_method(other, settler.task) == settler
 
 
 def verified_file(receipt: Path) -> Path:

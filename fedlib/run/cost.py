@@ -40,6 +40,7 @@ from fedlib.run.simulate import Simulation
 
 MEASURED = 2  # clients at most, in the measured cohort; a graph wants more than one
 FLOPS, FLOPS_OF = "flops_per_example", "flops_per_example_"  # and of a preparation, by its name
+PARAMETERS = "server_parameters"  # what a server's models have
 MAX_ROUNDS = 1000  # attempts at a round with local steps: those of L2SGD are drawn
 
 
@@ -101,11 +102,16 @@ def measured(simulation: Simulation, state: Any, evaluation: RunResult) -> dict[
       simulation, state: what was evaluated.
       evaluation: says on how many examples clients trained to be prepared for each protocol.
     """
-    found = {FLOPS: flops_per_example(simulation, state)}
+    brief = simulation.method.briefly()
+    one = replace(simulation, method=brief) if brief else simulation
+    found = {FLOPS: flops_per_example(one, state)}
+    served = simulation.course.aggregation != "gossip"
+    if served and (parameters := simulation.method.server_parameters(state)) is not None:
+        found[PARAMETERS] = parameters
     trained = [name for name in evaluation.diagnostics if name.startswith(EXAMPLES_OF)]
     names = [name.removeprefix(EXAMPLES_OF) for name in trained]
-    if names and (method := simulation.method.briefly()):
-        prepared = flops_of_preparing(replace(simulation, method=method), state, names)
+    if names and brief:
+        prepared = flops_of_preparing(one, state, names)
         found |= {f"{FLOPS_OF}{name}": flops for name, flops in prepared.items()}
     return found
 

@@ -105,6 +105,7 @@ def final(
     report: Callable[[str], None] = lambda line: None,
     views: Iterable[Sequence[str]] = (EVERYTHING,),
     predictions: bool = False,
+    settled: Any = None,
 ) -> RunResult:
     """Scores of the final state: the default protocol on what is held out, and what is asked for.
 
@@ -117,6 +118,7 @@ def final(
       views: which (group, protocol, split) are asked for, "*" for any; what a method or federation
         does not have is left out. That of the split "shared" must be named: "*" does not mean it.
       predictions: whether what is predicted for every test example is kept as well.
+      settled: see `Method.settle`.
     """
     found = Found(Progress(report))
     for group in GROUPS:
@@ -133,7 +135,7 @@ def final(
             only = protocols.keys() & splits.keys()
             for part in parts(cohort, method.personal_numbers()) if only else ():
                 done = partial(found.count, part)
-                for protocol, personal in prepared(method, state, part, group, only, done):
+                for protocol, personal in prepared(method, state, part, group, only, done, settled):
                     found.measure(part, method.measure(protocol, personal, part))
                     for split in splits[protocol]:
                         if split == SHARED:
@@ -155,6 +157,7 @@ def prepared(
     group: str,
     only: Container[str] | None = None,
     done: Callable[[str], None] = lambda name: None,
+    settled: Any = None,
 ) -> Iterator[tuple[str, Any]]:
     """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn.
 
@@ -162,6 +165,7 @@ def prepared(
       only: names of the protocols; None is all of them.
       done: told the name of each preparation after it; what final protocols have in common is
         "settle".
+      settled: see `Method.settle`.
     """
 
     def some(protocols: dict[str, str]) -> dict[str, str]:
@@ -175,9 +179,9 @@ def prepared(
 
     yield from each(some(method.protocols[group]), state)
     if later := some(method.final_protocols.get(group, {})):
-        settled = method.settle(state, cohort)
+        common = method.settle(state, cohort, settled)
         done(SETTLE)
-        yield from each(later, settled)
+        yield from each(later, common)
 
 
 def asked(

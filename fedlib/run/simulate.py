@@ -103,9 +103,7 @@ class Simulation:
 
     def __post_init__(self):
         """Raises ValueError for a decentralised run of a method that needs a server."""
-        if self.course.aggregation == "gossip" and not self.method.shared:
-            name = type(self.method).__name__
-            raise ValueError(f"{name} needs a server: it cannot run with aggregation 'gossip'")
+        check_gossip(self.course, self.method)
 
     def cohort(self, ids: np.ndarray, round: int) -> Cohort:
         """The clients `ids`, after `round` rounds."""
@@ -227,6 +225,13 @@ class Simulation:
         )
         record.add_evaluation(done, found)
         return state
+
+
+def check_gossip(course: Course, method: Method) -> None:
+    """Raises ValueError for a decentralised run of a method that needs a server."""
+    if course.aggregation == "gossip" and not method.shared:
+        name = type(method).__name__
+        raise ValueError(f"{name} needs a server: it cannot run with aggregation 'gossip'")
 
 
 def _gossip() -> ModuleType:

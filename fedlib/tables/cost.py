@@ -1,6 +1,6 @@
 """What every run costs: bytes, training examples and floating-point operations, per federation.
 
-Factors are relative to FedAvg on the same federation, where the table has it.
+Factors are relative to FedAvg on the same federation; a table without it has none.
 """
 
 import math
@@ -45,11 +45,14 @@ def build(
       DataError: if a run lacks one of the numbers.
     """
     numbers = _numbers(exhibit, exhibits.select(exhibit, metrics))
+    compared = bool(numbers[[f"{name}_ratio" for name in RATIOS]].notna().any(axis=None))
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
         caption=exhibit["caption"],
-        blocks=[_block(federation, numbers, personal) for federation in exhibit["federations"]],
+        blocks=[
+            _block(federation, numbers, personal, compared) for federation in exhibit["federations"]
+        ],
         notes=[
             exhibits.scale_text(exhibit),
             f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
@@ -63,7 +66,8 @@ def build(
             "clients, E-steps included, over the examples of the local steps; no elementwise work, "
             "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
             *([PERSONAL_NOTE] if personal else []),
-            "×: relative to FedAvg on the same federation. k, M, G, T: thousands, millions, ...",
+            *(["×: relative to FedAvg on the same federation."] if compared else []),
+            "k, M, G, T: thousands, millions, ...",
             *notes.particulars(exhibit),
         ],
         numbers=numbers,
@@ -133,7 +137,7 @@ def _ratio(value: float, base: float) -> float:
     return value / base if base else np.nan
 
 
-def _block(federation: dict, numbers: pd.DataFrame, personal: bool) -> Block:
+def _block(federation: dict, numbers: pd.DataFrame, personal: bool, compared: bool) -> Block:
     mine = exhibits.pick(numbers, federation=federation["name"])
     sent, examples = "Sent (bytes)", "Examples"
     example, run = "FLOPs per example", "FLOPs of the run"
@@ -150,6 +154,8 @@ def _block(federation: dict, numbers: pd.DataFrame, personal: bool) -> Block:
         (Column("number", run), map(quantity, mine["flops"])),
         (Column("×", run), map(factor, mine["flops_ratio"])),
     ]
+    if not compared:
+        columns = [(column, texts) for column, texts in columns if column.title != "×"]
     if personal:
         own = zip(("examples", "FLOPs"), PERSONAL, strict=True)
         columns += [(Column(x, "Personal stage"), map(quantity, mine[name])) for x, name in own]

@@ -4,6 +4,7 @@ import argparse
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,18 +14,24 @@ from fedlib.run_spec import RUN_ENTRIES
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def run(main: Callable[[], None]) -> int:
     """Run a script's main function; the exit code of the process.
 
-    An error that the user can mend is one line on stderr and 1; Ctrl-C is 130. Any other exception
-    is a bug of ours and keeps its traceback.
+    An error that the user can mend is one line on stderr and 1; Ctrl-C is 130, and 141 that nobody
+    reads on. Any other exception is a bug of ours and keeps its traceback.
     """
     try:
         main()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read it has enough, as `head` has. What is left to print goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
     except MENDABLE as error:
         return _fail(str(error))
     except Exception as error:
@@ -36,6 +43,21 @@ def run(main: Callable[[], None]) -> int:
             "finished files are whole, unfinished ones were removed"
         )
     return 0
+
+
+def interrupt_once() -> None:
+    """Let Ctrl-C interrupt this process only once, and leave the second to its jobs.
+
+    While Snakemake waits for jobs that save their state, another interrupt would break it off
+    somewhere in its clean-up, with pages of tracebacks. The jobs end at once, and then it does.
+    """
+
+    def first(*_) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, first)
 
 
 def json_argument(text: str) -> dict:
@@ -113,6 +135,26 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
         "(default: FEDLIB_THREADS, or 1)",
     )
     return parser
+
+
+def threads(cores: int | None = None) -> int:
+    """Cores of a training or an evaluation, from `FEDLIB_THREADS`; 1 without it.
+
+    Args:
+      cores: there are for all jobs together, if that is known.
+
+    Raises:
+      ConfigError: if the variable is not a number, or there are not so many cores.
+    """
+    text = os.environ.get("FEDLIB_THREADS") or "1"
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"FEDLIB_THREADS must be a whole number from 1 on, got {text!r}")
+    if cores is not None and int(text) > cores:
+        raise ConfigError(
+            f"FEDLIB_THREADS is {text}, but there {'is' if cores == 1 else 'are'} {cores} "
+            f"core{'s' * (cores > 1)} for all jobs together (--cores); a training cannot have more"
+        )
+    return int(text)
 
 
 def exhibit_parser(description: str, *forms: str) -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES
+from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
 
 EXECUTORS = ("auto", "loop", "batched", "graphs")
@@ -27,6 +28,7 @@ DEFAULTS = {
     "labels": None,
     "rounds": None,
     "precision": None,
+    "set": None,
     "sources": None,
     "evaluate": "shown",
     "tag": "",
@@ -36,7 +38,8 @@ DEFAULTS = {
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels", "sources")
+LISTS = ("papers", "seeds", "federations", "labels", "set", "sources")
+TAGGED = ("rounds", "precision", "set")  # what changes numbers, and not only which there are
 SWITCHES = ("tensorboard",)
 LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # no number is meant to depend on
 MAX_SEED = 2**32 - 1  # what every generator takes
@@ -110,16 +113,12 @@ def check(config: Mapping) -> None:
         raise ConfigError(f"tag: {tag} at scale {config['scale']} is a scale; use another tag")
     if config["precision"] is not None:
         check_choice("precision", config["precision"], PRECISIONS)
-        if not tag:
+    for key in TAGGED:
+        if config[key] is not None and not tag:
             raise ConfigError(
-                f"precision: {config['precision']} needs a tag, such as tag: fast, so that its "
-                f"runs go to a folder of their own and not into results/{config['scale']}"
+                f"{key}: {config[key]} needs a tag, such as tag: mine, so that its runs go to a "
+                f"folder of their own and not into results/{config['scale']}"
             )
-    if rounds is not None and not tag:
-        raise ConfigError(
-            f"rounds: {rounds} needs a tag, such as tag: quick, so that capped runs go to a folder "
-            f"of their own and not into results/{config['scale']}"
-        )
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
@@ -137,6 +136,12 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
         raise ConfigError(f"{key}: unknown {value!r}; {where}: {listed}")
 
 
+def check_count(key: str, value: object) -> None:
+    """Raise ConfigError unless `value` is a whole number from 1 on."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{key} must be a whole number from 1, got {value!r}")
+
+
 def check_unique(key: str, values: Iterable) -> None:
     """Raise ConfigError if a value is there twice."""
     for value, times in Counter(list(values)).items():
@@ -148,7 +153,9 @@ def _normalised(key: str, value: object) -> object:
     if isinstance(value, str) and value.strip() in ("", "null", "None", "~"):
         value = None
     if key in LISTS:
-        if isinstance(value, str) and _is_closed(value):
+        if key == "set" and isinstance(value, str):
+            value = overrides.split(value)
+        elif isinstance(value, str) and _is_closed(value):
             value = re.findall(r"[^\s,\[\]'\"]+", value)
         elif isinstance(value, int):
             value = [value]

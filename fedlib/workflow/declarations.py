@@ -8,7 +8,7 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.run_spec import architectures
 from fedlib.spec import Figure, Paper, Run, Table
-from fedlib.workflow.config import check_choice, check_unique
+from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registered
 from fedlib.workflow.selection import selected
@@ -75,6 +75,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     for run in paper.runs:
         at = f"{where}.runs[{run.federation}/{run.label}]"
         check_choice(f"{at}.federation", run.federation, federations)
+        check_count(f"{at}.rounds", run.rounds)
         check_choice(f"{at}.method", run.method, methods)
         check_choice(f"{at}.model", run.model, models)
         for name, module in architectures(run.modules).items():
@@ -83,6 +84,9 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
                 check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
         if run.weights is not None:
             check_choice(f"{at}.weights", run.weights, weights)
+        if run.settled_by:
+            others = [x.label for x in paper.runs if x.federation == run.federation and x != run]
+            check_choice(f"{at}.settled_by", run.settled_by, others)
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)

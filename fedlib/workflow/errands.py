@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
-from fedlib.workflow import config
+from fedlib.workflow import config, gpu
 from fedlib.workflow.plan import Plan
 
 # Of the targets that run all.
@@ -31,6 +31,7 @@ class Order(NamedTuple):
       files: further configuration files, as ARGS names them.
       options: everything else in ARGS.
       paper: whose results to keep.
+      what: to list.
     """
 
     target: str
@@ -39,6 +40,7 @@ class Order(NamedTuple):
     files: list[str]
     options: list[str]
     paper: str
+    what: list[str]
 
     @property
     def is_preview(self) -> bool:
@@ -48,7 +50,7 @@ class Order(NamedTuple):
 
 
 def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
-    """The order in a target and the variables CONFIG, ARGS, SCALE and PAPER.
+    """The order in a target and the variables CONFIG, ARGS, SCALE, PAPER and WHAT.
 
     Args:
       root: of the checkout, which has config.yaml.
@@ -56,7 +58,14 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
     Raises:
       ConfigError: for a value that makes no sense; it names the variable.
     """
-    scale = SCALES.get(target, values["SCALE"])
+    gpu.slots(0)
+    scale = SCALES.get(target) or values["SCALE"] or "demo"
+    if values["SCALE"] not in ("", scale):
+        better = {scale: target for target, scale in SCALES.items()}.get(values["SCALE"], "reduced")
+        raise ConfigError(
+            f"make {target} is at scale {scale}, got SCALE={values['SCALE']}; SCALE is for plan, "
+            f"report and the like, and the command for another scale is: make {better}"
+        )
     words, args = _split("CONFIG", values["CONFIG"]), _split("ARGS", values["ARGS"])
     if any(word in ("--config", "-C") or word.startswith("--config=") for word in args):
         raise ConfigError("give configuration values as CONFIG=..., not in ARGS")
@@ -70,7 +79,8 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
         raise ConfigError(f"ARGS: {error}") from None
     words = [f"scale={scale}", *words]
     plan = Plan(config.read([root / "config.yaml", *known.files], words))
-    return Order(target, plan, words, known.files, options, values["PAPER"])
+    what = _split("WHAT", values["WHAT"])
+    return Order(target, plan, words, known.files, options, values["PAPER"], what)
 
 
 def steps(order: Order) -> list[list[str]]:
@@ -87,6 +97,8 @@ def steps(order: Order) -> list[list[str]]:
             return [_report(order.plan)]
         case "plan":
             return [[sys.executable, "scripts/plan.py", *given]]
+        case "list":
+            return [[sys.executable, "scripts/list.py", *order.what, *given]]
         case "calibrate":
             return [[sys.executable, "scripts/calibrate.py", *order.options, *given]]
         case "keep":
@@ -127,8 +139,15 @@ def clean(plan: Plan, root: Path) -> list[Path]:
 
 
 def _split(name: str, text: str) -> list[str]:
-    """The words of a variable; quotes keep blanks together, as in a shell."""
+    """The words of a variable; quotes keep blanks together, as in a shell, and so do brackets."""
     try:
-        return shlex.split(text)
+        parts = shlex.split(text)
     except ValueError as error:
         raise ConfigError(f"{name}: {error} in {text!r}") from None
+    words: list[str] = []
+    for part in parts:
+        if words and words[-1].count("[") > words[-1].count("]"):
+            words[-1] += f" {part}"
+        else:
+            words.append(part)
+    return words

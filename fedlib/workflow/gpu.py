@@ -114,18 +114,23 @@ def visible() -> tuple[str, ...]:
 
 
 def slots_per_device(num_devices: int) -> int:
-    """Jobs that share a card, from `FEDLIB_GPU_SLOTS`, the number of jobs on all cards.
+    """Jobs that share a card; ConfigError as `slots`."""
+    return max(1, math.ceil(slots(num_devices) / num_devices))
+
+
+def slots(num_devices: int) -> int:
+    """Jobs on all cards at a time, from `FEDLIB_GPU_SLOTS`; without it, one on each card.
 
     Raises:
       ConfigError: if the variable is not a number.
     """
-    slots = os.environ.get("FEDLIB_GPU_SLOTS") or str(num_devices)
-    if not slots.isdecimal():
+    text = os.environ.get("FEDLIB_GPU_SLOTS") or str(num_devices)
+    if not text.isdecimal():
         raise ConfigError(
-            f"FEDLIB_GPU_SLOTS must be a whole number of jobs, got {slots!r}; "
+            f"FEDLIB_GPU_SLOTS must be a whole number of jobs, got {text!r}; "
             "unset it for one job per GPU"
         )
-    return max(1, math.ceil(int(slots) / num_devices))
+    return int(text)
 
 
 def _usable(wanted: str, devices: Sequence[str]) -> str:

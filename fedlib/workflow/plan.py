@@ -14,6 +14,8 @@ else does.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import papers
@@ -22,12 +24,14 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
-from fedlib.workflow import packing, shown, specs
+from fedlib.workflow import overrides, packing, shown, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.workflow.declarations import check_paper, check_selection, declared
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import folder_note, goes_on, selected
+
+RUN_FILES = ("state", "history", "evaluation")
 
 
 class Cell(NamedTuple):
@@ -61,17 +65,17 @@ class Plan:
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        self.folder_note = folder_note(self.config["rounds"], self.config["precision"])
-        names = self.config["papers"]
-        self.papers: dict[str, Paper] = {}
-        for name in papers.names() if names is None else names:
-            paper = declared(name, self.scale)
+        self.folder_note = folder_note(self.config)
+        names = self.config["papers"] or papers.names()
+        found = {name: declared(name, self.scale) for name in names}
+        self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
+        for name, paper in self.papers.items():
             check_paper(paper, name, self.scale)
-            self.papers[name] = paper
         check_selection(self.config, self.papers.values())
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
         # Without a word on papers, those are meant that have what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
+        overrides.check_used(self.papers, self.config["set"] or ())
         self._data = {
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }
@@ -214,10 +218,17 @@ class Plan:
     def earlier_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
         """State and history of the run that this one goes on from; empty if it starts afresh."""
         run = self.earlier(paper, federation, label)
-        if run is None:
+        return [] if run is None else self._end_of(run, paper, seed)
+
+    def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
+        """State and history of the run that the evaluation of this one takes something from.
+
+        Empty if it does everything itself, as where that run is not selected.
+        """
+        settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
+        if settler is None or int(seed) not in self._paper(paper).seeds_of(settler):
             return []
-        names = {"paper": paper, "federation": federation, "label": run.label, "seed": seed}
-        return [self.path(file, **names) for file in ("state", "history")]
+        return self._end_of(settler, paper, seed)
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -242,11 +253,35 @@ class Plan:
         return self.paths("events", [job for stage, job in self.jobs() if stage == "events"])
 
     def targets(self) -> list[str]:
-        """Everything a reader wants: the report, the tables, the figures and the event files."""
+        """Everything a reader wants: the report, the tables, the figures and the event files.
+
+        And what they are made of, so that a file that was deleted is missed.
+        """
         tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg")
         pages = [self.path(name) for name in ("report", "report_html")]
-        return [*pages, *self.exhibits(*files), *self.events()]
+        runs = [self.paths(x, map(Cell._asdict, self.cells())) for x in RUN_FILES]
+        return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
+
+    def reported(self) -> Iterator[Paper]:
+        """The papers of the report: those planned, then those that the folder has tables of."""
+        yield from self.papers.values()
+        for name in papers.names():
+            if name not in self.papers and Path(self.path("metrics", paper=name)).exists():
+                yield self._as_it_is(declared(name, self.scale))
+
+    def _as_it_is(self, paper: Paper) -> Paper:
+        """A paper with the tables and figures that are there."""
+
+        def whole(stage: str, name: str) -> bool:
+            names = {"paper": paper.name, stage: name}
+            files = [file for file in PATHS if file.startswith(f"{stage}_")]
+            made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
+            return all(Path(path).exists() for path in (self.path(x, **names) for x in made))
+
+        tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
+        figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
+        return replace(paper, tables=tables, figures=figures)
 
     # --- What each job is given ----------------------------------------------------------------
 
@@ -332,6 +367,11 @@ class Plan:
                 "predictions": any(map(shown.shows_predictions, about)),
             }
         return self._run_evaluated[key]
+
+    def _end_of(self, run: Run, paper: str, seed: object) -> list[str]:
+        """State and history that a run leaves behind."""
+        names = {"paper": paper, "federation": run.federation, "label": run.label, "seed": seed}
+        return [self.path(file, **names) for file in ("state", "history")]
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""

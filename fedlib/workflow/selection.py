@@ -4,6 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from fedlib.spec import Data, Paper, Run, Table
+from fedlib.workflow import overrides
+
+# Kinds of exhibits that show what was recorded on the way, and the hyper-parameter with its rounds.
+RECORDED = {"tables_over_time": "table_rounds"}
 
 
 def selected(paper: Paper, config: Mapping) -> Paper:
@@ -16,7 +20,6 @@ def selected(paper: Paper, config: Mapping) -> Paper:
         if _passes(run.federation, wanted[0]) and _passes(run.label, wanted[1])
     )
     used = {run.federation for run in runs}
-    pairs = {(run.federation, run.label) for run in runs}
     return dataclasses.replace(
         paper,
         seeds=tuple(paper.seeds if seeds is None else seeds),
@@ -24,9 +27,15 @@ def selected(paper: Paper, config: Mapping) -> Paper:
             _from_source(data, config["sources"]) for data in paper.data if data.name in used
         ),
         runs=runs,
-        tables=_narrowed(paper.tables, pairs),
-        figures=_narrowed(paper.figures, pairs),
+        tables=_narrowed(paper.tables, runs),
+        figures=_narrowed(paper.figures, runs),
     )
+
+
+def ends_too_early(run: Run, exhibit: Table) -> bool:
+    """Whether a run ends before the first round after which it records what the exhibit shows."""
+    rounds = run.params.get(RECORDED.get(exhibit.kind, ""), ())
+    return bool(rounds) and min(rounds) > run.rounds
 
 
 def families(paper: Paper) -> list[Data]:
@@ -62,10 +71,11 @@ def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] 
     )
 
 
-def _narrowed(exhibits: Mapping[str, Table], pairs: set[tuple[str, str]]) -> dict[str, Table]:
-    """The exhibits without the labels and federations that have no run; dropped if none is left."""
+def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str, Table]:
+    """The exhibits of what these runs have; dropped if nothing is left to show."""
     narrowed = {}
     for name, exhibit in exhibits.items():
+        pairs = {(r.federation, r.label) for r in runs if not ends_too_early(r, exhibit)}
         shown = [(f, label) for f in exhibit.federations for label in exhibit.labels]
         shown = [pair for pair in shown if pair in pairs]
         if shown:
@@ -87,8 +97,9 @@ def goes_on(run: Run, other: Run) -> bool:
     )
 
 
-def folder_note(rounds: int | None, precision: str | None) -> str:
+def folder_note(config: Mapping) -> str:
     """What makes a folder of results differ from its scale's own, "" if nothing does."""
+    rounds, precision = config["rounds"], config["precision"]
     notes = []
     if rounds is not None:
         notes.append(
@@ -97,4 +108,6 @@ def folder_note(rounds: int | None, precision: str | None) -> str:
         )
     if precision is not None:
         notes.append(f"models are computed in {precision}")
+    if config["set"]:
+        notes.append(overrides.note(config["set"]))
     return "; ".join(notes)

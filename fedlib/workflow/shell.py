@@ -17,7 +17,7 @@ COMMANDS = {
     "partition": "--spec {spec} --raw {raw} --shards {shards} --manifest {manifest}",
     "train": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
     "{earlier} --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
-    "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
+    "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}{settled}"
     " --state {state} --history {history} --out {evaluation} " + _COMPUTE,
     "events": "--spec {spec} --history {history} --evaluation {evaluation} --out {events}",
     "metrics": "--spec @/dev/stdin --runs {runs} --parquet {metrics} --csv {metrics_csv}"
@@ -78,6 +78,7 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
         run = {name: value for name, value in wildcards.items() if name != "seed"}
         optional["weights"] = plan.weights(**run)
         optional["earlier"] = plan.earlier_files(**wildcards)
+        optional["settled"] = plan.settled_files(**wildcards)
     elif stage in ("table", "figure"):
         optional["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
     for name, files in optional.items():

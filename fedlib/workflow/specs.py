@@ -65,7 +65,7 @@ def of_report(plan: "Plan") -> dict:
         "folder": plan.folder,
         "folder_note": plan.folder_note,
         "words": config.words(plan.config),
-        "papers": [_of_paper(paper) for paper in plan.papers.values()],
+        "papers": [_of_paper(paper) for paper in plan.reported()],
     }
 
 

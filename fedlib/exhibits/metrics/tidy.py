@@ -21,17 +21,21 @@ from fedlib.results import TOTALS, RunResult, Scores, View
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
 EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
+PARAMETERS = "server_parameters"  # diagnostic of an evaluation: what the server's model has
 PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
 DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
 TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
 TABLE_ALPHAS = "table_alphas"  # [S] what weighs routed against main experts, in these rounds
+# [S, num_clients, E] in these rounds, 0 of clients who were absent: what each expert takes from a
+# client, and a client from each expert.
+WEIGHTS = ("client_weights", "sync_weights")
 TABLE = "table"  # and how the cells of such a table are called as metrics
 # Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
 SELECTED = "selected"
 # Diagnostics whose first dimension is not the clients, by name.
 NOT_OF_CLIENTS = (
     *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS),
-    *(SELECTED, representations.LABELS),
+    *(*WEIGHTS, SELECTED, PARAMETERS, representations.LABELS),
 )
 LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
 ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
@@ -48,8 +52,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     if it measured them, the examples and FLOPs of what clients trained for it, and metrics of
     single predictions, if it kept those. At "round" only
     is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
-    updates were ("divergence_0", ...), and the cells of tables of rows by experts ("table_0_0",
-    ...) at the rounds at which they were recorded. Representations of examples are at "last" only.
+    updates were ("divergence_0", ...), the cells of tables of rows by experts ("table_0_0", ...)
+    and the weights of clients and experts ("client_weights_0_0", ..., the client first) at the
+    rounds at which they were recorded. Representations of examples are at "last" only.
 
     Raises:
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
@@ -73,6 +78,10 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
             blocks.append(_block(curve, "last", slice(-1, None)))
         if personal := _personal_cost(evaluation):
             curve = _Curve(TRAFFIC, evaluation.round, personal)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        if PARAMETERS in evaluation.diagnostics:
+            size = {PARAMETERS: evaluation.diagnostics[PARAMETERS]}
+            curve = _Curve(TRAFFIC, evaluation.round, size)
             blocks.append(_block(curve, "last", slice(-1, None)))
     diagnostics = _diagnostics(history, evaluation)
     if short := representations.as_metrics(diagnostics):
@@ -207,6 +216,9 @@ def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_C
             recorded = diagnostics[TABLE_ROUNDS] <= done
             rounds, values = diagnostics[TABLE_ROUNDS], diagnostics[TABLE_ALPHAS]
             yield _Curve(TRAFFIC, rounds[recorded], {"alpha": values[recorded]})
+        for name in WEIGHTS:
+            if name in diagnostics:
+                yield from _by_client(name, diagnostics[name], diagnostics[TABLE_ROUNDS], done)
 
 
 def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
@@ -240,6 +252,24 @@ def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterat
     for row, expert in np.ndindex(tables.shape[1:]):
         values = tables[recorded, row, expert]
         yield _Curve(TRAFFIC, rounds[recorded], {f"{TABLE}_{row}_{expert}": values})
+
+
+def _by_client(name: str, weights: np.ndarray, rounds: np.ndarray, done: int) -> Iterator[_Curve]:
+    """Weights [S, num_clients, E] of the clients who took part in the rounds [S].
+
+    Raises:
+      DataError: if the shape is another.
+    """
+    if weights.ndim != 3 or len(weights) != len(rounds):
+        raise DataError(
+            f"{name} must be [{len(rounds)} rounds, clients, experts], got shape {weights.shape}"
+        )
+    there = weights.any(axis=2) & (rounds <= done)[:, None]
+    for client in np.flatnonzero(there.any(axis=0)):
+        which = there[:, client]
+        columns = weights[which, client].T
+        values = {f"{name}_{client}_{expert}": column for expert, column in enumerate(columns)}
+        yield _Curve(TRAFFIC, rounds[which], values)
 
 
 def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:

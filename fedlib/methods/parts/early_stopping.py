@@ -8,6 +8,7 @@ Official code: EricssonResearch/fl-moe, models/ClientUpdate.py (`train_finetune`
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -15,7 +16,8 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
-from fedlib.engine.solvers import Memory, Schedule, Solver
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.engine.waves import take_rows
 from fedlib.errors import DataError
@@ -72,6 +74,13 @@ class SlowDecay(Schedule):
         return 0.99 * 0.9999 ** np.asarray(t, dtype=np.float64) + 0.01
 
 
+class Fitted(NamedTuple):
+    """What clients have after they stopped."""
+
+    models: dict[str, Params]  # by name, leaves [C, ...]
+    epochs: Tensor  # [C] int64, that each trained; in host memory
+
+
 def fit(
     cohort: Cohort,
     losses: Callable,
@@ -81,8 +90,8 @@ def fit(
     stopping: EarlyStopping,
     stream: str,
     keep: tuple[str, ...] = ("best",),
-) -> dict[str, Params]:
-    """Each client minimises the mean of its losses until it stops -> {"best": [C, ...], ...}
+) -> Fitted:
+    """Each client minimises the mean of its losses until it stops.
 
     Args:
       cohort: the clients; its task is that of `params`.
@@ -93,8 +102,8 @@ def fit(
         number of epochs is not used.
       stopping: see `EarlyStopping`.
       stream: name of the shuffling, of its own for every call in one evaluation.
-      keep: which models are returned: "best", those of each client's lowest loss at a check;
-        "last", those that it had when it stopped, after `max_epochs` if nothing stopped it.
+      keep: names of the models that are returned: "best", those of each client's lowest loss at a
+        check; "last", those that it had when it stopped, after `max_epochs` if nothing stopped it.
 
     Raises:
       DataError: if a client has no examples on the split that decides.
@@ -118,12 +127,12 @@ def fit(
         course.keep("last", stops)
         course.leave(stops)
         if not len(course.going):
-            return kept
+            return course.end()
     if "last" in keep:
         if stopping.rest:
             course.train(*how, stopping.rest, f"{stream}/{number + 1}")
         course.keep("last", np.ones(len(course.going), bool))
-    return kept
+    return course.end()
 
 
 @dataclass
@@ -168,6 +177,10 @@ class _Course:
             places = self.going[which], which.nonzero()[0]
             to, of = (upload(x, self.cohort.ids.device) for x in places)
             tree.put_(self.kept[name], to, tree.take(self.params, of))
+
+    def end(self) -> Fitted:
+        """What there is when everybody has stopped."""
+        return Fitted(self.kept, self.memory.epochs[self.cohort.host_ids])
 
     def leave(self, stops: np.ndarray) -> None:
         """Go on without those clients, a mask of the ones still training."""

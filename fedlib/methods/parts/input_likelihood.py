@@ -148,7 +148,7 @@ def train(cohort: Cohort, task: Task, *, local: Solver, stopping: EarlyStopping)
     for first in range(0, cohort.size, AT_ONCE):
         part = cohort.some(np.arange(first, min(first + AT_ONCE, cohort.size)))
         args = part, losses, part.held(start), part.held(given)
-        trained.append(fit(*args, local=local, stopping=stopping, stream="vae")["best"])
+        trained.append(fit(*args, local=local, stopping=stopping, stream="vae").models["best"])
     return tree.concatenate(trained)
 
 

@@ -1,0 +1,49 @@
+"""How a learning rate changes over time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Factor of the learning rate as a function of time t.
+
+    Attributes:
+      kind: "constant" 1; "multi_step" `factor` to the power of milestones passed (t >= milestone);
+        "sqrt" 1 / sqrt(t); "linear" 1 / t; "cosine" half a cosine from 1 to 0 at `period`.
+      by: what t counts: "epoch", the local epochs this client has done (as an optimiser that
+        lives for the whole run does); "round", the communication rounds.
+      milestones, factor: of "multi_step".
+      period: of "cosine", in the unit of t.
+    """
+
+    kind: str = "constant"
+    by: str = "epoch"
+    milestones: tuple[int, ...] = ()
+    factor: float = 0.1
+    period: int = 200
+
+    def __post_init__(self):
+        """Raises ValueError for an unknown kind or unit of time."""
+        if self.kind not in _SCHEDULES:
+            raise ValueError(f"schedule must be one of {sorted(_SCHEDULES)}, got {self.kind!r}")
+        if self.by not in ("epoch", "round"):
+            raise ValueError(f"a schedule counts by 'epoch' or 'round', got {self.by!r}")
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, got {self.period}")
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Factor at each time t (integers, any shape) -> same shape, float64"""
+        return _SCHEDULES[self.kind](self, np.asarray(t, dtype=np.float64))
+
+
+_SCHEDULES: dict[str, Callable[[Schedule, np.ndarray], np.ndarray]] = {
+    "constant": lambda s, t: np.ones_like(t),
+    "multi_step": lambda s, t: s.factor ** sum((t >= m) for m in s.milestones or (np.inf,)),
+    "sqrt": lambda s, t: 1 / np.sqrt(np.maximum(t, 1)),
+    "linear": lambda s, t: 1 / np.maximum(t, 1),
+    "cosine": lambda s, t: (1 + np.cos(np.pi * np.minimum(t / s.period, 1))) / 2,
+}

@@ -1,0 +1,81 @@
+"""Whether a run can be built at all, found out without its data and weights.
+
+Everything that a run specification describes is built, except that models keep shapes and no values
+(PyTorch's meta device), and that runs which share a model share it here too.
+"""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+from fedlib import models
+from fedlib.engine.task import Task
+from fedlib.errors import ConfigError
+from fedlib.files import canonical_json
+from fedlib.methods.base import Method
+from fedlib.run.build import assemble, build_course, build_modules, build_task
+from fedlib.run.simulate import check_gossip
+from fedlib.run_spec import architectures
+
+DEVICE = "meta"
+MODEL = ("model", "model_params", "class_weights", "precision")  # what determines a run's task
+
+
+def check(spec: dict) -> Method:
+    """The method of a run specification (`fedlib.spec.Run.spec`), its models without values.
+
+    Left to the job: that shards and pretrained weights have the shapes of the model.
+
+    Raises:
+      ConfigError, ValueError: for a method, model, solver, course or argument that does not exist
+        or makes no sense.
+    """
+    further = architectures(spec["modules"])
+    _check_weights(spec["model"], spec["weights"])
+    for module in further.values():
+        _check_weights(module["model"], module.get("weights"))
+    own = canonical_json({name: spec[name] for name in MODEL})
+    task = _task(own)
+    built = {where: _module(where, _bare(module), own) for where, module in further.items()}
+    modules = {
+        name: tuple(built[f"{name}[{i}]"] for i in range(len(module)))
+        if isinstance(module, list | tuple)
+        else built[name]
+        for name, module in spec["modules"].items()
+    }
+    method = assemble(spec, task, modules)
+    check_gossip(build_course(spec), method)
+    return method
+
+
+def _check_weights(model: str, weights: str | None) -> None:
+    """Raises ConfigError for pretrained weights of a model that has no names for them."""
+    if weights is not None and not hasattr(models.load(model), "pretrained"):
+        raise ConfigError(f"model {model}: it cannot start from pretrained weights, got {weights}")
+
+
+@cache
+def _task(text: str) -> Task:
+    """The task of a run, from the canonical JSON of its `MODEL`; any machine has its precision."""
+    spec = json.loads(text)
+    precision = "float32" if spec["precision"] == "tf32" else spec["precision"]
+    return _quick(build_task({**spec, "weights": None, "precision": precision}, DEVICE))
+
+
+@cache
+def _module(where: str, text: str, own: str) -> Task:
+    """A further architecture, from its canonical JSON, for a run whose `MODEL` is `own`."""
+    return _quick(build_modules({"modules": {where: json.loads(text)}}, _task(own))[where])
+
+
+def _quick(task: Task) -> Task:
+    """`task`, of which methods make others without drawing values again."""
+    module = task.build().to(DEVICE)
+    return replace(task, build=lambda: copy.deepcopy(module))
+
+
+def _bare(module: Mapping) -> str:
+    """A module's canonical JSON without pretrained weights."""
+    return canonical_json({name: value for name, value in module.items() if name != "weights"})

@@ -1,0 +1,251 @@
+"""What there is: papers, federations, methods, models, data sets, partitions, tables, figures.
+
+Everything is read off the registries, the declarations and the docstrings of the code, none of
+which is imported for it: there is no second list to keep up.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from fedlib.data import downloads
+from fedlib.run_spec import architectures
+from fedlib.spec import Table
+from fedlib.workflow.config import check_choice
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import PACKAGE, ROOT, imports, registered
+
+DOWN, UP = ("broadcast", "scatter", "broadcast_some"), ("average", "collect", "collect_some")
+PACKAGES = ("methods.base", "methods.parts")  # that say nothing of a method
+SHOWN = 8  # names in a row; more are counted
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that there is.
+
+    Attributes:
+      name: by which it is asked for.
+      title: what it is, in a line.
+      facts: what else is to be said, by a word; empty ones are left out.
+    """
+
+    name: str
+    title: str
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def has(self, words: Iterable[str]) -> bool:
+        """Whether every one of `words` is in what is said, in upper or lower case."""
+        text = " ".join([self.name, self.title, *self.facts.values()]).lower()
+        return all(word.lower() in text for word in words)
+
+
+def listed(plan: Plan, what: Iterable[str]) -> dict[str, list[Entry]]:
+    """The entries by kind of what there is.
+
+    Args:
+      what: a kind of `KINDS`, or none for all, then words that must be in an entry.
+
+    Raises:
+      ConfigError: for a kind that does not exist.
+    """
+    kind, *words = [*what] or [""]
+    if kind:
+        check_choice("WHAT", kind, KINDS)
+    kinds = [kind] if kind else KINDS
+    return {kind: [entry for entry in KINDS[kind](plan) if entry.has(words)] for kind in kinds}
+
+
+def _papers(plan: Plan) -> Iterator[Entry]:
+    for name, paper in plan.papers.items():
+        numbers = {
+            "federations": len(paper.data),
+            "runs": len(paper.runs),
+            "trainings": len(plan.cells(name)),
+            "tables": len(paper.tables),
+            "figures": len(paper.figures),
+        }
+        specification = f"docs/papers/{name}.md"
+        facts = {
+            "from": paper.citation,
+            "has": f"{', '.join(f'{n} {what}' for what, n in numbers.items())}; {paper.scale_note}",
+            "docs": specification if (ROOT / specification).exists() else "",
+        }
+        yield Entry(name, paper.title, facts)
+
+
+def _federations(plan: Plan) -> Iterator[Entry]:
+    for name, paper in plan.papers.items():
+        for data in paper.data:
+            labels = [run.label for run in paper.runs if run.federation == data.name]
+            yield Entry(
+                f"{name}/{data.name}",
+                data.title,
+                {
+                    "data": " ".join([data.dataset, *map(_pair, data.params.items())]),
+                    "cut": " ".join(map(_pair, data.partition.items())),
+                    "seeds": "a partition for each" if data.per_seed else "share the partition",
+                    "runs": _some(labels),
+                },
+            )
+
+
+def _methods(plan: Plan) -> Iterator[Entry]:
+    for name in registered("methods"):
+        about = _about(f"methods.{name}")
+        down, up = (_exchanged(f"methods.{name}", calls) for calls in (DOWN, UP))
+        sent = [f"{way} {', '.join(found)}" for way, found in (("down", down), ("up", up)) if found]
+        facts = {
+            "from": about.source,
+            "sends": "; ".join(sent) or "nothing",
+            "keeps": _kept(f"methods.{name}"),
+            "in": _users(plan, lambda run, name=name: run.method == name),
+        }
+        yield Entry(name, about.title, facts)
+
+
+def _models(plan: Plan) -> Iterator[Entry]:
+    for name in registered("models"):
+        about = _about(f"models.{name}")
+
+        def uses(run, name=name):
+            further = architectures(run.modules).values()
+            return name in (run.model, *(module["model"] for module in further))
+
+        yield Entry(name, about.title, {"from": about.source, "in": _users(plan, uses)})
+
+
+def _datasets(plan: Plan) -> Iterator[Entry]:
+    for name in registered("data.sources"):
+        about, table = _about(f"data.sources.{name}"), downloads.table(name)
+        size = (
+            sum(file.size or 0 for file in downloads.files(name).values()) if table.sources else 0
+        )
+        federations = [key for key, data in _data(plan) if data.dataset == name]
+        facts = {
+            "from": about.source,
+            "download": f"{size / 1e6:,.0f} MB" if size else "",
+            "sources": ", ".join(table.sources),
+            "in": _some(federations),
+        }
+        yield Entry(name, about.title, facts)
+
+
+def _partitions(plan: Plan) -> Iterator[Entry]:
+    for name in registered("data.partitions"):
+        about = _about(f"data.partitions.{name}")
+        federations = [key for key, data in _data(plan) if data.partition["kind"] == name]
+        yield Entry(name, about.title, {"from": about.source, "in": _some(federations)})
+
+
+def _exhibits(stage: str) -> Callable[[Plan], Iterator[Entry]]:
+    def entries(plan: Plan) -> Iterator[Entry]:
+        for name, paper in plan.papers.items():
+            exhibits: dict[str, Table] = getattr(paper, stage + "s")
+            for key, exhibit in exhibits.items():
+                facts = {
+                    "shows": exhibit.caption,
+                    "kind": f"{exhibit.kind}: {_about(f'{stage}s.{exhibit.kind}').title}",
+                    "published": exhibit.published or "",
+                    "runs": f"{_some(exhibit.labels)}; on {_some(exhibit.federations)}",
+                }
+                yield Entry(f"{name}/{key}", exhibit.title, facts)
+
+    return entries
+
+
+KINDS: dict[str, Callable[[Plan], Iterator[Entry]]] = {
+    "papers": _papers,
+    "federations": _federations,
+    "methods": _methods,
+    "models": _models,
+    "datasets": _datasets,
+    "partitions": _partitions,
+    "tables": _exhibits("table"),
+    "figures": _exhibits("figure"),
+}
+
+
+# --- What the code says of itself -----------------------------------------------------------------
+
+
+class _About(NamedTuple):
+    title: str  # first line of a docstring
+    source: str  # what follows "Source:" in it
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(ROOT.joinpath(PACKAGE, *module.split(".")).with_suffix(".py").read_bytes())
+
+
+def _about(module: str) -> _About:
+    text = ast.get_docstring(_tree(module)) or ""
+    source = re.search(r"^Source: (.*?)(?=\n\n|\n[A-Z]\w*(?: code)?:|\Z)", text, re.S | re.M)
+    return _About(text.partition("\n")[0], " ".join(source[1].split()) if source else "")
+
+
+def _line(module: str) -> list[str]:
+    """A method, what it derives from, and the parts that these are made of, as modules."""
+    found: list[str] = []
+    waiting = [module]
+    while waiting:
+        found.append(name := waiting.pop(0))
+        met = [other.removeprefix(f"{PACKAGE}.") for other in imports(f"{PACKAGE}.{name}")]
+        inner = [x for x in sorted(met) if x.startswith("methods.") and x not in PACKAGES]
+        waiting += [other for other in inner if other not in (*found, *waiting)]
+    return found
+
+
+def _exchanged(module: str, calls: tuple[str, ...]) -> list[str]:
+    """What a method hands to these functions of a cohort, as its code has it."""
+    found: dict[str, None] = {}
+    for part in _line(module):
+        for node in ast.walk(_tree(part)):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="cohort"), attr=name), args=[sent, *_]
+                ) if name in calls:
+                    found[ast.unparse(sent)] = None
+    # What is collected to be averaged is sent once.
+    return [text for text in found if not text.startswith("cohort.")]
+
+
+def _kept(module: str) -> str:
+    """What the docstring of a method's state says."""
+    for part in _line(module):
+        for node in _tree(part).body:
+            if isinstance(node, ast.ClassDef) and node.name == "State":
+                return " ".join((ast.get_docstring(node) or "").split())
+    return ""
+
+
+# --- Words ----------------------------------------------------------------------------------------
+
+
+def _data(plan: Plan) -> Iterator[tuple[str, object]]:
+    for name, paper in plan.papers.items():
+        yield from ((f"{name}/{data.name}", data) for data in paper.data)
+
+
+def _users(plan: Plan, uses: Callable[[object], bool]) -> str:
+    """The runs that use something, by paper."""
+    found = []
+    for name, paper in plan.papers.items():
+        labels = dict.fromkeys(run.label for run in paper.runs if uses(run))
+        found += [f"{name}: {_some(labels)}"] if labels else []
+    return "; ".join(found) or f"no paper at scale {plan.scale}"
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return ", ".join([*names[:SHOWN], *more]) or "none"
+
+
+def _pair(entry: tuple[str, object]) -> str:
+    key, value = entry
+    return str(value) if key == "kind" else f"{key}={value}"

@@ -1,0 +1,193 @@
+"""Other values than those declared, from the configuration: `set: [fedem.local.lr=0.3]`.
+
+Each is NAME.KEY=VALUE. The name is that of a federation, the label of a run on all federations, or
+FEDERATION/LABEL. A run has the keys `RUN`, of which most lead on to keys of their own (local.lr,
+params.num_experts); a federation has partition, params and seed. What is unique may be named by its
+last word: num_clients is the partition's. The value is JSON, or a word.
+
+Whether a key that is not declared exists is found out when the plan is built
+(`fedlib.workflow.preflight`), since defaults are where the code is.
+"""
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fedlib.errors import ConfigError
+from fedlib.spec import Data, Paper, Run
+
+RUN = ("rounds", "evaluate_every", "local", "params", "model_params", "modules", "participation")
+DATA = ("partition", "params", "seed")
+EXAMPLE = "set=[fedem.local.lr=0.3,emnist.num_clients=50]"
+
+
+class Override(NamedTuple):
+    """A value for a key of a federation or of runs.
+
+    Attributes:
+      text: as given.
+      target: everything before the value.
+      value: as JSON has it, or text.
+    """
+
+    text: str
+    target: str
+    value: Any
+
+
+class _NoKey(ConfigError):
+    """There is nothing of that name."""
+
+
+def parse(text: str) -> Override:
+    """An override; ConfigError unless it has a name, a key and a value."""
+    target, separator, value = (part.strip() for part in text.partition("="))
+    if not separator or not value or "." not in target.strip("."):
+        raise ConfigError(f"set: expected NAME.KEY=VALUE, such as {EXAMPLE}, got {text!r}")
+    try:
+        return Override(text, target, json.loads(value, parse_constant=_refused))
+    except ValueError:
+        return Override(text, target, value)
+
+
+def split(text: str) -> list[str]:
+    """The overrides in one text, "[a.b=1,c.d=[2,3]]": what commas outside of brackets part."""
+    inner = text.strip()
+    inner = inner[1:-1] if inner.startswith("[") and inner.endswith("]") else inner
+    parts, depth = [""], 0
+    for letter in inner:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
+    """The papers with other values; ConfigError for what they have not or what does not fit."""
+    changed = dict(papers)
+    for override in map(parse, given):
+        name, keys = _name_and_keys(override, changed.values())
+        refused: list[_NoKey] = []
+        before = changed
+        changed = {
+            key: _in_paper(paper, name, keys, override, refused) for key, paper in changed.items()
+        }
+        if refused and changed == before:
+            raise refused[0]
+    return changed
+
+
+def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
+    """Raise ConfigError for an override of what these papers, as selected, have not."""
+    for override in map(parse, given):
+        _name_and_keys(override, papers.values())
+
+
+def note(given: Iterable[str]) -> str:
+    """What tables and figures say of the overrides, "" for none."""
+    told = [" = ".join(text.split("=", 1)) for text in given]
+    return f"set instead of what is declared: {', '.join(told)}" if told else ""
+
+
+def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:
+    """Whose value it is, by the longest name that fits as names may have dots; and of which key."""
+    names: dict[str, None] = {}
+    for paper in papers:
+        names |= dict.fromkeys(data.name for data in paper.data)
+        for run in paper.runs:
+            names |= dict.fromkeys((run.label, f"{run.federation}/{run.label}"))
+    fitting = [name for name in names if override.target.startswith(f"{name}.")]
+    if not fitting:
+        name = override.target.partition(".")[0]
+        raise _error(override, f"no federation or label {name!r}", name, names)
+    name = max(fitting, key=len)
+    return name, override.target.removeprefix(f"{name}.").split(".")
+
+
+def _in_paper(
+    paper: Paper, name: str, keys: list[str], override: Override, refused: list[_NoKey]
+) -> Paper:
+    """The paper with the value, wherever it is taken; the errors of the others are `refused`.
+
+    Papers may have federations of one name and different partitions.
+    """
+
+    def changed(declared: Data | Run, fields: tuple[str, ...]) -> Data | Run:
+        try:
+            return _with(declared, fields, keys, override)
+        except _NoKey as error:
+            refused.append(error)
+            return declared
+
+    data = tuple(changed(data, DATA) if data.name == name else data for data in paper.data)
+    runs = tuple(
+        changed(run, RUN) if name in (run.label, f"{run.federation}/{run.label}") else run
+        for run in paper.runs
+    )
+    return dataclasses.replace(paper, data=data, runs=runs)
+
+
+def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], override: Override):
+    """A federation or run with another value."""
+    field, *inner = _full(declared, fields, keys, override)
+    value = _put(getattr(declared, field), inner, override)
+    return dataclasses.replace(declared, **{field: value})
+
+
+def _full(
+    declared: Data | Run, fields: tuple[str, ...], keys: list[str], override: Override
+) -> list[str]:
+    """`keys` from a field on."""
+    if keys[0] in fields:
+        return keys
+    inside = {f: getattr(declared, f) for f in fields if isinstance(getattr(declared, f), dict)}
+    found = [field for field, values in inside.items() if keys[0] in values]
+    if len(found) == 1:
+        return [*found, *keys]
+    if found:
+        ways = " or ".join(f"{field}.{keys[0]}" for field in found)
+        raise ConfigError(f"set: {override.text!r}: {keys[0]} may be {ways}")
+    known = [*fields, *dict.fromkeys(key for values in inside.values() for key in values)]
+    raise _error(override, f"no key {keys[0]!r}", keys[0], known)
+
+
+def _put(old: Any, keys: list[str], override: Override) -> Any:
+    """`old` with the value at the end of `keys`."""
+    if not keys:
+        if not _fits(override.value, old):
+            raise ConfigError(
+                f"set: {override.text!r}: {override.value!r} is not like {old!r}, which is declared"
+            )
+        return override.value
+    if not isinstance(old, dict) or (len(keys) > 1 and keys[0] not in old):
+        known = old if isinstance(old, dict) else ()
+        raise _error(override, f"nothing has a key {keys[0]!r} there", keys[0], known)
+    return {**old, keys[0]: _put(old.get(keys[0]), keys[1:], override)}
+
+
+def _fits(value: Any, old: Any) -> bool:
+    """Whether a value is of the kind of the declared one; 0 and 1 may stand for fractions."""
+    if old is None:
+        return True
+    if isinstance(old, bool) or isinstance(value, bool):
+        return type(value) is type(old)
+    if isinstance(old, int | float):
+        whole = isinstance(old, int) and old not in (0, 1)
+        return isinstance(value, int if whole else int | float)
+    kinds = list | tuple if isinstance(old, list | tuple) else type(old)
+    return isinstance(value, kinds)
+
+
+def _error(override: Override, what: str, word: str, known: Iterable[str]) -> _NoKey:
+    """An error that names what is nearest, or all there is."""
+    near = difflib.get_close_matches(word, list(known), n=3)
+    there = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known) or 'none'}"
+    return _NoKey(f"set: {override.text!r}: {what}; {there}")
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number in JSON")

@@ -1,0 +1,147 @@
+"""Every method, model, solver, partition and exhibit of a plan, built before anything runs.
+
+A mistake in a declaration would otherwise be found by the job that meets it, maybe hours later.
+Building takes libraries that a plan does not need, so that a process of its own does it
+(`scripts/preflight.py`). What was built once is remembered by its specification and the code that
+it reaches, and a plan in which nothing is new costs a look into that list.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib import seals
+from fedlib.errors import ConfigError
+from fedlib.files import canonical_json, write_text
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT, code_digest
+
+SCRIPT = "scripts/preflight.py"
+REMEMBERED = 20_000  # of all checkouts and versions of a user; a scale has up to a thousand
+SHOWN = 5  # complaints; others are counted
+
+
+class Piece(NamedTuple):
+    """Something to build.
+
+    Attributes:
+      where: it is declared, as messages name it.
+      stage: of the job that builds it: train, partition, table or figure.
+      spec: canonical JSON of what determines it.
+      code: digest of the code of that job.
+    """
+
+    where: str
+    stage: str
+    spec: str
+    code: str
+
+    @property
+    def key(self) -> str:
+        """By which it is remembered."""
+        text = f"{self.stage} {self.code} {code_digest(SCRIPT)} {self.spec}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check(plan: Plan) -> None:
+    """Build what was not built before.
+
+    Raises:
+      ConfigError: if something cannot be built; names the paper and the run, table or figure.
+    """
+    file = _file()
+    known = _remembered(file)
+    new: dict[str, list[Piece]] = {}
+    for piece in pieces(plan):
+        if (key := piece.key) not in known:
+            new.setdefault(key, []).append(piece)
+    if not new:
+        return
+    answers = _answers([same[0] for same in new.values()])
+    _remember(file, [*known, *(key for key in new if answers[key] is None)])
+    wrong = [f"{_names(new[key])}: {answer}" for key, answer in answers.items() if answer]
+    if wrong:
+        more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+        raise ConfigError("\n  ".join([*wrong[:SHOWN], *more]))
+
+
+def check_frames(plan: Plan, root: Path = Path()) -> None:
+    """Read what tables and figures are made of, where it is there: once, and not in every job.
+
+    Args:
+      root: what the plan's paths are relative to.
+
+    Raises:
+      DataError: for a file that is truncated or changed.
+    """
+    for paper in plan.papers:
+        for file in ("metrics", "clients"):
+            if (path := root / plan.path(file, paper=paper)).exists():
+                seals.checked(path)
+
+
+def pieces(plan: Plan) -> Iterator[Piece]:
+    """What a plan builds, seeds taken together."""
+    for (paper, federation, label), run in plan.runs.items():
+        names = {"paper": paper, "federation": federation, "label": label}
+        spec, code = canonical_json(run.spec(0)), plan.code("train", **names)
+        yield Piece(f"papers.{paper}.runs[{federation}/{label}]", "train", spec, code)
+    for name, paper in plan.papers.items():
+        for data in paper.data:
+            where, names = f"papers.{name}.data[{data.name}]", {"paper": name}
+            code = plan.code("partition", **names, federation=data.name)
+            yield Piece(where, "partition", canonical_json(data.spec(0)), code)
+        for stage in ("table", "figure"):
+            for key, exhibit in getattr(paper, stage + "s").items():
+                spec = canonical_json({"kind": exhibit.kind, "params": exhibit.params})
+                code = plan.code(stage, paper=name, **{stage: key})
+                yield Piece(f"papers.{name}.{stage}s[{key}].params", stage, spec, code)
+
+
+def _answers(found: list[Piece]) -> dict[str, str | bool | None]:
+    """What `scripts/preflight.py` says of each, by its key."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / SCRIPT)],
+        input=json.dumps([(piece.stage, json.loads(piece.spec)) for piece in found]),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{SCRIPT} failed:\n{done.stderr}")
+    for line in dict.fromkeys(done.stderr.splitlines()):
+        print(line, file=sys.stderr)
+    return {piece.key: answer for piece, answer in zip(found, json.loads(done.stdout), strict=True)}
+
+
+def _names(same: list[Piece]) -> str:
+    """Where the same thing is declared."""
+    more = len(same) - 1
+    return same[0].where + (f" and {more} more" if more else "")
+
+
+def _file() -> Path:
+    """The list of what was built, in the user's cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "fedlib" / "built.json"
+
+
+def _remembered(file: Path) -> dict[str, None]:
+    """The keys in the list; none if it is not there or not whole, as it only saves time."""
+    try:
+        return dict.fromkeys(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _remember(file: Path, keys: list[str]) -> None:
+    """Write the list, where that is possible."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(keys[-REMEMBERED:]))
+    except OSError:
+        return

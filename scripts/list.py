@@ -1,0 +1,63 @@
+"""List what there is and where it comes from: `python scripts/list.py methods fedmix`.
+
+The first word is papers, federations, methods, models, datasets, partitions, tables or figures; all
+of them are listed without one. Entries must have all further words in them.
+"""
+
+import argparse
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib.workflow import command, config, listing
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
+
+INDENT, LABEL = 4, 11
+
+
+def main() -> None:
+    """Parse the arguments and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", help="a kind, then words that filter; see above")
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+    )
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
+    args = parser.parse_args()
+    plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
+    width = min(shutil.get_terminal_size((100, 0)).columns, 120)
+    for kind, entries in listing.listed(plan, args.what).items():
+        print(f"{kind} ({len(entries)})")
+        for entry in entries:
+            print("\n".join(_block(entry, width)))
+        print()
+
+
+def _block(entry: listing.Entry, width: int) -> list[str]:
+    """An entry as lines: its name and title, and its facts below."""
+    lines = ["", f"  {entry.name}", *_paragraph(entry.title, "", width)]
+    for label, text in entry.facts.items():
+        lines += _paragraph(text, label, width) if text else []
+    return lines
+
+
+def _paragraph(text: str, label: str, width: int) -> list[str]:
+    first = " " * INDENT + (f"{label:<{LABEL}}" if label else "")
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

@@ -1,0 +1,57 @@
+"""Build what a plan is made of, without data: methods, models, partitions, tables and figures.
+
+Reads [[stage, specification], ...] as JSON from its input, where the stage is train, partition,
+table or figure, and writes a list with an answer for each: null if it can be built, a complaint if
+it cannot, and false if that is not known, because a library is not installed on this machine.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib.workflow import command
+
+
+def main() -> None:
+    """Read, build, write."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    json.dump([_answer(*piece) for piece in json.load(sys.stdin)], sys.stdout)
+
+
+def _answer(stage: str, spec: dict) -> str | bool | None:
+    """What is wrong with a specification, in a line; None for nothing, False if it is unknown."""
+    try:
+        _check(stage)(spec)
+    except ModuleNotFoundError as error:
+        if (error.name or "fedlib").partition(".")[0] == "fedlib":
+            raise
+        print(f"{stage}: not checked before its job starts, without {error.name}", file=sys.stderr)
+        return False
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+def _check(stage: str) -> Callable[[dict], object]:
+    """What builds the specification of a stage; imported here, because libraries take seconds."""
+    if stage == "train":
+        from fedlib.run.preflight import check
+
+        return check
+    if stage == "partition":
+        from fedlib.data.build import check
+
+        return check
+    if stage == "table":
+        from fedlib.tables import check_params
+    else:
+        from fedlib.figures import check_params
+    return lambda spec: check_params(spec["kind"], spec["params"])
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(main))

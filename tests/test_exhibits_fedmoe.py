@@ -1,0 +1,313 @@
+"""Exhibits of Fed-MoE: a global model on the server's examples, and what a mixture wrote down."""
+
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib import figures, tables
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics, published
+from fedlib.results import RunResult, Scores, View
+from fedlib.tables import render
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = published.read(ROOT / "fedlib/papers/published/fedmoe.csv")
+SERVER = View("server", "default", "test")
+ROUNDS = np.array([0, 10, 20])
+CURVES = {"fedavg": (0.1, 0.5, 0.4), "avg-moe": (0.1, 0.5, 0.6), "fedmoe": (0.1, 0.7, 0.8)}
+METHODS = {"fedavg": "fedavg", "avg-moe": "moe_fedavg", "fedmoe": "fedmoe"}
+LOGGED = np.array([1, 20])
+W_R = np.zeros((2, 4, 2))  # four clients, two experts
+W_R[0, [0, 2]] = [[0.25, 0.5], [0.75, 0.5]]  # clients 0 and 2 in round 1
+W_R[1, [1, 2]] = [[0.4, 0.9], [0.6, 0.1]]
+W_C = np.zeros((2, 4, 3))
+W_C[0, [0, 2]] = [[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]]
+W_C[1, [1, 2]] = [[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]
+
+
+def federation(number=50, dataset="cifar10", **changes) -> dict:
+    return {
+        "name": f"{dataset}-m{number}",
+        "dataset": dataset,
+        "title": f"{dataset}, M = {number}",
+        "family": dataset,
+        "partition": {"kind": "server_equal", "num_clients": number},
+        "params": {},
+        "seed": 42,
+        "notes": [],
+        **changes,
+    }
+
+
+HERE = (federation(),)
+
+
+def shown(labels=tuple(CURVES), where=HERE, seeds=(0, 1), **changes) -> dict:
+    runs = [
+        {
+            "federation": one["name"],
+            "label": label,
+            "title": label.upper(),
+            "method": METHODS[label],
+            "rounds": 20,
+            "params": {"alpha": 0.9, "alpha_lr_scale": 0.005, "server": {"lr": 1e-4}},
+            "notes": [],
+        }
+        for label in labels
+        for one in where
+    ]
+    about = {"paper": "fedmoe", "federations": list(where), "runs": runs, "scale": "demo"}
+    return made_up.exhibit([], (), seeds, **{**about, **changes})
+
+
+def history(label, seed=0, shift=0.0) -> RunResult:
+    """Seed 1 is 0.02 above seed 0; a round has 5 clients, who send 100 numbers each and get 50."""
+    accuracy = np.array(CURVES[label])[:, None] + 0.02 * seed + shift
+    written = {
+        "tables": np.full((2, 10, 2), 0.5),
+        "table_rounds": LOGGED,
+        "table_alphas": np.array([0.8, 0.5 + 0.1 * seed]),
+        "client_weights": W_R,
+        "sync_weights": W_C,
+        "selected": np.array([10.0 + 5 * seed, 0.3, 1.0]),
+    }
+    count = np.array([1000])
+    return RunResult(
+        ROUNDS,
+        {SERVER: Scores(np.array([4]), count, np.round(1000 * accuracy), 1 - accuracy)},
+        bytes_down=5 * 4 * 50 * ROUNDS,
+        bytes_up=5 * 4 * 100 * ROUNDS,
+        examples=1000 * ROUNDS,
+        client_rounds=5 * ROUNDS,
+        train_loss=np.ones(20),
+        diagnostics={
+            metrics.FLOPS: np.array([5e6]),
+            metrics.PARAMETERS: np.array([52_596_095.0]),
+            **(written if label == "fedmoe" else {}),
+        },
+    )
+
+
+def last_of(found: RunResult) -> RunResult:
+    totals = ("bytes_down", "bytes_up", "examples", "client_rounds")
+    scores = {view: made_up.last(scores) for view, scores in found.scores.items()}
+    return RunResult(
+        found.round[-1:],
+        scores,
+        **{name: getattr(found, name)[-1:] for name in totals},
+        train_loss=np.empty(0),
+        diagnostics=found.diagnostics,
+    )
+
+
+def collect(exhibit, shifts=None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    frames = []
+    for run in exhibit["runs"]:
+        for seed in exhibit["seeds"]:
+            names = {"paper": exhibit["paper"], "seed": seed, "dataset": "cifar10"}
+            names |= {name: run[name] for name in ("federation", "label", "method")}
+            found = history(run["label"], seed, (shifts or {}).get(run["federation"], 0.0))
+            rows = metrics.run_rows(found, last_of(found))
+            frames.append(rows.assign(partition="", **names))
+    return pd.concat(frames, ignore_index=True), pd.DataFrame()
+
+
+def build(kind, exhibit, frames=None, **params):
+    return tables.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
+
+
+def draw(kind, exhibit, frames=None, **params):
+    return figures.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
+
+
+def texts(block) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in block.rows]
+
+
+# Accuracy of a global model
+
+COLUMNS = [{"federation": "cifar10-m50", "title": "M = 50", "published": "table2-m50"}]
+
+
+def test_a_global_model_stands_beside_its_published_number():
+    sheet = build("global_accuracy", shown(), columns=COLUMNS)
+    rows = {row[0]: row for row in texts(sheet.blocks[0])}
+    # 0.8 and 0.82 at the last round; 65.52 of Table 2.
+    assert rows["FEDMOE"][1:] == ["65.52", "81.0 (80.0 to 82.0)", "+15.5"]
+    assert rows["FEDAVG"][1:] == ["28.37", "41.0 (40.0 to 42.0)", "+12.6"]
+    assert [cell.bold for cell in sheet.blocks[0].rows[2]] == [False, True, True, False]
+
+
+def test_a_row_may_be_printed_under_another_label():
+    rows = [
+        {"label": "fedmoe", "title": "one", "printed": "fedmoe-top-1"},
+        {"label": "avg-moe", "title": "ours", "printed": "nowhere"},
+        {"label": "fedmoe-top-2", "title": "was not run"},
+    ]
+    columns = [{"federation": "cifar10-m50", "title": "M = 50"}]
+    exhibit = shown(published="table6")
+    sheet = build("global_accuracy", exhibit, rows=rows, columns=columns, head="L")
+    assert texts(sheet.blocks[0]) == [
+        ["one", "65.52", "81.0 (80.0 to 82.0)", "+15.5"],
+        ["ours", render.ABSENT, "61.0 (60.0 to 62.0)", render.ABSENT],
+    ]
+    assert sheet.blocks[0].columns[0].title == "L"
+
+
+def test_a_gain_is_the_difference_of_two_federations():
+    where = (federation(), federation(51, name="skewed"))
+    exhibit = shown(("fedmoe",), where)
+    gain = {"federation": "cifar10-m50", "minus": "skewed", "title": "Gain"}
+    frames = collect(exhibit, {"skewed": -0.03})
+    sheet = build("global_accuracy", exhibit, frames, columns=[gain])
+    assert texts(sheet.blocks[0]) == [["FEDMOE", "+3.0 (+3.0 to +3.0)"]]
+
+
+def test_averages_are_over_all_columns_and_only_of_runs_that_have_all():
+    where = (federation(), federation(100))
+    exhibit = shown(where=where, published="table2")
+    there = [
+        run
+        for run in exhibit["runs"]
+        if (run["label"], run["federation"]) != ("fedavg", "cifar10-m100")
+    ]
+    few = {**exhibit, "runs": there}
+    columns = [*COLUMNS, {"federation": "cifar10-m100", "title": "M = 100"}]
+    frames = collect(few, {"cifar10-m100": -0.1})
+    sheet = build("global_accuracy", few, frames, columns=columns, average="table2-average")
+    means = {row[0]: row[1:] for row in texts(sheet.blocks[-1])}
+    # (0.81 + 0.71) / 2. What Table 2 prints is of twelve columns, not of these two.
+    assert means["FEDMOE"] == ["76.0"]
+    assert "FEDAVG" not in means or means["FEDAVG"] == [render.ABSENT]
+
+
+def test_an_average_stands_beside_the_published_one_of_the_same_columns():
+    theirs = PUBLISHED.assign(
+        value=PUBLISHED["value"].where(PUBLISHED["exhibit"] != "table2-average", 65.52)
+    )
+    frames = collect(exhibit := shown(("fedmoe",), published="table2"))
+    kind = tables.load("global_accuracy")
+    sheet = kind(exhibit, *frames, theirs, columns=COLUMNS, average="table2-average")
+    # Of one column, whose number is 65.52.
+    assert texts(sheet.blocks[-1]) == [["FEDMOE", "65.52", "81.0", "+15.5"]]
+
+
+def test_a_column_or_row_of_another_form_is_refused():
+    with pytest.raises(ConfigError, match="a column has a federation and a title"):
+        build("global_accuracy", shown(), columns=[{"title": "M"}])
+    with pytest.raises(ConfigError, match="metric of the column 'M' must be accuracy or"):
+        build("global_accuracy", shown(), columns=[COLUMNS[0] | {"title": "M", "metric": "bytes"}])
+    with pytest.raises(ConfigError, match="a row has a label"):
+        build("global_accuracy", shown(), columns=COLUMNS, rows=[{"title": "A"}])
+
+
+# What the server keeps, and what is sent
+
+
+def test_size_and_traffic_stand_beside_table_1():
+    where = (federation(dataset="femnist"),)
+    exhibit = shown(("fedmoe",), where, published="table1")
+    sheet = build("server_size", exhibit)
+    # Five clients send 100 numbers each, and are sent 50; printed are 52 and 33 millions.
+    assert texts(sheet.blocks[0]) == [["FEDMOE", "52.0 M", "52.6 M", "33.0 M", "500", "250"]]
+
+
+def test_a_run_without_a_size_is_an_error():
+    exhibit = shown(("fedmoe",))
+    tidy, clients = collect(exhibit)
+    without = tidy[tidy["metric"] != metrics.PARAMETERS]
+    with pytest.raises(DataError, match="cifar10-m50/fedmoe has no server_parameters"):
+        build("server_size", exhibit, (without, clients))
+
+
+# alpha
+
+
+def test_alpha_is_that_of_the_last_round_and_stands_beside_the_printed_one():
+    sheet = build("learned_alpha", shown(("fedmoe",), published="text"))
+    # 1e-4 times 0.005; 0.5 and 0.6 learned; printed 0.38.
+    assert texts(sheet.blocks[0]) == [
+        ["cifar10, M = 50", "FEDMOE", "0.9", "5e-7", "0.38", "0.550 (0.500 to 0.600)"]
+    ]
+
+
+def test_alpha_over_rounds_has_the_printed_one_as_a_line():
+    figure = draw("alpha_over_rounds", shown(("fedmoe",), published="text"))
+    (axes,) = figure.axes
+    curve, line = axes.lines
+    assert curve.get_xdata().tolist() == [1, 20]
+    assert curve.get_ydata() == pytest.approx([0.8, 0.55])
+    assert set(line.get_ydata()) == {0.38}
+
+
+@pytest.mark.parametrize("of", [("table", "learned_alpha"), ("figure", "alpha_over_rounds")])
+def test_a_run_without_alpha_is_an_error(of):
+    make = build if of[0] == "table" else draw
+    with pytest.raises(DataError, match="cifar10-m50/fedavg did not record its alpha"):
+        make(of[1], shown(("fedavg",)))
+
+
+# W^r and W^c
+
+
+def test_weights_are_metrics_of_the_clients_who_took_part():
+    rows = metrics.run_rows(history("fedmoe"))
+    rows = rows[rows["metric"].str.startswith("client_weights")]
+    found = rows.set_index(["round", "metric"])["value"].to_dict()
+    assert len(found) == 2 * 2 * 2  # rounds, clients of each, experts
+    assert found[1, "client_weights_2_0"] == 0.75 and found[20, "client_weights_1_1"] == 0.9
+    assert (1, "client_weights_1_0") not in found
+
+
+def test_weights_of_another_shape_are_an_error():
+    wrong = history("fedmoe")
+    wrong.diagnostics["client_weights"] = W_R[0]
+    with pytest.raises(DataError, match=r"client_weights must be \[2 rounds, clients, experts\]"):
+        metrics.run_rows(wrong)
+
+
+def test_weights_are_matrices_of_clients_and_experts_by_round():
+    figure = draw("weights_over_rounds", shown(("fedmoe",), seeds=(0,)))
+    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+    assert [*panels] == [f"$W^{kind}$, round {number}" for kind in "rc" for number in (1, 20)]
+    first = panels["$W^r$, round 1"]
+    assert np.array_equal(first.images[0].get_array(), [[0.25, 0.5], [0.75, 0.5]])
+    assert [label.get_text() for label in first.get_yticklabels()] == ["0", "2"]
+    last = panels["$W^c$, round 20"]
+    assert np.array_equal(last.images[0].get_array(), [[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]])
+    assert [label.get_text() for label in last.get_xticklabels()] == ["1", "2", "0"]
+
+
+def test_only_some_rounds_of_the_weights_may_be_wanted():
+    chosen = {"rounds": {"cifar10-m50": [20]}}
+    figure = draw("weights_over_rounds", shown(("fedmoe",)), **chosen)
+    assert sum(bool(axes.get_title()) for axes in figure.axes) == 2
+    with pytest.raises(DataError, match="recorded no client_weights in round 3; there are 1, 20"):
+        draw("weights_over_rounds", shown(("fedmoe",)), rounds={"cifar10-m50": [3]})
+    with pytest.raises(DataError, match="fedavg recorded no client_weights in any round"):
+        draw("weights_over_rounds", shown(("fedavg",)))
+
+
+# Accuracy over rounds
+
+
+def test_curves_of_the_server_have_a_star_where_validation_chose():
+    exhibit = shown(("fedavg", "fedmoe"))
+    figure = draw("accuracy_over_rounds", exhibit, group="server", chosen=True)
+    (axes,) = figure.axes
+    assert axes.get_ylabel() == "Test accuracy, server (%)"
+    (stars,) = [line for line in axes.lines if line.get_marker() == "*"]
+    # Seeds chose rounds 10 and 15; means over seeds are 0.71 and 0.81 at rounds 10 and 20.
+    assert stars.get_xdata().tolist() == [10, 15]
+    assert stars.get_ydata() == pytest.approx([0.71, 0.76])
+    assert "Star: the round" in " ".join(figure.get_supxlabel().split())
+
+
+def test_without_a_choice_there_is_no_star():
+    figure = draw("accuracy_over_rounds", shown(("fedavg",)), group="server", chosen=True)
+    assert "Star" not in figure.get_supxlabel()
+    with pytest.raises(ConfigError, match="group must be seen, unseen or server, got 'probe'"):
+        draw("accuracy_over_rounds", shown(("fedavg",)), group="probe")

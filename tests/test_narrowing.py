@@ -1,0 +1,125 @@
+"""A selection adds to what a folder shows, or is refused; what is left out is said."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib.errors import ConfigError
+from fedlib.spec import Figure
+from fedlib.workflow import narrowing
+from fedlib.workflow.plan import Plan
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, declare):
+    """An empty folder to work in; papers one and two are declared."""
+    monkeypatch.chdir(tmp_path)
+    declare(
+        one=lambda scale: toy_paper(scale, name="one"),
+        two=lambda scale: toy_paper(scale, name="two", title="The other"),
+    )
+    return tmp_path
+
+
+def finish(folder, **config):
+    """Leave behind the files that a finished workflow would."""
+    plan = Plan(config)
+    files = ("state", "history", "evaluation")
+    paths = [
+        path for paper in plan.papers for file in files for path in plan.run_files(file, paper)
+    ]
+    paths += [plan.path("metrics", paper=paper) for paper in plan.papers] + plan.targets()
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).touch()
+
+
+@pytest.mark.parametrize(
+    "selection, lost, first",
+    [
+        ({"seeds": [3]}, 4, "digits/fedavg/seed4"),
+        ({"seeds": [9]}, 8, "digits/fedavg/seed3"),
+        ({"labels": ["fedem"]}, 4, "digits/fedavg/seed3"),
+        ({"federations": ["digits"], "papers": ["one"]}, 4, "mnist/fedavg/seed3"),
+    ],
+)
+def test_tables_of_a_scale_do_not_lose_finished_runs(folder, selection, lost, first):
+    finish(folder)
+    message = (
+        rf"{[*selection][-1]}=.* would take {lost} finished runs out of the tables of one in "
+        rf"results/demo, such as {first}; add a tag, such as tag=part, for a folder of its own, or"
+    )
+    with pytest.raises(ConfigError, match=message):
+        narrowing.check(Plan(selection))
+    narrowing.check(Plan(selection | {"tag": "part"}))
+    narrowing.check(Plan({"scale": "full"} | selection))  # nothing is there
+
+
+def test_a_selection_may_grow_step_by_step_and_everything_is_never_refused(folder):
+    finish(folder, seeds=[3], labels=["fedem"])
+    with pytest.raises(ConfigError, match="such as digits/fedem/seed3"):
+        narrowing.check(Plan({"seeds": [4], "labels": ["fedem"]}))
+    for wider in ({"seeds": [3, 4], "labels": ["fedem"]}, {"seeds": [4, 3]}, {}):
+        narrowing.check(Plan(wider))
+        finish(folder, **wider)
+    finish(folder, seeds=[7], tag="")
+    narrowing.check(Plan({}))  # seed 7 is not declared
+
+
+def test_runs_without_tables_are_not_missed_in_any(folder):
+    finish(folder)
+    (folder / Plan({}).path("metrics", paper="one")).unlink()
+    narrowing.check(Plan({"papers": ["one"], "seeds": [3]}))
+
+
+def test_the_report_keeps_papers_that_are_not_selected_with_what_is_there_of_them(folder):
+    def reported(**config):
+        papers = json.loads(Plan(config).spec("report"))["papers"]
+        return {p["name"]: [x["name"] for x in (*p["tables"], *p["figures"])] for p in papers}
+
+    assert reported(papers=["two"]) == {"two": ["main", "curves"]}
+    finish(folder)
+    assert reported(papers=["two"]) == {"two": ["main", "curves"], "one": ["main", "curves"]}
+    (folder / Plan({}).path("figure_png", paper="one", figure="curves")).unlink()
+    assert reported(papers=["two"])["one"] == ["main"]
+    assert reported()["one"] == ["main", "curves"]  # it is planned
+    assert reported(papers=["two"], tag="own") == {"two": ["main", "curves"]}
+
+
+def test_a_selection_is_told_with_its_size(folder):
+    assert list(narrowing.remarks(Plan({}))) == []
+    assert list(narrowing.remarks(Plan({"papers": ["two"], "seeds": [3]}))) == [
+        "papers=[two] seeds=[3]: 4 of the 16 trainings that scale demo declares, added to "
+        "results/demo; what is there of other papers stays"
+    ]
+    [line] = narrowing.remarks(Plan({"labels": ["fedem"], "tag": "own"}))
+    assert line.endswith("added to results/demo-own")
+
+
+def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare):
+    runs = [toy_run("digits", "fedavg", params={"table_rounds": [5, 10]}), toy_run("digits")]
+    runs[1] = replace(runs[1], label="early", params={"table_rounds": [2]})
+    both, one = (("fedavg", "early"), ("fedavg",))
+    figures = {
+        name: Figure("tables_over_time", name, "", labels, ("digits",))
+        for name, labels in (("both", both), ("late", one))
+    }
+    declare(toy=toy_paper(federations=("digits",), runs=runs, figures=figures))
+    plan = Plan({"rounds": 4, "tag": "quick"})
+    assert {key: found.labels for key, found in plan.papers["toy"].figures.items()} == {
+        "both": ("early",)
+    }
+    why = "digits/fedavg, which ends after 4 rounds, before it records what is shown there"
+    assert list(narrowing.remarks(plan)) == [
+        f"figure toy/both is without {why}",
+        f"figure toy/late is without {why}",
+    ]
+    assert list(Plan({"rounds": 5, "tag": "quick"}).papers["toy"].figures) == ["both", "late"]
+
+
+def test_what_tables_are_made_of_is_wanted_too(folder):
+    plan = Plan({"papers": ["one"]})
+    for file in ("state", "history", "evaluation"):
+        assert {*plan.run_files(file, "one")} <= {*plan.targets()}

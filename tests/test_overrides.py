@@ -1,0 +1,165 @@
+"""Other values than those declared, from the configuration: named exactly, checked, and told."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib.errors import ConfigError
+from fedlib.workflow import errands, overrides
+from fedlib.workflow.config import read
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.preflight import ROOT
+
+
+@pytest.fixture
+def toy(declare):
+    """Function that plans the toy paper with these overrides, for a further configuration."""
+
+    def make(*given, **config):
+        gossip = {"rate": 1.0, "aggregation": "gossip"}
+        runs = [
+            toy_run(federation, label, params={"num_experts": 3, "rate": 0.5})
+            for federation in ("digits", "mnist")
+            for label in ("fedem", "fedavg")
+        ]
+        runs.append(toy_run("digits", "fedem-m0.5", method="fedem", participation=gossip))
+        declare(toy=lambda scale: toy_paper(scale, runs=runs))
+        return Plan({"tag": "mine", "set": list(given)} | config)
+
+    return make
+
+
+def changed(plan) -> dict:
+    """The entries of every run that are not as declared, by federation/label."""
+    declared = Plan({}).runs
+    return {
+        "/".join(key[1:]): {
+            name: value for name, value in vars(run).items() if value != vars(declared[key])[name]
+        }
+        for key, run in plan.runs.items()
+        if run != declared[key]
+    }
+
+
+def test_a_label_means_its_runs_on_all_federations(toy):
+    local = toy_run().local | {"lr": 0.3}
+    found = changed(toy("fedem.local.lr=0.3"))
+    assert found == {"digits/fedem": {"local": local}, "mnist/fedem": {"local": local}}
+
+
+def test_a_federation_and_a_label_mean_one_run(toy):
+    assert changed(toy("mnist/fedem.rounds=7")) == {"mnist/fedem": {"rounds": 7}}
+
+
+def test_of_names_with_dots_the_longest_counts(toy):
+    assert [*changed(toy("fedem-m0.5.rounds=7"))] == ["digits/fedem-m0.5"]
+
+
+@pytest.mark.parametrize("key", ["num_experts", "params.num_experts"])
+def test_a_key_may_be_named_by_its_last_word(toy, key):
+    found = changed(toy(f"mnist/fedem.{key}=5"))
+    assert found == {"mnist/fedem": {"params": {"num_experts": 5, "rate": 0.5}}}
+
+
+def test_a_key_that_has_a_default_need_not_be_declared(toy):
+    found = changed(toy("mnist/fedem.local.momentum=0.9"))
+    assert found["mnist/fedem"]["local"] == toy_run().local | {"momentum": 0.9}
+
+
+def test_a_federation_has_other_clients_and_its_runs_keep_their_specification(toy):
+    plan = toy("mnist.num_clients=50")
+    assert plan.data("toy", "mnist").partition["num_clients"] == 50
+    assert plan.data("toy", "digits").partition["num_clients"] == 4
+    assert changed(plan) == {}
+
+
+def test_of_federations_with_one_name_those_are_changed_that_have_the_key(toy, declare):
+    other = {"kind": "dirichlet", "num_clients": 4, "alpha": 0.4, "train_fraction": 0.8}
+    data = replace(toy_paper().data[0], partition=other)
+    runs = [toy_run()]
+    declare(
+        one=toy_paper(name="one", federations=("digits",), runs=runs),
+        two=toy_paper(name="two", federations=("digits",), runs=runs, data=(data,)),
+    )
+    plan = Plan({"tag": "a", "set": ["digits.alpha=2", "digits.num_clients=9"]})
+    kinds = {paper: plan.data(paper, "digits").partition for paper in ("one", "two")}
+    assert kinds["two"] == other | {"alpha": 2, "num_clients": 9}
+    assert "alpha" not in kinds["one"] and kinds["one"]["num_clients"] == 9
+
+
+def test_several_hold_together_and_values_are_json_or_words(toy):
+    plan = toy("fedavg.model_params.hidden=[8,16]", "fedavg.model_params.kind=wide")
+    assert plan.run("toy", "digits", "fedavg").model_params == {"hidden": [8, 16], "kind": "wide"}
+
+
+@pytest.mark.parametrize(
+    "given, config, message",
+    [
+        ("fedem.local.lr=0.3", {"tag": ""}, r"^set: \['fedem.local.lr=0.3'\] needs a tag, such as"),
+        ("fedem.local.lr", {}, r"set: expected NAME.KEY=VALUE, such as set=\[fed.*got 'fedem.loc"),
+        ("lr=0.3", {}, "set: expected NAME.KEY=VALUE"),
+        ("fedmm.local.lr=1", {}, "no federation or label 'fedmm'; nearest: fedem, fedem-m0"),
+        ("emnist.num_clients=5", {}, "no federation or label 'emnist'; nearest: mnist"),
+        ("mnist.num_client=5", {}, "no key 'num_client'; nearest: num_clients"),
+        ("fedem.locl.lr=5", {}, "no key 'locl'; nearest: local"),
+        ("fedem.title=5", {}, "no key 'title'; there are: rounds, evaluate_every, local"),
+        ("fedem-m0.5.rate=1", {}, None),
+        ("fedem.local.schedul.kind=cosine", {}, "nothing has a key 'schedul' there; there are: "),
+        ("fedem.rounds.x=1", {}, "nothing has a key 'x' there; there are: none"),
+        ("fedem.local.lr=a", {}, "'a' is not like 0.1, which is declared"),
+        ("fedem.local.lr=NaN", {}, "'NaN' is not like 0.1, which is declared"),
+        ("fedem.local.lr=true", {}, "True is not like 0.1, which is declared"),
+        ("fedem.rounds=2.5", {}, "2.5 is not like 20, which is declared"),
+        ("fedem.rounds=0", {}, r"runs\[digits/fedem\].rounds must be a whole number from 1, got 0"),
+        ("fedem.local.solver=3", {}, "3 is not like 'sgd', which is declared"),
+        ("mnist.partition.kind=idd", {}, r"data\[mnist\].partition.kind: unknown 'idd'"),
+        ("mnist.num_clients=5", {"federations": ["digits"]}, "no federation or label 'mnist'"),
+    ],
+)
+def test_an_override_that_makes_no_sense_is_refused(toy, given, config, message):
+    if message is None:
+        assert changed(toy(given, **config)) == {}  # 1 instead of 1.0
+        return
+    with pytest.raises(ConfigError, match=message):
+        toy(given, **config)
+
+
+def test_a_word_with_two_meanings_is_refused_with_both(toy, declare):
+    run = toy_run(params={"rate": 0.5})
+    declare(toy=toy_paper(federations=("digits",), runs=[run]))
+    with pytest.raises(ConfigError, match="rate may be params.rate or participation.rate"):
+        Plan({"tag": "a", "set": ["fedavg.rate=1"]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[a.b=1,c.d=[2,3]]", "a.b=1,c.d=[2,3]", "[ a.b=1 , c.d=[2,3] ]"],
+)
+def test_commas_part_overrides_and_not_what_is_in_brackets(text):
+    assert overrides.split(text) == ["a.b=1", "c.d=[2,3]"]
+    assert read([], [f"set={text}"]) == {"set": ["a.b=1", "c.d=[2,3]"]}
+
+
+def test_tables_figures_and_the_report_say_what_is_set(toy):
+    plan = toy("fedem.local.lr=0.3", "mnist.num_clients=50", rounds=5)
+    note = "set instead of what is declared: fedem.local.lr = 0.3, mnist.num_clients = 50"
+    for stage, names in (("table", {"table": "main"}), ("figure", {"figure": "curves"})):
+        told = json.loads(plan.spec(stage, paper="toy", **names))["folder_note"]
+        assert told.startswith("runs are stopped after") and told.endswith(note)
+    assert json.loads(plan.spec("report"))["folder_note"].endswith(note)
+
+
+def test_what_is_set_is_in_the_specification_that_a_result_carries_along(toy):
+    names = {"paper": "toy", "federation": "mnist", "label": "fedem", "seed": 3}
+    assert json.loads(toy("fedem.local.lr=0.3").spec("train", **names))["local"]["lr"] == 0.3
+
+
+def test_make_takes_overrides(tmp_path):
+    values = {"ARGS": "", "SCALE": "demo", "PAPER": "pfedmm", "WHAT": ""}
+    given = "tag=lr3 set=[fedem.local.lr=0.3,digits.alpha=1.5] papers=pfedmm"
+    plan = errands.read("plan", ROOT, values | {"CONFIG": given}).plan
+    assert plan.folder == "demo-lr3"
+    assert plan.run("pfedmm", "digits", "fedem").local["lr"] == 0.3
+    assert plan.data("pfedmm", "digits").partition["alpha"] == 1.5

@@ -1,0 +1,188 @@
+"""What a plan is made of is built when it is checked: mistakes fail there and not in a job."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from conftest import LOCAL, toy_paper, toy_run
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import frames
+from fedlib.run.preflight import check as build
+from fedlib.spec import Data, Figure
+from fedlib.workflow import preflight
+from fedlib.workflow.plan import Plan
+
+MODEL = {"in_features": 64, "hidden": [8], "num_classes": 10}
+GATE = {"model": "mlp", "params": MODEL}
+
+
+def run(label="fedavg", **changes):
+    return toy_run(label=label, **{"model_params": MODEL} | changes)
+
+
+@pytest.fixture
+def plan(declare, tmp_path, monkeypatch):
+    """Function that plans a toy paper of runs on digits; what was built is remembered apart."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def make(*runs, **changes):
+        declare(toy=lambda scale: toy_paper(scale, federations=("digits",), runs=runs, **changes))
+        return Plan({})
+
+    return make
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Function that has the script give an answer by stage; returns the list of what it is asked"""
+
+    def give(**by_stage):
+        asked = []
+
+        def script(command, *, input, **_):
+            found = json.loads(input)
+            asked.extend(stage for stage, _ in found)
+            told = json.dumps([by_stage.get(stage) for stage, _ in found])
+            return SimpleNamespace(returncode=0, stdout=told, stderr="told once\ntold once\n")
+
+        monkeypatch.setattr(subprocess, "run", script)
+        return asked
+
+    return give
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"params": {"num_expert": 3}},
+            r"fedem: unknown hyper-parameters \['num_expert'\]; ",
+        ),
+        ({"params": {"num_experts": 0}}, "fedem: num_experts must be at least 1, got 0"),
+        (
+            {"local": LOCAL | {"momentum": -1}},
+            "fedem: momentum must be at least 0 and below 1, ",
+        ),
+        ({"local": LOCAL | {"batch_size": 0}}, "fedem: batch_size must be at least 1, got 0"),
+        ({"local": LOCAL | {"lr": "a"}}, "fedem: lr must be at least 0, got 'a'"),
+        ({"model_params": MODEL | {"hide": 1}}, "model mlp: .* unexpected keyword argument 'hide'"),
+        ({"modules": {"gate": GATE}}, r"fedem: unknown modules \['gate'\]"),
+        ({"weights": "mobilenet_v2_weights"}, "model mlp: it cannot start from pretrained weights"),
+        ({"participation": {"rat": 1}}, "course: .* unexpected keyword argument 'rat'"),
+        ({"participation": {"rate": 2}}, r"participation rate must be in \(0, 1\], got 2"),
+        (
+            {"method": "local", "params": {}, "participation": {"aggregation": "gossip"}},
+            "Local needs a server",
+        ),
+        ({"class_weights": (1, 2)}, "2 class_weights for 10 classes"),
+    ],
+)
+def test_a_run_that_could_not_be_built_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(run(**{"label": "fedem", "params": {"num_experts": 3}} | changes).spec(0))
+
+
+def test_models_are_built_without_values():
+    method = build(run("fedem", params={"num_experts": 3}).spec(0))
+    assert {value.device.type for value in method.task.init(0).values()} == {"meta"}
+
+
+def test_a_precision_that_this_machine_lacks_is_no_mistake():
+    assert build(run(precision="tf32").spec(0)).task.precision == "float32"
+
+
+def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(plan, answers):
+    made = plan(run(), run(title="the same", label="again", method="fedavg"))
+    answers(train="no good", table="nor that")
+    message = (
+        r"^papers.toy.runs\[digits/fedavg\] and 1 more: no good\n"
+        r"  papers.toy.tables\[main\].params: nor that$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        preflight.check(made)
+    asked = answers()
+    preflight.check(made)  # the good ones are known by now
+    assert asked == ["train", "table"]
+
+
+def test_many_complaints_are_counted(plan, answers):
+    runs = [run(label=f"r{i}", method="fedavg", rounds=i + 1) for i in range(8)]
+    answers(train="no good")
+    with pytest.raises(ConfigError, match=r"runs\[digits/r4\]: no good\n  and 3 more$"):
+        preflight.check(plan(*runs))
+
+
+def test_what_was_built_is_not_built_again_for_other_seeds_or_another_name(plan, answers):
+    asked = answers()
+    preflight.check(plan(run()))
+    assert sorted(asked) == ["figure", "partition", "table", "train"]
+    preflight.check(plan(run(label="renamed", method="fedavg"), seeds=(9,)))
+    assert len(asked) == 4
+    preflight.check(plan(run(rounds=21)))
+    assert asked[4:] == ["train"]
+
+
+def test_what_cannot_be_built_here_is_told_once_and_not_remembered(plan, answers, capsys):
+    made = plan(run())
+    asked = answers(train=False)
+    preflight.check(made)
+    assert capsys.readouterr().err == "told once\n"
+    preflight.check(made)
+    assert asked.count("train") == 2 and asked.count("table") == 1
+
+
+@pytest.mark.parametrize("content", ["[", '{"a": 1}', "7"])
+def test_a_damaged_list_of_what_was_built_only_costs_time(plan, answers, content, tmp_path):
+    file = tmp_path / "fedlib" / "built.json"
+    file.parent.mkdir()
+    file.write_text(content)
+    asked = answers()
+    preflight.check(plan(run()))
+    assert len(asked) == 4
+    assert len(json.loads(Path(file).read_text())) >= 4
+
+
+def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_path):
+    made = plan(run())
+    preflight.check_frames(made, tmp_path)  # nothing is there
+    for file in ("metrics", "clients"):
+        path = tmp_path / made.path(file, paper="toy")
+        frames.write_parquet(pd.DataFrame({"value": [1.0]}), path)
+        preflight.check_frames(made, tmp_path)
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(DataError, match=f"{path.name} is truncated .* delete it and run again"):
+            preflight.check_frames(made, tmp_path)
+        path.unlink()
+
+
+@pytest.mark.slow
+def test_mistakes_of_all_kinds_are_found_by_the_script(plan):
+    toy = toy_paper(runs=[run()], federations=("digits",))
+    figure = Figure("client_accuracy_cdf", "", "", ("fedavg",), ("digits",), {"bins": 3})
+    partition = {"kind": "iid", "num_client": 4, "train_fraction": 0.8}
+    made = plan(
+        run(local=LOCAL | {"nesterov": True}),
+        data=(Data("digits", "digits", partition, 0, "Digits", "iid"),),
+        tables=toy.tables,
+        figures={"spread": figure},
+    )
+    with pytest.raises(ConfigError) as raised:
+        preflight.check(made)
+    first, second, third = str(raised.value).splitlines()
+    start = "papers.toy.runs[digits/fedavg]: method fedavg: local has unknown entries ['nesterov']"
+    assert first.startswith(start)
+    start = "papers.toy.data[digits]: partition iid has no parameter 'num_client'; it takes "
+    assert second.strip().startswith(start)
+    start = "papers.toy.figures[spread].params: figure kind client_accuracy_cdf: got an unexpected "
+    assert third.strip().startswith(start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
+def test_everything_that_is_declared_can_be_built(scale, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    preflight.check(Plan({"scale": scale}))
