@@ -54,7 +54,8 @@ workflow = $(BIN)/python scripts/workflow.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo reduced reproduce plan list calibrate report test test-fast lint format bench bench-peers
+.PHONY: help install demo demo-all reduced reproduce plan list calibrate report test test-fast lint format
+.PHONY: bench bench-peers
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
@@ -66,6 +67,9 @@ install: $(STAMP)  ## build .venv; every other target does this first
 
 demo: $(STAMP)  ## every table and figure in minutes, on data that needs no download
 	@$(workflow) demo
+
+demo-all: $(STAMP)  ## the same with more runs: all sweeps, and two seeds where the demo has one
+	@$(workflow) demo-all
 
 reduced: $(STAMP)  ## the papers' data sets and partitions, with fewer rounds and seeds
 	@$(workflow) reduced

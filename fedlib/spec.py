@@ -8,7 +8,12 @@ shown (a title, a note) must stay out of it.
 from dataclasses import asdict, dataclass, field
 
 SHOWN_ONLY = ("federation", "label", "title", "seeds", "settled_by", "notes")  # not in a run's spec
-SCALES = ("demo", "reduced", "full")
+SCALES = ("demo", "demo-all", "reduced", "full")
+
+
+def scale_of(folder: str) -> str:
+    """The scale of a folder of results: "demo" of "demo-quick", whose tag is "quick"."""
+    return max((x for x in SCALES if f"{folder}-".startswith(f"{x}-")), key=len, default=folder)
 
 
 @dataclass(frozen=True)

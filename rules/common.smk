@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.utils import validate
 
 CHECKOUT = Path(workflow.basedir)
@@ -16,8 +17,8 @@ sys.path.insert(0, str(CHECKOUT))
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.locks import hold_folder
-from fedlib.workflow.layout import WILDCARDS
-from fedlib.workflow import command, gpu, narrowing, preflight, specs
+from fedlib.workflow.layout import STAGES, WILDCARDS
+from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, warm
 from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
 
@@ -32,6 +33,7 @@ if workflow.is_main_process and not reads:
         hold_folder()
     except BusyError as error:
         raise WorkflowError(str(error)) from None
+    console.install(logger)
 
 # The graph of jobs is large, and all of it is kept: to look through it for garbage again and again
 # is a tenth of the time that planning takes.
@@ -76,17 +78,41 @@ wildcard_constraints:
 PYTHON = Path(sys.executable).parent
 os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.defpath)]))
 
-# Under --directory, "python scripts/x.py" still means the script of this checkout. The braces are
-# doubled because Snakemake formats a prefix like a command.
-if Path.cwd() != CHECKOUT:
-    here = shlex.quote(str(CHECKOUT)).replace("{", "{{").replace("}", "}}")
-    shell.prefix(f'python() {{{{ command python {here}/"$@"; }}}}; ')
+
+def run_scripts_by(words):
+    """From now on, "python scripts/x.py" in a rule means these words, then the script."""
+    # Under --directory it is still the script of this checkout. The braces are doubled because
+    # Snakemake formats a prefix like a command.
+    here = "" if Path.cwd() == CHECKOUT else shlex.quote(f"{CHECKOUT}/")
+    body = f'{words} {here}"$@"'.replace("{", "{{").replace("}", "}}")
+    shell.prefix(f"set -euo pipefail; python() {{{{ {body}; }}}}; ")
+
+
+run_scripts_by("command python")
+
+
+onstart:
+    if (
+        workflow.local_exec
+        and not workflow.deployment_settings.deployment_method
+        and warm.is_wanted(config["device"])
+    ):
+        run_scripts_by(warm.start())
 
 
 def asked_often(function):
     """`function`, with its signature at hand: Snakemake asks for it several times in every job."""
     function.__signature__ = inspect.signature(function)
     return function
+
+
+TURNS = PLAN.turns()
+
+
+def turn(stage):
+    """Priority function: paper after paper, and what ends a run before what begins another."""
+    later = list(STAGES).index(stage)
+    return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
 
 
 def spec(stage):

@@ -35,6 +35,7 @@ rule partition:
         path("partition_log"),
     benchmark:
         path("partition_benchmark")
+    priority: turn("partition")
     conda:
         "../envs/train.yaml"
     resources:

@@ -16,6 +16,7 @@ rule evaluate:
         path("evaluate_log"),
     benchmark:
         path("evaluate_benchmark")
+    priority: turn("evaluate")
     conda:
         "../envs/train.yaml"
     threads: WORKERS
@@ -51,6 +52,7 @@ rule metrics:
         path("metrics_log"),
     benchmark:
         path("metrics_benchmark")
+    priority: turn("metrics")
     conda:
         "../envs/report.yaml"
     resources:

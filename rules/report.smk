@@ -22,6 +22,7 @@ rule table:
         path("table_log"),
     benchmark:
         path("table_benchmark")
+    priority: turn("table")
     conda:
         "../envs/report.yaml"
     resources:
@@ -56,6 +57,7 @@ rule figure:
         path("figure_log"),
     benchmark:
         path("figure_benchmark")
+    priority: turn("figure")
     conda:
         "../envs/report.yaml"
     resources:

@@ -12,6 +12,7 @@ rule events:
         path("events_log"),
     benchmark:
         path("events_benchmark")
+    priority: turn("events")
     conda:
         "../envs/tensorboard.yaml"
     resources:

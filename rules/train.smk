@@ -15,6 +15,7 @@ rule train:
         path("train_log"),
     benchmark:
         path("train_benchmark")
+    priority: turn("train")
     conda:
         "../envs/train.yaml"
     # Each works on clients of its own, so that their number does not change a bit of the result.

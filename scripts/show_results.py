@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import papers
 from fedlib.errors import DataError
+from fedlib.spec import scale_of
 from fedlib.workflow import command
 
 
@@ -18,7 +19,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", help="which to print, PAPER/TABLE")
     args = parser.parse_args()
     results, figures = Path("results") / args.folder, Path("figures") / args.folder
-    scale = args.folder.partition("-")[0]
+    scale = scale_of(args.folder)
     for name in args.tables:
         print(f"\n{papers.load(name.partition('/')[0]).declare(scale).title}\n")
         print(_text(results / "tables" / f"{name}.md").strip())

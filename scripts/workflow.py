@@ -2,9 +2,9 @@
 """What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, reduced or full; demo if not given),
-PAPER (for keep), WHAT (for list) and FROM (for figures-from).
-All are checked before anything happens, and one workflow at a time works in a folder.
+configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full; demo if not
+given), PAPER (for keep), WHAT (for list) and FROM (for figures-from). All are checked before
+anything happens, and one workflow at a time works in a folder.
 """
 
 import argparse
@@ -17,22 +17,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import locks
-from fedlib.workflow import command, errands, narrowing, preflight
+from fedlib.workflow import command, console, errands, narrowing, preflight
 from fedlib.workflow.provenance import ROOT
 
-TARGETS = (
-    *("demo", "reduced", "reproduce", "plan", "list", "calibrate", "report", "keep"),
-    *("figures-from", "clean"),
-)
+RUNS = ("demo", "demo-all", "reduced", "reproduce")
 # These may go beside a workflow that runs.
 READERS = ("plan", "list", "calibrate", "report", "keep", "figures-from")
+TARGETS = (*RUNS, *READERS, "clean", "unlock")
 DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": "", "FROM": ""}
 
 
 def main() -> None:
     """Check the order, take the folder, and run its steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("target", choices=(*TARGETS, "unlock"))
+    parser.add_argument("target", choices=TARGETS)
     target = parser.parse_args().target
     os.chdir(ROOT)
     values = {name: os.environ.get(name) or default for name, default in DEFAULTS.items()}
@@ -58,6 +56,7 @@ def main() -> None:
 def _run(step: list[str], lock) -> None:
     """Run one command; ends this process with its status if it fails."""
     environment = {name: value for name, value in os.environ.items() if name not in DEFAULTS}
+    environment.setdefault(console.VARIABLE, "1")
     passed = ()
     if lock is not None:
         environment[locks.DESCRIPTOR] = str(lock.fileno())

@@ -50,7 +50,8 @@ def test_what_is_shown_at_the_end_is_of_what_is_selected():
 
 
 @pytest.mark.parametrize(
-    "target, scale", [("demo", "demo"), ("reduced", "reduced"), ("reproduce", "full")]
+    "target, scale",
+    [("demo", "demo"), ("demo-all", "demo-all"), ("reduced", "reduced"), ("reproduce", "full")],
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
     *_, run, show = steps(target, CONFIG="tag=quick rounds=3")
@@ -200,7 +201,7 @@ NONSENSE = [
     ("ARGS", "--configfile", "ARGS: .*expected at least one argument"),
     ("ARGS", "--configfile no.yaml", "cannot read no.yaml: No such file"),
     ("ARGS", "'", "ARGS: No closing quotation"),
-    ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, reduced, full"),
+    ("SCALE", "demo data", "scale: unknown 'demo data'; known: demo, demo-all, reduced, full"),
     ("SCALE", "../x", "scale: unknown '../x'"),
 ]
 

@@ -190,7 +190,7 @@ def test_every_number_of_fedem_s_readme_and_of_the_abstract_is_in_a_table():
 
 def test_milestones_are_half_of_the_rounds_and_three_whole_quarters():
     # Section 1.6: floor(R / 2) and 3 floor(R / 4); R is 30 on digits.
-    run = declare("demo").run("digits", "fedavg")
+    run = declare("demo-all").run("digits", "fedavg")
     assert run.local["schedule"]["milestones"] == [15, 21]
 
 

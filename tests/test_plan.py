@@ -11,7 +11,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
-from fedlib.spec import Figure, Table
+from fedlib.spec import Figure, Table, scale_of
 from fedlib.workflow import config, plan, provenance, shell, specs
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
@@ -47,6 +47,26 @@ def test_every_paper_is_planned_unless_some_are_named(declare):
     assert list(Plan({}).papers) == ["one", "two"]
     assert list(Plan({"papers": ["two"]}).papers) == ["two"]
     assert {cell.paper for cell in Plan({}).cells()} == {"one", "two"}
+
+
+def test_the_paper_with_the_least_training_comes_first(declare):
+    shown = {"tables": {}, "figures": {}}
+    long = toy_paper(name="long", runs=(toy_run(rounds=9), toy_run("mnist", rounds=8)), **shown)
+    short = toy_paper(name="short", runs=(toy_run(rounds=8), toy_run("mnist", rounds=8)), **shown)
+    declare(long=long, short=short)
+    assert list(Plan({}).papers) == ["long", "short"]
+    assert Plan({}).turns() == ["short", "long"]
+
+
+@pytest.mark.parametrize(
+    "folder, scale",
+    [
+        *(("demo", "demo"), ("demo-quick", "demo"), ("demo-all", "demo-all")),
+        *(("demo-all-quick", "demo-all"), ("demo-allin", "demo"), ("full-7", "full")),
+    ],
+)
+def test_a_folder_of_results_tells_its_scale(folder, scale):
+    assert scale_of(folder) == scale
 
 
 def test_jobs_come_after_what_they_read(toy):
@@ -474,7 +494,8 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
     "given, message",
     [
         ({"paper": ["toy"]}, "config: unknown 'paper'; known: scale, papers, "),
-        ({"scale": "big"}, "scale: unknown 'big'; known: demo, reduced, full"),
+        ({"scale": "big"}, "scale: unknown 'big'; known: demo, demo-all, reduced, full"),
+        ({"tag": "all"}, "tag: all at scale demo is a scale; use another tag"),
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
         ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, batched"),
         ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),

@@ -450,6 +450,26 @@ def test_a_killed_run_goes_on_and_ends_bit_identical(folder, long_run, victim):
     assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
 
 
+@slow
+@pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux alone")
+@pytest.mark.parametrize("forked, script", [("1", "forkserver.py"), ("0", "train.py")])
+def test_jobs_are_forked_unless_that_is_turned_off_and_then_end_with_snakemake(
+    folder, forked, script
+):
+    command = ["-m", "snakemake", "--nocolor", PLAN.path("history", **JOB)]
+    process, job = start(folder, [*command, *workflow.smoke("--config", LONG)], FEDLIB_WARM=forked)
+    words = Path(f"/proc/{job}/cmdline").read_text().split("\0")
+    assert any(Path(word).name == script for word in words), words
+    process.kill()
+    process.wait()
+    if forked == "1":  # nobody asks it to stop but the kernel
+        wait_for(lambda: not Path(f"/proc/{job}").exists())
+        log = (folder / PLAN.path("train_log", **JOB)).read_text()
+        assert "the same command goes on from there" in log or "done in" in log, log
+    else:
+        os.kill(job, signal.SIGKILL)
+
+
 def order(folder, target: str, **values: str) -> subprocess.CompletedProcess:
     """What `make TARGET` does."""
     return subprocess.run(

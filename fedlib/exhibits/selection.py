@@ -37,6 +37,7 @@ METHOD_TITLES = {  # where the method is meant rather than one of its runs
     "clustered": "Clustered FL",
     "ifca": "IFCA",
     "adaptive_experts": "Adaptive Expert Models",
+    "local_experts": "Local experts",
     "pfedme": "pFedMe",
     "pfedme_moreau": "pFedMe (Moreau)",
     "l2sgd": "L2SGD",

@@ -75,8 +75,7 @@ def draw(
             ends.append(mine["mean"].iloc[-1])
         focused = curves.focus(axes, ends) or focused
         style.percent_axis(axes)
-        if scale == "log":
-            _mark(axes)
+        _mark(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded))
     note = "A line across the panel: a method that sends nothing, at its last accuracy."
     what = f"Communicated: all clients together, up and down; {UNITS[unit][1]}."
@@ -114,6 +113,8 @@ def _lay_out(axes: Axes, scale: str, title: str, unit: str, accuracy: curves.Sho
 
 def _mark(axes: Axes) -> None:
     """Ticks of a logarithmic x axis as what is drawn needs them, so that none lies on another."""
+    if axes.get_xscale() == "linear":
+        return
     low, high = axes.get_xlim()
     decades = math.log10(high / low)
     if decades < 1:

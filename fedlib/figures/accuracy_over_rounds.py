@@ -100,19 +100,22 @@ def draw(
             curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
             look, where = looks[run["label"]], (federation["dataset"], run["label"])
             curves.draw_curve(axes, curve, look, exhibit["runs"])
-            rounds = stars.get((run["federation"], run["label"]), [])
-            _mark_chosen(axes, curve, rounds, looks[run["label"]])
+            _mark_chosen(axes, curve, stars.get((run["federation"], run["label"]), []), look)
             ends.append(curve["mean"].iloc[-1])
             marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
-        axes.set(title=federation["title"], xlabel="Communication round", ylabel=accuracy.axis())
-        axes.margins(x=0.015)
+        _lay_out(axes, federation["title"], accuracy)
         focused = curves.focus(axes, [*ends, *paper.levels(federation["dataset"])]) or focused
-        style.percent_axis(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded) + _mark_handles(marks))
-    sentences = [style.spread_text(exhibit, "band"), CHOSEN_NOTE if stars else "", focused]
-    sentences += exhibits.published_note(exhibit, shown=bool(marks))
-    style.footer(figure, exhibit, *sentences)
+    band, star = style.spread_text(exhibit, "band"), CHOSEN_NOTE if stars else ""
+    of_paper = exhibits.published_note(exhibit, shown=bool(marks))
+    style.footer(figure, exhibit, band, star, focused, *of_paper)
     return figure
+
+
+def _lay_out(axes: Axes, title: str, accuracy: curves.Shown) -> None:
+    axes.set(title=title, xlabel="Communication round", ylabel=accuracy.axis())
+    axes.margins(x=0.015)
+    style.percent_axis(axes)
 
 
 def _chosen(exhibit: dict, metrics: pd.DataFrame) -> dict[tuple[str, str], list[float]]:

@@ -306,6 +306,12 @@ def opted_out(setting: Setting) -> Setting:
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Of `demo_all`, one trial, and half the rounds."""
+    note, seeds, settings = demo_all()
+    return note, seeds[:1], tuple(replace(x, rounds=x.rounds // 2) for x in settings)
+
+
+def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of CIFAR-10, with settings of ours."""
     shared = Network(0.1, 8, 16, 64, 0.2, 1e-4)
     small = {

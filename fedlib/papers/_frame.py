@@ -34,6 +34,7 @@ def declare(
     Args:
       scale: one of `SCALES`.
       scales: has a function of that name, which makes the scale's note, its seeds and settings.
+        Without `demo_all`, scale demo-all is what scale demo is.
       exhibits: makes tables and figures of settings and their runs.
       variants: further settings that go with one; they come last.
       about: name, title and citation of the paper.
@@ -43,14 +44,15 @@ def declare(
     """
     if scale not in SCALES:
         raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    note, seeds, settings = getattr(scales, scale)()
+    made = getattr(scales, scale.replace("-", "_"), scales.demo)
+    note, seeds, settings = made()
     settings += tuple(other for setting in settings for other in variants(setting))
     runs = tuple(run for setting in settings for run in setting.runs())
     tables, figures = exhibits(settings, runs)
     return Paper(
         **about,
         scale=scale,
-        scale_note=note,
+        scale_note=f"{scale}:{note.partition(':')[2]}",  # not "demo:" at scale demo-all
         seeds=seeds,
         data=tuple(setting.data for setting in settings),
         runs=runs,

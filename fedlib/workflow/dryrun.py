@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
+from fedlib.spec import scale_of
 from fedlib.workflow import costs
 from fedlib.workflow.costs import words
 from fedlib.workflow.estimates import TIMED, Estimates, cells, run_name
@@ -108,7 +109,7 @@ def records(root: Path, plan: Plan) -> list[Record]:
     """What the benchmark files of the plan's scale say, in every folder of that scale."""
     found = []
     for folder in (root / "results").glob(f"{plan.scale}*"):
-        if folder.name.partition("-")[0] == plan.scale:
+        if scale_of(folder.name) == plan.scale:
             for path in sorted((folder / "benchmarks").rglob("*.jsonl")):
                 found += _read_benchmark(path)
     return found

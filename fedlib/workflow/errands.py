@@ -16,7 +16,8 @@ from fedlib.errors import ConfigError
 from fedlib.workflow import config, gpu
 from fedlib.workflow.plan import Plan
 
-SCALES = {"demo": "demo", "reduced": "reduced", "reproduce": "full"}  # of the targets that run all
+# Of the targets that run all.
+SCALES = {"demo": "demo", "demo-all": "demo-all", "reduced": "reduced", "reproduce": "full"}
 SNAKEMAKE = (sys.executable, "-m", "snakemake")
 
 

@@ -99,6 +99,13 @@ class Plan:
             for seed in self._paper(name).seeds_of(run)
         ]
 
+    def turns(self) -> list[str]:
+        """The papers in the order in which to work on them: the soonest done first."""
+        rounds = {
+            name: sum(self.run(*x[:3]).rounds for x in self.cells(name)) for name in self.papers
+        }
+        return sorted(rounds, key=rounds.get)
+
     def datasets(self) -> list[str]:
         """Data sets to download, pretrained weights included, sorted."""
         used = {data.dataset for data in self._data.values()}

@@ -46,8 +46,11 @@ PLUMBING = frozenset(
         "seals",
         "workflow",
         "workflow.command",
+        "workflow.forkclient",
+        "workflow.forkserver",
         "workflow.gpu",
         "workflow.provenance",
+        "workflow.warm",
     )
 )
 

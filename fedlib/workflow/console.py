@@ -1,0 +1,227 @@
+"""What a workflow says while it runs: one line that is kept up to date, and failures.
+
+    41 of 102 jobs, 3:05, about 2:10 left: train pfedmm/digits/fedem/1234
+
+In a terminal the line is rewritten; in a file, and in the log of a CI, it is written now and then.
+A failure stands out with the end of the job's log, and the first table is shown as soon as it is
+there. Snakemake's own page about every job goes to its log alone, which is named at the end.
+
+`FEDLIB_PROGRESS=1` asks for it, as `make` does; without it Snakemake speaks for itself.
+"""
+
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from fedlib.workflow.layout import STAGES
+
+VARIABLE = "FEDLIB_PROGRESS"
+REPLACED = "DefaultStreamHandler"  # Snakemake's name for what writes its pages
+TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
+ENOUGH = 0.05  # of the jobs must have ended, before it is told how long the others may take
+LAST_LINES = 15  # of a failed job's log
+ERASE = "\r\033[K"
+SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
+OF_JOB = "CalledProcessError in file"  # in Snakemake's message that a command failed, and which
+NAMED = "Complete log(s): "  # how Snakemake's message begins that names its log
+
+
+class Job(NamedTuple):
+    """A job that has been started, and when."""
+
+    rule: str
+    name: str
+    output: list[str]
+    began: float
+
+
+class Console(logging.Handler):
+    """Writes what Snakemake reports as events, in place of its own handler.
+
+    Attributes:
+      stream: where to; rewritten if it is a terminal.
+      left: jobs that have not ended, by rule.
+      total: number of all jobs.
+      running: jobs that have been started, by Snakemake's number.
+      took: seconds of the jobs that have ended, by rule.
+      failed: how many jobs have.
+      log: Snakemake's own, once it has been named.
+    """
+
+    def __init__(self, stream: TextIO):
+        super().__init__(logging.INFO)
+        self.stream, self.rewritten = stream, stream.isatty()
+        self.left: Counter[str] = Counter()
+        self.total = self.failed = 0
+        self.running: dict[int, Job] = {}
+        self.took: dict[str, list[float]] = defaultdict(list)
+        self.began = self.told = time.monotonic()
+        self.waits = dict(SHOWN)
+        self.log = ""
+        self.handlers = {
+            None: self._message,
+            "run_info": self._run_info,
+            "job_info": self._job_info,
+            "job_finished": self._job_finished,
+            "job_error": self._job_error,
+            "error": self._error,
+        }
+        self.ended = threading.Event()
+        self.clock = threading.Thread(target=self._tick, daemon=True)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`; an event nobody asked about is ignored."""
+        handler = self.handlers.get(getattr(record, "event", None))
+        if handler is not None:
+            handler(record)
+
+    def close(self) -> None:
+        """Say how it ended, if anything was done."""
+        if not self.ended.is_set() and self.total:
+            failed = f", {self.failed} failed" if self.failed else ""
+            log = f"; Snakemake's log: {self.log}" if self.log else ""
+            done = f"{self._done()} of {self.total} jobs{failed}, {_clock(self._elapsed())}"
+            self._write(done + log)
+        self.ended.set()
+        super().close()
+
+    # --- Events of Snakemake ---------------------------------------------------------------------
+
+    def _run_info(self, record: logging.LogRecord) -> None:
+        stats = dict(getattr(record, "stats", {}))
+        self.total = stats.pop("total", 0)
+        self.left = Counter(stats)
+        if self.total and not self.clock.ident:
+            self.clock.start()
+
+    def _job_info(self, record: logging.LogRecord) -> None:
+        names = record.wildcards
+        known = [names[x] for x in STAGES.get(record.rule_name, ()) if x in names]
+        name = f"{record.rule_name} {'/'.join(known)}".strip()
+        output = [str(file) for file in record.output]
+        self.running[record.jobid] = Job(record.rule_name, name, output, time.monotonic())
+        self._tell()
+
+    def _job_finished(self, record: logging.LogRecord) -> None:
+        job = self._ended(record.job_id)
+        if job is None:
+            return
+        self.took[job.rule].append(time.monotonic() - job.began)
+        self._show(job)
+        self._tell()
+
+    def _job_error(self, record: logging.LogRecord) -> None:
+        job = self._ended(record.jobid)
+        self.failed += 1
+        self._write(f"FAILED: {job.name if job else record.rule_name}")
+        for file in record.log:
+            self._write("\n".join(_end(Path(str(file)))))
+
+    def _error(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if not self.failed and OF_JOB not in text:  # of a job that failed, its log says why
+            self._write(text)
+
+    def _message(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text.startswith(NAMED):
+            self.log = os.path.relpath(text.removeprefix(NAMED))
+        elif record.levelno >= logging.WARNING and not self.failed:
+            self._write(text)
+
+    # --- What is written -------------------------------------------------------------------------
+
+    def line(self) -> str:
+        """How far everything is."""
+        words = [f"{self._done()} of {self.total} jobs", _clock(self._elapsed())]
+        seconds = self._seconds_left()
+        words += [] if seconds is None else [f"about {_clock(seconds)} left"]
+        words += [f"{self.failed} failed"] if self.failed else []
+        return ", ".join(words) + ": " + ", ".join(job.name for job in self.running.values())
+
+    def _seconds_left(self) -> float | None:
+        """What the jobs that have ended let expect of the others; None at the beginning."""
+        done = [seconds for rule in self.took.values() for seconds in rule]
+        if len(done) < ENOUGH * self.total or not self._elapsed():
+            return None
+        mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
+        others = min(mean.values())  # what comes last, tables and figures, is quickest
+        work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
+        now = time.monotonic()
+        begun = sum(now - job.began for job in self.running.values())
+        at_a_time = max(1.0, (sum(done) + begun) / self._elapsed())
+        return max(0.0, work - begun) / at_a_time
+
+    def _show(self, job: Job) -> None:
+        """The first table, and where the first figure is."""
+        suffix = self.waits.pop(job.rule, None)
+        for file in job.output if suffix else ():
+            if file.endswith(suffix):
+                self._write(f"The first {job.rule}: {file}")
+                if suffix == ".md":
+                    self._write(f"\n{Path(file).read_text(encoding='utf-8').strip()}\n")
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if self.rewritten:
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write(ERASE + self.line()[:width])
+            self.stream.flush()
+        elif now - self.told >= FILE_SECONDS:
+            self._write(self.line())
+
+    def _tick(self) -> None:
+        seconds = TERMINAL_SECONDS if self.rewritten else FILE_SECONDS
+        while not self.ended.wait(seconds):
+            with self.lock:
+                self._tell()
+
+    def _write(self, text: str) -> None:
+        """A line that stays."""
+        self.told = time.monotonic()
+        self.stream.write(f"{ERASE if self.rewritten else ''}{text}\n")
+        self.stream.flush()
+
+    def _ended(self, number: int) -> Job | None:
+        job = self.running.pop(number, None)
+        if job is not None:
+            self.left[job.rule] -= 1
+        return job
+
+    def _done(self) -> int:
+        return self.total - sum(self.left.values()) - self.failed
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+
+def install(logger: logging.Logger) -> None:
+    """Let `logger`, Snakemake's, write through a `Console`, if that is asked for."""
+    if os.environ.get(VARIABLE) != "1":
+        return
+    for handler in list(logger.handlers):
+        if handler.name == REPLACED:
+            logger.removeHandler(handler)
+            logger.addHandler(Console(sys.stderr))
+
+
+def _end(log: Path) -> list[str]:
+    """The end of a job's log, set off."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return [f"    {log} was not written"]
+    told = [f"    {log}{' ends:' if len(lines) > LAST_LINES else ':'}"]
+    return told + [f"    | {line}" for line in lines[-LAST_LINES:]]
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

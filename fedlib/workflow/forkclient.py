@@ -1,0 +1,56 @@
+"""Run a script in a fork of a process that has its libraries: `python forkclient.py SCRIPT ...`.
+
+It has the arguments, files, environment, signals and exit status that `python SCRIPT ...` would
+have. Where `forkserver.py` sends it away or is not there, it becomes just that.
+
+A job starts with this, so it imports as little as it can, and nothing of `fedlib`.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+
+SERVERS = "FEDLIB_WARM_SOCKETS"  # environment: folder of the servers' sockets, by script
+SENT_AWAY = 1 << 16  # as in forkserver.py
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def ask(argv: list[str]) -> int:
+    """Exit status of the job, negative for a signal; `SENT_AWAY` if this is not done for us."""
+    script = os.path.basename(argv[0]).removesuffix(".py")
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(os.path.join(os.environ[SERVERS], script))
+        request = json.dumps([argv, os.getcwd(), dict(os.environ)]).encode()
+        socket.send_fds(connection, [struct.pack("q", len(request))], [0, 1, 2])
+        connection.sendall(request)
+    except (KeyError, OSError):
+        return SENT_AWAY
+    # Ctrl-C reaches the job, too, and it is the job that decides what to do then.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: connection.send(bytes([number])))
+    try:
+        return struct.unpack("i", connection.recv(4))[0]
+    except (ConnectionError, struct.error):
+        sys.exit("error: the process that this job was forked from has ended; run again")
+
+
+def main() -> None:
+    """Have the script run, and end as it ends."""
+    status = ask(sys.argv[1:])
+    if status == SENT_AWAY:
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    if status < 0:
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

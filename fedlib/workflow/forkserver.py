@@ -1,0 +1,222 @@
+"""A process that has libraries loaded and starts jobs by forking: `python forkserver.py FD NAMES`.
+
+To import PyTorch takes seconds, which is longer than many a job. This process imports what is
+named, when the first job is asked for, and every job is then a copy of it. A job is the script it
+would be, run as `__main__` with the arguments, working directory, environment and files of who
+asked (`forkclient.py`); it imports `fedlib` itself, so that an edit is seen by the next job.
+
+A job gives the same bits as one that imports everything anew:
+
+* The libraries were imported under its own environment. Who asks with another one is sent away.
+* There are no threads to lose: a process that has any, but for those that are known to live
+  through a fork, sends everybody away. So does one in which an import failed.
+* No CUDA: `fedlib.workflow.warm` does not start this where there is a GPU to use.
+
+Who is sent away starts an ordinary process. When the workflow ends, however it does, so does this
+process, and the kernel sends its jobs SIGTERM: a training saves a checkpoint then.
+
+The standard library is all it imports. It is for Linux, as it needs pidfd and prctl.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+FORK_SAFE = {"jemalloc_bg_thd"}  # of pyarrow; jemalloc stops and starts it around a fork
+PATIENCE = 60.0  # seconds that a client has to send all of its request
+SENT_AWAY = 1 << 16  # instead of an exit status: the client is to start a process of its own
+PR_SET_PDEATHSIG = 1
+
+
+class Request(NamedTuple):
+    """A job as a client asks for it, and the connection, which stays open while the job runs."""
+
+    argv: list[str]
+    folder: str
+    environment: dict[str, str]
+    files: list[int]  # standard input, output and error
+    connection: socket.socket
+
+
+class Server:
+    """Forks jobs for clients until its standard input ends, which the workflow holds open.
+
+    Attributes:
+      listener: where clients connect.
+      names: of what to import before the first job.
+      environment: under which that was done; None before.
+      ready: whether jobs may be forks of this process.
+    """
+
+    def __init__(self, listener: socket.socket, names: Iterable[str]):
+        self.listener, self.names = listener, tuple(names)
+        self.environment: dict[str, str] | None = None
+        self.ready = False
+        self.interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.selector = selectors.DefaultSelector()
+        self._on(listener, self._arrived)
+        self._on(0, self._leave)
+
+    def serve(self) -> Request:
+        """Serves for as long as there is a workflow; returns in each job, with what it is to do."""
+        while True:
+            for key, _ in self.selector.select():
+                job = key.data()
+                if job is not None:
+                    return job
+
+    def _leave(self) -> None:
+        """The workflow has ended, and maybe had no time to clear up."""
+        shutil.rmtree(os.path.dirname(self.listener.getsockname()), ignore_errors=True)
+        sys.exit()
+
+    def _arrived(self) -> Request | None:
+        """A client: in the job that it is given, its request; here, None."""
+        connection, _ = self.listener.accept()
+        request = None
+        with contextlib.suppress(OSError, ValueError, struct.error):  # it died while it asked
+            request = receive(connection)
+        if request is None or not self._is_ready_for(request.environment):
+            answer(connection, SENT_AWAY)
+        else:
+            parent = os.getpid()
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                pid = os.fork()  # of a process with threads, it would say, see FORK_SAFE
+            if not pid:
+                return self._become(parent, request)
+            self._watch(pid, connection)
+        for file in request.files if request else ():
+            os.close(file)
+        return None
+
+    def _watch(self, pid: int, connection: socket.socket) -> None:
+        ended = os.pidfd_open(pid)
+        self._on(ended, lambda: self._ended(pid, ended, connection))
+        self._on(connection, lambda: self._told(pid, connection))
+
+    def _on(self, file: int | socket.socket, do: Callable[[], Request | None]) -> None:
+        self.selector.register(file, selectors.EVENT_READ, do)
+
+    def _is_ready_for(self, environment: dict[str, str]) -> bool:
+        """Whether this process has the libraries as the job would import them."""
+        if self.environment is None:
+            self.environment = environment
+            os.environ.clear()
+            os.environ.update(environment)
+            with contextlib.suppress(Exception):  # the job itself will say what is wrong
+                for name in self.names:
+                    importlib.import_module(name)
+                self.ready = not threads()
+        return self.ready and environment == self.environment
+
+    def _become(self, parent: int, request: Request) -> Request:
+        """In the new process: end with the server, and have the job's files and folder."""
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            sys.exit(128 + signal.SIGTERM)
+        signal.signal(signal.SIGINT, self.interrupt)
+        for key in list(self.selector.get_map().values()):  # and nothing is closed later
+            key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fd)
+        self.selector.close()
+        request.connection.close()
+        for number, file in enumerate(request.files):
+            os.dup2(file, number)
+            os.close(file)
+        os.chdir(request.folder)
+        return request
+
+    def _told(self, pid: int, connection: socket.socket) -> None:
+        """A client passes a signal on, or is gone, and its job with it."""
+        with contextlib.suppress(OSError):
+            sent = connection.recv(64)
+            for number in sent or [signal.SIGTERM]:
+                os.kill(pid, number)
+            if sent:
+                return
+        self.selector.unregister(connection)
+
+    def _ended(self, pid: int, ended: int, connection: socket.socket) -> None:
+        """A job has ended: tell its client how."""
+        _, status = os.waitpid(pid, 0)
+        self.selector.unregister(ended)
+        os.close(ended)
+        with contextlib.suppress(KeyError):
+            self.selector.unregister(connection)
+        answer(connection, os.waitstatus_to_exitcode(status))
+
+
+def answer(connection: socket.socket, status: int) -> None:
+    """Tell a client the exit status of its job, negative for a signal, or `SENT_AWAY`."""
+    with contextlib.suppress(OSError), connection:
+        connection.sendall(struct.pack("i", status))
+
+
+def receive(connection: socket.socket) -> Request:
+    """What a client asks for: see `forkclient.ask`."""
+    connection.settimeout(PATIENCE)
+    head, files, _, _ = socket.recv_fds(connection, 8, 3)
+    (length,) = struct.unpack("q", head)
+    text = b""
+    while len(text) < length:
+        part = connection.recv(length - len(text))
+        if not part:
+            raise ValueError("the client is gone")
+        text += part
+    connection.settimeout(None)
+    return Request(*json.loads(text), files, connection)
+
+
+def threads() -> set[str]:
+    """Names of the threads of this process that would not survive a fork."""
+    tasks = Path("/proc/self/task").iterdir()
+    others = (task for task in tasks if task.name != str(os.getpid()))
+    return {(task / "comm").read_text().strip() for task in others} - FORK_SAFE
+
+
+def main() -> None:
+    """Serve; in a job, run its script as Python would."""
+    number, *names = sys.argv[1:]
+    has_own_folder = not sys.flags.safe_path
+    if has_own_folder:  # where this file is, whose neighbours are not to be found by their names
+        sys.path.pop(0)
+    job = Server(socket.socket(fileno=int(number)), names).serve()
+    if has_own_folder:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(job.argv[0])))
+    sys.argv[:] = job.argv
+    try:
+        runpy.run_path(job.argv[0], run_name="__main__")
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        leave(end.code)
+
+
+def leave(status: int) -> None:
+    """End this process without tearing its modules down one by one, which takes a second.
+
+    It is what the children of `multiprocessing` do.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Jobs of this machine that do not import PyTorch or pandas each: forks of a process that has.
+
+Started by the Snakefile when there is something to do. `FEDLIB_WARM=0` turns it off, and it is off
+where a job would not find here what it needs: on a cluster, in environments of conda, where there
+is a GPU, and on other systems than Linux. Nothing but the time depends on it: see `forkserver.py`.
+"""
+
+import atexit
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedlib.workflow import gpu
+from fedlib.workflow.forkclient import SERVERS
+
+VARIABLE = "FEDLIB_WARM"
+HERE = Path(__file__).resolve().parent
+
+# What the scripts of each server import, and nothing else: a result records what was loaded.
+_EXHIBITS = (
+    *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
+    *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
+)
+KINDS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("train", "evaluate"): ("torch", "h5py", "numpy.random"),
+    ("partition",): ("h5py", "sklearn.datasets"),
+    ("metrics", "table", "figure", "report"): _EXHIBITS,
+}
+
+
+def is_wanted(device: str) -> bool:
+    """Whether jobs may be forked here.
+
+    Args:
+      device: of the configuration.
+    """
+    has_gpu = device != "cpu" and gpu.visible()
+    asked = os.environ.get(VARIABLE) != "0"
+    return asked and sys.platform == "linux" and hasattr(os, "pidfd_open") and not has_gpu
+
+
+def start() -> str:
+    """Start the servers, which end with this process; the words that run a script through them."""
+    folder = Path(tempfile.mkdtemp(prefix="fedlib-"))
+    servers = [_server(folder, scripts, names) for scripts, names in KINDS.items()]
+    os.environ[SERVERS] = str(folder)
+    atexit.register(_stop, servers)
+    return shlex.join([sys.executable, "-I", "-S", str(HERE / "forkclient.py")])
+
+
+def _server(folder: Path, scripts: Iterable[str], names: Iterable[str]) -> subprocess.Popen:
+    """A server of these scripts, which listens by the time a job is started."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        path = folder / ".".join([*scripts, "socket"])
+        listener.bind(str(path))
+        listener.listen(128)
+        for script in scripts:
+            (folder / script).symlink_to(path)
+        return subprocess.Popen(
+            [sys.executable, HERE / "forkserver.py", str(listener.fileno()), *names],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+        )
+
+
+def _stop(servers: Iterable[subprocess.Popen]) -> None:
+    """Let the servers end; they delete the folder."""
+    for server in servers:
+        server.stdin.close()
+    for server in servers:
+        server.wait()

@@ -1,0 +1,161 @@
+"""One line says how far a workflow is, and a failure stands out."""
+
+import io
+import logging
+
+import pytest
+
+from fedlib.workflow import console
+from fedlib.workflow.console import ERASE, Console
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time in seconds, as a list of one number to be changed."""
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def told(clock):
+    """A console that writes to a file, and a function that lets Snakemake report an event to it."""
+    made = Console(io.StringIO())
+
+    def tell(event, level=logging.INFO, text="", **about):
+        record = logging.LogRecord("snakemake", level, "", 0, text, None, None)
+        vars(record).update({"event": event, **about})
+        made.handle(record)
+
+    yield made, tell
+    made.close()
+
+
+def begin(tell, number, rule="train", output=(), **wildcards):
+    tell("job_info", jobid=number, rule_name=rule, wildcards=wildcards, output=list(output))
+
+
+RUN = {"paper": "pfedmm", "federation": "digits", "label": "fedem", "seed": "3"}
+
+
+def test_the_line_says_how_many_jobs_are_done_which_are_at_work_and_how_long_is_left(told, clock):
+    made, tell = told
+    tell("run_info", stats={"train": 3, "evaluate": 1, "total": 4})
+    begin(tell, 1, **RUN)
+    assert made.line() == "0 of 4 jobs, 0:00: train pfedmm/digits/fedem/3"
+    clock[0] = 60
+    tell("job_finished", job_id=1)
+    begin(tell, 2, "evaluate", **RUN)
+    # One took a minute; the other rule is taken to be like it: three more, one after the other.
+    assert made.line() == "1 of 4 jobs, 1:00, about 3:00 left: evaluate pfedmm/digits/fedem/3"
+    clock[0] = 62
+    tell("job_finished", job_id=2)
+    # 2 x 60 s of train, at the 62 seconds of work in 62 seconds that there were.
+    assert made.line() == "2 of 4 jobs, 1:02, about 2:00 left: "
+
+
+def test_jobs_side_by_side_take_less_time(told, clock):
+    made, tell = told
+    tell("run_info", stats={"train": 6, "total": 6})
+    for number in (1, 2):
+        begin(tell, number, **RUN)
+    clock[0] = 10
+    for number in (1, 2):
+        tell("job_finished", job_id=number)
+    assert "about 0:20 left" in made.line()  # 4 x 10 s, two at a time
+
+
+def test_a_file_gets_a_line_now_and_then_and_one_at_the_end(told, clock):
+    made, tell = told
+    tell("run_info", stats={"train": 100, "total": 100})
+    for number in range(100):
+        begin(tell, number, **RUN)
+        clock[0] += 1
+        tell("job_finished", job_id=number)
+    tell(None, text=f"{console.NAMED}.snakemake/log/x.log")
+    made.close()
+    lines = made.stream.getvalue().splitlines()
+    assert len(lines) == 4  # after 30, 60 and 90 s, and the end
+    assert lines[0].startswith("30 of 100 jobs, 0:30, about 1:10 left")
+    assert lines[-1] == "100 of 100 jobs, 1:40; Snakemake's log: .snakemake/log/x.log"
+
+
+def test_a_terminal_has_one_line_that_is_rewritten_and_fits(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    made = Console(Terminal())
+    for event, about in (
+        ("run_info", {"stats": {"train": 1, "total": 1}}),
+        ("job_info", {"jobid": 1, "rule_name": "train", "wildcards": RUN, "output": []}),
+    ):
+        record = logging.LogRecord("snakemake", logging.INFO, "", 0, "", None, None)
+        vars(record).update({"event": event, **about})
+        made.handle(record)
+    assert made.stream.getvalue() == f"{ERASE}0 of 1 jobs, 0:00: "[: len(ERASE) + 19]
+    made.close()
+
+
+def test_a_failure_is_told_with_the_end_of_its_log_and_without_snakemake_s_command(told, tmp_path):
+    made, tell = told
+    log = tmp_path / "train.log"
+    log.write_text("\n".join([*map(str, range(20)), "error: no such data"]))
+    tell("run_info", stats={"train": 2, "total": 2})
+    begin(tell, 1, **RUN)
+    tell("error", logging.ERROR, f"RuleException:\n{console.OF_JOB} 'x', line 3:\nCommand ...")
+    tell("job_error", logging.ERROR, jobid=1, rule_name="train", log=[str(log)])
+    tell("error", logging.ERROR, "WorkflowError:\nAt least one job did not complete successfully.")
+    made.close()
+    lines = made.stream.getvalue().splitlines()
+    assert lines[:2] == ["FAILED: train pfedmm/digits/fedem/3", f"    {log} ends:"]
+    assert lines[2:-1] == [f"    | {n}" for n in range(6, 20)] + ["    | error: no such data"]
+    assert lines[-1].startswith("0 of 2 jobs, 1 failed")
+
+
+def test_what_is_wrong_with_the_workflow_itself_is_told(told):
+    made, tell = told
+    tell("error", logging.ERROR, "WorkflowError:\nscale: unknown 'big'")
+    tell(None, logging.WARNING, "the clock is wrong")
+    tell(None, logging.INFO, "Select jobs to execute...")
+    assert made.stream.getvalue() == "WorkflowError:\nscale: unknown 'big'\nthe clock is wrong\n"
+
+
+def test_the_first_table_is_shown_and_no_other(told, tmp_path):
+    made, tell = told
+    tell("run_info", stats={"table": 2, "figure": 1, "total": 3})
+    for number in (1, 2):
+        table = tmp_path / f"{number}.md"
+        table.write_text(f"| table {number} |\n")
+        begin(tell, number, "table", [f"{number}.csv", str(table)], paper="pfedmm", table="main")
+        tell("job_finished", job_id=number)
+    begin(tell, 3, "figure", ["a.pdf", "a.png"], paper="pfedmm", figure="a")
+    tell("job_finished", job_id=3)
+    text = made.stream.getvalue()
+    assert f"The first table: {tmp_path / '1.md'}\n\n| table 1 |\n\n" in text
+    assert "table 2" not in text and "The first figure: a.png\n" in text
+
+
+def test_where_nothing_was_to_be_done_nothing_is_said(told):
+    made, _ = told
+    made.close()
+    assert made.stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("asked, replaced", [("1", True), ("0", False), (None, False)])
+def test_snakemake_speaks_for_itself_unless_asked_otherwise(monkeypatch, asked, replaced):
+    monkeypatch.delenv(console.VARIABLE, raising=False)
+    if asked is not None:
+        monkeypatch.setenv(console.VARIABLE, asked)
+    logger, own, log = logging.Logger("x"), logging.StreamHandler(), logging.NullHandler()
+    own.name = console.REPLACED
+    logger.addHandler(own)
+    logger.addHandler(log)
+    console.install(logger)
+    assert log in logger.handlers
+    assert (own not in logger.handlers) is replaced
+    assert any(isinstance(x, Console) for x in logger.handlers) is replaced

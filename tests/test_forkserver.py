@@ -1,0 +1,259 @@
+"""Jobs that are forks of a process with libraries loaded are the jobs they would be."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedlib.workflow import warm
+from fedlib.workflow.forkclient import SERVERS
+
+LIBRARY = "colorsys"  # that nothing else imports
+LOADED = f"import sys; print({LIBRARY!r} in sys.modules)"
+
+
+@pytest.fixture
+def servers(tmp_path, monkeypatch):
+    """Starts a server of the script job.py, which imports what is named; ends it with the test."""
+    started, sockets = [], tmp_path / "sockets"
+    sockets.mkdir()
+
+    def start(*names: str, **environment: str) -> subprocess.Popen:
+        for name, value in {**environment, SERVERS: str(sockets)}.items():
+            monkeypatch.setenv(name, value)
+        started.append(warm._server(sockets, ["job"], names))
+        return started[-1]
+
+    yield start
+    warm._stop(started)
+
+
+def begin(tmp_path, code: str, *arguments: str, **changes) -> subprocess.Popen:
+    """A client that has begun to run a script of this code."""
+    script = tmp_path / "job.py"
+    script.write_text(code)
+    words = [sys.executable, "-I", "-S", warm.HERE / "forkclient.py", script, *arguments]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(words, text=True, **pipes | {"env": dict(os.environ)} | changes)
+
+
+def run(tmp_path, code: str, *arguments: str, given: str = "", **changes) -> tuple[int, str, str]:
+    """Exit status, output and errors of a script run by a client."""
+    client = begin(tmp_path, code, *arguments, **changes)
+    output, errors = client.communicate(given, timeout=60)
+    return client.returncode, output, errors
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in time"
+        time.sleep(0.02)
+
+
+def test_a_job_has_its_libraries_and_is_otherwise_a_script_of_its_own(tmp_path, servers):
+    servers(LIBRARY)
+    code = """
+import json, os, sys
+import neighbour
+says = [sys.argv, os.getcwd(), sys.stdin.read(), __name__, __file__, dict(os.environ), sys.path[0]]
+print(json.dumps([*says, "colorsys" in sys.modules]))
+print("problem", file=sys.stderr)
+"""
+    (tmp_path / "neighbour.py").touch()
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    status, output, errors = run(tmp_path, code, "--x", "é $'", given="text", cwd=folder)
+    argv, cwd, given, name, file, environment, path, loaded = json.loads(output)
+    script = str(tmp_path / "job.py")
+    assert (status, errors) == (0, "problem\n")
+    assert (argv, cwd, given) == ([script, "--x", "é $'"], str(folder), "text")
+    assert (name, file, path, loaded) == ("__main__", script, str(tmp_path), True)
+    assert environment == dict(os.environ)
+
+
+@pytest.mark.parametrize(
+    "end, status, said",
+    [
+        ("sys.exit(3)", 3, ""),
+        ("pass", 0, ""),
+        ("sys.exit('no such data')", 1, "no such data"),
+        ("raise ValueError(7)", 1, "ValueError: 7"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
+        ("atexit.register(os.write, 2, b'late'); sys.exit(4)", 4, "late"),
+    ],
+)
+def test_the_client_ends_as_its_job_ends(tmp_path, servers, end, status, said):
+    servers()
+    code = f"import atexit, os, signal, sys\nprint('begun', flush=True)\n{end}\n"
+    found, output, errors = run(tmp_path, code)
+    assert (found, output) == (status, "begun\n")
+    assert said in errors
+
+
+def test_what_was_written_last_arrives_without_being_flushed(tmp_path, servers):
+    servers()
+    _, output, _ = run(tmp_path, "import sys; print('x' * 10); sys.exit(0)")
+    assert output == "x" * 10 + "\n"
+
+
+def test_a_signal_to_the_client_is_one_to_the_job(tmp_path, servers):
+    servers()
+    code = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+print("ready", flush=True)
+time.sleep(60)
+"""
+    client = begin(tmp_path, code)
+    assert client.stdout.readline() == "ready\n"
+    client.send_signal(signal.SIGTERM)
+    client.communicate(timeout=60)
+    assert client.returncode == 143
+
+
+SAVES = """
+import os, signal, sys, time
+from pathlib import Path
+def save(*_):
+    Path("saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("who", ["client", "server", "workflow"])
+def test_no_job_outlives_who_asked_for_it_and_it_is_told_to_save(tmp_path, servers, who):
+    server = servers()
+    client = begin(tmp_path, SAVES, cwd=tmp_path)
+    job = int(client.stdout.readline())
+    if who == "workflow":  # however it ends, what it holds open is closed then
+        server.stdin.close()
+    else:
+        {"client": client, "server": server}[who].kill()
+    wait_for((tmp_path / "saved").exists)
+    wait_for(lambda: not Path(f"/proc/{job}/cmdline").exists() or not _text(job))
+    client.communicate(timeout=60)
+    assert client.returncode != 0
+    if who == "workflow":
+        wait_for(lambda: not (tmp_path / "sockets").exists())
+
+
+def _text(pid: int) -> str:
+    """Command line of a process, empty for one that only waits to be noticed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def test_two_jobs_at_a_time_end_each_by_itself(tmp_path, servers):
+    servers()
+    slow = begin(tmp_path, "input(); print('slow')")
+    wait_for(lambda: _is_running(slow))
+    other = tmp_path / "other"
+    other.mkdir()
+    assert run(other, "print('quick')")[:2] == (0, "quick\n")
+    assert slow.poll() is None
+    assert slow.communicate("\n", timeout=60)[0] == "slow\n"
+
+
+def _is_running(client: subprocess.Popen) -> bool:
+    return client.poll() is None and "forkclient" in _text(client.pid)
+
+
+def test_files_of_a_job_are_closed_by_nobody_else(tmp_path, servers):
+    servers()
+    code = "import gc\nfiles = [open('/dev/null') for _ in range(20)]\ngc.collect()\n"
+    assert run(tmp_path, code + "print(sum(len(file.read()) for file in files))")[1] == "0\n"
+
+
+# --- Sent away ------------------------------------------------------------------------------------
+
+
+def test_another_environment_than_the_libraries_were_imported_in_gets_a_process_of_its_own(
+    tmp_path, servers
+):
+    servers(LIBRARY)
+    assert run(tmp_path, LOADED)[1] == "True\n"
+    assert run(tmp_path, LOADED, env={**os.environ, "OMP_NUM_THREADS": "7"})[1] == "False\n"
+    assert run(tmp_path, LOADED)[1] == "True\n"
+
+
+THREAD = (
+    "import threading, time\nthreading.Thread(target=time.sleep, args=[60], daemon=True).start()"
+)
+
+
+@pytest.mark.parametrize("code", ["raise ValueError", THREAD])
+def test_libraries_that_fail_or_have_threads_are_not_forked(tmp_path, servers, code):
+    (tmp_path / "planted.py").write_text(code)
+    servers(LIBRARY, "planted", PYTHONPATH=str(tmp_path))
+    status, output, errors = run(tmp_path, LOADED)
+    assert (status, output, errors) == (0, "False\n", "")
+
+
+def test_without_a_server_a_job_is_an_ordinary_process(tmp_path, monkeypatch):
+    monkeypatch.delenv(SERVERS, raising=False)
+    assert run(tmp_path, "import sys; print(sys.argv[1:]); sys.exit(5)", "a b") == (
+        5,
+        "['a b']\n",
+        "",
+    )
+    monkeypatch.setenv(SERVERS, str(tmp_path))
+    assert run(tmp_path, LOADED)[1] == "False\n"
+
+
+def test_a_server_that_has_ended_is_not_waited_for(tmp_path, servers):
+    server = servers(LIBRARY)
+    server.kill()
+    server.wait()
+    assert run(tmp_path, LOADED)[1] == "False\n"
+
+
+@pytest.mark.parametrize(
+    "device, visible, variable, platform, wanted",
+    [
+        ("auto", (), None, "linux", True),
+        ("auto", (), "1", "linux", True),
+        ("auto", (), "0", "linux", False),
+        ("auto", ("0",), None, "linux", False),
+        ("cpu", ("0",), None, "linux", True),
+        ("cpu", (), None, "darwin", False),
+    ],
+)
+def test_jobs_are_forked_where_that_is_safe_and_not_turned_off(
+    monkeypatch, device, visible, variable, platform, wanted
+):
+    monkeypatch.setattr(warm.gpu, "visible", lambda: visible)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.delenv(warm.VARIABLE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(warm.VARIABLE, variable)
+    assert warm.is_wanted(device) is wanted
+
+
+def test_every_server_answers_for_its_scripts_until_all_are_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(warm, "KINDS", {("job", "task"): (), ("other",): ()})
+    ends = []
+    monkeypatch.setattr(warm.atexit, "register", lambda *call: ends.append(call))
+    monkeypatch.setenv(SERVERS, "")
+    words = shlex.split(warm.start())
+    folder = Path(os.environ[SERVERS])
+    for name in ("job", "task", "other"):
+        script = tmp_path / f"{name}.py"
+        script.write_text("import sys; print(len(sys.argv), sys.argv[0])")
+        done = subprocess.run([*words, script], capture_output=True, text=True, check=True)
+        assert done.stdout == f"1 {script}\n"
+    ((stop, *arguments),) = ends
+    stop(*arguments)
+    assert not folder.exists()
+    assert [server.returncode for server in arguments[0]] == [0, 0]
