@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files
 from fedlib.environment import environment
+from fedlib.errors import ConfigError, DataError
 from fedlib.run_spec import of_training, run_roots
 from fedlib.spec import Data
 from fedlib.workflow import command, config, dryrun, estimates
@@ -84,7 +85,10 @@ def _reckon(plan: Plan, todo: list, keys: dict, names: dict, path: Path, before:
                 if time.monotonic() > told + TELL_EVERY:
                     told = time.monotonic()
                     print(f"estimating: {number} of {len(todo)} runs", flush=True)
-                found[names[name]] = {"key": keys[name], **maker.jobs(name)}
+                try:
+                    found[names[name]] = {"key": keys[name], **maker.jobs(name)}
+                except (ConfigError, DataError) as error:
+                    print(f"{names[name]}: not estimated, {error}")
         finally:  # whoever does not want to wait loses nothing
             maker.remember()
         machine = environment()["gpu" if device == "cuda" else "cpu"]
@@ -199,7 +203,9 @@ def _choose(plan: Plan) -> None:
     for stage, job in estimates.remaining(plan, ROOT):
         one = dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "")
         name = estimates.run_name(job)
-        seconds.setdefault((name, stage), []).append(dryrun.estimate(one, plan, known, reckoned))
+        spent = dryrun.estimate(one, plan, known, reckoned)
+        unknown = float("inf")  # no budget buys it
+        seconds.setdefault((name, stage), []).append(unknown if spent is None else spent)
     cells = estimates.cells(plan, seconds, reckoned)
     bought = estimates.affordable(cells, budget)
     path = ROOT / plan.path("budget")
