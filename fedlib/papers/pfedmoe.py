@@ -73,11 +73,12 @@ def declare(scale: str) -> Paper:
 def _exhibits(
     settings: tuple[Setting, ...], runs: tuple[Run, ...]
 ) -> tuple[dict[str, Table], dict[str, Figure]]:
-    tables = {"criteria": criteria(settings, runs), **_ablations(settings, runs)}
-    figures = {**_of_data(settings, runs), **_of_experts(settings)}
+    tables, figures = {}, {}
     for name in SETTINGS:
         tables |= _tables(name, settings, runs)
         figures |= _figures(name, settings, runs)
+    tables |= {**_ablations(settings, runs), "criteria": criteria(settings, runs)}
+    figures |= {**_of_data(settings, runs), **_of_experts(settings)}
     return tables, figures
 
 
