@@ -146,12 +146,15 @@ class Maker:
 
     def _sizes(self, name: tuple[str, str, str]) -> dict:
         """Of a run's federation."""
-        from fedlib.data import sizes
+        from fedlib.data import downloads, sizes
 
         declared: Data = self.plan.data(*name[:2])
-        key = _short(declared.spec(0))
+        spec, raw = declared.spec(0), self.plan.config["raw"]
+        sources = [spec["params"]["source"]] if "source" in spec["params"] else []
+        state = downloads.state(declared.dataset, sources, raw)
+        key = _short([spec, state] if state else spec)
         if key not in self._kept["sizes"]:
-            self._kept["sizes"][key] = list(sizes.sizes(declared.spec(0)))
+            self._kept["sizes"][key] = list(sizes.sizes(spec, raw))
         found = sizes.Sizes(*self._kept["sizes"][key])
         manifest = _manifest(self.plan, name)
         if manifest.exists():

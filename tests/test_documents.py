@@ -51,7 +51,10 @@ def test_modules_exist(document):
     there |= {name.removesuffix(".py") for name in there}
     # The last part of a dotted name may be something in a module.
     missing = [d for d in dotted if not {"/".join(d), "/".join(d[:-1])} & there]
-    written = {"fedlib/methods/fedper.py"}  # by whoever follows the README
+    written = {
+        "fedlib/methods/fedper.py",
+        "fedlib/papers/shapes.py",
+    }  # by whoever follows the README
     assert [path for path in paths if path not in there | written] + missing == []
 
 

@@ -1,21 +1,34 @@
-"""The README's worked example is executed: it must be a complete, correct method."""
+"""The README's worked examples are executed: a complete, correct method, and data of one's own."""
 
+import ast
+import dataclasses
 import importlib.util
+import json
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
+import workflow
+from PIL import Image
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import tree
+from fedlib.papers import _pfedmm_scales as scales
+from fedlib.papers import _pfedmm_settings as settings
 from fedlib.workflow.provenance import ROOT
+
+
+def blocks():
+    """The README's Python blocks: a method, and a paper on own data."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
 @pytest.fixture
 def fedper(tmp_path):
-    """The class in the README's only Python block, loaded from a file."""
-    [block] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """The class in the README's first Python block, loaded from a file."""
+    block, _ = blocks()
     file = tmp_path / "fedper.py"
     file.write_text(block)
     spec = importlib.util.spec_from_file_location("fedlib.methods.fedper", file)
@@ -52,3 +65,66 @@ def test_the_example_method_shares_its_body_and_nothing_else(fedper):
     predictors = method.personalise(state, cohort)
     log_probs = cohort.score(method.predict, predictors, split="test")
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(cohort.size, 4).double())
+
+
+def test_a_method_of_ones_own_gets_no_note_on_the_authors_code():
+    # The README's line, put into the list that it names.
+    line = re.search(r'`"fedper": (\(.*?\)),`', (ROOT / "README.md").read_text())
+    assert ast.literal_eval(line.group(1)) == ("FedPer", "fedper")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(settings.METHODS, "fedper", ast.literal_eval(line.group(1)))
+        digits = scales.demo()[2][0]
+        rates = {**digits.rates, "fedper": 0.1}
+        [run] = [
+            run
+            for run in dataclasses.replace(digits, labels=("fedper",), rates=rates).runs()
+            if run.label == "fedper"
+        ]
+    assert (run.title, run.method, run.notes) == ("FedPer", "fedper", ())
+    [theirs] = [run for run in digits.runs() if run.label == "apfl"]
+    assert any("pFedMM's official code" in note for note in theirs.notes)
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    """A copy of the checkout with the README's paper and 150 pictures, once it was run."""
+    folder = workflow.copy_checkout(tmp_path_factory.mktemp("shapes"))
+    _, block = blocks()
+    (folder / "fedlib/papers/shapes.py").write_text(block)
+    pictures(folder / "data/raw/own/shapes", 50)
+    done = workflow.snakemake(folder, *ONCE, "--cores", "1")
+    assert done.returncode == 0, done.stdout[-3000:]
+    return folder
+
+
+ONCE = ["--config", "papers=[shapes]", "tag=t", "rounds=2", "seeds=[0]", "device=cpu"]
+
+
+def pictures(folder, num):
+    """`num` of each of three classes, which differ in where they are bright."""
+    draw = np.random.default_rng(0)
+    for label, name in enumerate(["circle", "square", "triangle"]):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(num):
+            pixels = draw.integers(0, 100, (16, 16), np.uint8)
+            pixels[5 * label : 5 * label + 5] += 150
+            Image.fromarray(pixels).save(folder / name / f"{number:03}.png")
+
+
+@pytest.mark.slow
+def test_own_data_are_in_a_table_and_a_figure(shapes):
+    table = (shapes / "results/demo-t/tables/shapes/main.md").read_text()
+    assert "FedAvg" in table and "FedEM" in table and "Shapes" in table
+    assert (shapes / "figures/demo-t/shapes/rounds.pdf").is_file()
+    listed = json.loads((shapes / "data/raw/own.json").read_text())
+    assert "own/shapes/circle/000.png" in json.dumps(listed)
+
+
+@pytest.mark.slow
+def test_clients_are_cut_again_when_a_picture_changes(shapes):
+    asked = [*ONCE, "--cores", "1"]
+    assert "Nothing to be done" in workflow.dry_run(shapes, asked)[1]
+    picture = shapes / "data/raw/own/shapes/circle/000.png"
+    Image.new("L", (16, 16), 255).save(picture)
+    code, told = workflow.dry_run(shapes, asked)
+    assert code == 0 and "rule download:" in told and "rule partition:" in told

@@ -7,9 +7,9 @@ from pathlib import Path
 from fedlib import streams
 from fedlib.data import partitions, sources
 from fedlib.data.checks import check_choice, check_seed
-from fedlib.data.examples import FEATURES
+from fedlib.data.examples import FEATURES, Examples
 from fedlib.data.partitions import Partition
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 
 KEYS = ("dataset", "params", "partition", "seed")
@@ -26,12 +26,14 @@ def build(spec: dict, raw: str | Path) -> Federation:
 
     Raises:
       ConfigError: as `check`.
-      DataError: if a raw file is missing or not the official one.
+      DataError: if a raw file is missing or not the official one, or a user's files do not have
+        what the partition needs.
     """
     partition = check(spec)
     read, seed = sources.load(spec["dataset"]).read, seed_of(spec)
     drawn = {"seed": seed} if "seed" in inspect.signature(read).parameters else {}
     examples = read(Path(raw), **spec["params"], **drawn)
+    _check_examples(partition, examples, spec)
     return dataclasses.replace(partition.deal(examples, seed).federation(), spec=spec)
 
 
@@ -82,6 +84,18 @@ def seed_of(spec: dict) -> int:
         return spec["seed"]
     stream = streams.generator(spec["seed"], "replicate", spec["replicate"])
     return int(stream.integers(2**31))
+
+
+def _check_examples(partition: Partition, examples: Examples, spec: dict) -> None:
+    """Raises DataError if a user's own files lack what the partition needs."""
+    there = examples.features
+    missing = " and ".join(FEATURES[need] for need in partition.needs if need not in there)
+    if missing:
+        name = " ".join(filter(None, [spec["dataset"], spec["params"].get("source")]))
+        raise DataError(
+            f"partition {spec['partition']['kind']} needs {missing}, which the files of {name} do "
+            "not have"
+        )
 
 
 def _check_params(dataset: str, params: dict) -> None:

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from fedlib.data.raw import CHUNK, RawFile, RawFolder, is_inside
+from fedlib.data.raw import CHUNK, LocalFolder, RawFile, RawFolder, is_inside
 from fedlib.errors import ConfigError, DataError
 from fedlib.files import atomic, digest
 from fedlib.locks import exclusive
@@ -50,7 +50,7 @@ class _Broken(Exception):
 
 
 def fetch(
-    files: Iterable[RawFile | RawFolder],
+    files: Iterable[RawFile | RawFolder | LocalFolder],
     raw: str | Path,
     *,
     mirror: str | None = None,
@@ -97,7 +97,9 @@ def fetch(
             report(f"{archive.path}: unpacked {len(members)} files")
 
 
-def receipt(dataset: str, files: Iterable[RawFile | RawFolder], raw: str | Path) -> dict:
+def receipt(
+    dataset: str, files: Iterable[RawFile | RawFolder | LocalFolder], raw: str | Path
+) -> dict:
     """What is in place, as a JSON-able dict that depends on nothing but the files' content."""
     entries = [
         {"path": file.path, "size": path.stat().st_size, "sha256": digest(path)}

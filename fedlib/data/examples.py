@@ -59,6 +59,19 @@ class Examples(NamedTuple):
         """How many examples are of the official training part."""
         return int(np.count_nonzero(self.part == TRAIN))
 
+    @property
+    def features(self) -> set[str]:
+        """Which of `FEATURES` there are."""
+        there = {
+            "classes": self.y.ndim == 1,
+            "coarse": self.coarse is not None,
+            "images": self.x.ndim == 4,
+            "owner": self.owner is not None,
+            "part": self.part is not None,
+            "ten_classes": self.num_classes == 10,
+        }
+        return {name for name, is_there in there.items() if is_there}
+
     def take(self, rows: np.ndarray) -> "Examples":
         """These examples, in this order."""
         each = {name: getattr(self, name) for name in ("x", "y", "part", "owner")}

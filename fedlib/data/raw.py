@@ -2,7 +2,8 @@
 
 A data set lists its raw files as `RawFile`s and reads them through `RawFile.read`, which refuses
 any content but the official one. `fedlib.data.download` is what puts the files in place. What
-another program makes, under names that depend on its options, is a `RawFolder`.
+another program makes, under names that depend on its options, is a `RawFolder`; what a user has, a
+`LocalFolder`.
 """
 
 import hashlib
@@ -150,6 +151,39 @@ class RawFolder:
         if not names:
             raise DataError(f"{folder} has no {self.pattern}; put there what {self.maker} makes")
         return [RawFile(f"{self.path}/{name}", None, "") for name in names]
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """Files that a user has put in place: all that is below a folder, hidden ones aside.
+
+    Attributes:
+      path: of the folder, below data/raw/, with "/"; its first part is the name of the data set.
+    """
+
+    path: str
+
+    @property
+    def dataset(self) -> str:
+        """The data set it belongs to: the first folder of its path."""
+        return PurePosixPath(self.path).parts[0]
+
+    def files(self, raw: str | Path) -> list[RawFile]:
+        """The files that are there, sorted by path.
+
+        Raises:
+          DataError: if there are none.
+        """
+        names = local_files(Path(raw) / self.path)
+        if not names:
+            raise DataError(f"{Path(raw) / self.path} has no files; put your data there")
+        return [RawFile(f"{self.path}/{name}", None, "") for name in names]
+
+
+def local_files(folder: Path) -> list[str]:
+    """Paths, with "/", of what a folder and its folders have, sorted; without hidden files."""
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(p.as_posix() for p in found if not any(x.startswith(".") for x in p.parts))
 
 
 def is_inside(name: str) -> bool:

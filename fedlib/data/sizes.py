@@ -83,14 +83,19 @@ class Sizes(NamedTuple):
     clusters: int
 
 
-def sizes(spec: dict) -> Sizes:
-    """The sizes of a federation as declared, see `fedlib.data.build.build`; no raw file is read.
+def sizes(spec: dict, raw: str | Path = Path()) -> Sizes:
+    """The sizes of a federation as declared, see `fedlib.data.build.build`.
+
+    Args:
+      spec: as there.
+      raw: the folder data/raw, of which a user's own files are read, and no others.
 
     Raises:
       ConfigError: for a declaration that makes no sense.
+      DataError: for own files that make none.
     """
     partition = build.check(spec)
-    examples, shape = _stand_in(spec)
+    examples, shape = _stand_in(spec, Path(raw))
     dealt = partition.deal(examples, build.seed_of(spec))
     return _of(dealt, shape)
 
@@ -117,14 +122,14 @@ def _of(dealt: Dealt, shape: tuple[int, ...]) -> Sizes:
     )
 
 
-def _stand_in(spec: dict) -> tuple[Examples, tuple[int, ...]]:
+def _stand_in(spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
     """Examples to deal, and the shape of a real input."""
     dataset, params = spec["dataset"], spec["params"]
     module = sources.load(dataset)
     source = params.get("source") or downloads.table(dataset).default
     key = f"{dataset}:{source}" if source else dataset
     if key not in STOCKS:
-        return _made(module, spec)
+        return _made(module, spec, raw)
     stock = _asked(STOCKS[key], params, module.NUM_CLASSES)
     num, has = stock.train + stock.test, sources.has(dataset, params.get("source"))
     part = np.repeat(np.array([TRAIN, TEST], np.uint8), [stock.train, stock.test])
@@ -148,12 +153,12 @@ def _stand_in(spec: dict) -> tuple[Examples, tuple[int, ...]]:
     return examples, shape
 
 
-def _made(module: ModuleType, spec: dict) -> tuple[Examples, tuple[int, ...]]:
-    """The examples of a data set that is made or comes with a library, inputs short if they can."""
+def _made(module: ModuleType, spec: dict, raw: Path) -> tuple[Examples, tuple[int, ...]]:
+    """The examples of a data set without a download, inputs short if they can."""
     takes = inspect.signature(module.read).parameters
     drawn = {"seed": build.seed_of(spec)} if "seed" in takes else {}
     if "dim" not in takes:
-        examples = module.read(Path(), **spec["params"], **drawn)
+        examples = module.read(raw, **spec["params"], **drawn)
         return examples, examples.x.shape[1:]
     shape = (spec["params"].get("dim", takes["dim"].default),)
     return module.read(Path(), **{**spec["params"], "dim": 1}, **drawn), shape

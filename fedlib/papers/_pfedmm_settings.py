@@ -36,7 +36,9 @@ UNPUBLISHED = {
     "qffl": ("q-FFL", "qffl"),
     "afl": ("AFL", "afl"),
 }
-METHODS = PUBLISHED | UNPUBLISHED
+# Methods of yours, which its authors do not know of: no note says what their code has.
+OWN: dict[str, tuple[str, str]] = {}
+METHODS = PUBLISHED | UNPUBLISHED | OWN
 FEDEM_README = ("local", "fedavg", "fedavg-plus", "fedem")  # its table's rows that we have
 MIXTURES = ("fedem", "pfedmm")  # methods whose number of experts is varied
 SAMPLED = ("fedavg", "fedem", "pfedmm")  # shown with sampled clients
@@ -77,7 +79,7 @@ GATED_NAME = (
     'pFedMM\'s code and tables print it as "pFedMoE"; it is not the method of Yi et al. (2024) of '
     "that name."
 )
-OURS = "The official code has no script for it; its settings are ours."
+OURS = "pFedMM's official code names it and has no script for it; its settings are ours."
 NOTES = {
     "fedavg-plus": (ADAPTATION,),
     "gated-experts": (GATED_NAME,),

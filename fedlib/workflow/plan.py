@@ -325,7 +325,9 @@ class Plan:
             case "download", {"dataset": dataset}:
                 sources = self._sources(dataset)
                 files = downloads.digest(dataset, sources)
-                return {"dataset": dataset, "sources": sources, "files": files}
+                spec = {"dataset": dataset, "sources": sources, "files": files}
+                state = downloads.state(dataset, sources, self.config["raw"])
+                return spec | ({"state": state} if state else {})
             case "partition", {"paper": paper, "federation": federation}:
                 seed = self.replicate(**wildcards).removeprefix("/seed")
                 return self.data(paper, federation).spec(int(seed) if seed else None)

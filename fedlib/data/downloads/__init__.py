@@ -2,13 +2,15 @@
 
 `<name>.toml` lists the files of a data set, or of pretrained weights (`<model>_weights`), each with
 what a `RawFile` has. A data set without a table needs no files. A table with `[sources]` says which
-files each of its sources consists of, and which source is the `default`.
+files each of its sources consists of, and which source is the `default`. One with `local` has a
+source for each folder that a user has put there, of which nothing is known beforehand.
 
 A job that downloads is given a digest of its part of a table; a job that reads, the receipt of what
 was downloaded. So neither depends on the other's code.
 """
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -16,11 +18,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.data.raw import RawFile, RawFolder
+from fedlib.data.raw import LocalFolder, RawFile, RawFolder, local_files
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 
 FOLDER = Path(__file__).parent
+
+AnyFile = RawFile | RawFolder | LocalFolder
 
 
 class Table(NamedTuple):
@@ -30,11 +34,13 @@ class Table(NamedTuple):
       files: by key.
       sources: keys of the files of each source; empty for a data set that has but one.
       default: the source where none is named; "" without sources.
+      local: the folder below data/raw/ whose folders are sources; "" where nothing is a user's.
     """
 
-    files: dict[str, RawFile | RawFolder]
+    files: dict[str, AnyFile]
     sources: dict[str, list[str]]
     default: str
+    local: str = ""
 
 
 def names() -> list[str]:
@@ -47,7 +53,7 @@ def weights() -> list[str]:
     return [name for name in names() if name.endswith("_weights")]
 
 
-def files(name: str, source: str | None = None) -> dict[str, RawFile | RawFolder]:
+def files(name: str, source: str | None = None) -> dict[str, AnyFile]:
     """The files of one source of a data set, or of pretrained weights, by key.
 
     Args:
@@ -60,6 +66,9 @@ def files(name: str, source: str | None = None) -> dict[str, RawFile | RawFolder
     made = table(name)
     if source is None and not made.sources:
         return dict(made.files)
+    if made.local:
+        check_folder(name, source)
+        return {"files": LocalFolder(f"{made.local}/{source}")}
     source = made.default if source is None else source
     if source not in list(made.sources):
         known = ", ".join(made.sources) or "none"
@@ -67,7 +76,7 @@ def files(name: str, source: str | None = None) -> dict[str, RawFile | RawFolder
     return {key: made.files[key] for key in made.sources[source]}
 
 
-def of_sources(name: str, sources: Iterable[str]) -> tuple[RawFile | RawFolder, ...]:
+def of_sources(name: str, sources: Iterable[str]) -> tuple[AnyFile, ...]:
     """The files of these sources, each once; without any, of the default."""
     chosen = [files(name, source) for source in sources] or [files(name)]
     return tuple(dict.fromkeys(file for one in chosen for file in one.values()))
@@ -79,6 +88,29 @@ def digest(name: str, sources: Iterable[str]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def state(name: str, sources: Iterable[str], raw: str | Path) -> str:
+    """What can be seen of a user's files without reading them; 16 hexadecimal digits.
+
+    Names, sizes and times of change. "" for a data set whose files are published.
+    """
+    if not table(name).local:
+        return ""
+    folders = [Path(raw) / folder.path for folder in of_sources(name, sources)]
+    paths = [folder / file for folder in folders for file in local_files(folder)]
+    stats = [(str(path.relative_to(raw)), path.stat()) for path in paths]
+    seen = canonical_json([(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats])
+    return hashlib.sha256(seen.encode()).hexdigest()[:16]
+
+
+def check_folder(name: str, source: object) -> None:
+    """Raises ConfigError unless `source` can be the name of a folder of a user's files."""
+    if not isinstance(source, str) or not re.fullmatch(r"\w[\w.-]*", source):
+        raise ConfigError(
+            f"a source of {name} is the name of a folder, of letters, digits, '_', '-' and '.', "
+            f"got {source!r}"
+        )
+
+
 @cache
 def table(name: str) -> Table:
     """The table of that name, an empty one if there is none."""
@@ -87,7 +119,8 @@ def table(name: str) -> Table:
     archives = {key: _file(about, {}) for key, about in content.get("archives", {}).items()}
     found = {key: _file(about, archives) for key, about in content.get("files", {}).items()}
     folders = {key: RawFolder(**about) for key, about in content.get("folders", {}).items()}
-    return Table(found | folders, content.get("sources", {}), content.get("default", ""))
+    about = (content.get("sources", {}), content.get("default", ""), content.get("local", ""))
+    return Table(found | folders, *about)
 
 
 def _file(about: dict, archives: dict[str, RawFile]) -> RawFile:

@@ -22,6 +22,7 @@ NAMES = (
     "emnist",
     "femnist",
     "mnist",
+    "own",
     "sent140",
     "shakespeare",
     "synthetic",

@@ -1,0 +1,173 @@
+"""A data set of yours, read from a folder below data/raw/own.
+
+The folder `source` has one of these, or two that are called train and test:
+
+  folders   of 8-bit images, all grey or all colour and of one size; one folder for each class
+  *.csv     with names in its first line; column `label`, or else the last one, is the class
+  *.npz, *.h5, *.hdf5   with arrays `x` [M, F], [M, H, W] or [M, C, H, W] and `y` [M]
+
+All but images may have a `client` for each example. Labels are the integers from 0, or words, which
+are numbered in sorted order; those of images are the names of folders. Without a test part of its
+own, every `test_every`-th example of a client, or of a class without clients, counts as one.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.data import downloads
+from fedlib.data.checks import check_choice, check_count
+from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.raw import local_files
+from fedlib.data.sources import _own_files
+from fedlib.data.sources._own_files import Content
+from fedlib.data.sources.digits import set_aside
+from fedlib.errors import ConfigError, DataError
+
+HAS = ("classes", "images", "owner", "part", "ten_classes")  # what it may have; files decide
+SCALINGS = ("unit", "standard", "none")
+PARTS = {"train": TRAIN, "test": TEST}
+IN_PLACE = "a folder of images for each class, a .csv, .npz, .h5 or .hdf5 file, or two of these "
+IN_PLACE += "called train and test"
+
+
+def read(
+    raw: Path,
+    *,
+    source: str,
+    scaling: str = "unit",
+    num_classes: int | None = None,
+    test_every: int = 4,
+) -> Examples:
+    """The examples, in the order of the files: paths are sorted, rows stay as they are.
+
+    Inputs are uint8 [M, C, H, W] for images and others of that type, or else float32.
+
+    Args:
+      raw: the folder data/raw.
+      source: name of the folder in data/raw/own.
+      scaling: "unit" takes images of bytes to [0, 1] by their range, other inputs by the smallest
+        and largest value of a feature or channel in the training part; "standard" subtracts the
+        training part's mean of each and divides by its deviation; "none" leaves values alone.
+      num_classes: L, where some class may have no example; None for as many as there are.
+      test_every: see above; not used with a test part.
+
+    Raises:
+      ConfigError: for a parameter that makes no sense.
+      DataError: for files that are missing or make no sense; names the file.
+    """
+    downloads.check_folder("own", source)
+    check_choice("scaling", scaling, SCALINGS)
+    check_count("test_every", test_every, least=2)
+    if num_classes is not None:
+        check_count("num_classes", num_classes)
+    folder = Path(raw) / "own" / source
+    contents = _contents(folder)
+    x = _inputs(contents)
+    y, classes = _labels(contents, num_classes)
+    owner, num_owners = _owners(contents)
+    if len(contents) == 2:
+        part = np.repeat(np.array([TRAIN, TEST], np.uint8), [len(c.y) for c in contents])
+    else:
+        part = set_aside(y if owner is None else owner, test_every)
+    if not np.any(part == TEST):
+        raise DataError(f"{folder}: no class or client has {test_every} examples, one to test on")
+    x, mean, std = _scaled(x, part == TRAIN, scaling)
+    return Examples(x, y, classes, mean, std, part=part, owner=owner, num_owners=num_owners)
+
+
+def _contents(folder: Path) -> list[Content]:
+    """What the folder has: all of it, or its training and its test part."""
+    if not local_files(folder):
+        raise DataError(f"{folder} has no files; put there {IN_PLACE}")
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    of_parts = {path.stem: path for path in entries if path.stem in PARTS}
+    if len(entries) == 2 and set(of_parts) == set(PARTS):
+        return [_own_files.load(of_parts[name]) for name in PARTS]
+    if all(path.is_dir() for path in entries) and not of_parts:
+        return [_own_files.load(folder)]
+    if len(entries) == 1 and entries[0].is_file():
+        return [_own_files.load(entries[0])]
+    names = ", ".join(path.name for path in entries[:5]) + (", ..." if len(entries) > 5 else "")
+    raise DataError(f"{folder} has {names}; it must have {IN_PLACE}")
+
+
+def _inputs(contents: list[Content]) -> np.ndarray:
+    first, last = contents[0], contents[-1]
+    if (first.x.shape[1:], first.x.dtype) != (last.x.shape[1:], last.x.dtype):
+        raise DataError(
+            f"{last.path} has inputs of shape {last.x.shape[1:]} and type {last.x.dtype}; they "
+            f"must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
+        )
+    return np.concatenate([content.x for content in contents]) if len(contents) > 1 else first.x
+
+
+def _labels(contents: list[Content], num_classes: int | None) -> tuple[np.ndarray, int]:
+    """Labels from 0 -> [M] int64, and how many classes there are."""
+    paths = " and ".join(str(content.path) for content in contents)
+    kinds = {content.y.dtype.kind in "iu" for content in contents}
+    if len(kinds) > 1:
+        raise DataError(f"{paths}: labels are integers in one and words in the other")
+    y = np.concatenate([content.y for content in contents])
+    if not kinds.pop():
+        _, y = np.unique(y, return_inverse=True)
+    lowest, highest = int(y.min()), int(y.max())
+    if num_classes is not None and highest >= num_classes:
+        raise ConfigError(f"num_classes is {num_classes}, but {paths} has the class {highest}")
+    if lowest < 0 or (num_classes is None and highest >= len(y)):
+        raise DataError(f"{paths}: labels are from {lowest} to {highest}; number classes from 0")
+    classes = num_classes or highest + 1
+    absent = np.flatnonzero(np.bincount(y.astype(np.int64), minlength=classes) == 0)
+    if num_classes is None and len(absent):
+        raise DataError(
+            f"{paths}: labels are from {lowest} to {highest}, and none is {absent[0]}; number "
+            "classes from 0, or give num_classes if some may have no example"
+        )
+    return y.astype(np.int64), classes
+
+
+def _owners(contents: list[Content]) -> tuple[np.ndarray | None, int]:
+    """Clients, numbered in the sorted order of their names -> [M] int64, and how many there are."""
+    with_clients = [content for content in contents if content.client is not None]
+    if not with_clients:
+        return None, 0
+    for content in contents:
+        if content.client is None:
+            raise DataError(f"{content.path} has no `client`, but {with_clients[0].path} has")
+    clients = [content.client for content in contents]
+    if len({client.dtype.kind in "iu" for client in clients}) > 1:
+        clients = [client.astype(str) for client in clients]
+    names, owner = np.unique(np.concatenate(clients), return_inverse=True)
+    return owner.astype(np.int64), len(names)
+
+
+def _scaled(
+    x: np.ndarray, train: np.ndarray, scaling: str
+) -> tuple[np.ndarray, tuple[float, ...], tuple[float, ...]]:
+    """Inputs, and the mean and deviation that the device applies to bytes (`Federation`)."""
+    if scaling == "none":
+        return x.astype(np.float32, copy=False), (), ()
+    if x.dtype == np.uint8 and scaling == "unit":
+        return x, (0.0,) * x.shape[1], (1.0,) * x.shape[1]
+    if x.dtype == np.uint8:
+        mean, std = _of_bytes(x[train])
+        return x, tuple(mean.tolist()), tuple(std.tolist())
+    axes = (0, *range(2, x.ndim))
+    known = x[train].astype(np.float64)
+    low, width = known.mean(axes, keepdims=True), known.std(axes, keepdims=True)
+    if scaling == "unit":
+        low = known.min(axes, keepdims=True)
+        width = known.max(axes, keepdims=True) - low
+    return ((x - low) / np.where(width > 0, width, 1)).astype(np.float32), (), ()
+
+
+def _of_bytes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each channel of x / 255, of [M, C, H, W] -> [C], [C]"""
+    levels = np.arange(256) / 255
+    channels = [
+        np.bincount(x[:, c].ravel(), minlength=256) / x[:, c].size for c in range(x.shape[1])
+    ]
+    mean = np.array([share @ levels for share in channels])
+    squares = [share @ (levels - m) ** 2 for share, m in zip(channels, mean, strict=True)]
+    std = np.sqrt(squares)
+    return mean, np.where(std > 0, std, 1.0)

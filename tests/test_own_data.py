@@ -1,0 +1,339 @@
+"""A user's own data set: each format, each mistake, a federation of it, and what depends on it."""
+
+import csv
+import os
+
+import h5py
+import numpy as np
+import pytest
+from data_fixtures import federation
+from PIL import Image
+
+from fedlib.data import downloads, sizes
+from fedlib.data.download import fetch, receipt
+from fedlib.data.examples import TEST, TRAIN
+from fedlib.data.sources import own
+from fedlib.errors import ConfigError, DataError
+
+HALVES = {"train_fraction": 0.5}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """data/raw/own/mine, below `tmp_path`."""
+    made = tmp_path / "own/mine"
+    made.mkdir(parents=True)
+    return made
+
+
+def read(folder, **params):
+    return own.read(folder.parents[1], source=folder.name, **params)
+
+
+def image(path, value, *, size=(4, 3), mode="L"):
+    """A picture of one colour, four pixels wide and three high."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path)
+
+
+def table(path, names, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([names, *rows])
+
+
+def arrays(path, **made):
+    """An npz or HDF5 file, by its ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".npz":
+        np.savez(path, **made)
+        return
+    with h5py.File(path, "w") as file:
+        for name, array in made.items():
+            words = np.asarray(array).dtype.kind == "U"
+            file[name] = np.asarray(array).astype(h5py.string_dtype()) if words else array
+
+
+def test_images_by_class_come_in_order_of_their_paths(folder):
+    for name, value in {"cat/2": 2, "ant/9": 9, "cat/1": 1, "bee/5": 5}.items():
+        image(folder / f"{name}.png", value)
+    (folder / "cat/.hidden").write_text("not an image")
+    made = read(folder, test_every=2)
+    assert made.x.shape == (4, 1, 3, 4) and made.x.dtype == np.uint8
+    assert made.x[:, 0, 0, 0].tolist() == [9, 5, 1, 2]  # ant, bee, cat
+    assert made.y.tolist() == [0, 1, 2, 2] and made.num_classes == 3
+    assert made.part.tolist() == [TRAIN, TRAIN, TRAIN, TEST]  # every second one of a class
+    assert (made.mean, made.std) == ((0.0,), (1.0,))  # pixels in [0, 1]
+
+
+def test_classes_called_by_numbers_are_those_numbers(folder):
+    for number in range(11):
+        image(folder / f"{number}/a.png", number)
+        image(folder / f"{number}/b.png", number)
+    made = read(folder, test_every=2)
+    assert made.x[:, 0, 0, 0].tolist() == made.y.tolist()
+
+
+def test_images_may_have_a_test_part_and_colours(folder):
+    image(folder / "train/a/1.png", (255, 0, 51), mode="RGB")
+    image(folder / "train/b/1.png", (0, 0, 51), mode="RGB")
+    image(folder / "test/b/1.png", (7, 8, 9), mode="RGB")
+    made = read(folder, scaling="standard")
+    assert made.x[2, :, 0, 0].tolist() == [7, 8, 9]
+    assert made.y.tolist() == [0, 1, 1] and made.part.tolist() == [TRAIN, TRAIN, TEST]
+    # Of the training part alone; a channel without variation is not divided.
+    np.testing.assert_allclose(made.mean, [0.5, 0, 0.2], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(made.std, [0.5, 1, 1], rtol=0, atol=1e-12)
+
+
+def test_a_column_called_label_is_the_class_and_client_is_who_owns_it(folder):
+    names, rows = ["label", "height", "client", "age"], []
+    for n, who in enumerate(["zoe", "amy", "zoe", "amy"]):
+        rows.append([["yes", "no"][n % 2], n, who, 10 * n])
+    table(folder / "people.csv", names, *rows)
+    made = read(folder, scaling="none", test_every=2)
+    assert made.x.tolist() == [[0, 0], [1, 10], [2, 20], [3, 30]] and made.x.dtype == np.float32
+    assert made.y.tolist() == [1, 0, 1, 0]  # no, yes
+    assert made.owner.tolist() == [1, 0, 1, 0] and made.num_owners == 2  # amy, zoe
+    assert made.part.tolist() == [TRAIN, TRAIN, TEST, TEST]  # every second one of a client
+
+
+def test_without_such_a_column_the_last_one_is_the_class(folder):
+    table(folder / "train.csv", ["a", "b", "kind"], [0, 5, 0], [4, 5, 1], [2, 5, 1])
+    table(folder / "test.csv", ["a", "b", "kind"], [8, 6, 0])
+    made = read(folder)
+    # Training values are from 0 to 4 and all 5: the range is 4, and a range of 0 counts as 1.
+    assert made.x.tolist() == [[0, 0], [1, 0], [0.5, 0], [2, 1]]
+    assert made.y.tolist() == [0, 1, 1, 0] and made.part.tolist() == [TRAIN] * 3 + [TEST]
+
+
+@pytest.mark.parametrize("ending", ["npz", "h5", "hdf5"])
+def test_arrays_may_name_their_clients(folder, ending):
+    x = np.arange(8.0).reshape(4, 2)
+    arrays(folder / f"a.{ending}", x=x, y=[0, 1, 0, 1], client=np.array(["u", "u", "t", "t"]))
+    made = read(folder, scaling="standard", test_every=2)
+    known = x[[0, 2]]  # the training part: the first of every client
+    expected = (x - known.mean(0)) / known.std(0)
+    np.testing.assert_allclose(made.x, expected, rtol=1e-6)  # of float32
+    assert made.owner.tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("ending", ["npz", "h5"])
+def test_arrays_of_bytes_are_images_with_or_without_a_channel(folder, ending):
+    x = np.arange(4 * 6, dtype=np.uint8).reshape(4, 2, 3)
+    arrays(folder / f"a.{ending}", x=x, y=[0, 0, 1, 1])
+    made = read(folder, test_every=2)
+    assert made.x.dtype == np.uint8 and np.array_equal(made.x[:, 0], x)
+    assert read(folder, test_every=2, scaling="none").x.dtype == np.float32
+
+
+def test_classes_without_an_example_must_be_asked_for(folder):
+    arrays(folder / "a.npz", x=np.ones((4, 2)), y=[0, 0, 2, 2])
+    with pytest.raises(DataError, match=r"a.npz: labels are from 0 to 2, and none is 1; .*from 0"):
+        read(folder, test_every=2)
+    assert read(folder, test_every=2, num_classes=4).num_classes == 4
+    with pytest.raises(ConfigError, match=r"num_classes is 2, but .*a.npz has the class 2"):
+        read(folder, num_classes=2)
+
+
+X = np.ones((4, 2))
+Y = [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "made, message",
+    [
+        ({"y": Y}, "a.npz has no array 'x'"),
+        ({"x": X}, "a.npz has no array 'y'"),
+        ({"x": X, "y": Y[:3]}, r"y must have 4 values as x, got \(3,\)"),
+        ({"x": X, "y": Y, "client": [0]}, r"client must have 4 values"),
+        ({"x": X, "y": np.array(Y) * 0.5}, "y must be integers or words, got float64"),
+        ({"x": X, "y": [1, 1, 2, 2]}, "from 1 to 2, and none is 0; number classes from 0"),
+        ({"x": X, "y": [-1, 0, 1, 1]}, "from -1 to 1; number classes from 0"),
+        ({"x": X, "y": [0, 0, 0, 10**9]}, "from 0 to 1000000000; number classes from 0"),
+        ({"x": np.array([[1.0], [np.nan], [1], [1]]), "y": Y}, "x of example 1 is not finite"),
+        ({"x": X * 1e300, "y": Y}, "x of example 0 is not finite, NaN or too large"),
+        ({"x": X.astype(str), "y": Y}, "x must be numbers, got the type <U"),
+        ({"x": X[:, 0], "y": Y}, r"x must be \[M, F\], .* got \[4\]"),
+        ({"x": X[:0], "y": []}, r"got \[0, 2\]"),
+        ({"x": np.ones((4, 8, 8, 3)), "y": Y}, "channels come first in x"),
+        ({"x": np.array([[1], [{}], [1], [1]], object), "y": Y}, "not an npz file of plain arrays"),
+        ({"x": X, "y": np.array(["a", "", "b", "b"])}, "y of example 1 is empty"),
+        ({"x": X, "y": Y, "client": [0.5] * 4}, "client must be integers or words"),
+    ],
+)
+def test_arrays_that_make_no_sense_are_refused_by_the_name_of_their_file(folder, made, message):
+    np.savez(folder / "a.npz", **made)
+    with pytest.raises(DataError, match=message) as error:
+        read(folder)
+    assert str(folder / "a.npz") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a,label\n", "must have a line of names and a line for each example"),
+        ("1,2\n3,4\n", "the first line must name each column"),
+        ("a,a,label\n1,2,0\n", "the first line must name each column, once"),
+        ("a,label\n1,0\n1,0,0\n", "line 3: 3 values for 2 names"),
+        ("a,label\n1,0\nblue,0\n", "line 3: a must be a number, got 'blue'"),
+        ("a,label\n1,0\nnan,0\n", "x of example 1 is not finite"),
+        ("a,label\n1,0\n1,\n", "y of example 1 is empty"),
+        ("client,label\n1,0\n", "has only client and label"),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(folder, text, message):
+    (folder / "a.csv").write_text(text)
+    with pytest.raises(DataError, match=f"a.csv.* {message}|a.csv, {message}"):
+        read(folder)
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz", "h5"])
+def test_files_that_are_not_what_their_ending_says_are_refused(folder, ending):
+    (folder / f"a.{ending}").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match=rf"a.{ending} is not an? \w+ file"):
+        read(folder)
+
+
+def test_an_hdf5_group_is_no_array(folder):
+    with h5py.File(folder / "a.h5", "w") as file:
+        file.create_group("x")
+    with pytest.raises(DataError, match=r"a.h5 is not an HDF5 file of plain arrays: /x is no arr"):
+        read(folder)
+
+
+def test_images_that_differ_are_refused(folder):
+    image(folder / "a/1.png", 1)
+    image(folder / "b/1.png", 1, size=(5, 3))
+    with pytest.raises(
+        DataError, match=r"b/1.png has 5 x 3 grey pixels, .*a/1.png has 4 x 3 grey pixels; all"
+    ):
+        read(folder)
+    image(folder / "b/1.png", (1, 2, 3), mode="RGB")
+    with pytest.raises(DataError, match=r"b/1.png has 4 x 3 colour pixels, .* all grey or all c"):
+        read(folder)
+    image(folder / "b/1.png", (1, 2, 3, 4), mode="RGBA")
+    with pytest.raises(DataError, match=r"b/1.png has pixels of kind RGBA; save it as 8-bit"):
+        read(folder)
+    (folder / "b/1.png").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"b/1.png is not an image that can be read"):
+        read(folder)
+    (folder / "b/1.png").rename(folder / "b/notes.txt")
+    with pytest.raises(DataError, match=r"b/notes.txt must be an image .* in the folder of its"):
+        read(folder)
+
+
+def test_a_folder_must_have_one_of_the_forms(folder):
+    with pytest.raises(DataError, match=r"own/mine has no files; put there a folder of images"):
+        read(folder)
+    (folder / "notes.txt").write_text("")
+    with pytest.raises(DataError, match=r"notes.txt is none of .csv, .npz, .h5, .hdf5"):
+        read(folder)
+    arrays(folder / "a.npz", x=X, y=Y)
+    with pytest.raises(DataError, match=r"own/mine has a.npz, notes.txt; it must have a folder"):
+        read(folder)
+
+
+def test_both_parts_must_be_alike(folder):
+    arrays(folder / "train.npz", x=X, y=Y)
+    arrays(folder / "test.npz", x=X[:, :1], y=Y)
+    with pytest.raises(DataError, match=r"test.npz has inputs of shape \(1,\) .* as in .*train"):
+        read(folder)
+    arrays(folder / "test.npz", x=X, y=np.array(["a", "a", "b", "b"]))
+    with pytest.raises(DataError, match="integers in one and words in the other"):
+        read(folder)
+    arrays(folder / "test.npz", x=X, y=Y, client=Y)
+    with pytest.raises(DataError, match=r"train.npz has no `client`, but .*test.npz has"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"scaling": "half"}, "no scaling 'half'; choose one of unit, standard, none"),
+        ({"test_every": 1}, "test_every must be an integer of at least 2"),
+        ({"num_classes": 0}, "num_classes must be an integer of at least 1"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(folder, params, message):
+    with pytest.raises(ConfigError, match=message):
+        read(folder, **params)
+
+
+@pytest.mark.parametrize("source", ["../mnist", "", ".", "a/b", None, 3])
+def test_a_source_is_the_name_of_a_folder(tmp_path, source):
+    with pytest.raises(ConfigError, match="a source of own is the name of a folder"):
+        own.read(tmp_path, source=source)
+
+
+def test_too_few_examples_to_test_on_are_refused(folder):
+    arrays(folder / "a.npz", x=X, y=Y)
+    with pytest.raises(DataError, match="no class or client has 4 examples, one to test on"):
+        read(folder)
+
+
+def forty(folder, **more):
+    """Forty images of four classes."""
+    x = np.arange(40 * 4, dtype=np.uint8).reshape(40, 2, 2)
+    arrays(folder / "a.npz", x=x, y=np.arange(40) % 4, **more)
+    return folder.parents[1]
+
+
+@pytest.mark.parametrize(
+    "kind, fields",
+    [
+        ("dirichlet", {"num_clients": 4, "alpha": 10.0, **HALVES}),
+        ("pathological", {"num_clients": 4, **HALVES}),
+        ("iid", {"num_clients": 4, **HALVES}),
+        ("natural", {}),
+        ("writer", HALVES),
+    ],
+)
+def test_partitions_deal_own_data(folder, kind, fields):
+    raw = forty(folder, client=np.repeat([3, 5, 8, 9], 10))
+    made = federation("own", kind, raw, params={"source": "mine"}, **fields)
+    assert made.num_clients == 4 and made.num_classes == 4
+    rows = np.concatenate([made.train.rows, made.val.rows, made.test.rows])
+    assert len(np.unique(rows)) == len(rows) == 40  # everything is dealt, and only once
+    again = federation("own", kind, raw, params={"source": "mine"}, **fields)
+    assert again.manifest() == made.manifest()
+
+
+@pytest.mark.parametrize(
+    "kind, fields, lacks",
+    [
+        ("natural", {}, "natural clients, such as writers"),
+        ("two_shard", {"num_clients": 5}, "ten classes"),
+    ],
+)
+def test_a_partition_says_what_the_files_lack(folder, kind, fields, lacks):
+    raw = forty(folder)
+    with pytest.raises(
+        DataError, match=f"{kind} needs {lacks}, which the files of own mine do not"
+    ):
+        federation("own", kind, raw, params={"source": "mine"}, **fields)
+
+
+def test_sizes_are_read_off_the_files(folder):
+    raw = forty(folder)
+    spec = {"dataset": "own", "params": {"source": "mine"}, "seed": 1}
+    spec["partition"] = {"kind": "iid", "num_clients": 4, **HALVES}
+    told = sizes.sizes(spec, raw)
+    assert told.shape == [1, 2, 2] and told.num_classes == 4 and sum(told.train) == 20
+
+
+def test_the_receipt_lists_the_content_and_the_state_changes_with_a_file(folder):
+    raw = forty(folder)
+    files = downloads.of_sources("own", ["mine"])
+    fetch(files, raw)
+    [listed] = receipt("own", files, raw)["files"]
+    assert listed["path"] == "own/mine/a.npz"
+    before = downloads.state("own", ["mine"], raw)
+    assert before == downloads.state("own", ["mine"], raw)
+    stat = (folder / "a.npz").stat()
+    os.utime(folder / "a.npz", ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert downloads.state("own", ["mine"], raw) != before
+    assert downloads.state("digits", [], raw) == ""
+    (folder / "a.npz").unlink()
+    with pytest.raises(DataError, match="own/mine has no files; put your data there"):
+        fetch(files, raw)
