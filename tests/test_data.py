@@ -92,7 +92,8 @@ def numbers(federation: Federation) -> list[int]:
 
 def test_every_data_set_has_what_the_workflow_asks_of_it():
     for name in sources.NAMES:
-        assert sources.load(name).NUM_CLASSES > 1
+        classes, local = sources.load(name).NUM_CLASSES, downloads.table(name).local
+        assert classes is None if local else classes > 1
         for source in downloads.table(name).sources or [None]:
             assert set(sources.has(name, source)) <= set(FEATURES)
             assert all(file.dataset == name for file in downloads.files(name, source).values())
@@ -105,7 +106,8 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
     for name in downloads.names():
         table = downloads.table(name)
         assert all({*keys} <= {*table.files} for keys in table.sources.values())
-        assert bool(table.sources) == bool(table.default) and table.files
+        assert bool(table.sources) == bool(table.default)
+        assert bool(table.files) != bool(table.local)
 
 
 def test_every_kind_of_partition_can_be_loaded_and_says_what_it_needs():

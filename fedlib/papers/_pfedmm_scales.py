@@ -13,6 +13,7 @@ from fedlib.papers._pfedmm_settings import (
     METHODS,
     PUBLISHED,
     TRAINING_SEED,
+    UNPUBLISHED,
     Setting,
 )
 from fedlib.papers._shakespeare_loss import CLASS_WEIGHTS
@@ -39,7 +40,7 @@ CIFAR100_RATES = EMNIST_RATES | {"fedavg-plus": 0.001, "pfedme": 0.001}
 FEMNIST_RATES = dict.fromkeys(METHODS, 0.03) | {"local": 0.01, "clustered": 0.01, "fedprox": 0.05}
 SHAKESPEARE_RATES = dict.fromkeys(METHODS, 0.01) | dict.fromkeys(("fedem", "pfedmm"), 0.05)
 
-NOT_IN_FEDEM = ("gated-experts", "pfedmm", *(set(METHODS) - set(PUBLISHED)))
+NOT_IN_FEDEM = ("gated-experts", "pfedmm", *UNPUBLISHED)
 UNSEEN = ("fedavg", "fedavg-plus", "fedem", "pfedmm")  # where not all methods of the paper are run
 EXPERIMENTS = {  # at scale full, on the data sets of the paper
     "num_experts": EXPERTS,

@@ -1,9 +1,10 @@
 """Data sets by name, each a module that reads raw files.
 
-A module has `NUM_CLASSES`; `HAS`, which says what of `fedlib.data.examples.FEATURES` its examples
-come with, for each source where these differ; and `read(raw, **params)`, which gives the
-`Examples`. If examples are drawn, `read` takes the federation's `seed`. Its raw files are in
-`fedlib.data.downloads`, and depend on its parameter `source` alone.
+A module has `NUM_CLASSES`, None where files decide; `HAS`, which says what of
+`fedlib.data.examples.FEATURES` its examples come with, for each source where these differ; and
+`read(raw, **params)`, which gives the `Examples`. If examples are drawn, `read` takes the
+federation's `seed`. Its raw files are in `fedlib.data.downloads`, and depend on its parameter
+`source` alone.
 
 Nothing is imported before it is asked for, so that the code digest of a job contains only the data
 set it uses.

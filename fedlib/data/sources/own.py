@@ -24,6 +24,7 @@ from fedlib.data.sources._own_files import Content
 from fedlib.data.sources.digits import set_aside
 from fedlib.errors import ConfigError, DataError
 
+NUM_CLASSES = None  # files decide
 HAS = ("classes", "images", "owner", "part", "ten_classes")  # what it may have; files decide
 SCALINGS = ("unit", "standard", "none")
 PARTS = {"train": TRAIN, "test": TEST}
