@@ -216,8 +216,19 @@ def test_code_and_commit_are_told_apart(tmp_path):
 def test_other_seeds_alone_are_no_difference_of_specification(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
         cut = {"partition": {"num_clients": 20}, "seed": 100 + seed, "replicate": seed}
-        save_runs(tmp_path, name, seeds=(seed,), data={f"/seed{seed}": cut})
+        made = {"manifest_sha256": f"of {seed}"}
+        save_runs(tmp_path, name, seeds=(seed,), made=made, data={f"/seed{seed}": cut})
     assert not texts(sheet(tmp_path), ASKED)
+    (tmp_path / "results/b/shards/pfedmm/emnist/seed2.json").unlink()
+    assert not texts(sheet(tmp_path), ASKED)
+
+
+def test_shards_that_differ_are_told_even_where_they_are_deleted(tmp_path):
+    save_runs(tmp_path, "a", made={"manifest_sha256": "1"})
+    save_runs(tmp_path, "b", made={"manifest_sha256": "2"})
+    assert texts(sheet(tmp_path), ASKED) == [["shards", "one", "another", "all"]]
+    (tmp_path / "results/b/shards/pfedmm/emnist.json").unlink()
+    assert texts(sheet(tmp_path), ASKED) == [["shards", "one", "another", "all"]]
 
 
 def test_of_runs_whose_history_is_gone_nothing_is_claimed(tmp_path):

@@ -29,6 +29,8 @@ SPREAD = ["mean", "std", "ci95", "low", "high", "seeds"]
 FRACTIONS = {metric.__name__ for metric in (*METRICS, *METRICS_OF_PREDICTIONS)} - {"loss"}
 NUMBERED = r"_\d+(?:_\d+)*$"  # ends the names of metrics of one expert, client or cell
 CODE = ("code of training", "code of evaluation")
+SHARDS = "shards"
+DATA = "data."  # begins the names of what the shards are cut by
 DECIMALS = 2  # of percent
 
 
@@ -243,6 +245,8 @@ def _differences(
             if a is None or b is None:
                 unknown += [run] if run not in unknown else []
                 continue
+            if not (_has_data(a) and _has_data(b)):  # shards of one are deleted: digests remain
+                a, b = _without_data(a), _without_data(b)
             if not common:  # seeds differ, and what is drawn from them
                 a, b = _without_seeds(a), _without_seeds(b)
             for found, what in ((asked, "asked"), (made, "made")):
@@ -262,20 +266,28 @@ def _kept(results: Results, run: Run, seed: int) -> dict | None:
     if not all(file.exists() for file in files):
         return None
     (provenance, spec), (evaluated, _) = map(attributes, files)
-    asked = _flat(spec)
+    asked = _flat(spec) | {SHARDS: provenance.get("manifest_sha256")}
     for replicate in (f"/seed{seed}", ""):
         manifest = results.path("manifest", run, seed, replicate=replicate)
         if manifest.exists():
-            asked |= _flat({"data": read_json(manifest)["spec"]})
+            asked |= _flat(read_json(manifest)["spec"], DATA)
             break
     made = {FACT_TITLES.get(name, name): provenance.get(name) for name in FACTS}
     codes = dict(zip(CODE, (provenance.get("code"), evaluated.get("code")), strict=True))
     return {"asked": asked, "made": codes | made}
 
 
+def _has_data(kept: dict) -> bool:
+    return any(name.startswith(DATA) for name in kept["asked"])
+
+
+def _without_data(kept: dict) -> dict:
+    return kept | {"asked": {k: v for k, v in kept["asked"].items() if not k.startswith(DATA)}}
+
+
 def _without_seeds(kept: dict) -> dict:
-    names = {"seed", "data.replicate"}
-    names |= {"data.seed"} if "data.replicate" in kept["asked"] else set()
+    names = {"seed", SHARDS, f"{DATA}replicate"}
+    names |= {f"{DATA}seed"} if f"{DATA}replicate" in kept["asked"] else set()
     return kept | {"asked": {k: v for k, v in kept["asked"].items() if k not in names}}
 
 
@@ -291,8 +303,9 @@ def _flat(spec: Mapping, prefix: str = "") -> dict[str, object]:
 def _different(a: Mapping, b: Mapping) -> Iterator[tuple[str, str, str]]:
     for key in {**a, **b}:
         if key not in a or key not in b or a[key] != b[key]:
-            # Digests of code tell nobody anything but that they differ.
-            yield (key, "one", "another") if key in CODE else (key, _value(a, key), _value(b, key))
+            # Digests tell nobody anything but that they differ.
+            digest = key in (*CODE, SHARDS)
+            yield (key, "one", "another") if digest else (key, _value(a, key), _value(b, key))
 
 
 def _value(values: Mapping, key: str) -> str:
