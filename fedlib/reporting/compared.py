@@ -78,8 +78,8 @@ def read(root: Path, name: str) -> Results:
     found = [frames.read_parquet(file) for file in files if file.suffixes[-2:-1] != [".clients"]]
     if not found:
         raise DataError(f"results/{name} has no metrics yet; the workflow makes them")
-    metrics = pd.concat(found, ignore_index=True)
-    return Results(name, root, metrics[metrics["at"] == "last"])
+    last = [metrics[metrics["at"] == "last"] for metrics in found]
+    return Results(name, root, pd.concat(last, ignore_index=True))
 
 
 def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet:
