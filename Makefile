@@ -9,8 +9,11 @@ SCALE     ?=
 PAPER     ?= pfedmm
 # Kept results that `figures-from` draws again.
 FROM      ?=
-# What `list` lists, and words that narrow it, such as WHAT="methods fedmix".
+# What `list` lists, and words that narrow it, such as WHAT="methods fedmix"; for `compare`, words.
 WHAT      ?=
+# Folders of results/ that `compare` compares, such as A=demo B=demo-lr3.
+A         ?=
+B         ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
@@ -30,7 +33,7 @@ TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
 
 # Of what the command line sets, make itself would not miss a misspelt name.
-override VARIABLES := ARGS CONFIG FROM PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
+override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
 override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
 override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
 ifneq ($(unknown),)
@@ -49,12 +52,14 @@ override SCALE  := $(value SCALE)
 override PAPER  := $(value PAPER)
 override WHAT   := $(value WHAT)
 override FROM   := $(value FROM)
-export CONFIG ARGS SCALE PAPER WHAT FROM
+override A      := $(value A)
+override B      := $(value B)
+export CONFIG ARGS SCALE PAPER WHAT FROM A B
 workflow = $(BIN)/python scripts/workflow.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo demo-all reduced reproduce plan list calibrate report test test-fast lint format
+.PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
 .PHONY: bench bench-peers
 .PHONY: lock unlock clean keep figures-from
 
@@ -82,6 +87,9 @@ plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothin
 
 list: $(STAMP)  ## papers, methods, data, tables, ... and where each comes from; WHAT="methods fedmix"
 	@$(workflow) list
+
+compare: $(STAMP)  ## what differs between two folders of results: A=demo B=demo-lr3
+	@$(workflow) compare
 
 calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE
 	@$(workflow) calibrate

@@ -47,7 +47,7 @@ try:
     if PLAN.config["budget"]:
         raise ConfigError(
             "budget is for make, which chooses cells with it: make reproduce CONFIG=budget=10h. "
-            "Here, give --configfile " + PLAN.path("budget") + " or name runs"
+            f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
     ESTIMATES = Estimates.of(PLAN)
     if workflow.is_main_process:

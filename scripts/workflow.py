@@ -3,8 +3,9 @@
 
 The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
 configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full; demo if not
-given), PAPER (for keep), WHAT (for list) and FROM (for figures-from). All are checked before
-anything happens, and one workflow at a time works in a folder.
+given), PAPER (for keep), WHAT (for list and compare), A and B (for compare) and FROM (for
+figures-from). All are checked before anything happens, and one workflow at a time works in a
+folder.
 """
 
 import argparse
@@ -22,9 +23,11 @@ from fedlib.workflow.provenance import ROOT
 
 RUNS = ("demo", "demo-all", "reduced", "reproduce")
 # These may go beside a workflow that runs.
-READERS = ("plan", "list", "calibrate", "report", "keep", "figures-from")
+READERS = ("plan", "list", "compare", "calibrate", "report", "keep", "figures-from")
 TARGETS = (*RUNS, *READERS, "clean", "unlock")
-DEFAULTS = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": "", "FROM": ""}
+DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), "") | {
+    "PAPER": "pfedmm"
+}
 
 
 def main() -> None:

@@ -13,7 +13,9 @@ from fedlib.errors import ConfigError
 from fedlib.workflow import errands
 
 ROOT = Path(__file__).resolve().parents[1]
-GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": "", "FROM": ""}
+GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": ""} | dict.fromkeys(
+    ("FROM", "A", "B"), ""
+)
 # What follows the name of the program in the call of Snakemake that runs everything.
 OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
 
@@ -145,6 +147,14 @@ def test_kept_results_are_drawn_again_from_the_folder_that_is_named():
     assert step[1:] == ["scripts/redraw.py", "--out", "x", "--", "docs/results/a b"]
     with pytest.raises(ConfigError, match="FROM names what is kept, such as FROM=docs/results"):
         steps("figures-from")
+
+
+def test_two_folders_of_results_are_compared():
+    [step] = errands.steps(read("compare", A="demo", B="-x y", WHAT="fedem loss"))
+    assert step[1:] == ["scripts/compare.py", "--", "demo", "-x y", "fedem", "loss"]
+    for given in ({}, {"A": "demo"}, {"B": "demo"}):
+        with pytest.raises(ConfigError, match="A and B name folders of results, such as A=demo B"):
+            steps("compare", **given)
 
 
 def test_the_report_is_written_from_what_is_there():
@@ -321,10 +331,12 @@ def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     name = given.partition("=")[0]
-    assert f"unknown variable {name}; there are ARGS CONFIG FROM PAPER " in line
+    assert f"unknown variable {name}; there are A ARGS B CONFIG FROM PAPER " in line
 
 
-@pytest.mark.parametrize("given", ["CONFIG=tag=a", "WHAT=methods", "TEST_JOBS=1", "SHELL=/bin/sh"])
+@pytest.mark.parametrize(
+    "given", ["CONFIG=tag=a", "WHAT=methods", "A=demo", "B=x", "TEST_JOBS=1", "SHELL=/bin/sh"]
+)
 def test_a_variable_of_make_is_not_refused(given):
     assert make(ROOT, "-n", "help", given).returncode == 0
 

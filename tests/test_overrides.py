@@ -158,6 +158,7 @@ def test_what_is_set_is_in_the_specification_that_a_result_carries_along(toy):
 
 def test_make_takes_overrides(tmp_path):
     values = {"ARGS": "", "SCALE": "demo", "PAPER": "pfedmm", "WHAT": ""}
+    values |= {"FROM": "", "A": "", "B": ""}
     given = "tag=lr3 set=[fedem.local.lr=0.3,digits.alpha=1.5] papers=pfedmm"
     plan = errands.read("plan", ROOT, values | {"CONFIG": given}).plan
     assert plan.folder == "demo-lr3"

@@ -11,7 +11,7 @@ from fedlib.errors import ConfigError
 from fedlib.workflow import packing
 from fedlib.workflow.plan import Plan
 
-MOST = 64_000  # bytes, half of what a shell takes as one argument (MAX_ARG_STRLEN, 32 pages)
+MOST = 98_000  # bytes, 3/4 of what a shell takes as one argument (MAX_ARG_STRLEN, 32 pages)
 
 
 def exhibit(*params: dict) -> dict:

@@ -102,6 +102,7 @@ METHODS = {
     "clustered": Look("#56B4E9", "D", LONG),
     "ifca": Look("#2255AA", "H", SOLID),
     "adaptive_experts": Look("#CC3377", (4, 1, 0), SOLID, width=2.1),
+    "local_experts": Look("#9C8F6B", (12, 0, 0), DOTTED),
     "pfedme": Look("#009E73", "^", DASHED),
     "pfedme_moreau": Look("#117733", "8", DASHDOT),
     "l2sgd": Look("#882255", "<", DASHDOT),

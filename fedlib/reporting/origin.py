@@ -56,7 +56,7 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
     for federation, labels in runs.items():
         for label, seeds in labels.items():
             files = {n: folder / federation / label / f"seed{n}/history.h5" for n in seeds}
-            found = {seed: _attributes(path) for seed, path in files.items() if path.exists()}
+            found = {seed: attributes(path) for seed, path in files.items() if path.exists()}
             for provenance, _ in found.values():
                 for name in FACTS:
                     if provenance.get(name) is not None:
@@ -69,7 +69,7 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
     return Origin(sum(len(run.seeds) for run in made), facts, tuple(made))
 
 
-def _attributes(history: Path) -> tuple[dict, dict]:
+def attributes(history: Path) -> tuple[dict, dict]:
     """Provenance and specification in a history file, without reading its arrays."""
     with opened(history) as file:
         return json.loads(file.attrs["provenance"]), json.loads(file.attrs["spec"])

@@ -31,8 +31,9 @@ class Order(NamedTuple):
       files: further configuration files, as ARGS names them.
       options: everything else in ARGS.
       paper: whose results to keep.
-      what: to list.
+      what: to list; of what is compared, to show.
       source: folder of kept results to draw again.
+      folders: of results, to compare.
     """
 
     target: str
@@ -43,6 +44,7 @@ class Order(NamedTuple):
     paper: str
     what: list[str]
     source: str
+    folders: tuple[str, str]
 
     @property
     def is_preview(self) -> bool:
@@ -52,7 +54,7 @@ class Order(NamedTuple):
 
 
 def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
-    """The order in a target and the variables CONFIG, ARGS, SCALE, PAPER, WHAT and FROM.
+    """The order in a target and the variables CONFIG, ARGS, SCALE, PAPER, WHAT, FROM, A and B.
 
     Args:
       root: of the checkout, which has config.yaml.
@@ -83,7 +85,8 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
     plan = Plan(config.read([root / "config.yaml", *known.files], words))
     what = _split("WHAT", values["WHAT"])
     paper, source = values["PAPER"], values["FROM"]
-    return Order(target, plan, words, known.files, options, paper, what, source)
+    folders = values["A"], values["B"]
+    return Order(target, plan, words, known.files, options, paper, what, source, folders)
 
 
 def steps(order: Order) -> list[list[str]]:
@@ -101,6 +104,11 @@ def steps(order: Order) -> list[list[str]]:
             return [estimate, [sys.executable, "scripts/plan.py", *given]]
         case "list":
             return [[sys.executable, "scripts/list.py", *order.what, *given]]
+        case "compare":
+            if not all(order.folders):
+                raise ConfigError("A and B name folders of results, such as A=demo B=demo-lr3")
+            script = [sys.executable, "scripts/compare.py", *order.options]
+            return [[*script, "--", *order.folders, *order.what]]
         case "calibrate":
             return [[sys.executable, "scripts/calibrate.py", *order.options, *given]]
         case "keep":

@@ -1,0 +1,286 @@
+"""Two folders of results as one table."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import made_up
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.exhibits import metrics
+from fedlib.files import write_text
+from fedlib.reporting import compared
+from fedlib.tables import render
+from fedlib.workflow.layout import PATHS
+
+ROOT = Path(__file__).resolve().parents[1]
+ASKED, MADE = "What was asked for", "Code and machine"
+
+
+def save_metrics(root, name, values, at="last"):
+    """results/NAME with these values by (label, metric, seed), of one view of one federation."""
+    rows = [
+        {
+            **{"paper": "toy", "federation": "mnist", "dataset": "mnist", "partition": "iid"},
+            **{"label": label, "method": label, "seed": seed, "at": at, "round": 5},
+            **{"protocol": "default", "split": "test", "group": "seen"},
+            **{"metric": metric, "value": value},
+        }
+        for (label, metric, seed), value in values.items()
+    ]
+    folder = root / "results" / name / "metrics"
+    folder.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame(rows)[list(metrics.COLUMNS)]
+    metrics.write(frame, folder / f"toy{len([*folder.iterdir()])}.parquet")
+    metrics.write(frame, folder / "toy.clients.parquet")  # is not to be read
+
+
+def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, made=None, data=None):
+    """results/NAME with made-up runs, whose specification and provenance have these too."""
+    exhibit = made_up.exhibit(labels, ["emnist"], seeds)
+    runs = root / "results" / name / "runs/pfedmm"
+    for described in exhibit["runs"]:
+        for seed in seeds:
+            results = made_up.run(described["label"], described["method"], seed)
+            for file, result in results.items():
+                result = replace(
+                    result,
+                    spec=result.spec | {"local": {"lr": 0.1, "solver": "sgd"}} | (spec or {}),
+                    provenance=result.provenance | {"code": "c", "clean": True} | (made or {}),
+                )
+                result.save(runs / f"emnist/{described['label']}/seed{seed}/{file}.h5")
+    tidy, _ = metrics.collect(made_up.metrics_spec(exhibit), runs)
+    (root / "results" / name / "metrics").mkdir()
+    metrics.write(tidy, root / "results" / name / "metrics/pfedmm.parquet")
+    for replicate, cut in (data or {"": {"partition": {"num_clients": 20}}}).items():
+        wildcards = {"paper": "pfedmm", "federation": "emnist", "replicate": replicate}
+        file = root / PATHS["manifest"].format(folder=name, **wildcards)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps({"spec": cut}))
+
+
+def sheet(root, *words):
+    return compared.sheet(compared.read(root, "a"), compared.read(root, "b"), words)
+
+
+def texts(found, heading):
+    """The cells of the block of that heading as text; none without such a block."""
+    blocks = [block for block in found.blocks if block.heading == heading]
+    return [[cell.text for cell in row] for block in blocks for row in block.rows]
+
+
+def test_a_difference_is_taken_seed_by_seed_with_its_interval(tmp_path):
+    # Far apart between seeds, near within each: only pairs tell that the second is better.
+    first, change = [0.2, 0.5, 0.8], [0.03, 0.01, 0.02]
+    save_metrics(tmp_path, "a", {("fedem", "accuracy", n): first[n] for n in range(3)})
+    save_metrics(tmp_path, "b", {("fedem", "accuracy", n): first[n] + change[n] for n in range(3)})
+    [row] = sheet(tmp_path).numbers.to_dict("records")
+    width = t.ppf(0.975, 2) * 0.01 / math.sqrt(3)  # the changes deviate by 0.01
+    assert row["difference_mean"] == pytest.approx(0.02)
+    assert row["difference_std"] == pytest.approx(0.01)
+    assert row["difference_ci95"] == pytest.approx(width)
+    assert (row["a_mean"], row["b_mean"]) == pytest.approx((0.5, 0.52))
+    [block] = [block for block in sheet(tmp_path).blocks if block.heading == "toy"]
+    [[run, of, metric, _, _, difference, seeds]] = block.rows
+    assert (run.text, of.text, metric.text) == ("mnist/fedem", "seen default test", "accuracy, %")
+    assert difference.text == f"+2.00 ± {100 * width:.2f}" and seeds.text == "3"
+    assert not difference.bold and width > 0.02
+
+
+def test_a_difference_whose_interval_leaves_out_zero_is_bold(tmp_path):
+    changes = {"loss": [-0.20, -0.21, -0.19], "accuracy": [0.2, -0.2, 0.1]}
+    names = [(metric, seed) for metric in changes for seed in range(3)]
+    save_metrics(tmp_path, "a", {("fedem", *name): 0.5 for name in names})
+    save_metrics(tmp_path, "b", {("fedem", m, n): 0.5 + changes[m][n] for m, n in names})
+    [block] = [block for block in sheet(tmp_path).blocks if block.heading == "toy"]
+    assert [row[5].bold for row in block.rows] == [True, False]
+    width = t.ppf(0.975, 2) * 0.01 / math.sqrt(3)
+    assert block.rows[0][5].text == f"−0.2 ± {width:.4g}"
+
+
+def test_two_common_seeds_have_a_range_and_the_others_do_not_count(tmp_path):
+    a = {("fedem", "bytes", seed): 1000.0 for seed in (0, 1, 7)}
+    b = {("fedem", "bytes", seed): 2000.0 + 500 * seed for seed in (0, 1, 8)}
+    save_metrics(tmp_path, "a", a)
+    save_metrics(tmp_path, "b", b)
+    found = sheet(tmp_path)
+    [[*_, one, two, difference, seeds]] = texts(found, "toy")
+    assert one == "1,000 (1,000 to 1,000)" and two == "2,250 (2,000 to 2,500)"
+    assert difference == "+1,250 (+1,000 to +1,500)" and seeds == "2"
+    alone = ["Seed 7 only in a: toy/mnist/fedem.", "Seed 8 only in b: toy/mnist/fedem."]
+    assert found.notes[-2:] == alone
+
+
+def test_without_a_common_seed_means_are_compared_without_an_interval(tmp_path):
+    save_metrics(tmp_path, "a", {("fedem", "loss", seed): 0.1 * seed for seed in (1, 2, 3)})
+    save_metrics(tmp_path, "b", {("fedem", "loss", seed): 0.1 * seed for seed in (4, 5)})
+    found = sheet(tmp_path)
+    [row] = found.numbers.to_dict("records")
+    assert row["difference_mean"] == pytest.approx(0.45 - 0.2)
+    assert math.isnan(row["difference_ci95"]) and row["difference_seeds"] == 0
+    [[*_, difference, seeds]] = texts(found, "toy")
+    assert (difference, seeds) == ("+0.25", "3 and 2, unpaired")
+
+
+def test_what_is_in_one_alone_is_named_and_a_metric_of_one_alone_has_no_difference(tmp_path):
+    a = {("fedem", "loss", 0): 1.0, ("fedem", "auc", 0): 0.7, ("local", "loss", 0): 1.0}
+    b = {("fedem", "loss", 0): 1.5, ("fedavg", "loss", 0): 1.0}
+    save_metrics(tmp_path, "a", a)
+    save_metrics(tmp_path, "b", b)
+    found = sheet(tmp_path)
+    assert "Only in a: toy/mnist/local." in found.notes
+    assert "Only in b: toy/mnist/fedavg." in found.notes
+    loss, auc = texts(found, "toy")
+    assert loss[3:] == ["1", "1.5", "+0.5", "1"]
+    assert auc[3:] == ["70.00", render.ABSENT, render.ABSENT, render.ABSENT]
+
+
+def test_equal_numbers_and_those_of_single_experts_are_in_the_csv_alone(tmp_path):
+    a = {
+        ("fedem", metric, 0): 1.0 for metric in ("loss", "bytes", "picks_0", "picks_1", "macro_f1")
+    }
+    save_metrics(tmp_path, "a", a)
+    save_metrics(tmp_path, "b", a | {("fedem", "loss", 0): 2.0, ("fedem", "picks_0", 0): 2.0})
+    found = sheet(tmp_path)
+    assert [row[2] for row in texts(found, "toy")] == ["loss"]
+    assert "2 numbers are the same in both and not shown." in found.notes
+    csv_alone = "2 numbers of one expert, client or cell are in the csv alone; 1 of them differ."
+    assert csv_alone in found.notes
+    assert list(found.numbers["metric"]) == ["loss", "bytes", "picks_0", "picks_1", "macro_f1"]
+
+
+def test_only_the_last_evaluation_counts(tmp_path):
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        save_metrics(tmp_path, name, {("fedem", "loss", 0): value})
+        save_metrics(tmp_path, name, {("fedem", "loss", 0): 9.0}, at="best")
+    [row] = sheet(tmp_path).numbers.to_dict("records")
+    assert (row["a_mean"], row["b_mean"]) == (1, 2)
+
+
+def test_words_narrow_the_rows_that_are_shown_and_not_the_numbers(tmp_path):
+    keys = [(label, metric, 0) for label in ("fedem", "local") for metric in ("loss", "bytes")]
+    save_metrics(tmp_path, "a", dict.fromkeys(keys, 1.0))
+    save_metrics(tmp_path, "b", dict.fromkeys(keys, 2.0))
+    found = sheet(tmp_path, "FedEM", "loss")
+    assert [(row[0], row[2]) for row in texts(found, "toy")] == [("mnist/fedem", "loss")]
+    assert len(found.numbers) == 4 and not texts(sheet(tmp_path, "nothing"), "toy")
+
+
+def test_what_differs_in_the_specification_is_said_with_both_values_and_the_runs(tmp_path):
+    save_runs(tmp_path, "a", data={"": {"partition": {"num_clients": 20}}})
+    save_runs(
+        *(tmp_path, "b"),
+        spec={"local": {"lr": 0.3, "solver": "sgd"}, "weights": "w"},
+        data={"": {"partition": {"num_clients": 50}}},
+    )
+    assert texts(sheet(tmp_path), ASKED) == [
+        ["local.lr", "0.1", "0.3", "all"],
+        ["data.partition.num_clients", "20", "50", "all"],
+        ["weights", render.ABSENT, "w", "all"],
+    ]
+
+
+def test_runs_are_named_of_which_only_some_differ(tmp_path):
+    save_runs(tmp_path, "a", seeds=(1, 2))
+    save_runs(tmp_path, "b", seeds=(1, 2))
+    file = tmp_path / "results/b/runs/pfedmm/emnist/fedem/seed2/history.h5"
+    file.unlink()
+    result = made_up.run("fedem", "fedem", 2)["history"]
+    spec = {"method": "fedem", "seed": 2, "local": {"lr": 0.5, "solver": "sgd"}}
+    replace(result, spec=spec, provenance={"code": "other"} | {"clean": True}).save(file)
+    found = sheet(tmp_path)
+    assert texts(found, ASKED) == [["local.lr", "0.1", "0.5", "pfedmm/emnist/fedem"]]
+    assert ["code of training", "one", "another", "pfedmm/emnist/fedem"] in texts(found, MADE)
+    assert "code of evaluation" not in [row[0] for row in texts(found, MADE)]
+
+
+def test_code_and_commit_are_told_apart(tmp_path):
+    save_runs(tmp_path, "a", made={"commit": "1a", "clean": True})
+    save_runs(tmp_path, "b", made={"commit": "2b", "clean": False})
+    found = sheet(tmp_path)
+    assert texts(found, MADE) == [
+        ["commit", "1a", "2b", "all"],
+        ["working tree as committed", "yes", "no", "all"],
+    ]
+    same = ["What was asked for is the same: specification and data of 2 runs in both."]
+    same += ["The code is the same: no digest of training or evaluation differs in 2 runs in both."]
+    assert found.notes[:2] == same and not texts(found, "pfedmm") and not texts(found, ASKED)
+
+
+def test_other_seeds_alone_are_no_difference_of_specification(tmp_path):
+    for name, seed in (("a", 1), ("b", 2)):
+        cut = {"partition": {"num_clients": 20}, "seed": 100 + seed, "replicate": seed}
+        made = {"manifest_sha256": f"of {seed}"}
+        save_runs(tmp_path, name, seeds=(seed,), made=made, data={f"/seed{seed}": cut})
+    assert not texts(sheet(tmp_path), ASKED)
+    (tmp_path / "results/b/shards/pfedmm/emnist/seed2.json").unlink()
+    assert not texts(sheet(tmp_path), ASKED)
+
+
+def test_shards_that_differ_are_told_even_where_they_are_deleted(tmp_path):
+    save_runs(tmp_path, "a", made={"manifest_sha256": "1"})
+    save_runs(tmp_path, "b", made={"manifest_sha256": "2"})
+    assert texts(sheet(tmp_path), ASKED) == [["shards", "one", "another", "all"]]
+    (tmp_path / "results/b/shards/pfedmm/emnist.json").unlink()
+    assert texts(sheet(tmp_path), ASKED) == [["shards", "one", "another", "all"]]
+
+
+def test_of_runs_whose_history_is_gone_nothing_is_claimed(tmp_path):
+    save_runs(tmp_path, "a", labels=("fedem",))
+    save_runs(tmp_path, "b", labels=("fedem",), made={"code": "other"})
+    (tmp_path / "results/a/runs/pfedmm/emnist/fedem/seed1/history.h5").unlink()
+    found = sheet(tmp_path)
+    assert not texts(found, MADE) and not any("is the same" in note for note in found.notes)
+    assert "Specification and code are not kept, so not compared: pfedmm/emnist/fedem." in (
+        found.notes
+    )
+
+
+@pytest.mark.parametrize("name", ["demo-lr3", "", "..", "a/metrics"])
+def test_a_folder_that_does_not_exist_is_refused_with_those_there_are(tmp_path, name):
+    with pytest.raises(ConfigError, match=f"no results named '{name}'; .* there are none yet$"):
+        compared.read(tmp_path, name)
+    save_metrics(tmp_path, "a", {("fedem", "loss", 0): 1.0})
+    save_metrics(tmp_path, "b", {("fedem", "loss", 0): 1.0})
+    with pytest.raises(ConfigError, match=f"no results named '{name}'; in results/ .* a, b$"):
+        compared.read(tmp_path, name)
+
+
+def test_a_folder_without_metrics_is_refused(tmp_path):
+    (tmp_path / "results/a/runs").mkdir(parents=True)
+    with pytest.raises(DataError, match="results/a has no metrics yet; the workflow makes them"):
+        compared.read(tmp_path, "a")
+
+
+def test_folders_with_nothing_in_common_are_refused(tmp_path):
+    save_metrics(tmp_path, "a", {("fedem", "loss", 0): 1.0, ("fedavg", "loss", 0): 1.0})
+    save_metrics(tmp_path, "b", {("local", "loss", 0): 1.0})
+    with pytest.raises(DataError, match="results/a and results/b have no run in common: the one has"
+                       " toy/mnist/fedem and 1 more, the other toy/mnist/local$"):  # fmt: skip
+        sheet(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_script_prints_what_differs_and_writes_all_numbers(tmp_path):
+    for name, value in (("demo", 0.5), ("demo-x", 0.6)):
+        save_metrics(tmp_path, name, {("fedem", "loss", 0): value, ("fedem", "bytes", 0): 1.0})
+
+    def script(*words):
+        command = [sys.executable, "scripts/compare.py", *words, "--root", str(tmp_path)]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    done = script("results/demo/", "demo-x")
+    assert done.returncode == 0, done.stderr
+    assert "| mnist/fedem | seen default test | loss" in done.stdout
+    assert done.stdout.endswith("All numbers: results/compare-demo-demo-x.csv\n")
+    numbers = pd.read_csv(tmp_path / "results/compare-demo-demo-x.csv")
+    assert list(numbers["difference_mean"]) == [pytest.approx(0.1), 0]
+    again = script("demo", "results/demo")
+    assert again.returncode == 1
+    assert again.stderr == "error: A and B must be two folders of results, got 'demo' twice\n"
