@@ -17,6 +17,7 @@ from fedlib.files import write_text
 from fedlib.reporting import compared
 from fedlib.tables import render
 from fedlib.workflow import command
+from fedlib.workflow.layout import PATHS
 from fedlib.workflow.provenance import ROOT
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     names = [name.removeprefix("results/").rstrip("/") for name in (args.a, args.b)]
     if names[0] == names[1]:
         raise ConfigError(f"A and B must be two folders of results, got {names[0]!r} twice")
-    first, second = (compared.read(args.root, name) for name in names)
+    first, second = (compared.read(args.root, name, PATHS) for name in names)
     sheet = compared.sheet(first, second, args.words)
     print(render.to_markdown(sheet))
     csv = Path("results") / f"{sheet.label}.csv"

@@ -66,7 +66,7 @@ def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, mad
 
 
 def sheet(root, *words):
-    return compared.sheet(compared.read(root, "a"), compared.read(root, "b"), words)
+    return compared.sheet(compared.read(root, "a", PATHS), compared.read(root, "b", PATHS), words)
 
 
 def texts(found, heading):
@@ -245,17 +245,17 @@ def test_of_runs_whose_history_is_gone_nothing_is_claimed(tmp_path):
 @pytest.mark.parametrize("name", ["demo-lr3", "", "..", "a/metrics"])
 def test_a_folder_that_does_not_exist_is_refused_with_those_there_are(tmp_path, name):
     with pytest.raises(ConfigError, match=f"no results named '{name}'; .* there are none yet$"):
-        compared.read(tmp_path, name)
+        compared.read(tmp_path, name, PATHS)
     save_metrics(tmp_path, "a", {("fedem", "loss", 0): 1.0})
     save_metrics(tmp_path, "b", {("fedem", "loss", 0): 1.0})
     with pytest.raises(ConfigError, match=f"no results named '{name}'; in results/ .* a, b$"):
-        compared.read(tmp_path, name)
+        compared.read(tmp_path, name, PATHS)
 
 
 def test_a_folder_without_metrics_is_refused(tmp_path):
     (tmp_path / "results/a/runs").mkdir(parents=True)
     with pytest.raises(DataError, match="results/a has no metrics yet; the workflow makes them"):
-        compared.read(tmp_path, "a")
+        compared.read(tmp_path, "a", PATHS)
 
 
 def test_folders_with_nothing_in_common_are_refused(tmp_path):

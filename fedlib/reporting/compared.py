@@ -20,7 +20,6 @@ from fedlib.exhibits.metrics import INTERVAL_SEEDS, METRICS, METRICS_OF_PREDICTI
 from fedlib.files import read_json
 from fedlib.reporting.origin import FACT_TITLES, FACTS, attributes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, points, with_spread
-from fedlib.workflow.layout import PATHS
 
 Run = tuple[str, str, str]  # paper, federation, label
 RUN = ["paper", "federation", "label"]
@@ -41,11 +40,13 @@ class Results:
     Attributes:
       name: of the folder below results/.
       root: of the checkout.
+      paths: where its files are below the root, by name, see `fedlib.workflow.layout`.
       last: its metrics at the last evaluation, see `fedlib.exhibits.metrics`.
     """
 
     name: str
     root: Path
+    paths: Mapping[str, str]
     last: pd.DataFrame
 
     def seeds(self) -> dict[Run, list[int]]:
@@ -54,20 +55,20 @@ class Results:
         return {run: sorted(rows["seed"]) for run, rows in runs.groupby(RUN, sort=False)}
 
     def path(self, name: str, run: Run, seed: int, **wildcards: str) -> Path:
-        """A file of a run, by its name in `PATHS`."""
+        """A file of a run, by its name in `paths`."""
         wildcards |= dict(zip(RUN, run, strict=True)) | {"folder": self.name, "seed": str(seed)}
-        return self.root / PATHS[name].format(**wildcards)
+        return self.root / self.paths[name].format(**wildcards)
 
 
-def read(root: Path, name: str) -> Results:
-    """The folder results/`name` of the checkout in `root`.
+def read(root: Path, name: str, paths: Mapping[str, str]) -> Results:
+    """The folder results/`name` of the checkout in `root`; for `paths` see `Results`.
 
     Raises:
       ConfigError: if there is no such folder.
       DataError: if it has no metrics, or damaged ones.
     """
-    folder = root / PATHS["results"].format(folder=name)
-    beside = [path for path in root.glob(PATHS["results"].format(folder="*")) if path.is_dir()]
+    folder = root / paths["results"].format(folder=name)
+    beside = [path for path in root.glob(paths["results"].format(folder="*")) if path.is_dir()]
     if name not in (path.name for path in beside):
         there = sorted(path.name for path in beside if (path / "metrics").is_dir())
         raise ConfigError(
@@ -79,7 +80,7 @@ def read(root: Path, name: str) -> Results:
     if not found:
         raise DataError(f"results/{name} has no metrics yet; the workflow makes them")
     last = [metrics[metrics["at"] == "last"] for metrics in found]
-    return Results(name, root, pd.concat(last, ignore_index=True))
+    return Results(name, root, paths, pd.concat(last, ignore_index=True))
 
 
 def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet:
