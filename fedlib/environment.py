@@ -36,6 +36,12 @@ def environment() -> dict:
     }
 
 
+def cache_folder() -> Path:
+    """Where what this machine has measured or checked is kept, for all checkouts of a user."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "fedlib"
+
+
 def _version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

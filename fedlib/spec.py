@@ -147,6 +147,10 @@ class Table:
     params: dict = field(default_factory=dict)
     published: str | None = None
 
+    def shows(self, federation: str, label: str) -> bool:
+        """Whether the run of that label on that federation is in it."""
+        return federation in self.federations and label in self.labels
+
 
 @dataclass(frozen=True)
 class Figure(Table):

@@ -195,6 +195,18 @@ def last(scores: Scores) -> Scores:
     return Scores(scores.clients, scores.count, scores.correct[-1:], scores.loss[-1:])
 
 
+def evaluation(history: RunResult) -> RunResult:
+    """The evaluation that goes with a history."""
+    totals = ("bytes_down", "bytes_up", "examples", "client_rounds")
+    return RunResult(
+        history.round[-1:],
+        {view: last(scores) for view, scores in history.scores.items()},
+        **{name: getattr(history, name)[-1:] for name in totals},
+        train_loss=np.empty(0),
+        diagnostics=history.diagnostics,
+    )
+
+
 def describe(federation, label, rounds=30, **changes) -> dict:
     """What `Run.describe()` gives for a made-up run."""
     base = label.split("-m")[0]

@@ -91,18 +91,6 @@ def history(label, seed=0, shift=0.0) -> RunResult:
     )
 
 
-def last_of(found: RunResult) -> RunResult:
-    totals = ("bytes_down", "bytes_up", "examples", "client_rounds")
-    scores = {view: made_up.last(scores) for view, scores in found.scores.items()}
-    return RunResult(
-        found.round[-1:],
-        scores,
-        **{name: getattr(found, name)[-1:] for name in totals},
-        train_loss=np.empty(0),
-        diagnostics=found.diagnostics,
-    )
-
-
 def collect(exhibit, shifts=None) -> tuple[pd.DataFrame, pd.DataFrame]:
     frames = []
     for run in exhibit["runs"]:
@@ -110,7 +98,7 @@ def collect(exhibit, shifts=None) -> tuple[pd.DataFrame, pd.DataFrame]:
             names = {"paper": exhibit["paper"], "seed": seed, "dataset": "cifar10"}
             names |= {name: run[name] for name in ("federation", "label", "method")}
             found = history(run["label"], seed, (shifts or {}).get(run["federation"], 0.0))
-            rows = metrics.run_rows(found, last_of(found))
+            rows = metrics.run_rows(found, made_up.evaluation(found))
             frames.append(rows.assign(partition="", **names))
     return pd.concat(frames, ignore_index=True), pd.DataFrame()
 

@@ -81,19 +81,6 @@ def history(label, seed=0, diagnostics=None) -> RunResult:
     )
 
 
-def last_of(found: RunResult) -> RunResult:
-    """The evaluation that goes with a history."""
-    totals = ("bytes_down", "bytes_up", "examples", "client_rounds")
-    scores = {view: made_up.last(scores) for view, scores in found.scores.items()}
-    return RunResult(
-        found.round[-1:],
-        scores,
-        **{name: getattr(found, name)[-1:] for name in totals},
-        train_loss=np.empty(0),
-        diagnostics=found.diagnostics,
-    )
-
-
 def collect(exhibit, diagnostics=None) -> tuple[pd.DataFrame, pd.DataFrame]:
     frames = ([], [])
     for run in exhibit["runs"]:
@@ -102,7 +89,7 @@ def collect(exhibit, diagnostics=None) -> tuple[pd.DataFrame, pd.DataFrame]:
             names |= {name: run[name] for name in ("federation", "label", "method")}
             found = history(run["label"], seed, diagnostics)
             for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
-                frame.append(of(found, last_of(found)).assign(partition="", **names))
+                frame.append(of(found, made_up.evaluation(found)).assign(partition="", **names))
     return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
 
 

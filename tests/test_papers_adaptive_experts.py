@@ -56,13 +56,9 @@ def test_two_trials_of_the_demo_have_other_clients_of_the_same_kind():
 @every_scale
 def test_every_run_is_shown_somewhere(scale):
     paper = declare(scale)
-    shown = {
-        (federation, label)
-        for exhibit in (*paper.tables.values(), *paper.figures.values())
-        for federation in exhibit.federations
-        for label in exhibit.labels
-    }
-    assert {(run.federation, run.label) for run in paper.runs} <= shown
+    exhibits = (*paper.tables.values(), *paper.figures.values())
+    for run in paper.runs:
+        assert any(exhibit.shows(run.federation, run.label) for exhibit in exhibits), run
 
 
 def test_the_full_scale_has_every_exhibit_of_the_paper():

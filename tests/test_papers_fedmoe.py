@@ -38,13 +38,9 @@ def changes(run, base):
 @every_scale
 def test_every_run_is_shown_somewhere(scale):
     paper = declare(scale)
-    shown = {
-        (federation, label)
-        for exhibit in (*paper.tables.values(), *paper.figures.values())
-        for federation in exhibit.federations
-        for label in exhibit.labels
-    }
-    assert {(run.federation, run.label) for run in paper.runs} <= shown
+    exhibits = (*paper.tables.values(), *paper.figures.values())
+    for run in paper.runs:
+        assert any(exhibit.shows(run.federation, run.label) for exhibit in exhibits), run
 
 
 @every_scale

@@ -17,7 +17,19 @@ CHUNK = 1 << 20  # bytes read at a time
 
 
 @dataclass(frozen=True)
-class RawFile:
+class _Below:
+    """Something below data/raw/, at a path with "/"."""
+
+    path: str
+
+    @property
+    def dataset(self) -> str:
+        """The data set it belongs to: the first folder of its path."""
+        return PurePosixPath(self.path).parts[0]
+
+
+@dataclass(frozen=True)
+class RawFile(_Below):
     """An official file of a data set, or an archive of such files.
 
     Attributes:
@@ -32,7 +44,6 @@ class RawFile:
       member: its name in that archive.
     """
 
-    path: str
     size: int | None
     sha256: str
     md5: str = ""
@@ -45,11 +56,6 @@ class RawFile:
         for name in (self.path, self.member):
             if not is_inside(name):
                 raise ValueError(f"{name!r} must be a relative path without '..'")
-
-    @property
-    def dataset(self) -> str:
-        """The data set it belongs to: the first folder of its path."""
-        return PurePosixPath(self.path).parts[0]
 
     @property
     def name(self) -> str:
@@ -122,7 +128,7 @@ class RawFile:
 
 
 @dataclass(frozen=True)
-class RawFolder:
+class RawFolder(_Below):
     """Files that another program makes: neither their names nor their content are known.
 
     Attributes:
@@ -131,14 +137,8 @@ class RawFolder:
       maker: which program makes them, for the message when there are none.
     """
 
-    path: str
     pattern: str
     maker: str
-
-    @property
-    def dataset(self) -> str:
-        """The data set it belongs to: the first folder of its path."""
-        return PurePosixPath(self.path).parts[0]
 
     def files(self, raw: str | Path) -> list[RawFile]:
         """The files that are there, sorted by name.
@@ -154,19 +154,12 @@ class RawFolder:
 
 
 @dataclass(frozen=True)
-class LocalFolder:
+class LocalFolder(_Below):
     """Files that a user has put in place: all that is below a folder, hidden ones aside.
 
     Attributes:
       path: of the folder, below data/raw/, with "/"; its first part is the name of the data set.
     """
-
-    path: str
-
-    @property
-    def dataset(self) -> str:
-        """The data set it belongs to: the first folder of its path."""
-        return PurePosixPath(self.path).parts[0]
 
     def files(self, raw: str | Path) -> list[RawFile]:
         """The files that are there, sorted by path.

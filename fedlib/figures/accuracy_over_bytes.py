@@ -11,10 +11,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
+from fedlib.exhibits.traffic import UNITS, readable
 from fedlib.figures import curves, style
 
-UNITS = {"MB": (1e6, "1 MB is 1 000 000 bytes"), "GB": (2.0**30, "1 GB is 2^30 bytes")}
-SMALL = 0.1  # GB, below which MB are easier to read
+MEANINGS = {"MB": "1 MB is 1 000 000 bytes", "GB": "1 GB is 2^30 bytes"}
 SCALES = ("log", "linear")
 
 
@@ -59,10 +59,10 @@ def draw(
     accuracy = curves.Shown(metric, protocol, split)
     curves.check(accuracy, exhibit, until)
     x = _axis(unit, scale, until)
-    shown = _with_traffic(exhibit, metrics, accuracy, unit)
-    if unit == "GB" and not until and shown["sent"].max() < SMALL:
-        unit = "MB"
-        shown = _with_traffic(exhibit, metrics, accuracy, unit)
+    shown = _with_traffic(exhibit, metrics, accuracy)
+    if unit == "GB" and not until:
+        unit = readable(shown["sent"].max() / UNITS["GB"])
+    shown["sent"] /= UNITS[unit]
     looks = style.looks(exhibit["runs"], shaded)
     figure, grid = style.panels(exhibit)
     silent, focused = False, ""
@@ -78,7 +78,7 @@ def draw(
         _mark(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded))
     note = "A line across the panel: a method that sends nothing, at its last accuracy."
-    what = f"Communicated: all clients together, up and down; {UNITS[unit][1]}."
+    what = f"Communicated: all clients together, up and down; {MEANINGS[unit]}."
     band = style.spread_text(exhibit, "band")
     style.footer(figure, exhibit, what, band, focused, note if silent else "")
     return figure
@@ -92,14 +92,12 @@ def _axis(unit: str, scale: str, until: dict[str, float] | None) -> _Axis:
     return _Axis(scale, until)
 
 
-def _with_traffic(
-    exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown, unit: str
-) -> pd.DataFrame:
-    """The curves over rounds, with what was sent by then in the column `sent`, mean over seeds."""
+def _with_traffic(exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown) -> pd.DataFrame:
+    """The curves over rounds, with the bytes sent by then in the column `sent`, mean over seeds."""
     key = ["federation", "label", "round"]
     rows = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric="bytes")
     rows = exhibits.pick(rows, **TRAFFIC._asdict())
-    sent = rows.groupby(key, sort=False)["value"].mean() / UNITS[unit][0]
+    sent = rows.groupby(key, sort=False)["value"].mean()
     return curves.over_rounds(exhibit, metrics, accuracy).join(sent.rename("sent"), on=key)
 
 

@@ -8,13 +8,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.errors import DataError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import TRAFFIC, over_seeds
-from fedlib.figures import style
+from fedlib.exhibits.alphas import ALPHA, recorded
+from fedlib.exhibits.metrics import over_seeds
+from fedlib.figures import curves, style
 
-ALPHA = "alpha"
 PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
 
 
@@ -34,26 +33,20 @@ def draw(
     Raises:
       DataError: if a run did not record its alpha.
     """
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric=ALPHA)
-    shown = exhibits.pick(shown, group=TRAFFIC.group)
     theirs = printed.fractions(published, exhibit["published"], ALPHA)
     looks = style.looks(exhibit["runs"])
     figure, grid = style.panels(exhibit)
+    panels = {f["name"]: axes for f, axes in zip(exhibit["federations"], grid, strict=True)}
     marked = False
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
-            if mine.empty:
-                raise DataError(f"{federation['name']}/{run['label']} did not record its {ALPHA}")
-            curve, look = over_seeds(mine, ["round"]), looks[run["label"]]
-            axes.plot(curve["round"], curve["mean"], **look.curve())
-            if (curve["seeds"] > 1).any():
-                band = style.band(look, exhibit["runs"])
-                axes.fill_between(curve["round"], curve["low"], curve["high"], **band)
-            number = theirs.get((federation["dataset"], run["label"]))
-            if number is not None:
-                axes.axhline(number, **PRINTED)
-                marked = True
+    for federation, run, alpha in recorded(exhibit, metrics):
+        axes, curve = panels[federation["name"]], over_seeds(alpha, ["label", "round"])
+        curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+        number = theirs.get((federation["dataset"], run["label"]))
+        if number is not None:
+            axes.axhline(number, **PRINTED)
+            marked = True
+    for federation in exhibit["federations"]:
+        axes = panels[federation["name"]]
         axes.set(title=federation["title"], xlabel="Communication round", ylabel="α")
         axes.set_ylim(0, 1)
         axes.xaxis.get_major_locator().set_params(integer=True)

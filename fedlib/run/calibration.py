@@ -11,7 +11,6 @@ records what ran and why.
 """
 
 import hashlib
-import os
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -26,6 +25,7 @@ from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
 from fedlib.engine.task import Task
+from fedlib.environment import cache_folder
 from fedlib.files import canonical_json, read_json
 from fedlib.methods.base import Method
 from fedlib.run.simulate import Course, Simulation
@@ -33,8 +33,7 @@ from fedlib.run.simulate import Course, Simulation
 
 def file() -> Path:
     """Where measurements are kept, for all checkouts of a user on a machine."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "fedlib" / "executors.json"
+    return cache_folder() / "executors.json"
 
 
 def chosen(wanted: str, method: Method, data: DeviceData, course: Course) -> Executor:

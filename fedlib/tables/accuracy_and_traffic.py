@@ -11,6 +11,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC, over_seeds
+from fedlib.exhibits.traffic import UNITS, readable
 from fedlib.tables import notes
 from fedlib.tables.render import (
     ABSENT,
@@ -25,8 +26,6 @@ from fedlib.tables.render import (
 )
 from fedlib.tables.summary import STATISTICS, identity
 
-GIGABYTE = 2.0**30
-SMALL = 0.1  # GB, below which MB are easier to read, as in the figure accuracy_over_bytes
 METRICS = {
     "accuracy_client_mean": "mean accuracy of the clients",
     "accuracy": "accuracy over the examples of all clients",
@@ -97,7 +96,7 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
     Args:
       numbers: floats in a message; clients: that take part in a round.
     """
-    return 2 * 4 * numbers * clients * rounds / GIGABYTE
+    return 2 * 4 * numbers * clients * rounds / UNITS["GB"]
 
 
 def _check(exhibit: dict, averaged: dict[str, dict], metric: str, split: str) -> None:
@@ -183,7 +182,7 @@ def _traffic(rows: pd.DataFrame) -> dict[str, float]:
     messages = 2 * means["client_rounds"]
     return {
         "rounds": rounds,
-        "gb": means["bytes"] / GIGABYTE,
+        "gb": means["bytes"] / UNITS["GB"],
         "message": means["bytes"] / 4 / messages if messages else 0.0,
         "cohort": means["client_rounds"] / rounds if rounds else 0.0,
     }
@@ -199,9 +198,8 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
     mine = exhibits.pick(numbers, federation=federation["name"])
     accuracy = best_cells(mine["mean"].tolist(), percents(mine))
     compared = bool(mine["published"].notna().any())
-    small = not compared and mine["gb"].max() < SMALL
-    unit, factor = ("MB", GIGABYTE / 1e6) if small else ("GB", 1.0)
-    sent = [Cell(_quantity(factor * value)) for value in mine["gb"]]
+    unit = "GB" if compared else readable(mine["gb"].max())
+    sent = [Cell(_quantity(value * UNITS["GB"] / UNITS[unit])) for value in mine["gb"]]
     rounds = [Cell(f"{value:.0f}") for value in mine["rounds"]]
     message = [Cell(f"{value:,.0f}".replace(",", " ")) for value in mine["message"]]
     if compared:

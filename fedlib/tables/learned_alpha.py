@@ -3,15 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import DataError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import TRAFFIC, over_seeds
+from fedlib.exhibits.alphas import ALPHA, recorded
+from fedlib.exhibits.metrics import over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, with_spread
 from fedlib.tables.summary import STATISTICS, identity
 
-ALPHA = "alpha"
 RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
 EXPLAINED = (
     "Learned: in the last round at which it was written down. Rate: of its solver, of which a step "
@@ -34,17 +33,9 @@ def build(
     Raises:
       DataError: if a run did not record its alpha.
     """
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric=ALPHA)
-    shown = exhibits.pick(shown, group=TRAFFIC.group)
     theirs = printed.fractions(published, exhibit["published"], ALPHA)
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
-            if mine.empty:
-                raise DataError(f"{federation['name']}/{run['label']} did not record its {ALPHA}")
-            rows.append(_row(federation, run, mine, theirs, len(exhibit["seeds"])))
-    numbers = pd.DataFrame(rows)
+    num_seeds = len(exhibit["seeds"])
+    numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(exhibit, metrics))
     compared = bool(numbers["published"].notna().any())
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",

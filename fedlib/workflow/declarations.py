@@ -1,7 +1,8 @@
-"""Whether declarations agree with themselves, with the configuration and with what there is."""
+"""What declarations train, and whether they agree with themselves and with what there is."""
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from fedlib import papers
 from fedlib.data import downloads
@@ -12,6 +13,24 @@ from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registered
 from fedlib.workflow.selection import selected
+
+
+class Cell(NamedTuple):
+    """One training run with its seed."""
+
+    paper: str
+    federation: str
+    label: str
+    seed: int
+
+
+def cells_of(paper: Paper) -> list[Cell]:
+    """Every training run of a paper."""
+    return [
+        Cell(paper.name, run.federation, run.label, seed)
+        for run in paper.runs
+        for seed in paper.seeds_of(run)
+    ]
 
 
 def declared(name: str, scale: str) -> Paper:

@@ -141,7 +141,7 @@ def cells(plan: Plan, seconds: Mapping[tuple[str, str], list[float]], known: Est
         tables = tuple(
             key
             for key, table in plan.papers[paper].tables.items()
-            if federation in table.federations and label in table.labels
+            if table.shows(federation, label)
         )
         todo = len(jobs)
         begun = todo < len(TIMED) * len(plan.papers[paper].seeds_of(run))

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.spec import Paper
-from fedlib.workflow.declarations import declared
-from fedlib.workflow.plan import Cell, Plan
+from fedlib.workflow.declarations import cells_of, declared
+from fedlib.workflow.plan import Plan
 from fedlib.workflow.selection import ends_too_early
 
 FILTERS = ("papers", "seeds", "federations", "labels", "runs")
@@ -32,7 +31,7 @@ def check(plan: Plan, root: Path = Path()) -> None:
     for name in () if plan.config["tag"] else plan.papers:
         if not (root / plan.path("metrics", paper=name)).exists():
             continue
-        others = set(_cells(declared(name, plan.scale))).difference(plan.cells(name))
+        others = set(cells_of(declared(name, plan.scale))).difference(plan.cells(name))
         files = {cell: root / plan.path("evaluation", **cell._asdict()) for cell in sorted(others)}
         lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
         if lost:
@@ -47,7 +46,7 @@ def remarks(plan: Plan) -> Iterator[str]:
     """What is left out, and what becomes of it, in lines for whoever starts the workflow."""
     if _filters(plan):
         declared_ones = [declared(name, plan.scale) for name in papers.names()]
-        whole = sum(len(_cells(paper)) for paper in declared_ones)
+        whole = sum(len(cells_of(paper)) for paper in declared_ones)
         stays = "" if plan.config["tag"] else "; what is there of other papers stays"
         yield (
             f"{_filters(plan)}: {len(plan.cells())} of the {whole} trainings that scale "
@@ -57,7 +56,7 @@ def remarks(plan: Plan) -> Iterator[str]:
         for stage in ("table", "figure"):
             for key, exhibit in getattr(declared(name, plan.scale), stage + "s").items():
                 for run in paper.runs:
-                    shown = run.federation in exhibit.federations and run.label in exhibit.labels
+                    shown = exhibit.shows(run.federation, run.label)
                     if shown and ends_too_early(run, exhibit):
                         yield (
                             f"{stage} {name}/{key} is without {run.federation}/{run.label}, which "
@@ -70,12 +69,3 @@ def _filters(plan: Plan) -> str:
     given = [(key, plan.config[key]) for key in FILTERS if plan.config[key]]
     given = [(k, v if k != "runs" or len(v) == 1 else [f"{len(v)} of them"]) for k, v in given]
     return " ".join(f"{key}=[{','.join(map(str, values))}]" for key, values in given)
-
-
-def _cells(paper: Paper) -> list[Cell]:
-    """Every training that a paper declares."""
-    return [
-        Cell(paper.name, run.federation, run.label, seed)
-        for run in paper.runs
-        for seed in paper.seeds_of(run)
-    ]

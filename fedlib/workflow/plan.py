@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from fedlib import papers
 from fedlib.data import downloads
@@ -26,21 +25,12 @@ from fedlib.run_spec import run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
 from fedlib.workflow import overrides, packing, shown, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
-from fedlib.workflow.declarations import check_paper, check_selection, declared
+from fedlib.workflow.declarations import Cell, cells_of, check_paper, check_selection, declared
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import folder_note, goes_on, selected
 
 RUN_FILES = ("state", "history", "evaluation")
-
-
-class Cell(NamedTuple):
-    """One training run with its seed."""
-
-    paper: str
-    federation: str
-    label: str
-    seed: int
 
 
 class Plan:
@@ -92,12 +82,8 @@ class Plan:
 
     def cells(self, paper: str | None = None) -> list[Cell]:
         """Every training run of `paper`, or of all papers."""
-        return [
-            Cell(name, run.federation, run.label, seed)
-            for name in ([paper] if paper else self.papers)
-            for run in self._paper(name).runs
-            for seed in self._paper(name).seeds_of(run)
-        ]
+        names = [paper] if paper else self.papers
+        return [cell for name in names for cell in cells_of(self._paper(name))]
 
     def turns(self) -> list[str]:
         """The papers in the order in which to work on them: the soonest done first."""
@@ -362,7 +348,7 @@ class Plan:
         if key not in self._run_evaluated:
             declared = self._paper(paper)
             exhibits = [*declared.tables.values(), *declared.figures.values()]
-            about = [x for x in exhibits if federation in x.federations and label in x.labels]
+            about = [x for x in exhibits if x.shows(federation, label)]
             found = set().union(*(shown.views(x, federation, label) for x in about))
             self._run_evaluated[key] = {
                 "views": [shown.EVERYTHING] if self.config["evaluate"] == "all" else sorted(found),

@@ -8,7 +8,6 @@ it reaches, and a plan in which nothing is new costs a look into that list.
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
+from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json, write_text
 from fedlib.workflow.plan import Plan
@@ -54,7 +54,7 @@ def check(plan: Plan) -> None:
     Raises:
       ConfigError: if something cannot be built; names the paper and the run, table or figure.
     """
-    file = _file()
+    file = cache_folder() / "built.json"
     known = _remembered(file)
     new: dict[str, list[Piece]] = {}
     for piece in pieces(plan):
@@ -122,12 +122,6 @@ def _names(same: list[Piece]) -> str:
     """Where the same thing is declared."""
     more = len(same) - 1
     return same[0].where + (f" and {more} more" if more else "")
-
-
-def _file() -> Path:
-    """The list of what was built, in the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "fedlib" / "built.json"
 
 
 def _remembered(file: Path) -> dict[str, None]:
