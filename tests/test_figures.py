@@ -124,6 +124,28 @@ def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+def test_a_figure_is_laid_out_once_and_drawn_once_a_file(collected, tmp_path, monkeypatch):
+    drawn, draw_all = [], Figure.draw
+
+    def counted(figure, renderer):
+        drawn.append(figure)
+        return draw_all(figure, renderer)
+
+    monkeypatch.setattr(Figure, "draw", counted)
+    figure = draw(collected, "accuracy_over_rounds")
+    kinds = ("pdf", "svg", "png")
+    style.save(figure, *(tmp_path / f"ours.{kind}" for kind in kinds))
+    laid_out = len(drawn) - len(kinds)
+    assert laid_out in (1, 2, 3)  # `fit`, by how many names it had to break
+    with matplotlib.rc_context():  # as Matplotlib itself saves a figure that is laid out
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(style.SETTINGS)
+        for kind in kinds:
+            theirs = tmp_path / f"theirs.{kind}"
+            figure.savefig(theirs, format=kind, metadata=style.METADATA[f".{kind}"])
+            assert theirs.read_bytes() == (tmp_path / f"ours.{kind}").read_bytes()
+
+
 def test_a_method_has_one_colour_in_all_figures(collected):
     def colour_of(figure, title):
         handle = next(h for h in figure.legends[0].legend_handles if h.get_label() == title)

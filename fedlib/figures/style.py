@@ -16,6 +16,8 @@ import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -389,12 +391,21 @@ METADATA = {
 }
 
 
+CANVASES = {".pdf": FigureCanvasPdf, ".png": FigureCanvasAgg, ".svg": FigureCanvasSVG}
+
+
 def save(figure: Figure, *files: str | Path) -> None:
-    """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg."""
+    """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg.
+
+    The figure is laid out once, and drawn once for each file; `Figure.savefig` does both twice.
+    """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         fit(figure)
+        figure.set_layout_engine("none")
         for path in map(Path, files):
+            write = getattr(CANVASES[path.suffix](figure), f"print_{path.suffix[1:]}")
+            figure.set_dpi(SETTINGS["savefig.dpi"])  # vector formats set their own, and keep it
             with atomic(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
+                write(temporary, metadata=METADATA[path.suffix])
