@@ -44,17 +44,17 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one seed, half the rounds, and each experiment on one federation, once."""
+    """Of `demo_all`, one seed, a third of the rounds, and each experiment on one federation."""
     note, seeds, settings = demo_all()
     kept = {
         setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
     }
-    half = {"rounds": 30}
+    fewer = {"rounds": 20}
     changes = {
-        "digits": half | {"table_rounds": (5, 15, 30)},
-        "angled-digits-labels": half,
+        "digits": fewer | {"table_rounds": (5, 10, 20)},
+        "angled-digits-labels": fewer,
         "permuted-digits": {"labels": ("clients-k4",), "rounds": 6},
-        "two-shard-digits": half,
+        "two-shard-digits": fewer,
     }
     return note, seeds[:1], tuple(replace(x, **changes.get(name, {})) for name, x in kept.items())
 
