@@ -156,7 +156,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "server's rate for a tenth of the rounds."
     )
     small = ("lenet5", {**_image(3, 32, 10), "channels": 8, "hidden": 128})
-    cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 10}
+    cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 20}
     cifar |= {"server_lr": 0.01, "notes": (note,)}
     return (
         "reduced: the paper's partitions of real CIFAR-10 and MNIST with fewer rounds, smaller "
