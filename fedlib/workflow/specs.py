@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fedlib.run_spec import run_weights
-from fedlib.spec import Paper, Table
+from fedlib.spec import Paper, Run, Table
 from fedlib.workflow import config
-from fedlib.workflow.declarations import common_seeds
+from fedlib.workflow.declarations import common_seeds, declared
 from fedlib.workflow.selection import families
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
         "name": name,
         "kind": exhibit.kind,
         "title": exhibit.title,
-        "caption": exhibit.caption + _not_run(plan, exhibit, federations, runs),
+        "caption": exhibit.caption + _not_run(plan, stage, paper, name, runs),
         "params": exhibit.params,
         "scale": plan.scale,
         "scale_note": paper.scale_note,
@@ -58,16 +58,24 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
     }
 
 
-def _not_run(plan: "Plan", exhibit: Table, federations: list, runs: list) -> str:
+def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
     """A sentence on the cells that a selection of single runs leaves out of an exhibit."""
     if plan.config["runs"] is None or not runs:
         return ""
-    titles = {run.label: run.title for run in runs}
+    whole = declared(paper.name, plan.scale)
+    exhibit = getattr(whole, f"{stage}s")[name]
     there = {(run.federation, run.label) for run in runs}
+    used = {federation for federation, _ in there}
     missing = []
-    for data in federations:
-        names = [t for label, t in titles.items() if (data.name, label) not in there]
-        missing += [f"{', '.join(names)} on {data.title}"] if names else []
+    for data in (data for data in whole.data if data.name in used):
+        titles = [
+            run.title
+            for run in whole.runs
+            if run.federation == data.name
+            and exhibit.shows(data.name, run.label)
+            and (data.name, run.label) not in there
+        ]
+        missing += [f"{', '.join(titles)} on {data.title}"] if titles else []
     return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
