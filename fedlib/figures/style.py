@@ -164,10 +164,10 @@ EXPERTS = (
 
 
 def method_look(method: str) -> Look:
-    """The look of a method, by registry name; an unlisted one gets a spare, always the same."""
+    """The look of a method, by registry name or file; an unlisted one gets a spare of its own."""
     if method in METHODS:
         return METHODS[method]
-    number = zlib.crc32(method.encode())  # by its name: the same in every figure
+    number = zlib.crc32(Path(method).stem.encode())  # by its name: the same in every figure
     color, marker = number % len(SPARE), number // len(SPARE) % len(SPARE_MARKERS)
     return Look(SPARE[color], SPARE_MARKERS[marker], DASHED)
 

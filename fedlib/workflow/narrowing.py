@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.workflow.declarations import cells_of, declared
+from fedlib.workflow import own_methods
+from fedlib.workflow.declarations import Cell, cells_of, declared
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.selection import ends_too_early
 
@@ -31,14 +32,19 @@ def check(plan: Plan, root: Path = Path()) -> None:
     for name in () if plan.config["tag"] else plan.papers:
         if not (root / plan.path("metrics", paper=name)).exists():
             continue
-        others = set(cells_of(declared(name, plan.scale))).difference(plan.cells(name))
+        own = own_methods.finished(root / plan.path("runs", paper=name))
+        known = {*cells_of(declared(name, plan.scale)), *(Cell(name, *cell) for cell in own)}
+        others = known.difference(plan.cells(name))
         files = {cell: root / plan.path("evaluation", **cell._asdict()) for cell in sorted(others)}
         lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
         if lost:
+            brought = any(cell.label.startswith(own_methods.PREFIX) for cell in others)
             raise ConfigError(
-                f"{_filters(plan)} would take {len(lost)} finished runs out of the tables of "
-                f"{name} in results/{plan.folder}, such as {lost[0]}; add a tag, such as tag=part, "
-                "for a folder of its own, or select those too"
+                f"{_filters(plan) or 'this configuration'} would take {len(lost)} finished runs "
+                f"out of the tables of {name} in results/{plan.folder}, such as {lost[0]}; add a "
+                "tag, such as tag=part, for a folder of its own, or select those too"
+                + " (methods=[...])"
+                * brought
             )
 
 
@@ -52,6 +58,7 @@ def remarks(plan: Plan) -> Iterator[str]:
             f"{_filters(plan)}: {len(plan.cells())} of the {whole} trainings that scale "
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
+    yield from own_methods.remarks(plan.papers, plan.config["methods"] or ())
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             for key, exhibit in getattr(declared(name, plan.scale), stage + "s").items():

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from fedlib.spec import Data, Paper, Run, Table
-from fedlib.workflow import overrides
+from fedlib.workflow import overrides, own_methods
 
 # Kinds of exhibits that show what was recorded on the way, and the hyper-parameter with its rounds.
 RECORDED = {"tables_over_time": "table_rounds"}
@@ -18,7 +18,7 @@ def selected(paper: Paper, config: Mapping) -> Paper:
         _changed(run, config["rounds"], config["precision"], seeds)
         for run in paper.runs
         if _passes(run.federation, wanted[0])
-        and _passes(run.label, wanted[1])
+        and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
         and _passes(f"{paper.name}/{run.federation}/{run.label}", config["runs"])
     )
     used = {run.federation for run in runs}
