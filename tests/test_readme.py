@@ -15,6 +15,7 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from fedlib import methods, tree
 from fedlib.papers import _pfedmm_scales as scales
 from fedlib.papers import _pfedmm_settings as settings
+from fedlib.workflow import dryrun
 from fedlib.workflow.provenance import ROOT
 
 
@@ -159,11 +160,12 @@ def test_an_edit_of_ones_own_method_repeats_its_runs_and_no_other(compared):
     def trained():
         code, told = workflow.dry_run(compared, BESIDE)
         assert code == 0, told
-        return sorted(set(re.findall(r"runs/(pfedmm/digits/[^/]+/seed[0-9])/state.pt", told)))
+        jobs = [job.wildcards for job in dryrun.parse(told) if job.rule == "train"]
+        return sorted(f"{job['label']}/{job['seed']}" for job in jobs)
 
     assert trained() == []
     file = compared / "mine/fedper.py"
     file.write_text(file.read_text().replace('"""FedPer:', '"""FedPer, reworded:'))
     assert trained() == []  # it means the same
     file.write_text(file.read_text().replace("return State(body, tree", "return State(+body, tree"))
-    assert trained() == [f"pfedmm/digits/own-fedper/seed{seed}" for seed in (0, 1)]
+    assert trained() == ["own-fedper/0", "own-fedper/1"]
