@@ -160,7 +160,7 @@ def test_a_curve_is_of_the_protocol_split_and_metric_that_are_asked_for(curves, 
     expected = CURVES.mean(axis=1) + 0.02 - 0.05  # mean over clients, then over seeds
     kept = slice(1, None) if kind == "accuracy_over_bytes" else slice(None)  # no 0 on a log axis
     assert line.get_ydata() == pytest.approx(expected[kept])
-    name = "New shard, no labels\nValidation accuracy (%), mean of clients"
+    name = "New shard, no labels\nValidation accuracy (%)\nmean of clients"
     assert figure.axes[0].get_ylabel() == name
     assert faults(figure) == []
 

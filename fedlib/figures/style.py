@@ -19,10 +19,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.exhibits import selection as exhibits
+from fedlib.figures.fitting import fit
 from fedlib.files import atomic
 
 SETTINGS = {
@@ -59,7 +59,6 @@ SETTINGS = {
 PANEL_WIDTH, PANEL_HEIGHT = 3.35, 2.75  # inches
 BESIDE = 1.55  # inches right of the panels, for a scale of colours; a legend takes what it needs
 LEGEND_PAD = 0.1  # inches
-OVERHANG = 1.12  # a name may be so much longer than the axis or panel that it names
 MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
@@ -332,7 +331,8 @@ def variant_handles(titles: list[str]) -> list[Line2D]:
 
 def footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
     """Small grey lines under the panels: scale, seeds and whatever the reader must know."""
-    parts = [exhibits.scale_text(exhibit), f"{exhibits.seeds_text(exhibit)}.", *sentences]
+    seeds = exhibits.seeds_text(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
+    parts = [exhibits.scale_text(exhibit), f"{seeds}.", *sentences]
     text = " ".join(part for part in parts if part)
     beside = _inches(figure, figure.legends[0])[0] if figure.legends else BESIDE
     width = int((figure.get_figwidth() - beside) * 21)  # characters that fit at this size
@@ -351,34 +351,6 @@ def percent_axis(axes: Axes) -> None:
     """Show the fractions of the y axis as percent, at round numbers."""
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-
-
-def fit(figure: Figure) -> None:
-    """Break the names of axes and panels that are longer than what they name."""
-    for _ in range(3):  # a broken name takes room from the panels
-        figure.draw_without_rendering()
-        if not any([_broken(name, room) for axes in figure.axes for name, room in _names(axes)]):
-            return
-
-
-def _names(axes: Axes) -> list[tuple[Text, float]]:
-    """What is written along the panel's sides, and how long that side is, in pixels."""
-    box = axes.get_window_extent()
-    return [(axes.yaxis.label, box.height), (axes.xaxis.label, box.width), (axes.title, box.width)]
-
-
-def _broken(name: Text, room: float) -> bool:
-    """Break a name into lines if it needs more pixels than there is room for; whether it was."""
-    box, turned = name.get_window_extent(), name.get_rotation() == 90
-    needed = box.height if turned else box.width
-    if needed <= OVERHANG * room:
-        return False
-    lines = name.get_text().split("\n")
-    fitting = max(1, int(max(map(len, lines)) * room / needed))
-    wrapped = [textwrap.fill(line, fitting, break_long_words=False) for line in lines]
-    changed = "\n".join(wrapped) != name.get_text()
-    name.set_text("\n".join(wrapped))
-    return changed
 
 
 # Dates and versions are left out of the files, so that the same figure gives the same bytes.

@@ -37,6 +37,8 @@ TEX = {
     "≥": r"$\geq$",
     "→": r"$\rightarrow$",
     "½": r"$\frac{1}{2}$",
+    "ʳ": "$^r$",
+    "ᶜ": "$^c$",
     "α": r"$\alpha$",
     "β": r"$\beta$",
     "ε": r"$\varepsilon$",
