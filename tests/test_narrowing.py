@@ -123,3 +123,41 @@ def test_what_tables_are_made_of_is_wanted_too(folder):
     plan = Plan({"papers": ["one"]})
     for file in ("state", "history", "evaluation"):
         assert {*plan.run_files(file, "one")} <= {*plan.targets()}
+
+
+BOTH = ("digits", "mnist")
+Y = Figure("accuracy_over_rounds", "T", "C.", ("fedavg", "fedem", "local"), BOTH)
+RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local")]
+RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
+AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem", "local"]}]}
+DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "selection", "left"),
+    [
+        ("gains", AGAINST, {}, ("digits", "mnist")),
+        ("gains", AGAINST, {"labels": ["fedem", "fedavg"]}, ()),  # nothing of the second group
+        ("gains", AGAINST, {"labels": ["fedavg", "local"]}, ()),
+        ("gains", AGAINST, {"runs": RUNS_OF_DIGITS}, ("digits",)),
+        ("client_differences", {"of": "fedem"}, {"labels": ["fedem"]}, ()),
+        ("client_differences", {"of": "fedem"}, {"labels": ["fedem", "local"]}, BOTH),
+        ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
+        ("global_accuracy", DIFFERENCE, {"labels": ["fedem"]}, ("digits", "mnist")),
+    ],
+)
+def test_what_has_nothing_left_to_compare_is_left_out_and_said(
+    declare, kind, params, selection, left
+):
+    runs = [toy_run(f, label) for f in BOTH for label in ("fedavg", "fedem", "local")]
+    labels = ("fedavg", "fedem", "local")
+    exhibit = Figure(kind, "T", "C.", labels, BOTH, params)
+    declare(toy=toy_paper(runs=runs, figures={"x": exhibit, "y": Y}))
+    if kind != "client_differences":
+        paper = toy_paper(runs=runs, tables={"x": exhibit}, figures={"y": Y})
+        declare(toy=paper)
+    plan = Plan({"tag": "part"} | selection)
+    found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")
+    assert (found.federations if found else ()) == left
+    said = [line for line in narrowing.remarks(plan) if "toy/x is left out: too little" in line]
+    assert len(said) == (not left)

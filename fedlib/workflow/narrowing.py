@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fedlib import papers
 from fedlib.errors import ConfigError
+from fedlib.spec import Run, Table
 from fedlib.workflow import own_methods
 from fedlib.workflow.declarations import Cell, cells_of, declared
 from fedlib.workflow.plan import Plan
@@ -61,14 +62,23 @@ def remarks(plan: Plan) -> Iterator[str]:
     yield from own_methods.remarks(plan.papers, plan.config["methods"] or ())
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
+            there = getattr(paper, stage + "s")
             for key, exhibit in getattr(declared(name, plan.scale), stage + "s").items():
-                for run in paper.runs:
-                    shown = exhibit.shows(run.federation, run.label)
-                    if shown and ends_too_early(run, exhibit):
-                        yield (
-                            f"{stage} {name}/{key} is without {run.federation}/{run.label}, which "
-                            f"ends after {run.rounds} rounds, before it records what is shown there"
-                        )
+                runs = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
+                for remark in _lacking(exhibit, runs, key in there):
+                    yield f"{stage} {name}/{key} is {remark}"
+
+
+def _lacking(exhibit: Table, runs: list[Run], is_there: bool) -> Iterator[str]:
+    """What an exhibit lacks, of which these runs are selected."""
+    short = [run for run in runs if ends_too_early(run, exhibit)]
+    for run in short:
+        yield (
+            f"without {run.federation}/{run.label}, which ends after {run.rounds} rounds, before "
+            "it records what is shown there"
+        )
+    if runs and not short and not is_there:
+        yield "left out: too little is selected of what it compares"
 
 
 def _filters(plan: Plan) -> str:
