@@ -751,6 +751,13 @@ def test_views_stand_side_by_side_with_what_is_published_of_each(viewed):
     assert np.isnan(found.loc[("fedmix-vae", "New client"), "published"])
 
 
+def test_a_column_that_no_selected_run_has_is_left_out_and_said(viewed):
+    other = {"title": "By VAEs", "protocol": "new_shard_vae", "metric": "accuracy"}
+    text = render.to_markdown(build("views", *viewed, columns=[COLUMNS[0], other]))
+    assert "By VAEs |" not in text and "Known" in text
+    assert "Not shown, as no run here was evaluated so: By VAEs." in text
+
+
 def test_views_as_text(viewed):
     sheet = build("views", *viewed, PUBLISHED, columns=COLUMNS)
     (block,) = sheet.blocks

@@ -159,7 +159,7 @@ def test_it_is_loaded_from_its_file_and_may_have_underscores(mine):
         ("x = 1", "my_way.py", r"has no class that is called like the file, .*; it has no class"),
         ("class MyWay(:", "my_way.py", r"methods: .*/my_way.py, line 1: invalid syntax"),
         (MINE, "fedem.py", r"there is a method fedem already, fedlib/methods/fedem.py; call the"),
-        (MINE, "my_way.py:fedprox", r"no run fedprox in toy, to run MyWay like; .* of fedavg, fed"),
+        (MINE, "my_way.py:fedprox", r"no run fedprox in toy, to run MyWay like; .* such as fedavg"),
     ],
 )
 def test_what_is_no_method_is_refused_before_anything_is_planned(

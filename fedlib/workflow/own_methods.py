@@ -12,6 +12,7 @@ runs, so that an edit repeats those and no other.
 """
 
 import ast
+import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -103,10 +104,12 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
         before = found
         found = {name: _with(paper, own) for name, paper in found.items()}
         if found == before:
-            labels = ", ".join(sorted({r.label for paper in papers.values() for r in paper.runs}))
+            labels = sorted({run.label for paper in papers.values() for run in paper.runs})
+            near = difflib.get_close_matches(own.like, labels, n=3) or labels[:3]
             raise ConfigError(
                 f"methods: {own.text}: no run {own.like} in {', '.join(papers)}, to run "
-                f"{own.title} like; give {own.path}:LABEL, where LABEL is one of {labels}"
+                f"{own.title} like; give {own.path}:LABEL, where LABEL is that of a run, such as "
+                f"{', '.join(near)}"
             )
     return found
 
