@@ -1,8 +1,8 @@
 """How every figure looks: one colour, marker and line per method, in all papers.
 
 Nothing here touches `pyplot`: a figure is an object, and the settings hold only while it is drawn
-or saved (`styled`, `save`). Colours are from the palettes of Okabe and Ito and of Tol, which
-colour-blind readers can tell apart; markers and dashes say the same once more.
+or saved (`styled`, `fedlib.figures.saving`). Colours are from the palettes of Okabe and Ito and of
+Tol, which colour-blind readers can tell apart; markers and dashes say the same once more.
 """
 
 import functools
@@ -22,8 +22,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.exhibits import selection as exhibits
-from fedlib.figures.fitting import fit
-from fedlib.files import atomic
 
 SETTINGS = {
     "font.family": "DejaVu Sans",  # ships with Matplotlib, so it is the same everywhere
@@ -351,22 +349,3 @@ def percent_axis(axes: Axes) -> None:
     """Show the fractions of the y axis as percent, at round numbers."""
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-
-
-# Dates and versions are left out of the files, so that the same figure gives the same bytes.
-METADATA = {
-    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": None},
-}
-
-
-def save(figure: Figure, *files: str | Path) -> None:
-    """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(SETTINGS)
-        fit(figure)
-        for path in map(Path, files):
-            with atomic(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])
