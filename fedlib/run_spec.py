@@ -3,7 +3,10 @@
 Apart from `fedlib.spec`, because what else a paper declares is no part of the code of a job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fedlib.errors import ConfigError
 
 RUN_ENTRIES = frozenset(
     {
@@ -35,7 +38,36 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
     names = [f"fedlib.models.{x}" for x in (run["model"], *(one["model"] for one in further))]
     if run["participation"].get("aggregation") == "gossip":
         names.append("fedlib.engine.gossip")
-    return f"scripts/{stage}.py", f"fedlib.methods.{run['method']}", *dict.fromkeys(names)
+    method = run["method"] if is_file(run["method"]) else f"fedlib.methods.{run['method']}"
+    return f"scripts/{stage}.py", method, *dict.fromkeys(names)
+
+
+def is_file(method: str) -> bool:
+    """Whether a method is named by its file, "mine/fedper.py", and not by the registry."""
+    return method.endswith(".py")
+
+
+def class_of_file(file: str, classes: Iterable[str]) -> str:
+    """Which of its classes a file is about: the one that is called like it, FedPer in fedper.py.
+
+    Upper and lower case do not count, nor underscores.
+
+    Raises:
+      ConfigError: if there is none.
+    """
+    classes = list(classes)
+    wanted = _plain(Path(file).stem)
+    for name in classes:
+        if _plain(name) == wanted:
+            return name
+    raise ConfigError(
+        f"{file} has no class that is called like the file, as FedPer is in fedper.py; it has "
+        f"{', '.join(classes) or 'no class'}"
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def run_weights(run: Mapping) -> tuple[str, ...]:

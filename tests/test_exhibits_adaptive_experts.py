@@ -256,6 +256,7 @@ def test_the_grid_says_what_it_measures_and_what_it_is_no_test_of(collected):
     text = render.to_markdown(grid(collected))
     assert "mean accuracy of the clients, each counting the same" in text
     assert "± the standard deviation over trials (n - 1)" in text
+    assert "published (± s.d.)" in text and "reproduced (± s.d.)" in text and "95 % CI" not in text
     assert "their difference is no test of the paper" in text
     assert "selection on the test set" not in text
     runs = [dict(run) for run in collected["p"][0]["runs"]]

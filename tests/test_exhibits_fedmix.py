@@ -160,7 +160,7 @@ def test_a_curve_is_of_the_protocol_split_and_metric_that_are_asked_for(curves, 
     expected = CURVES.mean(axis=1) + 0.02 - 0.05  # mean over clients, then over seeds
     kept = slice(1, None) if kind == "accuracy_over_bytes" else slice(None)  # no 0 on a log axis
     assert line.get_ydata() == pytest.approx(expected[kept])
-    name = "New shard, no labels\nValidation accuracy (%), mean of clients"
+    name = "New shard, no labels\nValidation accuracy (%)\nmean of clients"
     assert figure.axes[0].get_ylabel() == name
     assert faults(figure) == []
 
@@ -749,6 +749,13 @@ def test_views_stand_side_by_side_with_what_is_published_of_each(viewed):
     assert found.loc[("fedmix-vae", "New shard"), "published"] == 0.9663
     assert found.loc[("fedavg", "New shard"), "published"] == 0.969
     assert np.isnan(found.loc[("fedmix-vae", "New client"), "published"])
+
+
+def test_a_column_that_no_selected_run_has_is_left_out_and_said(viewed):
+    other = {"title": "By VAEs", "protocol": "new_shard_vae", "metric": "accuracy"}
+    text = render.to_markdown(build("views", *viewed, columns=[COLUMNS[0], other]))
+    assert "By VAEs |" not in text and "Known" in text
+    assert "Not shown, as no run here was evaluated so: By VAEs." in text
 
 
 def test_views_as_text(viewed):

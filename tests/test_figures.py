@@ -8,16 +8,19 @@ from pathlib import Path
 import made_up
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from pictures import faults
 
-from fedlib import figures, methods
+from fedlib import figures, methods, papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published
 from fedlib.figures import saving, style
 from fedlib.figures.curves import focus
+from fedlib.figures.saving import wrapped
+from fedlib.spec import SCALES
 from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -296,13 +299,50 @@ def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, fo
     axes = Figure().subplots()
     ends = [0.8 + 0.02 * number for number in range(curves)]
     for end in ends:
-        axes.plot([0, 1], [0.0, end])
-    note = focus(axes, ends)
+        axes.plot([0, 1, 2], [0.0, end, end])
+    note = focus(axes, [pd.Series([0.0, end, end]) for end in ends])
     assert bool(note) == focused
     # 0.15 of the room between the ends below the lowest, 0.1 above the highest.
     room = ends[-1] - ends[0]
     wanted = (ends[0] - 0.15 * room, ends[-1] + 0.1 * room) if focused else None
     assert axes.get_ylim() == pytest.approx(wanted) if wanted else axes.get_ylim()[0] < 0
+
+
+def test_half_of_every_curve_stays_in_sight():
+    axes = Figure().subplots()
+    drawn = [pd.Series([0.0, 0.4, 0.8 + 0.02 * number]) for number in range(8)]
+    for curve in drawn:
+        axes.plot(curve)
+    assert focus(axes, drawn) and axes.get_ylim()[0] == 0.4  # not just below 0.8
+
+
+def test_names_are_broken_at_a_comma_where_that_does():
+    name = "Test accuracy, mean of clients (%)"
+    assert wrapped(name, 22) == "Test accuracy,\nmean of clients (%)"
+    assert wrapped(name, 18) == "Test accuracy,\nmean of clients\n(%)"
+    assert wrapped(name, 34) == name
+
+
+DISTINGUISHED = {  # kinds of figures in which a look means a run
+    *("accuracy_over_bytes", "accuracy_over_rounds", "alpha_over_rounds", "client_accuracy_cdf"),
+    "gradient_divergence",
+}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", papers.names())
+def test_no_two_methods_of_a_paper_share_a_colour_or_a_mark_and_no_two_runs_of_a_figure_look_alike(
+    name, scale
+):
+    paper = papers.load(name).declare(scale)
+    found = [style.method_look(method) for method in {run.method for run in paper.runs}]
+    assert len({look.color for look in found}) == len(found)
+    assert len({(look.marker, look.line) for look in found}) == len(found)
+    figures = [x for x in paper.figures.values() if x.kind in DISTINGUISHED]
+    for figure in figures:
+        runs = [run.describe() for run in paper.runs if figure.shows(run.federation, run.label)]
+        drawn = style.looks(runs, figure.params.get("shaded")).values()
+        assert len({(x.color, x.marker, x.line, x.hollow) for x in drawn}) == len(drawn)
 
 
 def test_one_seed_has_no_band(collected):

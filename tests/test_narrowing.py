@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import papers
+from fedlib import tables
 from fedlib.errors import ConfigError
-from fedlib.spec import SCALES, Figure
+from fedlib.spec import Figure
 from fedlib.workflow import narrowing
 from fedlib.workflow.plan import Plan
 
@@ -120,43 +120,48 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
     assert list(Plan({"rounds": 5, "tag": "quick"}).papers["toy"].figures) == ["both", "late"]
 
 
-def test_an_exhibit_is_left_out_where_runs_that_it_needs_are_not_wanted_and_that_is_told(declare):
-    where, labels = ("digits", "mnist"), tuple("abc")
-    runs = [toy_run(name, label, method="fedavg") for name in where for label in labels]
-    about = {"params": {"of": "a"}, "needs": (("a",), ("b", "c"))}
-    gain = Figure("client_differences", "Gain", "", labels, where, **about)
-    declare(toy=toy_paper(federations=where, runs=runs, figures={"gain": gain}))
-
-    def shown(*wanted):
-        plan = Plan({"runs": [f"toy/{run}" for run in wanted], "tag": "part"})
-        found = plan.papers["toy"].figures.get("gain")
-        told = [line for line in narrowing.remarks(plan) if line.startswith("figure")]
-        return found and (found.federations, found.labels), told
-
-    # A method and one to compare it with; a group is served by any of its labels.
-    assert shown("digits/a", "digits/c") == ((("digits",), ("a", "c")), [])
-    assert shown("digits/b", "digits/c") == (
-        None, ["figure toy/gain is without digits, where it needs a, too"],
-    )  # fmt: skip
-    # What the other federation has does not help.
-    assert shown("digits/a", "mnist/a", "mnist/b") == (
-        (("mnist",), ("a", "b")),
-        ["figure toy/gain is without digits, where it needs b, too"],
-    )
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_what_shows_a_method_beside_others_says_that_it_needs_them(scale):
-    for name in papers.names():
-        paper = papers.load(name).declare(scale)
-        for exhibit in (*paper.tables.values(), *paper.figures.values()):
-            if exhibit.kind in ("gains", "client_differences"):
-                of = exhibit.params["of"]
-                assert exhibit.needs[0] == (of,) and of not in exhibit.needs[1]
-                assert {*exhibit.needs[1]} & {*exhibit.labels}
-
-
 def test_what_tables_are_made_of_is_wanted_too(folder):
     plan = Plan({"papers": ["one"]})
     for file in ("state", "history", "evaluation"):
         assert {*plan.run_files(file, "one")} <= {*plan.targets()}
+
+
+BOTH = ("digits", "mnist")
+Y = Figure("accuracy_over_rounds", "T", "C.", ("fedavg", "fedem", "local"), BOTH)
+RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local")]
+RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
+AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem", "local"]}]}
+DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits"}]}
+BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "selection", "left"),
+    [
+        ("gains", AGAINST, {}, ("digits", "mnist")),
+        ("gains", AGAINST, {"labels": ["fedem", "fedavg"]}, ()),  # nothing of the second group
+        ("gains", AGAINST, {"labels": ["fedavg", "local"]}, ()),
+        ("gains", AGAINST, {"runs": RUNS_OF_DIGITS}, ("digits",)),
+        ("client_differences", {"of": "fedem"}, {"labels": ["fedem"]}, ()),
+        ("client_differences", {"of": "fedem"}, {"labels": ["fedem", "local"]}, BOTH),
+        ("global_accuracy", DIFFERENCE, {"federations": ["mnist"]}, ()),
+        ("global_accuracy", DIFFERENCE, {"labels": ["fedem"]}, ("digits", "mnist")),
+        ("gain_bars", BARS, {"federations": ["mnist"]}, ()),
+        ("gain_bars", BARS, {"labels": ["fedem"]}, ("digits", "mnist")),
+    ],
+)
+def test_what_has_nothing_left_to_compare_is_left_out_and_said(
+    declare, kind, params, selection, left
+):
+    runs = [toy_run(f, label) for f in BOTH for label in ("fedavg", "fedem", "local")]
+    labels = ("fedavg", "fedem", "local")
+    exhibit = Figure(kind, "T", "C.", labels, BOTH, params)
+    declare(toy=toy_paper(runs=runs, figures={"x": exhibit, "y": Y}))
+    if kind in tables.KINDS:
+        paper = toy_paper(runs=runs, tables={"x": exhibit}, figures={"y": Y})
+        declare(toy=paper)
+    plan = Plan({"tag": "part"} | selection)
+    found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")
+    assert (found.federations if found else ()) == left
+    said = [line for line in narrowing.remarks(plan) if "toy/x is left out: too little" in line]
+    assert len(said) == (not left)

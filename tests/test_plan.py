@@ -11,7 +11,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
-from fedlib.spec import Figure, Table, scale_of
+from fedlib.spec import SCALES, Figure, Table, scale_of
 from fedlib.workflow import config, plan, provenance, shell, specs
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
@@ -645,6 +645,14 @@ def test_config_yaml_the_schema_and_the_defaults_agree():
     assert config.read([ROOT / "config.yaml"]) == config.DEFAULTS
     assert all(value["description"] for value in schema["properties"].values())
     assert list(schema["properties"]) == list(config.DEFAULTS)
+    choices = {key: value["enum"] for key, value in schema["properties"].items() if "enum" in value}
+    assert choices == {
+        "scale": [*SCALES],
+        "precision": [*config.PRECISIONS, None],
+        "evaluate": [*config.EVALUATIONS],
+        "device": [*config.DEVICES],
+        "executor": [*config.EXECUTORS],
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 import ast
 import dataclasses
-import importlib.util
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -14,9 +12,10 @@ import workflow
 from PIL import Image
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 
-from fedlib import tree
+from fedlib import methods, tree
 from fedlib.papers import _pfedmm_scales as scales
 from fedlib.papers import _pfedmm_settings as settings
+from fedlib.workflow import dryrun
 from fedlib.workflow.provenance import ROOT
 
 
@@ -31,12 +30,7 @@ def fedper(tmp_path):
     block, _ = blocks()
     file = tmp_path / "fedper.py"
     file.write_text(block)
-    spec = importlib.util.spec_from_file_location("fedlib.methods.fedper", file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses looks the module up
-    spec.loader.exec_module(module)
-    yield module.FedPer
-    del sys.modules[spec.name]
+    return methods.load(str(file))
 
 
 def train(method, federation, executor):
@@ -128,3 +122,50 @@ def test_clients_are_cut_again_when_a_picture_changes(shapes):
     Image.new("L", (16, 16), 255).save(picture)
     code, told = workflow.dry_run(shapes, asked)
     assert code == 0 and "rule download:" in told and "rule partition:" in told
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A copy of the checkout with the README's method in a file, once it ran beside FedAvg."""
+    folder = workflow.copy_checkout(tmp_path_factory.mktemp("compared"))
+    block, _ = blocks()
+    (folder / "mine").mkdir()
+    (folder / "mine/fedper.py").write_text(block)
+    done = workflow.snakemake(folder, *BESIDE)
+    assert done.returncode == 0, done.stdout[-3000:]
+    return folder
+
+
+BESIDE = workflow.smoke("--cores", "1", "--config", "methods=[mine/fedper.py]", "labels=[fedavg]")
+
+
+@pytest.mark.slow
+def test_a_method_of_ones_own_is_in_tables_and_figures_beside_the_papers(compared):
+    table = (compared / "results/demo-smoke/tables/pfedmm/main.md").read_text()
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| ")]
+    assert rows == ["Method", "FedAvg", "FedPer"]
+    assert (
+        "FedPer: A method of your own, from mine/fedper.py; settings are those of FedAvg." in table
+    )
+    assert "has no script for it" not in table
+    for figure in ("accuracy_over_rounds", "accuracy_over_bytes", "client_accuracy"):
+        drawn = (compared / f"figures/demo-smoke/pfedmm/{figure}.svg").read_text()
+        assert "<!-- FedPer -->" in drawn  # above its letters, which are outlines
+    page = (compared / "results/demo-smoke/report.html").read_text()
+    assert page.count("FedPer") > 5
+
+
+@pytest.mark.slow
+def test_an_edit_of_ones_own_method_repeats_its_runs_and_no_other(compared):
+    def trained():
+        code, told = workflow.dry_run(compared, BESIDE)
+        assert code == 0, told
+        jobs = [job.wildcards for job in dryrun.parse(told) if job.rule == "train"]
+        return sorted(f"{job['label']}/{job['seed']}" for job in jobs)
+
+    assert trained() == []
+    file = compared / "mine/fedper.py"
+    file.write_text(file.read_text().replace('"""FedPer:', '"""FedPer, reworded:'))
+    assert trained() == []  # it means the same
+    file.write_text(file.read_text().replace("return State(body, tree", "return State(+body, tree"))
+    assert trained() == ["own-fedper/0", "own-fedper/1"]

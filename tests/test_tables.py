@@ -87,6 +87,7 @@ def test_main_table_as_text():
 
 def test_three_seeds_have_an_interval_and_say_so():
     text = render.to_markdown(build(main_exhibit(seeds=[1, 2, 3]), main_metrics(seeds=3)))
+    assert "All: last (± 95 % CI)" in text and "s.d." not in text
     # Seeds 0.80, 0.82, 0.84: t(0.975, 2) = 4.30265 times 0.02 / sqrt(3) is 0.0497.
     assert "**82.0 ± 5.0**" in text
     assert "95 % interval (Student's t)" in text and "smallest to largest" not in text
@@ -95,6 +96,20 @@ def test_three_seeds_have_an_interval_and_say_so():
 def test_two_seeds_say_that_they_show_their_range():
     text = render.to_markdown(build(main_exhibit(), main_metrics()))
     assert "the mean (smallest to largest seed)" in text and "Student" not in text
+
+
+def test_the_head_of_a_column_names_the_spread_that_stands_in_it():
+    heads = [*map(render.Column, ["Method", "last", "best", "0.4", "Seeds"])]
+    heads[1] = render.Column("published", spread="std")
+    texts = ["A (1 to 2)", "84.2 ± 0.3", "84.2 ± 0.7", "80.1 (79.0 to 81.2)", "3"]
+    block = render.Block("", heads, [[render.Cell(text) for text in texts]])
+    assert [column.title for column in block.filled().columns] == [
+        *("Method", "published (± s.d.)", "best (± 95 % CI)", "0.4 (min to max)", "Seeds")
+    ]
+    sheet = render.Sheet("a", "T", "C", [block], [], pd.DataFrame())
+    assert "published (± s.d.) |" in render.to_markdown(sheet)
+    assert r"published ($\pm$ s.d.) & best" in render.to_latex(sheet)
+    assert render.Column("last").over(["84.2", "–"]).title == "last"  # one seed
 
 
 def test_a_table_says_what_its_seeds_differ_in():

@@ -10,10 +10,13 @@ title of a federation on its own.
 
 import functools
 import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
+from fedlib.run_spec import is_file
 
 PAPER_SCALE = "full"
 PANELS = {"run": "title", "federation": "family"}  # what names a panel of a sweep, by its `of`
@@ -123,9 +126,15 @@ def runs_of(exhibit: dict, federation: str) -> list[dict]:
     return [run for run in exhibit["runs"] if run["federation"] == federation]
 
 
-def method_title(method: str) -> str:
-    """How tables and figures call a method; its registry name if it has no title here."""
-    return METHOD_TITLES.get(method, method)
+def method_title(method: str, runs: Iterable[Mapping] = ()) -> str:
+    """How tables and figures call a method; its registry name if it has no title here.
+
+    One from a user's file, "mine/fedper.py", is called as the first of its `runs` is.
+    """
+    if method in METHOD_TITLES:
+        return METHOD_TITLES[method]
+    titles = [run["title"] for run in runs if run["method"] == method and is_file(method)]
+    return titles[0] if titles else Path(method).stem
 
 
 def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:

@@ -68,12 +68,12 @@ def draw(
     silent, focused = False, ""
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
         _lay_out(axes, scale, federation["title"], unit, accuracy)
-        ends = []
+        drawn = []
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
             silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"], x)
-            ends.append(mine["mean"].iloc[-1])
-        focused = curves.focus(axes, ends) or focused
+            drawn.append(mine["mean"])
+        focused = curves.focus(axes, drawn) or focused
         style.percent_axis(axes)
         _mark(axes)
     style.legend(figure, style.method_handles(exhibit, shaded=shaded))

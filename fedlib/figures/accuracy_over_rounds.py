@@ -95,16 +95,16 @@ def draw(
     figure, grid = style.panels(exhibit)
     marks, focused = set(), ""
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        mine, ends = exhibits.pick(shown, federation=federation["name"]), []
+        mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
             look, where = looks[run["label"]], (federation["dataset"], run["label"])
             curves.draw_curve(axes, curve, look, exhibit["runs"])
             _mark_chosen(axes, curve, stars.get((run["federation"], run["label"]), []), look)
-            ends.append(curve["mean"].iloc[-1])
+            drawn.append(curve["mean"])
             marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
         _lay_out(axes, federation["title"], accuracy)
-        focused = curves.focus(axes, [*ends, *paper.levels(federation["dataset"])]) or focused
+        focused = curves.focus(axes, drawn, paper.levels(federation["dataset"])) or focused
     style.legend(figure, style.method_handles(exhibit, shaded=shaded) + _mark_handles(marks))
     band, star = style.spread_text(exhibit, "band"), CHOSEN_NOTE if stars else ""
     of_paper = exhibits.published_note(exhibit, shown=bool(marks))

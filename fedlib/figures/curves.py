@@ -36,10 +36,10 @@ class Shown(NamedTuple):
             return f"{SPLITS[self.split]} accuracy, server (%)"
         if (self.protocol, self.split) == (PRIMARY.protocol, PRIMARY.split):
             return f"{SPLITS[self.split]} accuracy, {METRICS[self.metric]} (%)"
-        accuracy = f"{SPLITS[self.split]} accuracy (%)"  # on two lines, to fit beside a panel
+        accuracy = f"{SPLITS[self.split]} accuracy (%)"  # on several lines, to fit beside a panel
         if self.protocol == PRIMARY.protocol:
             return f"{accuracy}\n{METRICS[self.metric]}"
-        return f"{ways.protocol_title(self.protocol)}\n{accuracy}, {METRICS[self.metric]}"
+        return f"{ways.protocol_title(self.protocol)}\n{accuracy}\n{METRICS[self.metric]}"
 
 
 def check(shown: Shown, exhibit: dict, until: Mapping[str, float] | None) -> None:
@@ -102,19 +102,21 @@ def draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dic
         axes.fill_between(curve["round"], curve["low"], curve["high"], **band)
 
 
-def focus(axes: Axes, ends: Sequence[float]) -> str:
+def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) -> str:
     """Let the y axis begin below where curves end if so many begin far below -> note of it, or ""
 
     Args:
-      ends: where they end, and whatever else must be seen, as fractions.
+      drawn: the curves, as fractions; half of each stays in sight.
+      levels: whatever else must be seen.
     """
     bottom, top = axes.get_ylim()
+    ends = [*(curve.iloc[-1] for curve in drawn), *levels]
     room = max(ends) - min(ends)
-    start = min(ends) - max(0.15 * room, 0.01)
+    start = min(min(ends) - max(0.15 * room, 0.01), *(curve.median() for curve in drawn))
     if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
         return ""
     axes.set_ylim(start, max(ends) + max(0.1 * room, 0.01))
-    return "Accuracies below those at which curves end are not shown."
+    return "The lowest accuracies, with which curves begin, are not shown."
 
 
 def cut(curve: pd.DataFrame, column: str, until: Mapping[str, float] | None) -> pd.DataFrame:

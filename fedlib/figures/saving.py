@@ -63,7 +63,15 @@ def _broken(name: Text, room: float) -> bool:
         return False
     lines = name.get_text().split("\n")
     fitting = max(1, int(max(map(len, lines)) * room / needed))
-    wrapped = [textwrap.fill(line, fitting, break_long_words=False) for line in lines]
-    changed = "\n".join(wrapped) != name.get_text()
-    name.set_text("\n".join(wrapped))
+    text = "\n".join(wrapped(line, fitting) for line in lines)
+    changed = text != name.get_text()
+    name.set_text(text)
     return changed
+
+
+def wrapped(line: str, width: int) -> str:
+    """A line in parts of so many characters, cut at a comma if that does, or else at any blank."""
+    before, comma, after = line.rpartition(", ")
+    if comma and width < len(line) and max(len(before) + 1, len(after)) <= width:
+        return f"{before},\n{after}"
+    return textwrap.fill(line, width, break_long_words=False)

@@ -10,6 +10,7 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -160,10 +161,10 @@ EXPERTS = (
 
 
 def method_look(method: str) -> Look:
-    """The look of a method, by registry name; an unlisted one gets a spare, always the same."""
+    """The look of a method, by registry name or file; an unlisted one gets a spare of its own."""
     if method in METHODS:
         return METHODS[method]
-    number = zlib.crc32(method.encode())  # by its name: the same in every figure
+    number = zlib.crc32(Path(method).stem.encode())  # by its name: the same in every figure
     color, marker = number % len(SPARE), number // len(SPARE) % len(SPARE_MARKERS)
     return Look(SPARE[color], SPARE_MARKERS[marker], DASHED)
 
@@ -328,7 +329,8 @@ def variant_handles(titles: list[str]) -> list[Line2D]:
 
 def footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
     """Small grey lines under the panels: scale, seeds and whatever the reader must know."""
-    parts = [exhibits.scale_text(exhibit), f"{exhibits.seeds_text(exhibit)}.", *sentences]
+    seeds = exhibits.seeds_text(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
+    parts = [exhibits.scale_text(exhibit), f"{seeds}.", *sentences]
     text = " ".join(part for part in parts if part)
     beside = _inches(figure, figure.legends[0])[0] if figure.legends else BESIDE
     width = int((figure.get_figwidth() - beside) * 21)  # characters that fit at this size

@@ -74,7 +74,7 @@ def draw(
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
         style.percent_axis(axes)
-    style.legend(figure, _handles(points, methods))
+    style.legend(figure, _handles(points, methods, exhibit["runs"]))
     even = EVEN if scale == "even" else ""
     meaning = style.spread_text(exhibit, "bar"), exhibits.PARAMETER_NOTES.get(parameter, "")
     style.footer(figure, exhibit, MOMENT[at], *meaning, even)
@@ -125,9 +125,10 @@ def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:
     axes.errorbar(points["x"], points["mean"], **bar, **look.curve())
 
 
-def _handles(points: pd.DataFrame, methods: list[str]) -> list[Line2D]:
+def _handles(points: pd.DataFrame, methods: list[str], runs: list[dict]) -> list[Line2D]:
+    names = {method: exhibits.method_title(method, runs) for method in methods}
     return [
-        Line2D([], [], label=exhibits.method_title(method), **style.method_look(method).curve())
-        for method in methods
+        Line2D([], [], label=name, **style.method_look(method).curve())
+        for method, name in names.items()
         if (points["method"] == method).any()
     ]

@@ -1,6 +1,6 @@
 """What experts take from clients, and clients from experts: a matrix for each of some rounds.
 
-W^r above, of which every column sums to 1 over the clients of the round, and below it W^c, of which
+Wʳ above, of which every column sums to 1 over the clients of the round, and below it Wᶜ, of which
 every row sums to 1 over the experts.
 
 Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
@@ -25,7 +25,7 @@ COLORS = "Blues"
 DARK = 0.55  # from which on numbers in cells are white
 KINDS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
 MEANING = (
-    "Of W^r columns sum to 1: what an expert takes from each client of the round. Of W^c rows do: "
+    "Of Wʳ columns sum to 1: what an expert takes from each client of the round. Of Wᶜ rows do: "
     "what a client takes from each expert; 0 is the main expert."
 )
 

@@ -96,7 +96,7 @@ VARIANTS = {
         notes=(f"ours; trains a copy on the server's data in every round; {CHOOSES}",),
     ),
     "uniform-mixture": Variant(
-        "Uniform mixture", "uniform_mixture", notes=("Fed-MoE with equal weights W^r; ours",)
+        "Uniform mixture", "uniform_mixture", notes=("Fed-MoE with equal weights Wʳ; ours",)
     ),
     "fedmoe-plain": _fedmoe("neither", **NO_ENTROPY, **NO_SYNC),
     "fedmoe-entropy": _fedmoe("entropy alone", **NO_SYNC),
@@ -112,12 +112,12 @@ VARIANTS = {
     },
     **{f"fedmoe-top-{num}": _fedmoe(f"top {num}", top_k=num) for num in KEPT},
     **{f"fedmoe-main-{num}": _fedmoe(f"{num} main experts", num_main=num) for num in MAINS},
-    "fedmoe-wc-paper": _fedmoe("W^c of the paper, of sums", sync_weights="paper"),
+    "fedmoe-wc-paper": _fedmoe("Wᶜ of the paper, of sums", sync_weights="paper"),
     "fedmoe-wc-paper-mean": _fedmoe(
-        "W^c of the paper, of means", sync_weights="paper", sync_reduce="mean"
+        "Wᶜ of the paper, of means", sync_weights="paper", sync_reduce="mean"
     ),
-    "fedmoe-wc-convex": _fedmoe("W^c convex", sync_weights="convex"),
-    "fedmoe-wr-mean": _fedmoe("W^r of means", relevance_reduce="mean"),
+    "fedmoe-wc-convex": _fedmoe("Wᶜ convex", sync_weights="convex"),
+    "fedmoe-wr-mean": _fedmoe("Wʳ of means", relevance_reduce="mean"),
     "fedmoe-code": _fedmoe("released code", preset="code"),
     "fedmoe-code-straight-through": _fedmoe(
         "released code, straight through", preset="code", gate_value="straight_through"
@@ -126,7 +126,7 @@ VARIANTS = {
 PRINTED = ("fedavg", "fedprox", "centmoe", "avg-moe", "fedjets", "fedmoe")  # Table 2, in order
 OURS = ("server-finetuning", "uniform-mixture", "ensemble")
 PARTS = ("fedmoe-plain", "fedmoe-entropy", "fedmoe-sync", "fedmoe")  # Table 4
-WEIGHTS = (  # W^r and W^c
+WEIGHTS = (  # Wʳ and Wᶜ
     *("fedmoe", "fedmoe-wc-paper", "fedmoe-wc-paper-mean", "fedmoe-wc-convex"),
     *("fedmoe-wr-mean", "uniform-mixture"),
 )

@@ -242,11 +242,11 @@ def _ours(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Tab
     written = _named(settings, "written")
     return {
         "weights": _accuracy(
-            "Readings of the weights W^r and W^c",
-            "Fed-MoE takes sums over the reserved set for W^r, and the code's form of W^c. Then "
+            "Readings of the weights Wʳ and Wᶜ",
+            "Fed-MoE takes sums over the reserved set for Wʳ, and the code's form of Wᶜ. Then "
             "one change at a time: Equations 11 and 12 of sums, with which the largest takes all, "
-            "or of means, which are nearly uniform; shares without a second softmax; W^r of means; "
-            "equal W^r. The paper prints no such numbers.",
+            "or of means, which are nearly uniform; shares without a second softmax; Wʳ of means; "
+            "equal Wʳ. The paper prints no such numbers.",
             settings,
             runs,
             "weights",
@@ -330,7 +330,7 @@ def _skewed(settings: tuple[Setting, ...]) -> dict[str, Figure]:
 
 
 def _of_gates(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Figure]:
-    """What gate, W^r and W^c look like."""
+    """What gate, Wʳ and Wᶜ look like."""
     written, gates = _named(settings, "written"), _named(settings, "gates")
     shown = _of(settings, "written", "gates")
     rounds = {s.data.name: _some(s.logged()) for s in shown}
@@ -357,7 +357,7 @@ def _of_gates(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str,
         ),
         "weights_over_rounds": Figure(
             kind="weights_over_rounds",
-            title="Weights W^r and W^c over rounds",
+            title="Weights Wʳ and Wᶜ over rounds",
             caption="What experts take from the clients of a round, and clients from experts.",
             labels=_labels(("fedmoe",), runs, written),
             federations=written,

@@ -155,7 +155,7 @@ def differences(chapter: Chapter) -> list[dict]:
 
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
-    families = dict(paper["data"].values())
+    families, called = dict(paper["data"].values()), _method_titles(paper)
     facts, told = _facts(spec, paper, families)
     sheets = [_sheet(results / "tables" / paper["name"], table) for table in paper["tables"]]
     kept = [[note for note in sheet.notes if note not in told] for sheet in sheets]
@@ -176,7 +176,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         citation=paper["citation"],
         facts=facts,
         families=families,
-        methods={title: method_title(name) for title, name in paper["methods"].items()},
+        methods={title: called[name] for title, name in paper["methods"].items()},
         tables=tuple(tables),
         figures=tuple(
             _exhibit(paper, ("Figure", number), picture=figures / paper["name"] / figure["name"])
@@ -187,6 +187,12 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         pairs=_pairs(tables, {name: title for name, (title, _) in paper["data"].items()}),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
     )
+
+
+def _method_titles(paper: dict) -> dict[str, str]:
+    """Title of every method of a paper."""
+    runs = [{"title": title, "method": method} for title, method in paper["methods"].items()]
+    return {run["method"]: method_title(run["method"], runs) for run in runs}
 
 
 def _facts(
@@ -219,7 +225,7 @@ def _exhibit(paper: dict, place: tuple[str, int], **content) -> Exhibit:
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
         title=heading["title"],
         caption=heading["caption"],
-        methods=tuple(dict.fromkeys(map(method_title, heading["methods"]))),
+        methods=tuple(dict.fromkeys(map(_method_titles(paper).get, heading["methods"]))),
         families=tuple(heading["families"]),
         **content,
     )

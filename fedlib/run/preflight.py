@@ -6,7 +6,7 @@ Everything that a run specification describes is built, except that models keep 
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -25,6 +25,8 @@ MODEL = ("model", "model_params", "class_weights", "precision")  # what determin
 
 def check(spec: dict) -> Method:
     """The method of a run specification (`fedlib.spec.Run.spec`), its models without values.
+
+    It may have another entry, "groups": whose test examples the method must have predictors for.
 
     Left to the job: that shards and pretrained weights have the shapes of the model.
 
@@ -46,8 +48,19 @@ def check(spec: dict) -> Method:
         for name, module in spec["modules"].items()
     }
     method = assemble(spec, task, modules)
+    _check_groups(spec["method"], method, spec.get("groups", ()))
     check_gossip(build_course(spec), method)
     return method
+
+
+def _check_groups(name: str, method: Method, groups: Sequence[str]) -> None:
+    """Raises ConfigError for a method that cannot predict what it is to be tested on."""
+    for group in groups:
+        if not method.protocols.get(group):
+            raise ConfigError(
+                f"method {name}: it is tested on the examples of the {group} here, for which its "
+                f"`protocols` name no predictor; they have {', '.join(method.protocols)}"
+            )
 
 
 def _check_weights(model: str, weights: str | None) -> None:

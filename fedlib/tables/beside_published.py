@@ -187,7 +187,7 @@ def _block(federation: dict, numbers: pd.DataFrame, known: _Published) -> Block:
     cells = [list(map(Cell, mine["title"]))]
     compared = mine["source"].ne("").any()
     if compared:
-        heads.append(Column("published"))
+        heads.append(Column("published", spread="std"))
         cells.append(_published_cells(mine, known))
     heads += [Column("last"), Column("best")]
     cells += [best_cells(mine[f"{x}mean"].tolist(), percents(mine, x)) for x in ("", "best_")]

@@ -146,9 +146,9 @@ def _block(heading: str, numbers: pd.DataFrame, shown: list[ways.Shown], head: s
     columns = [Column(head), Column("Run")]
     for protocol in shown:
         if compared:
-            columns += [Column(name, protocol.title) for name in names]
+            columns += [Column(name, protocol.title, "std") for name in names]
         else:
-            columns.append(Column(protocol.title))
+            columns.append(Column(protocol.title, spread="std"))
     columns += [Column(name, "Trials") for name in names[:2]] if compared else [Column("Trials")]
     rows = [
         _row(part, compared) for _, part in numbers.groupby(["federation", "label"], sort=False)

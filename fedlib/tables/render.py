@@ -20,6 +20,8 @@ from fedlib.files import read_json, write_text
 WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
 NOT_APPLICABLE = "N/A"  # the method has no such thing
+SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # what follows a mean over seeds
+RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` has it
 TEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -35,6 +37,8 @@ TEX = {
     "≥": r"$\geq$",
     "→": r"$\rightarrow$",
     "½": r"$\frac{1}{2}$",
+    "ʳ": "$^r$",
+    "ᶜ": "$^c$",
     "α": r"$\alpha$",
     "β": r"$\beta$",
     "ε": r"$\varepsilon$",
@@ -61,10 +65,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """Head of a column: `group` spans neighbouring columns that share it, "" spans nothing."""
+    """Head of a column.
+
+    Attributes:
+      group: spans neighbouring columns that share it, "" spans nothing.
+      spread: what stands after ± in its cells, "ci95" or "std".
+    """
 
     title: str
     group: str = ""
+    spread: str = "ci95"
+
+    def over(self, texts: list[str]) -> "Column":
+        """The head with what these cells say of the spread between seeds, if they do."""
+        found = SPREADS[self.spread] if any("±" in text for text in texts) else ""
+        if not found and any(RANGE.search(text) for text in texts):
+            found = "(min to max)"
+        return replace(self, title=f"{self.title} {found}".strip())
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,10 @@ class Block:
     num_keys: int = 1
 
     def filled(self) -> "Block":
-        """The block as people are shown it: without columns that have nothing in any row."""
+        """The block as people are shown it: without columns that have nothing in any row.
+
+        The others say in their heads what they show of the spread between seeds.
+        """
         kept = [
             number
             for number in range(len(self.columns))
@@ -85,9 +105,13 @@ class Block:
         ]
         if len(kept) == self.num_keys:  # nothing is known at all, which shall be seen
             return self
+        texts = [
+            [row[number].text for row in self.rows] if number >= self.num_keys else []
+            for number in kept
+        ]
         return replace(
             self,
-            columns=[self.columns[number] for number in kept],
+            columns=[self.columns[n].over(found) for n, found in zip(kept, texts, strict=True)],
             rows=[[row[number] for number in kept] for row in self.rows],
         )
 

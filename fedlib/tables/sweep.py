@@ -41,11 +41,12 @@ def build(
     """
     runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
     numbers = _numbers(exhibit, runs, exhibits.select(exhibit, metrics))
+    names = {method: exhibits.method_title(method, exhibit["runs"]) for method in methods}
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
         caption=exhibit["caption"],
-        blocks=_blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, methods, of),
+        blocks=_blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, names, of),
         notes=[
             *notes.measured(exhibit),
             notes.ALL_AND_BOTTOM,
@@ -76,7 +77,7 @@ def _numbers(exhibit: dict, runs: pd.DataFrame, metrics: pd.DataFrame) -> pd.Dat
 
 
 def _blocks(
-    panels: list[str], numbers: pd.DataFrame, symbol: str, methods: list[str], of: str
+    panels: list[str], numbers: pd.DataFrame, symbol: str, methods: dict[str, str], of: str
 ) -> list[Block]:
     """One per metric; where federations are varied, one per panel and metric."""
     if of == "federation":
@@ -94,26 +95,26 @@ def _blocks(
 
 
 def _by_setting(
-    title: str, symbol: str, panels: list[str], methods: list[str], numbers: pd.DataFrame
+    title: str, symbol: str, panels: list[str], methods: dict[str, str], numbers: pd.DataFrame
 ) -> Block:
     """A row per value; a column per panel and method."""
     settings = _settings(numbers)
     columns = [Column(symbol)]
     cells = [[Cell(exhibits.setting_text(setting)) for setting in settings]]
     for panel in panels:
-        for method in methods:
+        for method, name in methods.items():
             mine = exhibits.pick(numbers, panel=panel, method=method)
             if len(mine):
-                columns.append(Column(exhibits.method_title(method), panel))
+                columns.append(Column(name, panel))
                 cells.append(_cells(mine, "setting", settings))
     return Block(f"{title}, last round", columns, _rows(cells))
 
 
-def _by_method(title: str, symbol: str, methods: list[str], numbers: pd.DataFrame) -> Block:
+def _by_method(title: str, symbol: str, methods: dict[str, str], numbers: pd.DataFrame) -> Block:
     """A row per method; a column per value."""
     present = [method for method in methods if (numbers["method"] == method).any()]
     columns = [Column("Method")]
-    cells = [[Cell(exhibits.method_title(method)) for method in present]]
+    cells = [[Cell(methods[method]) for method in present]]
     for setting in _settings(numbers):
         columns.append(Column(exhibits.setting_text(setting), symbol))
         cells.append(_cells(exhibits.pick(numbers, setting=setting), "method", present))

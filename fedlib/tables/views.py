@@ -57,7 +57,7 @@ def build(
 
     Raises:
       ConfigError: if a column has other fields or values, or its title is taken.
-      DataError: if no run has what a column shows.
+      DataError: if no run has anything of what the columns show.
     """
     shown = _declared(columns)
     numbers = _numbers(exhibit, metrics, shown, ways.Printed(published, exhibit["published"]))
@@ -71,6 +71,7 @@ def build(
             *notes.measured(exhibit),
             "After the last round. A dash: the run was not evaluated so. Bold: highest of the "
             "column.",
+            *_absent(numbers, shown),
             *(f"{column.title}: {_meaning(column)}." for column in shown),
             *(
                 ["Difference: reproduced minus published, in percentage points."]
@@ -82,6 +83,13 @@ def build(
         ],
         numbers=numbers,
     )
+
+
+def _absent(numbers: pd.DataFrame, shown: list[_Shown]) -> list[str]:
+    """Which columns are left out, as none of the runs has them: a sentence, or none."""
+    known = numbers.groupby("column", sort=False)["mean"].count()
+    absent = [column.title for column in shown if not known[column.title]]
+    return [f"Not shown, as no run here was evaluated so: {'; '.join(absent)}."] if absent else []
 
 
 def _declared(columns: list[dict]) -> list[_Shown]:
@@ -118,12 +126,12 @@ def _numbers(
     last = exhibits.pick(exhibits.select(exhibit, metrics), at="last")
     key = ["federation", "label", "group", "protocol", "split", "metric"]
     found = over_seeds(last, key).set_index(key)
-    for column in shown:
-        if not any(index[2:] == column.view() for index in found.index):
-            raise DataError(
-                f"no run of {exhibit['name']} was evaluated as the column {column.title!r} says: "
-                f"{'/'.join(column.view())}"
-            )
+    there = {index[2:] for index in found.index}
+    if there.isdisjoint(column.view() for column in shown):
+        raise DataError(
+            f"no run of {exhibit['name']} was evaluated as the column {shown[0].title!r} says: "
+            f"{'/'.join(shown[0].view())}"
+        )
     rows = []
     for federation in exhibit["federations"]:
         for run in exhibits.runs_of(exhibit, federation["name"]):

@@ -27,6 +27,7 @@ DEFAULTS = {
     "federations": None,
     "labels": None,
     "runs": None,
+    "methods": None,
     "budget": None,
     "rounds": None,
     "precision": None,
@@ -40,7 +41,7 @@ DEFAULTS = {
     "mirror": None,
     "raw": "data/raw",
 }
-LISTS = ("papers", "seeds", "federations", "labels", "runs", "set", "sources")
+LISTS = ("papers", "seeds", "federations", "labels", "runs", "methods", "set", "sources")
 TAGGED = ("rounds", "precision", "set")  # what changes numbers, and not only which there are
 SWITCHES = ("tensorboard",)
 LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # no number is meant to depend on
@@ -127,9 +128,9 @@ def check(config: Mapping) -> None:
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
-    if config["mirror"] is not None:
-        _check_path("mirror", config["mirror"])
-    _check_path("raw", config["raw"])
+    _check_paths("methods", config["methods"] or ())
+    _check_paths("mirror", filter(None, [config["mirror"]]))
+    _check_paths("raw", [config["raw"]])
     if Path(config["raw"]).exists() and not Path(config["raw"]).is_dir():
         raise ConfigError(f"raw must be a folder, got {config['raw']!r}, which is a file")
 
@@ -218,12 +219,17 @@ def _check_list(key: str, value: object) -> None:
     check_unique(key, value)
 
 
+def _check_paths(key: str, values: Iterable) -> None:
+    for value in values:
+        _check_path(key, value)
+
+
 def _check_path(key: str, value: object) -> None:
     if not isinstance(value, str):
         raise ConfigError(f"{key} must be a path, got {value!r}")
-    if "://" in value and (key == "raw" or not value.startswith(ADDRESSES)):
-        kinds = "a folder" if key == "raw" else f"a folder or an address ({', '.join(ADDRESSES)})"
-        raise ConfigError(f"{key} must be {kinds}, got {value!r}")
+    if "://" in value and (key != "mirror" or not value.startswith(ADDRESSES)):
+        kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
+        raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {value!r}")
     # Snakemake takes braces for wildcards; nobody means a name with line ends.
     if re.search(r"[{}\x00-\x1f\x7f]", value):
         raise ConfigError(f"{key} must be a path without braces and line ends, got {value!r}")

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
-from fedlib.run_spec import architectures
+from fedlib.run_spec import architectures, is_file
 from fedlib.spec import Figure, Paper, Run, Table
+from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registered
@@ -89,32 +90,39 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     for run in paper.runs:
         check_unique(f"{where}.runs[{run.federation}/{run.label}].seeds", run.seeds)
     check_unique(f"{where}.runs", [f"{run.federation}/{run.label}" for run in paper.runs])
-    federations = [data.name for data in paper.data]
-    weights = downloads.weights()
     datasets, kinds = registered("data.sources"), registered("data.partitions")
     for data in paper.data:
         at = f"{where}.data[{data.name}]"
         check_choice(f"{at}.dataset", data.dataset, datasets)
         check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
-    methods, models = registered("methods"), registered("models")
+    known = {name: registered(name) for name in ("methods", "models")}
+    known["weights"] = downloads.weights()
     for run in paper.runs:
-        at = f"{where}.runs[{run.federation}/{run.label}]"
-        check_choice(f"{at}.federation", run.federation, federations)
-        check_count(f"{at}.rounds", run.rounds)
-        check_choice(f"{at}.method", run.method, methods)
-        check_choice(f"{at}.model", run.model, models)
-        for name, module in architectures(run.modules).items():
-            check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
-            if module.get("weights") is not None:
-                check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
-        if run.weights is not None:
-            check_choice(f"{at}.weights", run.weights, weights)
-        if run.settled_by:
-            others = [x.label for x in paper.runs if x.federation == run.federation and x != run]
-            check_choice(f"{at}.settled_by", run.settled_by, others)
+        _check_run(f"{where}.runs[{run.federation}/{run.label}]", run, paper, known)
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
+
+
+def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise ConfigError for a run that names what is not `known`: methods, models, weights."""
+    weights, models = known["weights"], known["models"]
+    check_choice(f"{at}.federation", run.federation, [data.name for data in paper.data])
+    check_count(f"{at}.rounds", run.rounds)
+    if is_file(run.method):
+        own_methods.title_of(run.method)
+    else:
+        check_choice(f"{at}.method", run.method, known["methods"])
+    check_choice(f"{at}.model", run.model, models)
+    for name, module in architectures(run.modules).items():
+        check_choice(f"{at}.modules[{name}].model", module.get("model"), models)
+        if module.get("weights") is not None:
+            check_choice(f"{at}.modules[{name}].weights", module["weights"], weights)
+    if run.weights is not None:
+        check_choice(f"{at}.weights", run.weights, weights)
+    if run.settled_by:
+        others = [x.label for x in paper.runs if x.federation == run.federation and x != run]
+        check_choice(f"{at}.settled_by", run.settled_by, others)
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Table | Figure, paper: Paper) -> None:

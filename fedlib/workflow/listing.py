@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fedlib.data import downloads
-from fedlib.run_spec import architectures
+from fedlib.run_spec import architectures, is_file
 from fedlib.spec import Table
 from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
@@ -94,14 +94,16 @@ def _federations(plan: Plan) -> Iterator[Entry]:
 
 
 def _methods(plan: Plan) -> Iterator[Entry]:
-    for name in registered("methods"):
-        about = _about(f"methods.{name}")
-        down, up = (_exchanged(f"methods.{name}", calls) for calls in (DOWN, UP))
+    files = {run.method for run in plan.runs.values() if is_file(run.method)}
+    for name in (*registered("methods"), *sorted(files)):
+        module = name if name in files else f"methods.{name}"
+        about = _about(module)
+        down, up = (_exchanged(module, calls) for calls in (DOWN, UP))
         sent = [f"{way} {', '.join(found)}" for way, found in (("down", down), ("up", up)) if found]
         facts = {
             "from": about.source,
             "sends": "; ".join(sent) or "nothing",
-            "keeps": _kept(f"methods.{name}"),
+            "keeps": _kept(module),
             "in": _users(plan, lambda run, name=name: run.method == name),
         }
         yield Entry(name, about.title, facts)
@@ -179,7 +181,8 @@ class _About(NamedTuple):
 
 @cache
 def _tree(module: str) -> ast.Module:
-    return ast.parse(ROOT.joinpath(PACKAGE, *module.split(".")).with_suffix(".py").read_bytes())
+    path = ROOT.joinpath(PACKAGE, *module.split(".")).with_suffix(".py")
+    return ast.parse((ROOT / module if is_file(module) else path).read_bytes())
 
 
 def _about(module: str) -> _About:
@@ -194,7 +197,8 @@ def _line(module: str) -> list[str]:
     waiting = [module]
     while waiting:
         found.append(name := waiting.pop(0))
-        met = [other.removeprefix(f"{PACKAGE}.") for other in imports(f"{PACKAGE}.{name}")]
+        root = name if is_file(name) else f"{PACKAGE}.{name}"
+        met = [other.removeprefix(f"{PACKAGE}.") for other in imports(root)]
         inner = [x for x in sorted(met) if x.startswith("methods.") and x not in PACKAGES]
         waiting += [other for other in inner if other not in (*found, *waiting)]
     return found

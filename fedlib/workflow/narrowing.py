@@ -12,10 +12,11 @@ from pathlib import Path
 
 from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.spec import Paper, Table
-from fedlib.workflow.declarations import cells_of, declared
+from fedlib.spec import Run, Table
+from fedlib.workflow import own_methods
+from fedlib.workflow.declarations import Cell, cells_of, declared
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.selection import ends_too_early, missing
+from fedlib.workflow.selection import ends_too_early
 
 FILTERS = ("papers", "seeds", "federations", "labels", "runs")
 
@@ -32,14 +33,19 @@ def check(plan: Plan, root: Path = Path()) -> None:
     for name in () if plan.config["tag"] else plan.papers:
         if not (root / plan.path("metrics", paper=name)).exists():
             continue
-        others = set(cells_of(declared(name, plan.scale))).difference(plan.cells(name))
+        own = own_methods.finished(root / plan.path("runs", paper=name))
+        known = {*cells_of(declared(name, plan.scale)), *(Cell(name, *cell) for cell in own)}
+        others = known.difference(plan.cells(name))
         files = {cell: root / plan.path("evaluation", **cell._asdict()) for cell in sorted(others)}
         lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
         if lost:
+            brought = any(cell.label.startswith(own_methods.PREFIX) for cell in others)
             raise ConfigError(
-                f"{_filters(plan)} would take {len(lost)} finished runs out of the tables of "
-                f"{name} in results/{plan.folder}, such as {lost[0]}; add a tag, such as tag=part, "
-                "for a folder of its own, or select those too"
+                f"{_filters(plan) or 'this configuration'} would take {len(lost)} finished runs "
+                f"out of the tables of {name} in results/{plan.folder}, such as {lost[0]}; add a "
+                "tag, such as tag=part, for a folder of its own, or select those too"
+                + " (methods=[...])"
+                * brought
             )
 
 
@@ -53,26 +59,26 @@ def remarks(plan: Plan) -> Iterator[str]:
             f"{_filters(plan)}: {len(plan.cells())} of the {whole} trainings that scale "
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
+    yield from own_methods.remarks(plan.papers, plan.config["methods"] or ())
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
+            there = getattr(paper, stage + "s")
             for key, exhibit in getattr(declared(name, plan.scale), stage + "s").items():
-                for reason in _reasons(paper, exhibit):
-                    yield f"{stage} {name}/{key} is without {reason}"
+                runs = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
+                for remark in _lacking(exhibit, runs, key in there):
+                    yield f"{stage} {name}/{key} is {remark}"
 
 
-def _reasons(paper: Paper, exhibit: Table) -> Iterator[str]:
-    """What an exhibit does not show of the runs of a paper that are wanted, and why."""
-    shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
-    for run in shown:
-        if ends_too_early(run, exhibit):
-            yield (
-                f"{run.federation}/{run.label}, which ends after {run.rounds} rounds, before it "
-                "records what is shown there"
-            )
-    there = [(run.federation, run.label) for run in shown]
-    for federation in dict.fromkeys(run.federation for run in shown):
-        if needed := missing(exhibit, federation, there):
-            yield f"{federation}, where it needs {' and '.join(needed)}, too"
+def _lacking(exhibit: Table, runs: list[Run], is_there: bool) -> Iterator[str]:
+    """What an exhibit lacks, of which these runs are selected."""
+    short = [run for run in runs if ends_too_early(run, exhibit)]
+    for run in short:
+        yield (
+            f"without {run.federation}/{run.label}, which ends after {run.rounds} rounds, before "
+            "it records what is shown there"
+        )
+    if runs and not short and not is_there:
+        yield "left out: too little is selected of what it compares"
 
 
 def _filters(plan: Plan) -> str:

@@ -23,7 +23,7 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
-from fedlib.workflow import overrides, packing, shown, specs
+from fedlib.workflow import overrides, own_methods, packing, shown, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.workflow.declarations import Cell, cells_of, check_paper, check_selection, declared
 from fedlib.workflow.layout import PATHS, STAGES
@@ -58,6 +58,7 @@ class Plan:
         self.folder_note = folder_note(self.config)
         names = self.config["papers"] or papers.names()
         found = {name: declared(name, self.scale) for name in names}
+        found = own_methods.added(found, self.config["methods"] or ())
         self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
         for name, paper in self.papers.items():
             check_paper(paper, name, self.scale)

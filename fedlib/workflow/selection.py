@@ -1,12 +1,13 @@
 """What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from fedlib.spec import Data, Paper, Run, Table
-from fedlib.workflow import overrides
+from fedlib.workflow import overrides, own_methods
 
-# Kinds of exhibits that show what was recorded on the way, and the hyper-parameter with its rounds.
+AGAINST = ("client_differences", "gains")  # kinds of exhibits that compare the run `of` with others
+# Kinds that show what was recorded on the way, and the hyper-parameter with its rounds.
 RECORDED = {"tables_over_time": "table_rounds"}
 
 
@@ -18,7 +19,7 @@ def selected(paper: Paper, config: Mapping) -> Paper:
         _changed(run, config["rounds"], config["precision"], seeds)
         for run in paper.runs
         if _passes(run.federation, wanted[0])
-        and _passes(run.label, wanted[1])
+        and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
         and _passes(f"{paper.name}/{run.federation}/{run.label}", config["runs"])
     )
     used = {run.federation for run in runs}
@@ -79,8 +80,7 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
     for name, exhibit in exhibits.items():
         pairs = {(r.federation, r.label) for r in runs if not ends_too_early(r, exhibit)}
         shown = [(f, label) for f in exhibit.federations for label in exhibit.labels]
-        shown = [pair for pair in shown if pair in pairs]
-        shown = [pair for pair in shown if not missing(exhibit, pair[0], shown)]
+        shown = _compared(exhibit, [pair for pair in shown if pair in pairs])
         if shown:
             federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
             narrowed[name] = dataclasses.replace(
@@ -91,14 +91,22 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
     return narrowed
 
 
-def missing(exhibit: Table, federation: str, runs: Iterable[tuple[str, str]]) -> list[str]:
-    """A label of each group that an exhibit needs and that no run on a federation has.
-
-    Args:
-      runs: (federation, label) of what is there.
-    """
-    there = {label for name, label in runs if name == federation}
-    return [group[0] for group in exhibit.needs if there.isdisjoint(group)]
+def _compared(exhibit: Table, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of (federation, label), those with which something is left to be set against each other."""
+    params, there = exhibit.params, {federation for federation, _ in pairs}
+    if exhibit.kind in AGAINST:  # on each federation a run and the best of others, or of groups
+        groups = [{*group["labels"]} for group in params.get("groups", ())]
+        for name in sorted(there):
+            labels = {label for federation, label in pairs if federation == name}
+            others = labels - {params["of"]}
+            if params["of"] not in labels or not all(x & others for x in groups or [others]):
+                pairs = [pair for pair in pairs if pair[0] != name]
+    elif exhibit.kind == "global_accuracy":  # columns of a federation, or of one minus another
+        columns = [{c["federation"], c.get("minus") or c["federation"]} for c in params["columns"]]
+        pairs = pairs if any(column <= there for column in columns) else []
+    elif exhibit.kind == "gain_bars":  # pairs of federations
+        pairs = pairs if any({*pair.values()} <= there for pair in params["pairs"]) else []
+    return pairs
 
 
 def goes_on(run: Run, other: Run) -> bool:

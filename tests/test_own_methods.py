@@ -1,0 +1,259 @@
+"""A method from a user's file: where it is run and shown, what it depends on, each mistake."""
+
+import re
+
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib import methods, spec
+from fedlib.errors import ConfigError
+from fedlib.methods.base import Method
+from fedlib.run.preflight import check as build
+from fedlib.workflow import listing, narrowing, preflight, provenance
+from fedlib.workflow.plan import Plan
+
+HEAD = """
+from dataclasses import dataclass
+from fedlib.engine.solvers import Solver
+from fedlib.methods.base import Method
+"""
+MINE = (
+    HEAD
+    + """
+@dataclass(frozen=True, kw_only=True)
+class MyWay(Method):
+    local: Solver
+    strength: float = 0.5
+
+    def round(self, state, cohort):
+        return state
+"""
+)
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """Function that writes a file and returns its path."""
+
+    def write(text=MINE, name="my_way.py"):
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of_its_own(
+    mine, declare
+):
+    theirs = {"rounds": 7, "params": {"mu": 1.0}, "settled_by": "fedem"}
+    runs = [
+        toy_run("digits", "fedavg", title="FedAvg", notes=("Theirs.",), **theirs),
+        toy_run("digits", "fedem"),
+        toy_run("mnist", "fedem"),
+    ]
+    declare(toy=toy_paper(runs=runs))
+    path = mine()
+    plan = Plan({"methods": [path]})
+    assert [key[1:] for key in plan.runs if key[2].startswith("own")] == [("digits", "own-my-way")]
+    run, like = plan.run("toy", "digits", "own-my-way"), plan.run("toy", "digits", "fedavg")
+    changed = {name for name, value in vars(run).items() if value != vars(like)[name]}
+    assert changed == {"label", "title", "method", "params", "settled_by", "notes"}
+    assert (run.title, run.method, run.params) == ("MyWay", path, {})
+    note = f"A method of your own, from {path}; settings are those of FedAvg."
+    assert run.notes == (note,)
+    like_fedem = Plan({"methods": [f"{path}:fedem"]})
+    own = [key[1] for key in like_fedem.runs if key[2] == "own-my-way"]
+    assert own == ["digits", "mnist"]
+
+
+def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine, declare):
+    shown = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")}
+    shown |= {"federations": ("digits", "mnist")}
+    sweep = {"methods": ["fedavg", "fedem"]}
+    tables = {
+        "main": spec.Table("accuracy", **shown),
+        "fedem": spec.Table("accuracy", **shown | {"labels": ("fedem",)}),
+        "lead": spec.Table("lead", **shown, params={"of": "fedem"}),
+        "clients": spec.Table("sweep", **shown, params={**sweep, "of": "federation"}),
+        "experts": spec.Table("sweep", **shown, params={**sweep, "of": "run"}),
+    }
+    figures = {
+        "rounds": spec.Figure("accuracy_over_rounds", **shown),
+        "shard": spec.Figure("accuracy_over_rounds", **shown, params={"protocol": "new_shard"}),
+    }
+    declare(toy=toy_paper(tables=tables, figures=figures))
+    path = mine()
+    paper = Plan({"methods": [path]}).papers["toy"]
+    both = paper.tables | paper.figures
+    assert [name for name, x in both.items() if x.labels[-1] == "own-my-way"] == [
+        *("main", "clients", "rounds")
+    ]
+    assert paper.tables["clients"].params["methods"] == ["fedavg", "fedem", path]
+    assert paper.tables["experts"].params["methods"] == ["fedavg", "fedem"]
+
+
+def test_its_content_is_in_the_code_of_its_runs_and_of_no_other(mine, declare):
+    declare(toy=toy_paper())
+
+    def codes():
+        provenance._scan.cache_clear()
+        provenance._code_digest.cache_clear()
+        provenance._closure.cache_clear()
+        plan = Plan({"methods": [mine_path]})
+        return {
+            key[1:]: plan.code("train", **dict(zip(NAMES, key, strict=True))) for key in plan.runs
+        }
+
+    mine_path = mine()
+    before = codes()
+    mine("# A remark.\n" + MINE)
+    assert codes() == before
+    mine(MINE.replace("0.5", "0.6"))
+    after = codes()
+    changed = sorted(key for key in after if after[key] != before[key])
+    assert changed == [("digits", "own-my-way"), ("mnist", "own-my-way")]
+    roots = Plan({"methods": [mine_path]}).roots("train", **dict(zip(NAMES, KEY, strict=True)))
+    assert "fedlib.engine.solvers" in provenance.closure(*roots)  # what the file imports
+
+
+NAMES = ("paper", "federation", "label")
+KEY = ("toy", "digits", "own-my-way")
+
+
+def test_its_hyper_parameters_can_be_set_and_labels_do_not_leave_it_out(mine, declare):
+    declare(toy=toy_paper())
+    given = ["own-my-way.params.strength=2", "own-my-way.local.lr=0.5"]
+    config = {"methods": [mine()], "tag": "t", "labels": ["fedem"], "set": given}
+    plan = Plan(config)
+    assert [key[2] for key in plan.runs if key[1] == "digits"] == ["fedem", "own-my-way"]
+    run = plan.run(*KEY)
+    assert run.params == {"strength": 2} and run.local["lr"] == 0.5
+
+
+def test_a_file_in_the_checkout_is_named_relative_to_it(tmp_path, monkeypatch, declare):
+    from fedlib.workflow import own_methods
+
+    declare(toy=toy_paper())
+    monkeypatch.setattr(own_methods, "ROOT", tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/my_way.py").write_text(MINE)
+    for text in ("mine/my_way.py", "./mine/../mine/my_way.py", f"{tmp_path}/mine/my_way.py"):
+        assert own_methods.parse(text).path == "mine/my_way.py"
+    monkeypatch.setenv("HOME", str(tmp_path / "mine"))
+    assert own_methods.parse("~/my_way.py").path == "mine/my_way.py"
+
+
+def test_it_is_loaded_from_its_file_and_may_have_underscores(mine):
+    found = methods.load(mine())
+    assert issubclass(found, Method) and found.__name__ == "MyWay"
+    again = methods.load(mine(MINE.replace("0.5", "0.6")))
+    assert (found.strength, again.strength) == (0.5, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (None, "absent.py", r"methods: cannot read .*/absent.py: No such file or directory"),
+        (MINE, "mine.txt", r"methods: expected a file of Python, such as mine/fedper.py or .*txt"),
+        (MINE, "other.py", r"methods: .*/other.py has no class .* like the file, .*; it has MyWay"),
+        ("x = 1", "my_way.py", r"has no class that is called like the file, .*; it has no class"),
+        ("class MyWay(:", "my_way.py", r"methods: .*/my_way.py, line 1: invalid syntax"),
+        (MINE, "fedem.py", r"there is a method fedem already, fedlib/methods/fedem.py; call the"),
+        (MINE, "my_way.py:fedprox", r"no run fedprox in toy, to run MyWay like; .* such as fedavg"),
+    ],
+)
+def test_what_is_no_method_is_refused_before_anything_is_planned(
+    tmp_path, mine, declare, text, name, message
+):
+    declare(toy=toy_paper())
+    if text is not None:
+        mine(text, name.partition(":")[0])
+    with pytest.raises(ConfigError, match=message):
+        Plan({"methods": [str(tmp_path / name)]})
+
+
+def test_a_name_that_a_table_has_already_is_refused(mine, declare):
+    declare(toy=toy_paper(runs=[toy_run(label="fedavg", title="MyWay")]))
+    with pytest.raises(ConfigError, match="toy has a run that tables call MyWay already; call the"):
+        Plan({"methods": [mine()]})
+
+
+def test_two_of_one_name_are_refused(mine, tmp_path, declare):
+    declare(toy=toy_paper())
+    (tmp_path / "b").mkdir()
+    paths = [mine(), mine(name="b/my_way.py")]
+    with pytest.raises(ConfigError, match="methods: two are called my_way; rename one"):
+        Plan({"methods": paths})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class MyWay:\n    pass", r"my_way.py: MyWay is not derived from fedlib.methods.base.Me"),
+        ("import nowhere_at_all\n" + MINE, r"line 1: ModuleNotFoundError: No module named 'nowh"),
+        (HEAD + "1 / 0\nclass MyWay(Method): ...", r"my_way.py, line 5: ZeroDivisionError: divi"),
+        (HEAD + "class MyWay(Method): ...", r"Method.__init__\(\) got an unexpected .* 'local'"),
+        (MINE.replace("strength: float = 0.5", "strength: float"), r"missing 1 required .*'streng"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, message):
+    config = {"papers": ["pfedmm"], "federations": ["synthetic"], "labels": ["fedavg"]}
+    run = Plan({"methods": [mine(text)], **config}).run("pfedmm", "synthetic", "own-my-way")
+    with pytest.raises(ConfigError, match=message):
+        build(run.spec(0))
+
+
+@pytest.mark.slow
+def test_a_method_without_a_predictor_for_the_server_that_tests_it_is_refused(
+    mine, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = {"papers": ["fedmoe"], "federations": ["digits-m6"], "labels": ["fedavg"]}
+    message = r"papers.fedmoe.runs\[digits-m6/own-my-way\]: .* of the server here, .*seen, uns"
+    with pytest.raises(ConfigError, match=message):
+        preflight.check(Plan({"methods": [mine()], **config}))
+    server = 'protocols = {"seen": {}, "server": {"default": "personalise"}}'
+    preflight.check(Plan({"methods": [mine(MINE + f"\n    {server}\n")], **config}))
+
+
+def test_tables_do_not_lose_its_rows_when_a_later_command_does_not_name_it(
+    mine, tmp_path, monkeypatch, declare
+):
+    declare(toy=toy_paper())
+    monkeypatch.chdir(tmp_path)
+    path = mine()
+    with_it = Plan({"methods": [path]})
+    files = with_it.run_files("evaluation", "toy") + [with_it.path("metrics", paper="toy")]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    narrowing.check(with_it)
+    message = (
+        r"this configuration would take 4 finished runs out of the tables of toy in results/demo, "
+        r"such as digits/own-my-way/seed3; .* or select those too \(methods=\[...\]\)"
+    )
+    with pytest.raises(ConfigError, match=message):
+        narrowing.check(Plan({}))
+    narrowing.check(Plan({"tag": "without"}))
+
+
+def test_a_line_says_where_it_is_run_and_where_not(mine, declare):
+    other = toy_paper(name="other", runs=[toy_run(label="fedem")])
+    declare(toy=toy_paper(), other=other)
+    path = mine()
+    [told] = list(narrowing.remarks(Plan({"methods": [path]})))
+    assert told == (
+        f"MyWay of {path}, run like fedavg on toy/digits, toy/mnist; not in other, without a run "
+        "fedavg there"
+    )
+
+
+def test_it_is_listed_with_what_it_sends(mine, declare):
+    declare(toy=toy_paper())
+    text = '"""My way: nothing is learnt.\n\nSource: me.\n"""\n' + MINE.replace(
+        "return state", "return cohort.average(state.bodies, state)"
+    )
+    plan = Plan({"methods": [mine(text)]})
+    [entry] = listing.listed(plan, ["methods", "nothing is learnt"])["methods"]
+    assert re.search("up state.bodies", entry.facts["sends"])
+    assert (entry.facts["from"], entry.facts["in"]) == ("me.", "toy: own-my-way")
