@@ -304,7 +304,7 @@ def test_a_file_of_unknown_length_is_not_taken_without_end(scripted, tmp_path, m
     file = RawFile("set/a.gz", None, "", urls=(scripted(endless),))
     with pytest.raises(DataError, match="sends more than 1,048,576 bytes"):
         fetch([file], tmp_path, report=quiet)
-    assert sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file()) <= 1 << 20
+    assert (tmp_path / "set/a.gz.part").stat().st_size <= 1 << 20
 
 
 def test_a_web_page_in_place_of_an_archive_without_a_checksum_is_refused(server, tmp_path):
@@ -511,9 +511,7 @@ def test_an_archive_that_unpacks_to_far_more_than_it_is_leaves_nothing(tmp_path,
     put(tmp_path, archive, content)
     most = size or 100 * len(content)
     assert most < 3_000_000
-    with pytest.raises(
-        DataError, match=f"d/a in .*archive has more than {most:,} bytes; delete it"
-    ):
+    with pytest.raises(DataError, match=f"d/a in .*archive has more than {most:,} bytes"):
         unpack(archive, [file], tmp_path)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "set/archive"]
 
