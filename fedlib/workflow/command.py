@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
-from fedlib.run_spec import RUN_ENTRIES
+from fedlib.run_spec import RUN_ENTRIES, check
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -81,7 +81,7 @@ def json_argument(text: str) -> dict:
         value = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
     except FileNotFoundError:
         raise ConfigError(f"{text[1:]} does not exist") from None
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ConfigError(f"expected JSON text or @path, got {text[:80]!r} ({error})") from None
     if not isinstance(value, dict):
         raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
@@ -95,12 +95,13 @@ def run_argument(text: str, *more: str) -> dict:
       more: further entries that it has.
 
     Raises:
-      ConfigError: if it is not a JSON object with exactly the entries of one.
+      ConfigError: if it is not a JSON object with exactly the entries of one, of the right kinds.
     """
     spec, entries = json_argument(text), RUN_ENTRIES.union(more)
     missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries)
     if missing or unknown:
         raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
+    check(spec)
     return spec
 
 
