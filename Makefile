@@ -60,7 +60,7 @@ workflow = $(BIN)/python scripts/workflow.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
-.PHONY: bench bench-peers test-faults
+.PHONY: bench bench-peers test-faults bench-gpu
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
@@ -128,6 +128,9 @@ bench: $(STAMP)  ## measure the engine's speed; ARGS as in benchmarks/README.md
 
 bench-peers: $(STAMP)  ## the same beside other simulators, which it installs
 	$(BIN)/python -m benchmarks --peers $(ARGS)
+
+bench-gpu: $(STAMP)  ## ten minutes with a GPU: does it agree, and which executor suits what
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 lock:  ## for maintainers: remake requirements.lock from requirements.in (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest --python-version 3.11 \
