@@ -60,7 +60,7 @@ workflow = $(BIN)/python scripts/workflow.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
-.PHONY: bench bench-peers bench-gpu
+.PHONY: bench bench-peers test-faults bench-gpu
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
@@ -108,6 +108,9 @@ test: $(STAMP)  ## all tests
 
 test-fast: $(STAMP)  ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(TESTS)
+
+test-faults: $(STAMP)  ## kills, damage, full disks, bad input, at length: hours; docs/reliability.md
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/faults $(TESTS)
 
 lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/ruff check .

@@ -109,7 +109,8 @@ class Federation:
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
 
-        Also for labels, groups, side information or clusters that do not fit the rest.
+        Also for inputs that are not finite, and for labels, groups, side information or clusters
+        that do not fit the rest.
         """
         clients = self.num_clients
         for name in SPLITS:
@@ -125,6 +126,8 @@ class Federation:
                 f"labels must be in [0, {self.num_classes}), "
                 f"got {int(self.y.min())} to {int(self.y.max())}"
             )
+        if np.issubdtype(self.x.dtype, np.floating):
+            self._check_finite()
         _check_numbers("side", self.side, len(self.x), "inputs")
         _check_numbers("cluster", self.cluster, clients, "clients")
         if clients and int(self.group.max()) >= len(GROUPS):
@@ -267,6 +270,16 @@ class Federation:
             arrays |= {f"{name}/rows": split.rows, f"{name}/offsets": split.offsets}
         optional = {name: getattr(self, name) for name in OPTIONAL}
         return arrays | {name: array for name, array in optional.items() if array is not None}
+
+    def _check_finite(self) -> None:
+        wrong = np.flatnonzero(~np.isfinite(self.x.reshape(len(self.x), -1)).all(1))
+        if len(wrong):
+            row = int(wrong[0])
+            owner = next((f"of client {client}" for client, _ in self._owners(row)), "of nobody")
+            raise DataError(
+                f"inputs must be finite numbers; row {row}, {owner}, has NaN or infinity "
+                f"({len(wrong)} such rows)"
+            )
 
     def _check_ownership(self) -> None:
         owners = np.zeros(len(self.x), np.int64)

@@ -1,6 +1,7 @@
 """Files that are either whole or not there: atomic writes, digests, canonical JSON."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is flushed and renamed to `path`.
 
     A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
+    What follows finds the new file, also after a loss of power: the name has been flushed, too.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,6 +31,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
+        _flush_names(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -66,6 +69,18 @@ def digest(path: str | Path, algorithm: str = "sha256") -> str:
     """Hexadecimal digest of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+def _flush_names(folder: Path) -> None:
+    """Have the names in a folder on disk, where its file system can do that."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

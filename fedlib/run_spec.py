@@ -3,6 +3,7 @@
 Apart from `fedlib.spec`, because what else a paper declares is no part of the code of a job.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -26,6 +27,23 @@ RUN_ENTRIES = frozenset(
     }
 )
 EVALUATED = ("views", "predictions")  # and what that of its evaluation has besides
+
+
+def check(spec: Mapping) -> None:
+    """Raises ConfigError unless the entries of a run are names, and tables where they should be."""
+    for entry in ("method", "model"):
+        if not isinstance(spec[entry], str) or not re.fullmatch(r"\w+", spec[entry]):
+            raise ConfigError(f"{entry} must be a name, got {spec[entry]!r:.80}")
+    if not isinstance(spec["weights"], str | None):
+        raise ConfigError(f"weights must be a name or null, got {spec['weights']!r:.80}")
+    for entry in ("local", "model_params", "modules", "params", "participation"):
+        if not isinstance(spec[entry], dict):
+            raise ConfigError(f"{entry} must be a JSON object, got {spec[entry]!r:.80}")
+    for place, module in architectures(spec["modules"]).items():
+        if not isinstance(module, dict):
+            raise ConfigError(f"modules: {place} must be a JSON object, got {module!r:.80}")
+        if not isinstance(module.get("weights"), str | None):
+            raise ConfigError(f"modules: weights of {place} must be a name or null")
 
 
 def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:

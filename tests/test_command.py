@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_an_interrupt_exits_as_shells_expect(capsys):
     assert capsys.readouterr().err == "error: interrupted\n"
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), OSError(errno.EACCES, "no"), ValueError("x")])
+@pytest.mark.parametrize("error", [KeyError("x"), OSError(errno.EBADF, "no"), ValueError("x")])
 def test_a_bug_keeps_its_traceback(error):
     with pytest.raises(type(error)):
         command.run(raising(error))
@@ -126,6 +127,29 @@ def test_a_number_of_threads_that_cannot_be_is_refused(monkeypatch, given, cores
 def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch, given, threads):
     monkeypatch.setenv("FEDLIB_THREADS", given)
     assert command.threads(2) == threads
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (
+            PermissionError(13, "Permission denied", "x.h5"),
+            r"not be used \(Permission denied: x.h5",
+        ),
+        (OSError(30, "Read-only file system", "x"), r"\(Read-only file system: x\); allow it, or"),
+        (IsADirectoryError(21, "Is a directory", "x"), r"\(Is a directory: x\); move it away and"),
+        (OSError("HDF5: errno = 5, 'Input/output error'"), "the disk does not work"),
+        (MemoryError(), "there is not enough memory; stop other jobs"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "there is not enough memory"),
+    ],
+)
+def test_what_the_machine_denies_is_a_line_with_a_remedy(capsys, error, message):
+    def main():
+        raise error
+
+    assert command.run(main) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and re.search(message, line), line
 
 
 def test_a_second_interrupt_is_left_to_the_jobs():

@@ -1,6 +1,5 @@
 """Two folders of results as one table."""
 
-import json
 import math
 import subprocess
 import sys
@@ -12,9 +11,9 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
+from fedlib import seals
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics
-from fedlib.files import write_text
 from fedlib.reporting import compared
 from fedlib.tables import render
 from fedlib.workflow.layout import PATHS
@@ -62,7 +61,7 @@ def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, mad
         wildcards = {"paper": "pfedmm", "federation": "emnist", "replicate": replicate}
         file = root / PATHS["manifest"].format(folder=name, **wildcards)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps({"spec": cut}))
+        seals.write_json(file, {"spec": cut})
 
 
 def sheet(root, *words):

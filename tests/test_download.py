@@ -1,11 +1,15 @@
 """Raw files: only official content gets an official name, from wherever it comes."""
 
+import contextlib
 import errno
 import gzip
+import http.server
 import io
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -14,7 +18,8 @@ from data_fixtures import official, put, serving
 
 from fedlib import seals
 from fedlib.data import download
-from fedlib.data.download import fetch, receipt, unpack
+from fedlib.data.archives import unpack
+from fedlib.data.download import fetch, receipt
 from fedlib.data.raw import RawFile, RawFolder
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.locks import exclusive
@@ -66,6 +71,22 @@ def zipped(members: dict[str, bytes]) -> bytes:
         for name, content in members.items():
             archive.writestr(name, content)
     return target.getvalue()
+
+
+def zip_deflated(members: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+def encrypted(members: dict[str, bytes]) -> bytes:
+    """An archive that says so of its members: the flag is in both of their headers."""
+    content = bytearray(zipped(members))
+    for start, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(start) + offset] |= 1
+    return bytes(content)
 
 
 def link(name: str, target: str) -> tarfile.TarInfo:
@@ -195,6 +216,119 @@ def test_the_second_address_continues_what_the_first_began(server, tmp_path):
     server.cuts = [40_000, 0, 0, 0]
     assert get(of(server, "/a.gz", "/b.gz"), tmp_path) == CONTENT
     assert server.requests[-1] == ("/b.gz", "bytes=40000-")
+
+
+class _Raw(http.server.BaseHTTPRequestHandler):
+    """Sends what the server's `script` yields, piece by piece, and hangs up."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        with contextlib.suppress(ConnectionError):
+            for piece in self.server.script():
+                self.wfile.write(piece)
+        self.close_connection = True
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def scripted():
+    """Function that serves a script of raw bytes and returns the address."""
+    with contextlib.ExitStack() as stack:
+
+        def start(script) -> str:
+            running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Raw)
+            running.daemon_threads, running.script = True, script
+            threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
+            stack.callback(running.server_close)
+            stack.callback(running.shutdown)
+            return f"http://127.0.0.1:{running.server_address[1]}/a.gz"
+
+        yield start
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def endless():
+    yield CHUNKED
+    for _ in range(10_000):
+        yield b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+
+def drops():
+    yield OK + f"Content-Length: {len(CONTENT)}\r\n\r\n".encode()
+    for byte in CONTENT:
+        time.sleep(0.05)
+        yield bytes([byte])
+
+
+def stalls():
+    yield OK + f"Content-Length: {len(CONTENT)}\r\n\r\n".encode()
+    time.sleep(2)
+
+
+def nonsense():
+    yield OK + b"Content-Length: abc\r\n\r\n" + CONTENT
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (endless, "sends more than 102,400 bytes"),
+        (drops, r"sent \d+ bytes in \d s, too slow"),
+        (stalls, "(?i)read.*timed out.* \\(3 times\\)"),
+        (nonsense, "sends no number as the length of the file: 'abc'"),
+    ],
+)
+def test_a_server_that_never_ends_or_never_begins_is_given_up(
+    scripted, tmp_path, monkeypatch, script, message
+):
+    monkeypatch.setattr(download, "TIMEOUT", (1, 0.3))
+    monkeypatch.setattr(download, "SLOW", (0.5, 1000))
+    file = official("set/a.gz", CONTENT, urls=(scripted(script),))
+    began = time.monotonic()
+    with pytest.raises(DataError, match=message):
+        fetch([file], tmp_path, report=quiet)
+    assert time.monotonic() - began < 5
+    assert not (tmp_path / "set/a.gz").exists()
+    parts = [*tmp_path.rglob("*.part")]
+    assert all(part.stat().st_size <= len(CONTENT) for part in parts)
+
+
+def test_a_file_of_unknown_length_is_not_taken_without_end(scripted, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "LARGEST", 1 << 20)
+    file = RawFile("set/a.gz", None, "", urls=(scripted(endless),))
+    with pytest.raises(DataError, match="sends more than 1,048,576 bytes"):
+        fetch([file], tmp_path, report=quiet)
+    assert (tmp_path / "set/a.gz.part").stat().st_size <= 1 << 20
+
+
+def test_a_web_page_in_place_of_an_archive_without_a_checksum_is_refused(server, tmp_path):
+    server.content["/a.zip"] = b"<!DOCTYPE html><title>Moved</title>"
+    file = RawFile("set/a.zip", None, "", urls=(server.url("/a.zip"),))
+    with pytest.raises(DataError, match="a.zip: is not a whole zip archive, perhaps a web page"):
+        fetch([file], tmp_path, report=quiet)
+    server.content["/a.zip"] = zipped({"a": CONTENT})[:-9]
+    with pytest.raises(DataError, match="is not a whole zip archive"):
+        fetch([file], tmp_path, report=quiet)
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [".download.lock"]
+
+
+def test_a_folder_or_a_loop_of_links_in_place_of_a_file_is_named(tmp_path):
+    file = official("set/a.gz", CONTENT)
+    (tmp_path / "set/a.gz").mkdir(parents=True)
+    for use in (file.read, file.locate, lambda raw: fetch([file], raw, report=quiet)):
+        with pytest.raises(DataError, match=f"{tmp_path}/set/a.gz (is not a plain file|cannot be)"):
+            use(tmp_path)
+    (tmp_path / "set/a.gz").rmdir()
+    (tmp_path / "set/a.gz").symlink_to("a.gz")
+    for use in (file.read, file.locate):
+        with pytest.raises(DataError, match=f"{tmp_path}/set/a.gz (does not exist|cannot be)"):
+            use(tmp_path)
 
 
 def test_failing_everywhere_names_each_address_and_what_to_put_where(server, tmp_path):
@@ -353,8 +487,10 @@ def test_a_wrong_archive_is_not_opened(server, tmp_path, monkeypatch):
         (b"neither", "broken or unsafe"),
         (tar({"d/b": CONTENT}), "has no d/a"),
         (tar({"d/a": CONTENT[:-1]}), "d/a in .* has 102,399 bytes"),
+        (encrypted({"d/a": CONTENT}), "broken or unsafe .*encrypted"),
     ],
-    ids="up absolute link-out link-member zip-up zip-absolute cut no-archive lacks other".split(),
+    ids="up absolute link-out link-member zip-up zip-absolute cut no-archive lacks other "
+    "encrypted".split(),
 )
 def test_an_unsafe_or_broken_archive_is_refused(tmp_path, content, complaint):
     archive = official("set/archive", content)
@@ -364,6 +500,20 @@ def test_an_unsafe_or_broken_archive_is_refused(tmp_path, content, complaint):
         unpack(archive, [file], tmp_path / "raw")
     assert not list(tmp_path.rglob("evil"))
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "raw/set/archive"]
+
+
+@pytest.mark.parametrize("size", [None, 100])
+@pytest.mark.parametrize("pack", [tar, zip_deflated], ids=["tar", "zip"])
+def test_an_archive_that_unpacks_to_far_more_than_it_is_leaves_nothing(tmp_path, pack, size):
+    content = pack({"d/a": bytes(10_000_000)})
+    archive = official("set/archive", content)
+    file = RawFile("set/d/a", size, "", archive=archive, member="d/a")
+    put(tmp_path, archive, content)
+    most = size or 100 * len(content)
+    assert most < 3_000_000
+    with pytest.raises(DataError, match=f"d/a in .*archive has more than {most:,} bytes"):
+        unpack(archive, [file], tmp_path)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [tmp_path / "set/archive"]
 
 
 @pytest.mark.parametrize("name", ["../a", "/etc/a", "set/../../a", "set\\..\\a"])

@@ -256,6 +256,79 @@ def test_pixels_that_are_no_shades_are_refused(leaf_files, pixel):
         by_writer(leaf_files, source="leaf")
 
 
+def other_file(raw: Path, **changes) -> None:
+    """A third training file, of one writer with two images, with these changes."""
+    data = {"x": [[1.0] * 784] * 2, "y": [0, 1]} | changes.pop("e", {})
+    content = {"users": ["e"], "num_samples": [2], "user_data": {"e": data}} | changes
+    (raw / "femnist/data/train/3.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"e": {"y": [3.7, 1]}}, "labels are not integers"),
+        ({"e": {"y": ["7", "1"]}}, "labels are not integers"),
+        ({"e": {"y": [True, 1]}}, "labels are not integers"),
+        ({"e": {"y": [1e300, 1]}}, "labels are not integers"),
+        ({"e": {"y": [10**30, 1]}}, "labels are not integers"),
+        ({"e": {"y": [62, 1]}}, r"labels are not in \[0, 62\)"),
+        ({"e": {"y": [-1, 1]}}, r"labels are not in \[0, 62\)"),
+        ({"e": {"y": [1]}}, "2 images but labels of shape"),
+        ({"e": {"x": [["1.0"] * 784] * 2}}, "pixels are not numbers"),
+        ({"e": {"x": "A" * 10**6}}, "pixels are not numbers"),
+        ({"users": []}, "it has no users"),
+        ({"users": ["e", "e"], "num_samples": [2, 2]}, "have different names"),
+        ({"user_data": {"e": {"x": [[1.0] * 784], "y": [1]}, "f": {}}}, "have different names"),
+        ({"num_samples": [3]}, "num_samples are not the numbers of labels"),
+    ],
+)
+def test_what_leaf_does_not_write_is_refused_in_a_line(leaf_files, change, message):
+    other_file(leaf_files, **change)
+    with pytest.raises(DataError, match=f"3.json is not a file of LEAF's .*{message}") as raised:
+        by_writer(leaf_files, source="leaf")
+    assert len(str(raised.value)) < 400 and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\xc0" * 10**6, "it is not text"), (b"[" * 10**5, "RecursionError")],
+    ids=["binary", "nested"],
+)
+def test_the_message_about_a_strange_file_does_not_hold_it(leaf_files, content, message):
+    (leaf_files / "femnist/data/train/3.json").write_bytes(content)
+    with pytest.raises(DataError, match=message) as raised:
+        by_writer(leaf_files, source="leaf")
+    assert len(str(raised.value)) < 400
+
+
+def test_a_missing_file_of_leaf_is_missed(leaf_files):
+    (leaf_files / "femnist/data/test/2.json").unlink()
+    message = "pairs of files, .*: femnist/data/train 2 and femnist/data/test 1 files"
+    with pytest.raises(DataError, match=message):
+        by_writer(leaf_files, source="leaf")
+
+
+def test_files_of_leaf_are_numbered_without_a_gap(tmp_path):
+    for part in ("train", "test"):
+        for number in (0, 2):
+            leaf(tmp_path, part, f"all_data_{number}_{part}.json", {f"w{number}": [1, 2, 3]})
+    with pytest.raises(DataError, match=r"femnist/data/train has no file all_data_1_\*.json"):
+        by_writer(tmp_path, source="leaf")
+
+
+def test_a_folder_in_place_of_a_file_of_leaf_is_refused(leaf_files):
+    (leaf_files / "femnist/data/test/2.json").unlink()
+    (leaf_files / "femnist/data/test/2.json").mkdir()
+    with pytest.raises(DataError, match="test/2.json is not a plain file"):
+        by_writer(leaf_files, source="leaf")
+
+
+def test_an_image_of_nist_that_unpacks_to_gigabytes_is_not_unpacked(nist, monkeypatch):
+    monkeypatch.setattr(nists, "LARGEST", 10)
+    with pytest.raises(DataError, match="bytes, too many; delete it"):
+        written(nist)
+
+
 def test_a_writer_in_two_files_of_a_part_is_refused(leaf_files):
     leaf(leaf_files, "train", "3.json", {"a": [1]})
     with pytest.raises(DataError, match="train/3.json has the writer a, whom another file has too"):

@@ -214,11 +214,20 @@ def test_a_table_that_was_read_back_is_the_one_that_was_written(project):
         assert again.blocks == sheet.blocks
 
 
-def test_a_table_of_another_form_is_refused(tmp_path):
-    (tmp_path / "t.csv").write_text("a\n1\n")
-    (tmp_path / "t.json").write_text('{"blocks": [], "titel": "x"}')
-    with pytest.raises(DataError, match="t.json and .*t.csv are no table"):
-        render.read(tmp_path / "t.csv", tmp_path / "t.json")
+def test_a_table_whose_text_or_numbers_were_edited_is_refused(project, tmp_path):
+    folder = project.results / "tables/pfedmm"
+    name = next(iter(project.sheets))
+    for form, message in (
+        ("json", "t.json is truncated or corrupted"),
+        ("csv", "t.csv is not the"),
+    ):
+        for other in ("json", "csv"):
+            (tmp_path / f"t.{other}").write_bytes((folder / f"{name}.{other}").read_bytes())
+        text = (tmp_path / f"t.{form}").read_text()
+        place = max(i for i, character in enumerate(text) if character == "1")
+        (tmp_path / f"t.{form}").write_text(f"{text[:place]}2{text[place + 1 :]}")
+        with pytest.raises(DataError, match=f"{message}.*; run the table stage"):
+            render.read(tmp_path / "t.csv", tmp_path / "t.json")
 
 
 # --- HTML -----------------------------------------------------------------------------------------

@@ -44,6 +44,12 @@ def speech(role: str, num: int, words: str = "words and more words, ") -> str:
     return "".join(f"  {role}. {i:03} {words * 4}\n    {words * 3}\n" for i in range(num))
 
 
+@pytest.fixture(autouse=True)
+def any_length(monkeypatch):
+    """Made-up texts are shorter than the plays."""
+    monkeypatch.setattr(shakespeare, "FEWEST_LINES_OF_TEXT", 0)
+
+
 @pytest.fixture
 def raw(tmp_path):
     """Two plays of two and three roles, with 12 to 30 lines of about 80 characters each."""
@@ -118,6 +124,15 @@ def test_nothing_is_read_after_the_plays(monkeypatch):
 def test_what_is_not_the_complete_works_is_refused(text, message):
     with pytest.raises(DataError, match=message):
         read_roles(text)
+
+
+def test_half_of_the_complete_works_is_refused(raw, monkeypatch):
+    lines = (raw / WORKS.path).read_text().count("\n")
+    monkeypatch.setattr(shakespeare, "FEWEST_LINES_OF_TEXT", lines)
+    assert by_role(raw).num_clients == 5
+    monkeypatch.setattr(shakespeare, "FEWEST_LINES_OF_TEXT", lines + 1)
+    with pytest.raises(DataError, match=f"100.txt is not .*: it has {lines} lines, and the plays"):
+        by_role(raw)
 
 
 # Lines

@@ -73,6 +73,8 @@ def roots(spec: dict) -> tuple[str, str]:
             f"{sorted(spec)}"
         )
     dataset = spec["dataset"]
+    if not isinstance(spec["params"], dict):
+        raise ConfigError(f"params of a data spec are a JSON object, got {spec['params']!r:.80}")
     check_choice("data set", dataset, sources.NAMES)
     kind = partitions.kind_of(spec["partition"])
     return f"fedlib.data.sources.{dataset}", f"fedlib.data.partitions.{kind}"

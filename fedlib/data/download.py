@@ -9,19 +9,16 @@ checksum is published, nothing is continued from another run, and the receipt al
 import os
 import re
 import shutil
-import stat
-import tarfile
 import time
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from gzip import BadGzipFile
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from fedlib.data.raw import CHUNK, LocalFolder, RawFile, RawFolder, is_inside
+from fedlib.data.archives import unpack
+from fedlib.data.raw import CHUNK, LocalFolder, RawFile, RawFolder
 from fedlib.errors import ConfigError, DataError
 from fedlib.files import atomic, digest
 from fedlib.locks import exclusive
@@ -31,7 +28,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3  # at one address without getting any further
 PAUSE = 1.0  # seconds before the second attempt; doubles with every further one
-TIMEOUT = (20, 60)  # seconds to connect, and between two packets
+TIMEOUT = (10, 20)  # seconds to connect, and between two packets
+SLOW = (60.0, 60_000)  # seconds, and how many bytes must have come in them
+LARGEST = 4 << 30  # bytes of a file whose size nobody states; the largest there is has 1 GB
 INTERVAL = 5.0  # seconds between two lines of progress
 MIRROR_WAYS = (
     'CONFIG="mirror=..." of make, --config mirror=... of snakemake, --mirror of this stage'
@@ -120,31 +119,6 @@ def check_mirror(mirror: str | None) -> None:
         raise ConfigError(f"mirror {mirror} is not a folder that exists")
 
 
-def unpack(archive: RawFile, members: Iterable[RawFile], raw: str | Path) -> None:
-    """Put the `members` of an archive below the folder `raw` in place, each verified first.
-
-    Raises:
-      DataError: if the archive is broken, names a path outside of it, has a link in place of a
-        member, lacks one or has another content for it.
-    """
-    path = Path(raw) / archive.path
-    wanted = {file.member: file for file in members}
-    read = _read_zip if zipfile.is_zipfile(path) else _read_tar
-    try:
-        for name, content in read(path, wanted):
-            file = wanted.pop(name)
-            with atomic(Path(raw) / file.path) as temporary:
-                with temporary.open("wb") as target:
-                    shutil.copyfileobj(content, target, CHUNK)
-                problem = file.mismatch(temporary)
-                if problem:
-                    raise DataError(f"{name} in {path} {problem}")
-    except (tarfile.TarError, zipfile.BadZipFile, BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is broken or unsafe ({error}); delete it and run again") from None
-    if wanted:
-        raise DataError(f"{path} has no {', '.join(wanted)}")
-
-
 def _is_there(file: RawFile, raw: Path) -> bool:
     path = raw / file.path
     if not path.exists():
@@ -214,9 +188,16 @@ def _copy(source: Path, file: RawFile, target: Path) -> None:
         raise _Failed("no such file")
     with atomic(target) as temporary:
         shutil.copyfile(source, temporary)
-        problem = file.mismatch(temporary)
+        problem = file.mismatch(temporary) or _not_what_its_name_says(file, temporary)
         if problem:
             raise _Failed(problem)
+
+
+def _not_what_its_name_says(file: RawFile, path: Path) -> str:
+    """What is wrong with a file of which no checksum is published; "" if nothing can be seen."""
+    if file.is_verifiable or not file.name.endswith(".zip") or zipfile.is_zipfile(path):
+        return ""
+    return "is not a whole zip archive, perhaps a web page"
 
 
 def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
@@ -236,7 +217,7 @@ def _download(url: str, file: RawFile, part: Path, report: Report) -> None:
             report(f"{file.path}: {error}; trying again")
             time.sleep(PAUSE * 2 ** (failures - 1))
             continue
-        problem = file.mismatch(part)
+        problem = file.mismatch(part) or _not_what_its_name_says(file, part)
         if not problem:
             break
         part.unlink()
@@ -261,17 +242,15 @@ def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
             if response.status_code == 416:  # nothing is missing, or the part is too long
                 return
             start = _starts_at(response, start)
-            length = response.headers.get("Content-Length")
-            total = file.size if length is None else start + int(length)
-            if file.size not in (None, total):
-                raise _Failed(f"offers {total:,} bytes, the official file has {file.size:,}")
+            total = _total(response, start, file)
             progress = _Progress(file.path, start, total, report)
             with part.open("r+b" if start else "wb") as target:
                 target.seek(start)
                 # Raw bytes: some servers declare a .gz file as content that is to be unpacked.
-                for chunk in response.raw.stream(CHUNK, decode_content=False):
-                    target.write(chunk)
+                # As they come: to wait for a full chunk would be to wait for a slow server.
+                while chunk := response.raw.read1(CHUNK, decode_content=False):
                     progress.add(len(chunk))
+                    target.write(chunk)
     except (
         requests.ConnectionError,
         requests.Timeout,
@@ -282,6 +261,21 @@ def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
         raise _Failed(_reason(error)) from None
     if total is not None and _size(part) < total:
         raise _Broken(f"connection closed after {_size(part):,} of {total:,} bytes")
+
+
+def _total(response: "requests.Response", start: int, file: RawFile) -> int | None:
+    """Bytes of the whole file, as far as server or publisher say; _Failed if they disagree."""
+    length = response.headers.get("Content-Length")
+    if length is None:
+        return file.size
+    if not length.isdecimal():
+        raise _Failed(f"sends no number as the length of the file: {length[:80]!r}")
+    total = start + int(length)
+    if file.size not in (None, total):
+        raise _Failed(f"offers {total:,} bytes, the official file has {file.size:,}")
+    if total > LARGEST:
+        raise _Failed(f"offers {total:,} bytes, more than any file should have")
+    return total
 
 
 def _starts_at(response: "requests.Response", start: int) -> int:
@@ -300,17 +294,25 @@ def _starts_at(response: "requests.Response", start: int) -> int:
 
 
 class _Progress:
-    """A line every few seconds, so that a log file stays readable."""
+    """A line every few seconds, so that a log file stays readable; and who is to be left alone.
+
+    An address that sends more than there is, or next to nothing for a minute, is given up.
+    """
 
     def __init__(self, name: str, start: int, total: int | None, report: Report):
         self.name, self.total, self.report = name, total, report
         self.start = self.done = start
         self.began = self.shown = time.monotonic()
+        self.checked = (self.began, start)
 
     def add(self, num_bytes: int) -> None:
-        """Count what has arrived, and report it if it is time to."""
+        """Count what has arrived, and report it if it is time to; _Failed if it makes no sense."""
         self.done += num_bytes
+        most = LARGEST if self.total is None else self.total
+        if self.done > most:
+            raise _Failed(f"sends more than {most:,} bytes")
         now = time.monotonic()
+        self._check_speed(now)
         if now - self.shown < INTERVAL:
             return
         self.shown = now
@@ -319,6 +321,14 @@ class _Progress:
         if self.total:
             line += f", {self.done / self.total:.0%}, {(self.total - self.done) / rate:.0f} s left"
         self.report(line)
+
+    def _check_speed(self, now: float) -> None:
+        (seconds, least), (since, before) = SLOW, self.checked
+        if now - since < seconds:
+            return
+        if self.done - before < least:
+            raise _Failed(f"sent {self.done - before:,} bytes in {now - since:.0f} s, too slow")
+        self.checked = (now, self.done)
 
 
 def _size(path: Path) -> int:
@@ -329,31 +339,3 @@ def _reason(error: Exception) -> str:
     """The cause inside an error of the network library, without the names of its objects."""
     known = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
     return known.group(1) if known else f"{type(error).__name__}: {str(error)[:200]}"
-
-
-def _read_tar(path: Path, wanted: Mapping[str, object]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of the wanted members, in the order of the archive."""
-    with tarfile.open(path) as archive:
-        for member in archive:
-            tarfile.data_filter(member, str(path.parent))  # refuses what would lead outside
-            _check_member(member.name, is_file=member.name not in wanted or member.isreg())
-            if member.name in wanted:
-                yield member.name, archive.extractfile(member)
-
-
-def _read_zip(path: Path, wanted: Mapping[str, object]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of the wanted members, in the order of the archive."""
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            is_link = stat.S_ISLNK(member.external_attr >> 16)
-            _check_member(member.filename, is_file=not is_link)
-            if member.filename in wanted:
-                with archive.open(member) as content:
-                    yield member.filename, content
-
-
-def _check_member(name: str, *, is_file: bool) -> None:
-    if not is_inside(name):
-        raise tarfile.TarError(f"{name} leads outside")
-    if not is_file:
-        raise tarfile.TarError(f"{name} is not a plain file")

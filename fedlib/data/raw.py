@@ -74,6 +74,8 @@ class RawFile(_Below):
     def mismatch(self, path: str | Path) -> str:
         """Why the file at `path` is not the official one; "" if it is."""
         path = Path(path)
+        if not path.is_file():
+            return "is not a plain file"
         with path.open("rb") as file:
             return self._compare(path.stat().st_size, iter(lambda: file.read(CHUNK), b""))
 
@@ -88,6 +90,8 @@ class RawFile(_Below):
             content = path.read_bytes()
         except FileNotFoundError:
             raise self._missing(path) from None
+        except OSError as error:
+            raise self._wrong(path, f"cannot be read ({error.strerror})") from None
         problem = self._compare(len(content), [content])
         if problem:
             raise self._wrong(path, problem)
@@ -102,7 +106,9 @@ class RawFile(_Below):
         path = Path(raw) / self.path
         if not path.exists():
             raise self._missing(path)
-        problem = self.mismatch(path) if self.is_verifiable else ""
+        problem = "" if path.is_file() else "is not a plain file"
+        if self.is_verifiable:
+            problem = self.mismatch(path)
         if problem:
             raise self._wrong(path, problem)
         return path
@@ -144,10 +150,14 @@ class RawFolder(_Below):
         """The files that are there, sorted by name.
 
         Raises:
-          DataError: if there are none.
+          DataError: if there are none, or a folder has such a name.
         """
         folder = Path(raw) / self.path
-        names = sorted(path.name for path in folder.glob(self.pattern) if path.is_file())
+        paths = sorted(folder.glob(self.pattern))
+        for path in paths:
+            if not path.is_file():
+                raise DataError(f"{path} is not a plain file; put there what {self.maker} makes")
+        names = [path.name for path in paths]
         if not names:
             raise DataError(f"{folder} has no {self.pattern}; put there what {self.maker} makes")
         return [RawFile(f"{self.path}/{name}", None, "") for name in names]

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fedlib import seals
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import frames
 from fedlib.exhibits.metrics import INTERVAL_SEEDS, METRICS, METRICS_OF_PREDICTIONS, over_seeds
-from fedlib.files import read_json
 from fedlib.reporting.origin import FACT_TITLES, FACTS, attributes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, points, with_spread
 
@@ -271,7 +271,7 @@ def _kept(results: Results, run: Run, seed: int) -> dict | None:
     for replicate in (f"/seed{seed}", ""):
         manifest = results.path("manifest", run, seed, replicate=replicate)
         if manifest.exists():
-            asked |= _flat(read_json(manifest)["spec"], DATA)
+            asked |= _flat(seals.read_json(manifest)["spec"], DATA)
             break
     made = {FACT_TITLES.get(name, name): provenance.get(name) for name in FACTS}
     codes = dict(zip(CODE, (provenance.get("code"), evaluated.get("code")), strict=True))

@@ -25,6 +25,8 @@ from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, s
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import of_training, run_weights
 
+# What models, methods and PyTorch raise for arguments that make no sense.
+SENSELESS = (KeyError, OverflowError, RuntimeError, TypeError, ValueError)
 Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
 
@@ -47,7 +49,7 @@ def build_task(spec: dict, device: str = "cpu", weights: Weights | None = None) 
             class_weights=_class_weights(spec),
             precision=spec["precision"],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except SENSELESS as error:
         raise ConfigError(f"model {spec['model']}: {_text(error)}") from error
 
 
@@ -74,7 +76,7 @@ def build_modules(
                 pretrained=_pretrained(model, module.get("weights"), weights),
                 precision=task.precision,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except SENSELESS as error:
             raise ConfigError(f"module {where}: {_text(error)}") from error
 
     return {
@@ -147,7 +149,7 @@ def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
         solver = solvers.from_spec(spec["local"])
         return method(task=task, local=solver, **modules, **spec["params"])
-    except (KeyError, TypeError, ValueError) as error:
+    except SENSELESS as error:
         raise ConfigError(f"method {spec['method']}: {_text(error)}") from error
 
 
@@ -355,4 +357,6 @@ def verified_file(receipt: Path) -> Path:
 
 
 def _text(error: Exception) -> str:
-    return str(error.args[0]) if error.args else str(error)
+    """What an error says; PyTorch adds where in its code that was."""
+    lines = str(error.args[0] if error.args else error).splitlines()
+    return lines[0][:1000] if lines else type(error).__name__

@@ -3,7 +3,8 @@
 A kind of table builds a `Sheet`; how it looks in each format is decided here and nowhere else.
 """
 
-import json
+import hashlib
+import io
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -13,10 +14,13 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.exhibits.metrics import INTERVAL_SEEDS
-from fedlib.files import read_json, write_text
+from fedlib.files import write_text
 
+DIGEST = "csv_sha256"  # of the numbers, in the JSON
+REMEDY = "run the table stage"
 WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
 NOT_APPLICABLE = "N/A"  # the method has no such thing
@@ -204,25 +208,28 @@ def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[
 
 
 def write(sheet: Sheet, csv: str | Path, md: str | Path, tex: str | Path, json: str | Path) -> None:
-    """Write the four forms of a table, each atomically."""
+    """Write the four forms of a table, each atomically; the last one vouches for the csv."""
     write_text(csv, to_csv(sheet))
     write_text(md, to_markdown(sheet))
     write_text(tex, to_latex(sheet))
-    write_text(json, to_json(sheet))
+    seals.write_json(json, to_json(sheet))
 
 
 def read(csv: str | Path, json: str | Path) -> Sheet:
     """The table of which `write` made these two files, its numbers as precise as the csv.
 
     Raises:
-      DataError: if a file is missing or is not such.
+      DataError: if a file is missing or not as it was written.
     """
-    text = read_json(json)
+    text = seals.read_json(json, REMEDY)
     try:
-        blocks = [_block(block) for block in text.pop("blocks")]
-        return Sheet(**text, blocks=blocks, numbers=pd.read_csv(csv))
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise DataError(f"{json} and {csv} are no table ({error}); run the table stage") from None
+        numbers = Path(csv).read_bytes()
+    except OSError as error:
+        raise DataError(f"{csv} cannot be read ({error.strerror}); {REMEDY}") from None
+    if text.pop(DIGEST, None) != hashlib.sha256(numbers).hexdigest():
+        raise DataError(f"{csv} is not the one that {json} was written with; {REMEDY}")
+    blocks = [_block(block) for block in text.pop("blocks")]
+    return Sheet(**text, blocks=blocks, numbers=pd.read_csv(io.BytesIO(numbers)))
 
 
 def to_csv(sheet: Sheet) -> str:
@@ -230,16 +237,16 @@ def to_csv(sheet: Sheet) -> str:
     return sheet.numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
 
 
-def to_json(sheet: Sheet) -> str:
+def to_json(sheet: Sheet) -> dict:
     """The text of a table with what it means: columns, groups, best cells and verdicts."""
-    text = {
+    return {
         "label": sheet.label,
         "title": sheet.title,
         "caption": sheet.caption,
         "blocks": [asdict(block) for block in sheet.blocks],
         "notes": sheet.notes,
+        DIGEST: hashlib.sha256(to_csv(sheet).encode()).hexdigest(),
     }
-    return json.dumps(text, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def to_markdown(sheet: Sheet) -> str:

@@ -10,11 +10,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
-from fedlib.run_spec import RUN_ENTRIES
+from fedlib.run_spec import RUN_ENTRIES, check
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
+# What the system says that is no fault of the code: what it means, and what to do.
+TROUBLES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("the disk is full", "free some space")),
+    **dict.fromkeys(
+        (errno.EROFS, errno.EACCES, errno.EPERM),
+        ("a file or folder may not be used", "allow it, or choose another folder,"),
+    ),
+    **dict.fromkeys(
+        (errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
+        ("something else is in the place of a file", "move it away"),
+    ),
+    errno.EIO: ("the disk does not work", "see to it"),
+}
+NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 
 
 def run(main: Callable[[], None]) -> int:
@@ -35,13 +49,10 @@ def run(main: Callable[[], None]) -> int:
     except MENDABLE as error:
         return _fail(str(error))
     except Exception as error:
-        reason = _disk_full(error)
+        reason = _of_the_machine(error)
         if reason is None:
             raise
-        return _fail(
-            f"the disk is full ({reason}); free some space and run again: "
-            "finished files are whole, unfinished ones were removed"
-        )
+        return _fail(f"{reason}: finished files are whole, unfinished ones were removed")
     return 0
 
 
@@ -70,7 +81,7 @@ def json_argument(text: str) -> dict:
         value = json.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
     except FileNotFoundError:
         raise ConfigError(f"{text[1:]} does not exist") from None
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ConfigError(f"expected JSON text or @path, got {text[:80]!r} ({error})") from None
     if not isinstance(value, dict):
         raise ConfigError(f"expected a JSON object, got {text[:80]!r}")
@@ -84,12 +95,13 @@ def run_argument(text: str, *more: str) -> dict:
       more: further entries that it has.
 
     Raises:
-      ConfigError: if it is not a JSON object with exactly the entries of one.
+      ConfigError: if it is not a JSON object with exactly the entries of one, of the right kinds.
     """
     spec, entries = json_argument(text), RUN_ENTRIES.union(more)
     missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries)
     if missing or unknown:
         raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
+    check(spec)
     return spec
 
 
@@ -179,17 +191,20 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _disk_full(error: BaseException | None) -> str | None:
-    """What the system said of a full disk, or None if that is not the trouble.
+def _of_the_machine(error: BaseException | None) -> str | None:
+    """What is wrong with the machine and what to do about it; None if that is not the trouble.
 
     PyTorch, HDF5 and matplotlib raise errors of their own then, with the system's in the text or
     in the context.
     """
     while error is not None:
-        for number in (errno.ENOSPC, errno.EDQUOT):
-            if getattr(error, "errno", None) == number or os.strerror(number) in str(error):
+        if isinstance(error, MemoryError) or NO_MEMORY in str(error):
+            return "there is not enough memory; stop other jobs or give this one more, run again"
+        for number, (what, remedy) in TROUBLES.items():
+            said = os.strerror(number)
+            if getattr(error, "errno", None) == number or said in str(error):
                 file = getattr(error, "filename", None)
-                return os.strerror(number) + (f": {file}" if file else "")
+                return f"{what} ({said}{f': {file}' if file else ''}); {remedy} and run again"
         error = error.__cause__ or error.__context__
     return None
 

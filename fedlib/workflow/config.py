@@ -46,6 +46,7 @@ TAGGED = ("rounds", "precision", "set")  # what changes numbers, and not only wh
 SWITCHES = ("tensorboard",)
 LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # no number is meant to depend on
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
+LONGEST = 255  # bytes of the name of a file or folder
 MAX_SEED = 2**32 - 1  # what every generator takes
 ADDRESSES = ("http://", "https://", "file://")
 SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -231,6 +232,8 @@ def _check_path(key: str, value: object) -> None:
         kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
         raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {value!r}")
     # Snakemake takes braces for wildcards; nobody means a name with line ends.
+    if any(len(part.encode(errors="replace")) > LONGEST for part in value.split("/")):
+        raise ConfigError(f"{key} must be a path that can exist, got {value!r:.80}, too long")
     if re.search(r"[{}\x00-\x1f\x7f]", value):
         raise ConfigError(f"{key} must be a path without braces and line ends, got {value!r}")
 
@@ -245,7 +248,7 @@ def _read_file(path: Path) -> dict:
     if path.suffix == ".json":
         try:
             config = json.loads(text)
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise ConfigError(f"{path} is not valid JSON: {error}") from None
     else:
         config = _parse_yaml(path, text)
@@ -264,5 +267,6 @@ def _parse_yaml(path: Path, text: str) -> object:
         ) from None
     try:
         return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    except (RecursionError, ValueError, yaml.YAMLError) as error:  # a date that is none, say
+        told = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not valid YAML: {told:.500}") from None

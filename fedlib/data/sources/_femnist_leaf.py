@@ -1,6 +1,7 @@
 """FEMNIST from LEAF's files."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedlib.data.raw import RawFolder
 from fedlib.errors import DataError
 
 SIDE = 28  # pixels
+LABELS = 62
 
 Labelled = tuple[np.ndarray, np.ndarray]  # of one writer: images [N, 1, 28, 28], labels [N]
 
@@ -18,6 +20,7 @@ Labelled = tuple[np.ndarray, np.ndarray]  # of one writer: images [N, 1, 28, 28]
 def read(raw: Path, files: Mapping[str, RawFolder]) -> list[tuple[Labelled, Labelled]]:
     """Training and test examples of each writer who has both, the writers sorted."""
     train, test = (_part(raw, files[name]) for name in ("leaf_train", "leaf_test"))
+    _check_whole(raw, files)
     writers = in_both(train, test, files["leaf_train"].path, files["leaf_test"].path)
     return [(train[writer], test[writer]) for writer in writers]
 
@@ -27,18 +30,55 @@ def _part(raw: Path, folder: RawFolder) -> dict[str, Labelled]:
     found = {}
     for file in folder.files(raw):
         try:
-            content = json.loads(file.read(raw))
-            examples = {
-                user: shades(*itemgetter("x", "y")(content["user_data"][user]))
-                for user in content["users"]
-            }
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{file.path} is not a file of LEAF's FEMNIST: {error!r}") from None
+            examples = _writers(json.loads(file.read(raw)))
+        except UnicodeDecodeError as error:  # it carries the whole content along
+            wrong = f"it is not text ({error.reason} at byte {error.start})"
+        except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+            wrong = f"{error!r:.200}"
+        else:
+            wrong = ""
+        if wrong:
+            raise DataError(
+                f"{file.path} is not a file of LEAF's FEMNIST: {wrong}; make it again or delete it"
+            )
         twice = sorted(found.keys() & examples.keys())
         if twice:
             raise DataError(f"{file.path} has the writer {twice[0]}, whom another file has too")
         found |= examples
     return found
+
+
+def _writers(content: dict) -> dict[str, Labelled]:
+    """Images and labels of each writer in the content of a file.
+
+    Raises:
+      KeyError, OverflowError, TypeError, ValueError: for what LEAF does not write.
+    """
+    users, data = content["users"], content["user_data"]
+    if not users:
+        raise ValueError("it has no users")
+    found = {user: shades(*itemgetter("x", "y")(data[user])) for user in users}
+    if data.keys() - found.keys() or len(found) < len(users):
+        raise ValueError("users and user_data have different names")
+    sizes = [len(labels) for _, labels in found.values()]
+    if content.get("num_samples", sizes) != sizes:
+        raise ValueError("num_samples are not the numbers of labels")
+    return found
+
+
+def _check_whole(raw: Path, files: Mapping[str, RawFolder]) -> None:
+    """Raises DataError if a file is missing: LEAF writes pairs, and numbers them from 0."""
+    names = {}
+    for name in ("leaf_train", "leaf_test"):
+        names[name] = [Path(file.path).name for file in files[name].files(raw)]
+        found = [re.match(r"all_data_(\d+)_", file) for file in names[name]]
+        numbers = {int(match[1]) for match in found if match}
+        missing = sorted({*range(max(numbers, default=-1) + 1)} - numbers)
+        if missing:
+            raise DataError(f"{files[name].path} has no file all_data_{missing[0]}_*.json")
+    if len(names["leaf_train"]) != len(names["leaf_test"]):
+        told = " and ".join(f"{files[name].path} {len(names[name])}" for name in names)
+        raise DataError(f"LEAF writes pairs of files, and one is missing: {told} files")
 
 
 def in_both(train: Iterable[str], test: Iterable[str], *names: str) -> list[str]:
@@ -61,10 +101,18 @@ def shades(x: object, y: object) -> Labelled:
       y: N labels.
 
     Raises:
-      ValueError: unless pixels are 256 shades from 0 to 1, and there is a label for each image.
+      ValueError: unless pixels are 256 shades from 0 to 1, and there is a label for each image,
+        an integer from 0 to 61.
     """
-    scaled = np.asarray(x, np.float64).reshape(-1, 1, SIDE, SIDE) * 255
-    x, y = np.rint(scaled), np.asarray(y, np.int64)
+    pixels, labels = np.asarray(x), np.asarray(y)
+    if pixels.dtype.kind not in "fiu":
+        raise ValueError("pixels are not numbers")
+    if labels.size and (labels.dtype.kind not in "iu" or any(isinstance(one, bool) for one in y)):
+        raise ValueError("labels are not integers")
+    if labels.size and not 0 <= labels.min() <= labels.max() < LABELS:
+        raise ValueError(f"labels are not in [0, {LABELS})")
+    scaled = pixels.astype(np.float64).reshape(-1, 1, SIDE, SIDE) * 255
+    x, y = np.rint(scaled), labels.astype(np.int64)
     if y.shape != (len(x),):
         raise ValueError(f"{len(x)} images but labels of shape {y.shape}")
     # Shades are stored with at least 7 decimals.

@@ -3,17 +3,18 @@
 import hashlib
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from fedlib.data import archives
 from fedlib.data.raw import RawFile
 from fedlib.errors import DataError
 
 SIDE = 28  # pixels; NIST's images have 128
 BY_CLASS, BY_WRITER = "by_class.zip", "by_write.zip"
+LARGEST = 1 << 20  # bytes of an image; NIST's have some hundreds
 
 
 def read(
@@ -90,7 +91,7 @@ def thumbnail(content: bytes, name: str) -> np.ndarray:
 
     try:
         image = Image.open(io.BytesIO(content)).convert("L")
-    except (UnidentifiedImageError, OSError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{name} is not an image ({error})") from None
     # No reducing gap: Pillow had none when LEAF was written.
     image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS, reducing_gap=None)
@@ -113,6 +114,9 @@ def _opened(path: Path) -> zipfile.ZipFile:
 
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
     try:
+        size = archive.getinfo(name).file_size
+        if size > LARGEST:
+            raise DataError(f"{name} in {archive.filename} has {size:,} bytes, too many; delete it")
         return archive.read(name)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except archives.BROKEN as error:
         raise DataError(f"{archive.filename} is broken ({error}); delete it") from None

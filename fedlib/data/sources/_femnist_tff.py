@@ -35,7 +35,7 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
             ]
     except DataError:
         raise
-    except (OSError, KeyError, ValueError) as error:
+    except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(
             f"{paths[0]} and {paths[1].name} are not the files of TFF's Federated EMNIST "
             f"({error}); delete them"

@@ -5,13 +5,13 @@ would be right.
 """
 
 import csv
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import h5py
 import numpy as np
 
+from fedlib.data.archives import BROKEN
 from fedlib.data.raw import local_files
 from fedlib.errors import DataError
 
@@ -144,7 +144,7 @@ def _npz(path: Path) -> Content:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("x", "y", "client") if name in file.files}
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except (AttributeError, MemoryError, OSError, ValueError, *BROKEN) as error:
         raise DataError(f"{path} is not an npz file of plain arrays: {error}") from None
     return _of_arrays(path, arrays)
 
@@ -154,7 +154,7 @@ def _hdf5(path: Path) -> Content:
         with h5py.File(path, "r") as file:
             there = {name: file[name] for name in ("x", "y", "client") if name in file}
             arrays = {name: _array(found) for name, found in there.items()}
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
+    except (MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not an HDF5 file of plain arrays: {error}") from None
     return _of_arrays(path, arrays)
 

@@ -29,6 +29,7 @@ WINDOW = 80  # characters
 FEWEST_LINES = 3  # of a role; LEAF leaves smaller ones out
 VAL_SPLITS = ("fixed", "official")
 PLAYS_END = 124_195  # line of the text, of LEAF's counting
+FEWEST_LINES_OF_TEXT = PLAYS_END
 
 TEXT = "shakespeare/100.txt"  # below data/raw/, for messages
 
@@ -66,6 +67,7 @@ def read(
         text = downloads.files("shakespeare")["text"].read(raw).decode("ascii")
     except UnicodeDecodeError as error:
         raise DataError(f"{TEXT} is not plain ASCII ({error})") from None
+    _check_whole(text)
     roles = list(read_roles(text).values())
     texts = [split_role(lines, train_fraction, val_fraction, val_split) for lines in roles]
     pool = [windows(text) for role in texts for text in role]  # [n, WINDOW + 1] each
@@ -81,6 +83,16 @@ def read(
         owner=np.repeat(np.arange(3 * len(roles)) // 3, sizes),
         num_owners=len(roles),
     )
+
+
+def _check_whole(text: str) -> None:
+    """Raises DataError for a text that ends before the plays do: no checksum is published."""
+    lines = text.count("\n")
+    if lines < FEWEST_LINES_OF_TEXT:
+        raise DataError(
+            f"{TEXT} is not the complete works: it has {lines:,} lines, and the plays alone end in "
+            f"line {FEWEST_LINES_OF_TEXT:,}; delete it and its archive, and run again"
+        )
 
 
 def windows(text: str) -> np.ndarray:

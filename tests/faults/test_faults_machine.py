@@ -1,0 +1,213 @@
+"""What a machine can do to a stage: a full disk, a read-only one, no memory, another clock."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import workflow
+from faults import often
+
+from fedlib.workflow import shell
+from fedlib.workflow.config import read
+from fedlib.workflow.plan import Plan
+
+PLAN = Plan(read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE]))
+RUN = {"paper": "pfedmm", "federation": "digits", "label": "fedem", "seed": "0"}
+JOBS = {
+    "partition": {"paper": "pfedmm", "federation": "digits"},
+    "train": RUN,
+    "evaluate": RUN,
+    "metrics": {"paper": "pfedmm"},
+    "table": {"paper": "pfedmm", "table": "main"},
+    "figure": {"paper": "pfedmm", "figure": "accuracy_over_rounds"},
+    "report": {},
+}
+OUTPUTS = {
+    "partition": ("shards", "manifest"),
+    "train": ("state", "history", "checkpoints"),
+    "evaluate": ("evaluation",),
+    "metrics": ("metrics", "metrics_csv", "clients"),
+    "table": ("table_csv", "table_md", "table_tex", "table_json"),
+    "figure": ("figure_pdf", "figure_png", "figure_svg"),
+    "report": ("report", "report_html"),
+}
+stages = pytest.mark.parametrize("stage", JOBS)
+needs_root = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root mounts a small file system"
+)
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Function that puts a file system of that many bytes into a folder, or changes it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(*options: str) -> Path:
+        again = ["remount"] if folder.is_mount() else []
+        words = ["mount", "-t", "tmpfs", "-o", ",".join([*again, *options]), "tmpfs", folder]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+        return folder
+
+    yield mount
+    if folder.is_mount():
+        subprocess.run(["umount", folder], check=True)
+
+
+def run(stage: str, folder: Path, out: Path, limit: int | None = None) -> tuple[int, str]:
+    """Exit code and messages of a stage in a finished folder, its outputs in `out`."""
+    line = shell.command(PLAN, stage, **JOBS[stage])
+    for name in OUTPUTS[stage]:
+        path = PLAN.path(name, **JOBS[stage])
+        assert f" {path}" in line
+        line = line.replace(f" {path}", f" {out / Path(path).name}")
+    line = line.replace("python ", f"{sys.executable} ", 1)
+    if stage == "train":
+        line += " --checkpoint-every 1"
+
+    def limited() -> None:
+        if limit:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env=workflow.environment(),
+        capture_output=True,
+        text=True,
+        preexec_fn=limited,
+    )
+    return done.returncode, done.stderr
+
+
+def written(stage: str, out: Path) -> dict[str, bytes]:
+    """The outputs that are there; of a history, which has times in it, that it is there."""
+    names = {Path(PLAN.path(name, **JOBS[stage])).name for name in OUTPUTS[stage]}
+    files = {file.name: file for file in out.iterdir() if file.is_file() and file.name in names}
+    with_times = ("history.h5", "evaluation.h5", "REPORT.md", "report.html")
+    return {n: b"" if n in with_times else file.read_bytes() for n, file in files.items()}
+
+
+def assert_a_line(told: str, *parts: str) -> None:
+    lines = told.splitlines()
+    assert len(lines) == 1, told
+    assert lines[0].startswith("error: ") and all(part in told for part in parts), told
+
+
+def litter(out: Path) -> list[Path]:
+    """Temporary files that a failed job left."""
+    return [file for file in out.rglob(".*") if file.is_file()]
+
+
+@needs_root
+@stages
+def test_a_full_disk_is_a_line_and_the_next_run_is_right(finished, disk, tmp_path, tally, stage):
+    right_folder = tmp_path / "right"
+    right_folder.mkdir()
+    assert run(stage, finished, right_folder)[0] == 0
+    right = written(stage, right_folder)
+    files = [f for f in right_folder.rglob("*") if f.is_file()]
+    needed = sum(file.stat().st_size for file in files)
+    for part in (0.5, 0.1, 0.3, 0.8)[: often(1, 4)]:
+        out = disk(f"size={max(4096, int(part * needed))}")
+        code, told = run(stage, finished, out)
+        assert code == 1
+        assert_a_line(told, "the disk is full (No space left on device", "free some space")
+        found = written(stage, out)
+        assert {n: right[n] for n in found} == found and len(found) < len(right)
+        assert not litter(out)
+        tally(f"full disk, {stage}", "told in a line")
+        if often(0, 1):
+            disk("size=1g")
+            assert run(stage, finished, out)[0] == 0
+            assert written(stage, out) == right
+            tally(f"full disk, {stage}", "right when run again with space")
+        for file in out.iterdir():
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+
+@needs_root
+@stages
+def test_a_read_only_folder_is_a_line(finished, disk, tally, stage):
+    out = disk("size=1m", "ro")
+    code, told = run(stage, finished, out)
+    assert code == 1
+    assert_a_line(told, "may not be used (Read-only file system", str(out))
+    tally("read-only folder", f"{stage} told it in a line")
+
+
+@needs_root
+def test_snakemake_in_a_read_only_folder_of_results_has_no_traceback(finished, disk, tmp_path):
+    folder = workflow.clone(finished, tmp_path / "copy")
+    shutil.rmtree(folder / "results")
+    out = disk("size=1m", "ro")
+    (folder / "results").symlink_to(out)
+    done = workflow.snakemake(folder, *workflow.smoke())
+    assert done.returncode == 1
+    assert "Read-only file system" in done.stdout or "not writable" in done.stdout, done.stdout
+    assert "Traceback" not in done.stdout, done.stdout
+
+
+MEMORY = 1 << 20
+
+
+@pytest.mark.parametrize("stage", ["train", "evaluate"])
+def test_a_job_without_enough_memory_says_so_and_is_right_with_more(
+    finished, tmp_path, tally, stage
+):
+    # Address space is what can be limited here: from too little for the libraries to enough.
+    sizes = [MEMORY * mb for mb in ((700,) if often(1, 0) else range(300, 1600, 100))]
+    told_in_a_line = 0
+    for size in sizes:
+        out = tmp_path / str(size)
+        out.mkdir()
+        code, told = run(stage, finished, out, size)
+        outcome = "had enough" if code == 0 else "failed"
+        if code and "there is not enough memory" in told:
+            assert_a_line(told, "give this one more")
+            told_in_a_line += 1
+            outcome = "told it in a line"
+        if code:
+            assert not litter(out)
+            assert "history.h5" not in written(stage, out)
+        tally(f"too little memory, {stage}", outcome)
+    assert run(stage, finished, out)[0] == 0
+
+
+def at(folder: Path, seconds: float, *patterns: str) -> None:
+    """Give files the time of a clock that is off by so many seconds."""
+    for pattern in patterns:
+        for file in folder.glob(pattern):
+            os.utime(file, (time.time() + seconds,) * 2)
+
+
+def metrics_of(folder: Path) -> dict[str, bytes]:
+    return {f.name: f.read_bytes() for f in (folder / PLAN.path("results") / "metrics").iterdir()}
+
+
+@pytest.mark.parametrize("days", [1, -400])
+def test_a_clock_that_jumps_changes_no_number(finished, tmp_path, tally, days):
+    # Shards and states of a clock that was off; what is missing is made by one that is right.
+    folder, results = workflow.clone(finished, tmp_path / "copy"), PLAN.path("results")
+    right = metrics_of(folder)
+    at(folder / results, days * 86400, "shards/**/*", "runs/**/*")
+    shutil.rmtree(folder / results / "metrics")
+    (folder / PLAN.path("evaluation", **RUN)).unlink()
+    arguments = [PLAN.path("metrics_csv", paper="pfedmm"), *workflow.smoke()]
+    done = workflow.snakemake(folder, *arguments)
+    if days > 0:  # nothing can be newer than the future
+        assert done.returncode == 1 and "Traceback" not in done.stdout
+        assert "has older modification time" in done.stdout, done.stdout
+        at(folder / results, 0, "shards/**/*", "runs/**/*")
+        done = workflow.snakemake(folder, *arguments)
+    assert done.returncode == 0, done.stdout
+    assert metrics_of(folder) == right
+    tally("clock that jumps", f"{days:+} days, the same bytes")
