@@ -31,6 +31,8 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 # lock: PyTorch as pinned. own: the PyTorch you put into .venv, or that PYTHON has. Remembered.
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
+# What a cluster needs beside it, installed into the same .venv.
+SLURM_STAMP := $(STAMP)-slurm-$(shell cksum < requirements-slurm.lock | cut -d ' ' -f 1)
 
 # Of what the command line sets, make itself would not miss a misspelt name.
 override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
@@ -60,15 +62,17 @@ workflow = $(BIN)/python scripts/workflow.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
-.PHONY: bench bench-peers
+.PHONY: bench bench-peers install-slurm test-slurm
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo 'Variables: $(VARIABLES), explained in the Makefile.'
 
 install: $(STAMP)  ## build .venv; every other target does this first
+
+install-slurm: $(SLURM_STAMP)  ## what sends jobs to a Slurm cluster, into .venv
 
 demo: $(STAMP)  ## every table and figure in minutes, on data that needs no download
 	@$(workflow) demo
@@ -109,6 +113,9 @@ test: $(STAMP)  ## all tests
 test-fast: $(STAMP)  ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(TESTS)
 
+test-slurm: $(SLURM_STAMP)  ## a run on a Slurm cluster of one node, started for it; as root
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py
+
 lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -126,10 +133,12 @@ bench: $(STAMP)  ## measure the engine's speed; ARGS as in benchmarks/README.md
 bench-peers: $(STAMP)  ## the same beside other simulators, which it installs
 	$(BIN)/python -m benchmarks --peers $(ARGS)
 
-lock:  ## for maintainers: remake requirements.lock from requirements.in (needs uv)
-	$(UV) pip compile -q --universal --fork-strategy fewest --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-header --no-annotate $(ARGS) \
+LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
+lock:  ## for maintainers: remake the locks from requirements.in and -slurm.in (needs uv)
+	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
 	  requirements.in -o requirements.lock
+	$(UV) pip compile -q --universal --no-deps $(LOCKED) $(ARGS) \
+	  requirements-slurm.in -o requirements-slurm.lock
 
 unlock: $(STAMP)  ## after a crash: let Snakemake work in this folder again
 	@$(workflow) unlock
@@ -170,4 +179,8 @@ endif
 	@# In parallel, and for environments that forbid Python to do it later: without compiled files
 	@# every import of PyTorch takes two seconds more. Some packages carry files that do not compile.
 	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true
+	@touch $@
+
+$(SLURM_STAMP): $(STAMP)
+	@$(PIP) --require-hashes -r requirements-slurm.lock $(or_say)
 	@touch $@
