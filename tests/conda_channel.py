@@ -1,4 +1,4 @@
-"""A conda channel on this disk with the packages of the lock, and as much conda as Snakemake asks for.
+"""A conda channel on this disk with the lock's packages, and as much conda as Snakemake asks for.
 
 Each package is one that is installed here, under its name at conda-forge, with its version and its
 dependencies as its wheel states them; its files are links to those that are installed. `python` is
@@ -20,8 +20,9 @@ import sys
 import sysconfig
 import tarfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 CONDA_NAME = {"matplotlib": "matplotlib-base", "torch": "pytorch"}
 CHANNEL = "FEDLIB_TEST_CHANNEL"  # environment: stands for every channel that a file names
@@ -104,14 +105,20 @@ def _interpreter() -> tuple[dict[str, str], dict[str, str]]:
     return links, {"pyvenv.cfg": text}
 
 
-def _write(folder: Path, name: str, version: str, depends, links: dict, texts: dict = {}) -> None:  # noqa: B006
+def _write(
+    folder: Path,
+    name: str,
+    version: str,
+    depends: Iterable[str],
+    links: dict[str, str],
+    texts: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """A package of the channel."""
     index = {"name": name, "version": version, "build": "0", "build_number": 0}
     index |= {"depends": list(depends), "subdir": "noarch", "noarch": "generic"}
     index |= {"timestamp": 1700000000000}
     paths = [{"_path": path, "path_type": "softlink", "size_in_bytes": 0} for path in links]
-    for entry in paths:
-        entry["sha256"] = hashlib.sha256(b"").hexdigest()
+    paths = [{**entry, "sha256": hashlib.sha256(b"").hexdigest()} for entry in paths]
     for path, text in texts.items():
         digest = hashlib.sha256(text.encode()).hexdigest()
         entry = {"_path": path, "path_type": "hardlink", "size_in_bytes": len(text)}

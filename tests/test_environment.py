@@ -95,9 +95,10 @@ def test_the_lock_names_no_address():
     assert not re.search(r"://|^ *-|\bfile:| @ ", lock.replace("    --hash=", ""), re.MULTILINE)
 
 
-def test_what_slurm_needs_beside_is_locked_with_hashes_and_is_not_in_the_main_lock():
-    lock = (ROOT / "requirements-slurm.lock").read_text(encoding="utf-8")
-    wanted = (ROOT / "requirements-slurm.in").read_text(encoding="utf-8")
+@pytest.mark.parametrize("extra", ["environments", "slurm"])
+def test_an_extra_is_locked_with_hashes_and_has_nothing_of_the_main_lock(extra):
+    lock = (ROOT / f"requirements-{extra}.lock").read_text(encoding="utf-8")
+    wanted = (ROOT / f"requirements-{extra}.in").read_text(encoding="utf-8")
     wanted = [line for line in wanted.splitlines() if not line.startswith("#")]
     requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
     assert [text.split()[0] for text in requirements] == wanted
