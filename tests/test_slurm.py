@@ -101,37 +101,38 @@ class Sent:
         mine = self.node.said("squeue", "-h", "-t", "all", "-o", "%A", "-n", run[1] if run else "-")
         return [line for line in known if line.split()[0] in mine.split() and label in line]
 
-    def training(self, label: str) -> int:
-        """Wait until a training has done a round; its process."""
-        log, found = self.log_of(label), None
-        while found is None:
+    def held(self, *labels: str) -> dict[str, int]:
+        """Stop these trainings, each after its first round; their processes."""
+        found: dict[str, int] = {}
+        while len(found) < len(labels):
             assert self.process.poll() is None, self.output.read_text()
             assert time.monotonic() - self.began < PATIENCE, self.output.read_text()
             time.sleep(0.02)
-            if log.exists() and "\nround 1/" in log.read_text():
-                found = next(iter(self._processes(label)), None)
+            for label in set(labels) - found.keys():
+                log = self.log_of(label)
+                if log.exists() and "\nround 1/" in log.read_text():
+                    found[label] = self._process(label)
+                    os.kill(found[label], signal.SIGSTOP)
+                    self.say(f"stopped the training of {label} after its first round")
         return found
 
     def log_of(self, label: str) -> Path:
         """Where a training says how far it is; Snakemake begins a new one for a new attempt."""
         return self.folder / f"results/demo-slurm/logs/train/pfedmm/digits/{label}/seed0.log"
 
-    def _processes(self, label: str) -> list[int]:
+    def _process(self, label: str) -> int:
+        """The process of a training."""
         state = f"{label}/seed0/state.pt"
-        found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().decode().split("\0")
                 here = os.readlink(entry / "cwd") == str(self.folder)
             except OSError:
                 continue  # it has ended
-            if (
-                here
-                and words[1:2] == ["scripts/train.py"]
-                and any(w.endswith(state) for w in words)
-            ):
-                found.append(int(entry.name))
-        return found
+            trains = words[1:2] == ["scripts/train.py"] and any(w.endswith(state) for w in words)
+            if here and trains:
+                return int(entry.name)
+        raise AssertionError(f"{label} has no process")
 
 
 def test_faults_on_a_cluster_change_no_metric(node, checkout, local, tmp_path):
@@ -140,10 +141,9 @@ def test_faults_on_a_cluster_change_no_metric(node, checkout, local, tmp_path):
     # PyTorch alone needs more than that; the second attempt has enough.
     little = ["--set-resources", "train:mem_mb=400 if attempt == 1 else 3000"]
     first = Sent(node, folder, *little)
-    killed = first.training("fedem")
-    os.kill(killed, signal.SIGKILL)
+    held = first.held("fedavg", "fedem")
+    os.kill(held["fedem"], signal.SIGKILL)
     first.say("killed the training of fedem, in its second attempt")
-    first.training("fedavg")
     number = first.jobs("fedavg", "RUNNING")[0].split()[0]
     node.said("scontrol", "requeue", number)
     first.say(f"requeued job {number}, the training of fedavg")
@@ -154,9 +154,7 @@ def test_faults_on_a_cluster_change_no_metric(node, checkout, local, tmp_path):
 
     first.log_of("fedem").unlink()
     second = Sent(node, folder, "--set-resources", "train:runtime=attempt")
-    frozen = second.training("fedem")
-    os.kill(frozen, signal.SIGSTOP)
-    second.say("stopped the training of fedem until its minute is over")
+    second.held("fedem")  # until its minute is over
     assert second.ends() == 0
     assert [line.split()[1] for line in second.jobs("train")] == ["TIMEOUT", "COMPLETED"]
     assert "resuming after round" in second.log_of("fedem").read_text()
