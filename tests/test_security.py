@@ -19,6 +19,7 @@ from fedlib.data import download, downloads
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.models import mobilenet_v2, transformer
+from fedlib.reporting import as_html
 from fedlib.run import build, checkpoint
 from fedlib.workflow import config, errands, shell
 from fedlib.workflow.layout import WILDCARDS
@@ -280,3 +281,15 @@ def test_hostile_folders_are_one_word_of_the_rules_commands(tmp_path):
     assert done.returncode == 0, done.stdout
     assert (folder / raw / "digits.json").exists()
     assert not list(folder.rglob("pwned"))
+
+
+# -- reports --------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_report_escapes_every_text_and_may_load_and_send_nothing():
+    template = as_html._template()
+    assert template.environment.autoescape is True
+    texts = [path.read_text(encoding="utf-8") for path in as_html.TEMPLATES.iterdir()]
+    assert not any(re.search(r"\|\s*safe\b|autoescape", text) for text in texts)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', "".join(texts))
+    assert "default-src 'none'" in policy[1] and "form-action 'none'" in policy[1]

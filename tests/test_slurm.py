@@ -21,7 +21,7 @@ PLUGIN = "snakemake_executor_plugin_slurm"
 CONFIG = "tests/slurm.yaml"
 METRICS = "results/demo-slurm/metrics/pfedmm.csv"
 RUNS = "results/demo-slurm/runs/pfedmm/digits"
-PATIENCE = 300  # seconds, on a machine that is busy with other things
+PATIENCE = 900  # seconds, on a machine that is busy with other things
 
 missing = slurm_node.lacking()
 if not missing and importlib.util.find_spec(PLUGIN) is None:
