@@ -65,7 +65,7 @@ workflow = $(BIN)/python scripts/workflow.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
-.PHONY: bench bench-peers install-slurm test-slurm test-environments
+.PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
@@ -138,6 +138,9 @@ bench: $(STAMP)  ## measure the engine's speed; ARGS as in benchmarks/README.md
 
 bench-peers: $(STAMP)  ## the same beside other simulators, which it installs
 	$(BIN)/python -m benchmarks --peers $(ARGS)
+
+bench-gpu: $(STAMP)  ## ten minutes with a GPU: does it agree, and which executor suits what
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)

@@ -75,8 +75,8 @@ class RunResult:
       spec: the run's specification, seed included.
       server_examples: [T] int64, likewise, in steps on the server's data; None without a server.
       predictions: of the final state by view, where some table or figure needs more than counts.
-      provenance: versions, device, executor, digests; wall-clock seconds are in here too, because
-        everything else in the file is the same for the same inputs.
+      provenance: versions, device, executor, digests; what the job took of its machine is in here,
+        too ("spent"), because everything else in the file is the same for the same inputs.
     """
 
     round: np.ndarray

@@ -39,7 +39,9 @@ def main() -> None:
         from fedlib.run import job
         from fedlib.run.build import evaluate_state
         from fedlib.run.cost import measured
+        from fedlib.run.spent import Spent
 
+        spent = Spent()
         simulation = job.simulation(args, spec, device)
         result = evaluate_state(
             simulation,
@@ -49,6 +51,7 @@ def main() -> None:
             history_file=args.history,
             settled=args.settled,
             measure=measured,
+            spent=spent,
             report=lambda line: print(line, flush=True),
         )
         result.save(args.out)

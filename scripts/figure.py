@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import figures
 from fedlib.exhibits import inputs
-from fedlib.figures import style
+from fedlib.figures import saving
 from fedlib.workflow import command, packing, provenance
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     kind = figures.load(spec["kind"])
     figure = inputs.made(kind, spec, args.metrics, args.clients, args.published)
-    style.save(figure, args.pdf, args.png, args.svg)
+    saving.save(figure, args.pdf, args.png, args.svg)
     provenance.assert_covered(*roots)
 
 

@@ -25,6 +25,7 @@ from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
+MADE = {"train": "history", "evaluate": "evaluation"}  # what a stage writes
 KEPT = ("table_csv", "figure_pdf", "figure_png")
 
 
@@ -60,18 +61,16 @@ def main() -> None:
     spec = json.loads(plan.spec("report"))
     # Figures are beside the page, in the folder that has the paper's name.
     results = Path(plan.path("results"))
-    benchmarks = [Path(path) for path in _benchmarks(plan)]
     text = as_markdown.page(gather(spec, results, args.out), page)
-    text += kept.sections(spec, results, benchmarks)
+    text += kept.sections(spec, results, {stage: _made(plan, stage) for stage in MADE})
     files.write_text(page, text)
     size = packs.write(folder / packs.FOLDER, *_frames(plan, args.paper), _exhibits(plan))
     print(f"{len(sources)} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
 
 
-def _benchmarks(plan: Plan) -> list[str]:
-    """Of all jobs that trained or evaluated a run."""
-    stages = ("train", "evaluate")
-    return [plan.path(f"{s}_benchmark", **job) for s, job in plan.jobs() if s in stages]
+def _made(plan: Plan, stage: str) -> list[Path]:
+    """What jobs of a stage wrote, or will."""
+    return [Path(plan.path(MADE[stage], **job)) for s, job in plan.jobs() if s == stage]
 
 
 def _frames(plan: Plan, paper: str) -> list[Path]:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import figures, tables
 from fedlib.exhibits import inputs, packs
-from fedlib.figures import style
+from fedlib.figures import saving
 from fedlib.tables import render
 from fedlib.workflow import command, packing
 from fedlib.workflow.layout import PATHS
@@ -40,7 +40,7 @@ def main() -> None:
             render.write(inputs.made(tables.load(spec["kind"]), *given), *files)
         else:
             files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
-            style.save(inputs.made(figures.load(spec["kind"]), *given), *files)
+            saving.save(inputs.made(figures.load(spec["kind"]), *given), *files)
     print(f"{len(exhibits)} tables and figures are in {folder}")
 
 

@@ -57,12 +57,14 @@ def main() -> None:
         from fedlib.run.build import train
         from fedlib.run.calibration import as_begun
         from fedlib.run.checkpoint import Checkpoints
+        from fedlib.run.spent import Spent
 
         simulation = job.simulation(args, spec, device)
         manifest = files.digest(args.manifest)
         stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
         stamp["weights"] = job.weights(args)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
+        checkpoints.spent = Spent(checkpoints.noted().get("spent", {}))
         if args.executor == "auto":
             simulation = as_begun(simulation, checkpoints.noted().get("executor"))
         checkpoints.notes["executor"] = simulation.executor.setting

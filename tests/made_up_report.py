@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedlib import tables
 from fedlib.exhibits import metrics, published
-from fedlib.figures import style
+from fedlib.figures import saving
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
 
@@ -102,7 +102,7 @@ def project(root: Path) -> SimpleNamespace:
     for name, sheet in shown.items():
         forms = ("csv", "md", "tex", "json")
         render.write(sheet, *(results / f"tables/pfedmm/{name}.{form}" for form in forms))
-    style.save(drawn(), *(images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")))
+    saving.save(drawn(), *(images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")))
     return SimpleNamespace(
         root=root, results=results, figures=images, spec=spec(shown), sheets=shown
     )

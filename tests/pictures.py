@@ -7,15 +7,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from fedlib.figures import style
+from fedlib.figures import saving
 
 SLACK = 1.5  # pixels by which boxes may touch; letters do not fill theirs
 
 
 def faults(figure: Figure, fitted: bool = True) -> list[str]:
-    """Words that leave the figure, or lie on others, once it is laid out as `style.save` does."""
+    """Words that leave the figure, or lie on others, once it is laid out as `saving.save` does."""
     if fitted:
-        style.fit(figure)
+        saving.fit(figure)
     figure.draw_without_rendering()
     boxes = [(text.get_text(), text.get_window_extent()) for text in _words(figure)]
     outside = [f"{words!r} leaves the figure" for words, box in boxes if _leaves(box, figure.bbox)]

@@ -13,7 +13,7 @@ from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons, metrics, published
 from fedlib.exhibits import selection as exhibits
-from fedlib.figures import gate_weights, ranked, style
+from fedlib.figures import gate_weights, ranked, saving, style
 from fedlib.results import RunResult, View
 from fedlib.tables import render
 
@@ -435,7 +435,7 @@ def test_a_claim_about_runs_that_were_not_asked_for_is_left_out_and_said_to_be(c
 def test_every_figure_has_titles_labels_and_a_footer_and_stable_bytes(collected, kind, tmp_path):
     for name in ("a", "b"):
         figure = draw(collected, kind, **DRAWN[kind])
-        style.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
+        saving.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
     for suffix in ("pdf", "png"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()

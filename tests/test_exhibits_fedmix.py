@@ -13,7 +13,7 @@ from fedlib import figures, tables
 from fedlib.data import sources
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons, metrics, of_clients, published, selection
-from fedlib.figures import client_matrices, style
+from fedlib.figures import client_matrices, saving, style
 from fedlib.results import RunResult, Scores, View
 from fedlib.tables import render
 from fedlib.tables.accuracy_and_traffic import comm_gib
@@ -819,7 +819,7 @@ def test_every_figure_has_a_title_a_footer_and_the_same_bytes_twice(
     for kind, (about, frames) in made.items():
         for name in ("a", "b"):
             figure = draw(kind, about, frames)
-            style.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
+            saving.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
         assert " ".join(figure.get_suptitle().split()) == "Personalised test accuracy"
         assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
         for suffix in ("pdf", "png"):

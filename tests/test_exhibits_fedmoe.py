@@ -6,6 +6,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from pictures import faults
 
 from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
@@ -299,3 +300,75 @@ def test_without_a_choice_there_is_no_star():
     assert "Star" not in figure.get_supxlabel()
     with pytest.raises(ConfigError, match="group must be seen, unseen or server, got 'probe'"):
         draw("accuracy_over_rounds", shown(("fedavg",)), group="probe")
+
+
+# What an even reserved set gains
+
+PAIR = (federation(dataset="yelp", name="uneven"), federation(dataset="yelp", name="even"))
+GAINS = {
+    "pairs": [{"below": "uneven", "above": "even"}],
+    "bars": [
+        {"metric": "accuracy", "title": "Accuracy"},
+        {"metric": "macro_f1", "title": "F1", "printed": "f1"},
+    ],
+    "names": ["60 % of one class", "even classes"],
+    "gains": "figure4-gain",
+}
+
+
+def with_f1(frames) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """With an F1 that is a tenth below the accuracy, as its rows say it."""
+    tidy, clients = frames
+    accuracy = tidy[tidy["metric"] == "accuracy"]
+    f1 = accuracy.assign(metric="macro_f1", value=accuracy["value"] - 0.1)
+    return pd.concat([tidy, f1], ignore_index=True), clients
+
+
+def gains(labels=("fedmoe", "avg-moe"), **changes):
+    exhibit = shown(labels, PAIR, published="figure4-skewed", **changes)
+    return draw("gain_bars", exhibit, with_f1(collect(exhibit, {"uneven": -0.05})), **GAINS)
+
+
+def test_bars_stand_on_the_uneven_set_and_outlines_on_the_even_one():
+    (axes,) = gains().axes
+    heights = [bar.get_height() for bar in axes.patches]
+    # 0.8 and 0.82 of fedmoe, 0.6 and 0.62 of avg-moe; 0.05 less where uneven; F1 0.1 below.
+    assert heights == pytest.approx([0.76, 0.66, 0.81, 0.71, 0.56, 0.46, 0.61, 0.51])
+    assert [text.get_text() for text in axes.texts] == ["+5.0"] * 4
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["Accuracy", "F1"]
+
+
+def test_printed_bars_and_gains_are_marks():
+    (axes,) = gains(("fedmoe",)).axes
+    below, above = [line.get_ydata() for line in axes.lines if line.get_marker() == "D"]
+    theirs = PUBLISHED[(PUBLISHED["dataset"] == "yelp") & (PUBLISHED["label"] == "fedmoe")]
+    theirs = theirs.set_index(["exhibit", "metric"])["value"] / 100
+    wanted = [theirs["figure4-skewed", metric] for metric in ("accuracy", "f1")]
+    gained = [theirs["figure4-gain", metric] for metric in ("accuracy", "f1")]
+    assert below == pytest.approx(wanted)
+    assert above == pytest.approx(np.add(wanted, gained))
+
+
+def test_a_pair_that_was_not_run_is_left_out_and_a_wrong_one_refused():
+    more = [*GAINS["pairs"], {"below": "cifar10-m50", "above": "even"}]
+    exhibit = shown(("fedmoe",), PAIR)
+    frames = with_f1(collect(exhibit))
+    assert len(draw("gain_bars", exhibit, frames, **GAINS | {"pairs": more}).axes) == 1
+    for wrong, message in (
+        ({"pairs": [{"below": "even"}]}, "a pair has a federation below and one above"),
+        ({"bars": [{"metric": "accuracy"}]}, "a bar has a metric and a title"),
+        ({"bars": [{"metric": "bytes", "title": "B"}]}, "metric of a bar must be accuracy or"),
+        ({"names": ["one"]}, "names are of what is below and above, got"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            draw("gain_bars", exhibit, frames, **GAINS | wrong)
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+@pytest.mark.parametrize("kind", ["weights_over_rounds", "alpha_over_rounds", "gain_bars"])
+def test_no_words_of_a_picture_lie_on_others_or_leave_it(kind, seeds):
+    if kind == "gain_bars":
+        figure = gains(seeds=seeds)
+    else:
+        figure = draw(kind, shown(("fedmoe",), seeds=seeds, published="text"))
+    assert not faults(figure)

@@ -16,7 +16,7 @@ from pictures import faults
 from fedlib import figures, methods
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published
-from fedlib.figures import style
+from fedlib.figures import saving, style
 from fedlib.figures.curves import focus
 from fedlib.workflow import packing
 
@@ -81,7 +81,7 @@ def test_every_panel_has_labelled_axes_and_every_figure_a_title_and_a_footer(col
 def test_the_same_figure_gives_the_same_bytes(collected, kind, tmp_path):
     for name in ("a", "b"):
         files = (tmp_path / f"{name}.{suffix}" for suffix in ("pdf", "png", "svg"))
-        style.save(draw(collected, kind), *files)
+        saving.save(draw(collected, kind), *files)
     for suffix in ("pdf", "png", "svg"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()
@@ -109,19 +109,41 @@ def test_a_legend_has_the_room_that_it_needs_beside_the_title(collected):
     figure = draw(collected, "accuracy_over_rounds", changes={"runs": runs})
     plain = draw(collected, "accuracy_over_rounds")
     assert faults(figure) == []
-    style.fit(plain)
+    saving.fit(plain)
     widths = [f.axes[0].get_window_extent().width for f in (figure, plain)]
     assert widths[0] == pytest.approx(widths[1], rel=0.05)
 
 
 def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
     plain = draw(collected, "sweep")
-    style.save(plain, tmp_path / "a.pdf", tmp_path / "a.png")
+    saving.save(plain, tmp_path / "a.pdf", tmp_path / "a.png")
     with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9, "savefig.dpi": 30}):
         before = dict(matplotlib.rcParams)
-        style.save(draw(collected, "sweep"), tmp_path / "b.pdf", tmp_path / "b.png")
+        saving.save(draw(collected, "sweep"), tmp_path / "b.pdf", tmp_path / "b.png")
         assert dict(matplotlib.rcParams) == before
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_figure_is_laid_out_once_and_drawn_once_a_file(collected, tmp_path, monkeypatch):
+    drawn, draw_all = [], Figure.draw
+
+    def counted(figure, renderer):
+        drawn.append(figure)
+        return draw_all(figure, renderer)
+
+    monkeypatch.setattr(Figure, "draw", counted)
+    figure = draw(collected, "accuracy_over_rounds")
+    kinds = ("pdf", "svg", "png")
+    saving.save(figure, *(tmp_path / f"ours.{kind}" for kind in kinds))
+    laid_out = len(drawn) - len(kinds)
+    assert laid_out in (1, 2, 3)  # `fit`, by how many names it had to break
+    with matplotlib.rc_context():  # as Matplotlib itself saves a figure that is laid out
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(style.SETTINGS)
+        for kind in kinds:
+            theirs = tmp_path / f"theirs.{kind}"
+            figure.savefig(theirs, format=kind, metadata=saving.METADATA[f".{kind}"])
+            assert theirs.read_bytes() == (tmp_path / f"ours.{kind}").read_bytes()
 
 
 def test_a_method_has_one_colour_in_all_figures(collected):
@@ -405,7 +427,7 @@ def test_script_draws_the_three_files(collected, tmp_path):
     subprocess.run(command, check=True)
     figure = figures.load(exhibit["kind"])(exhibit, tidy, clients, published.read(PUBLISHED))
     suffixes = ("pdf", "png", "svg")
-    style.save(figure, *(tmp_path / f"here.{suffix}" for suffix in suffixes))
+    saving.save(figure, *(tmp_path / f"here.{suffix}" for suffix in suffixes))
     for suffix in suffixes:
         ours, theirs = (tmp_path / f"{name}.{suffix}" for name in ("here", "f"))
         assert ours.read_bytes() == theirs.read_bytes()

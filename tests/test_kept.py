@@ -1,10 +1,11 @@
 """The kept page: every published cell beside ours, and what the runs took."""
 
-import json
-
+import numpy as np
 import pandas as pd
 
 from fedlib.reporting import kept
+from fedlib.results import RunResult
+from fedlib.run.spent import CPU, MEMORY, WALL
 
 SPEC = {"papers": [{"name": "toy", "tables": [{"name": "main", "title": "Main"}, {"name": "x"}]}]}
 
@@ -25,7 +26,7 @@ def test_every_published_cell_is_beside_ours_and_those_within_two_points_are_cou
         ("mnist", "FedMix", "accuracy", 0.977, -0.021, 3),
         ("mnist", "Other", "accuracy", None, None, 3),  # nothing published: no cell
     )
-    text = kept.sections(SPEC, root, [])
+    text = kept.sections(SPEC, root, {})
     assert "1 of 2 within two percentage points" in text
     rows = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
     assert rows[2][:3] == ["Main", "mnist", "FedAvg"]
@@ -35,16 +36,25 @@ def test_every_published_cell_is_beside_ours_and_those_within_two_points_are_cou
 
 
 def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
-    root, files = project(tmp_path), []
-    for number, (stage, wall, cpu) in enumerate(
-        [("train", 3600, 1800), ("train", 1800, "NA"), ("evaluate", 720, 360)]
+    root, made = project(tmp_path), {"train": [], "evaluate": []}
+    for stage, wall, cpu, memory in (
+        ("train", 3600, 1800, 1.4e9),
+        ("train", 1800, 600, 1.5e9),
+        ("train", None, None, None),  # of a version that did not record it
+        ("evaluate", 720, 360, 1.1e9),
     ):
-        entry = {"rule_name": stage, "s": wall, "cpu_time": cpu, "max_rss": 1500 + number}
-        old = {**entry, "s": 1e9}  # of an earlier run of the same job
-        files.append(tmp_path / f"{number}.jsonl")
-        files[-1].write_text(f"{json.dumps(old)}\n{json.dumps(entry)}\n")
-    text = kept.sections(SPEC, root, [*files, tmp_path / "absent.jsonl"])
+        spent = {WALL: wall, CPU: cpu, MEMORY: memory}
+        file = tmp_path / f"{stage}{len(made[stage])}.h5"
+        result(provenance={"spent": spent} if wall else {}).save(file)
+        made[stage].append(file)
+    made["train"].append(tmp_path / "absent.h5")
+    text = kept.sections(SPEC, root, made)
     rows = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-    assert rows[2] == ["train", "2", "1.50 h", "0.50 h", "1.5 GB"]
-    assert rows[3] == ["evaluate", "1", "0.20 h", "0.10 h", "1.5 GB"]
+    assert rows[2] == ["train", "2 of 3", "1.50 h", "0.67 h", "1.5 GB"]
+    assert rows[3] == ["evaluate", "1 of 1", "0.20 h", "0.10 h", "1.1 GB"]
     assert "published cell" not in text
+
+
+def result(**changes) -> RunResult:
+    zero = np.zeros(1, np.int64)
+    return RunResult(zero, {}, zero, zero, zero, zero, np.zeros(0), **changes)

@@ -54,7 +54,7 @@ def test_every_exhibit_of_the_paper_and_of_ours_is_there(scale):
     }
     assert {*paper.figures} == {
         *("accuracy_over_rounds", "alpha_over_rounds", "gate_by_class", "gate_of_the_code"),
-        *("weights_over_rounds",),
+        *("weights_over_rounds", "skewed_reserved_set"),
     }
 
 

@@ -11,7 +11,7 @@ from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
-from fedlib.engine.task import Task
+from fedlib.engine.task import Task, set_precision
 from fedlib.federation import Federation, Split
 from fedlib.run.simulate import Course, Simulation
 
@@ -42,9 +42,17 @@ def one_round(simulation: Simulation, state, number: int) -> tuple:
     return state, ids
 
 
-def build(item: Item, executor: str, pfedmm: bool = False) -> Simulation:
-    """What `fedlib.run.build.build_simulation` makes of a run's declaration, for a work item."""
-    task = Task(lambda: models.fast(item))
+def build(item: Item, executor: str, pfedmm: bool = False, **of_task) -> Simulation:
+    """What `fedlib.run.build.build_simulation` makes of a run's declaration, for a work item.
+
+    Args:
+      item: what to train.
+      executor: see `fedlib.engine.choice.choose`.
+      pfedmm: pFedMM with three heads instead of FedAvg.
+      of_task: fields of the task besides its model, such as the device.
+    """
+    task = Task(lambda: models.fast(item), **of_task)
+    set_precision(task)
     local = SGD(lr=LR, batch_size=item.batch_size)
     if pfedmm:
         method = methods.load("pfedmm")(task=task, local=local, num_experts=3)

@@ -18,6 +18,7 @@ KINDS = {
     "cluster_usage": "fedlib.figures.cluster_usage:draw",
     "expert_weights": "fedlib.figures.expert_weights:draw",
     "exploration": "fedlib.figures.exploration:draw",
+    "gain_bars": "fedlib.figures.gain_bars:draw",
     "gate_weights": "fedlib.figures.gate_weights:draw",
     "gradient_divergence": "fedlib.figures.gradient_divergence:draw",
     "label_leakage": "fedlib.figures.label_leakage:draw",

@@ -1,8 +1,8 @@
 """How every figure looks: one colour, marker and line per method, in all papers.
 
 Nothing here touches `pyplot`: a figure is an object, and the settings hold only while it is drawn
-or saved (`styled`, `save`). Colours are from the palettes of Okabe and Ito and of Tol, which
-colour-blind readers can tell apart; markers and dashes say the same once more.
+or saved (`styled`, `fedlib.figures.saving`). Colours are from the palettes of Okabe and Ito and of
+Tol, which colour-blind readers can tell apart; markers and dashes say the same once more.
 """
 
 import functools
@@ -10,7 +10,6 @@ import textwrap
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -19,11 +18,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.exhibits import selection as exhibits
-from fedlib.files import atomic
 
 SETTINGS = {
     "font.family": "DejaVu Sans",  # ships with Matplotlib, so it is the same everywhere
@@ -59,7 +56,6 @@ SETTINGS = {
 PANEL_WIDTH, PANEL_HEIGHT = 3.35, 2.75  # inches
 BESIDE = 1.55  # inches right of the panels, for a scale of colours; a legend takes what it needs
 LEGEND_PAD = 0.1  # inches
-OVERHANG = 1.12  # a name may be so much longer than the axis or panel that it names
 MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
 GREY = "#6E6E6E"
@@ -351,50 +347,3 @@ def percent_axis(axes: Axes) -> None:
     """Show the fractions of the y axis as percent, at round numbers."""
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-
-
-def fit(figure: Figure) -> None:
-    """Break the names of axes and panels that are longer than what they name."""
-    for _ in range(3):  # a broken name takes room from the panels
-        figure.draw_without_rendering()
-        if not any([_broken(name, room) for axes in figure.axes for name, room in _names(axes)]):
-            return
-
-
-def _names(axes: Axes) -> list[tuple[Text, float]]:
-    """What is written along the panel's sides, and how long that side is, in pixels."""
-    box = axes.get_window_extent()
-    return [(axes.yaxis.label, box.height), (axes.xaxis.label, box.width), (axes.title, box.width)]
-
-
-def _broken(name: Text, room: float) -> bool:
-    """Break a name into lines if it needs more pixels than there is room for; whether it was."""
-    box, turned = name.get_window_extent(), name.get_rotation() == 90
-    needed = box.height if turned else box.width
-    if needed <= OVERHANG * room:
-        return False
-    lines = name.get_text().split("\n")
-    fitting = max(1, int(max(map(len, lines)) * room / needed))
-    wrapped = [textwrap.fill(line, fitting, break_long_words=False) for line in lines]
-    changed = "\n".join(wrapped) != name.get_text()
-    name.set_text("\n".join(wrapped))
-    return changed
-
-
-# Dates and versions are left out of the files, so that the same figure gives the same bytes.
-METADATA = {
-    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": None},
-}
-
-
-def save(figure: Figure, *files: str | Path) -> None:
-    """Write `files`, each atomically, in the format of its suffix: .pdf, .png or .svg."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(SETTINGS)
-        fit(figure)
-        for path in map(Path, files):
-            with atomic(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], metadata=METADATA[path.suffix])

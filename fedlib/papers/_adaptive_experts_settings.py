@@ -306,9 +306,10 @@ def opted_out(setting: Setting) -> Setting:
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one trial, and half the rounds."""
+    """Of `demo_all`, one trial, half the rounds, and two thirds of the epochs of the rest."""
     note, seeds, settings = demo_all()
-    return note, seeds[:1], tuple(replace(x, rounds=x.rounds // 2) for x in settings)
+    epochs = {"local_epochs": 4, "gate_epochs": 4}
+    return note, seeds[:1], tuple(replace(x, rounds=x.rounds // 2, **epochs) for x in settings)
 
 
 def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:

@@ -44,17 +44,17 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one seed, half the rounds, and each experiment on one federation, once."""
+    """Of `demo_all`, one seed, a third of the rounds, and each experiment on one federation."""
     note, seeds, settings = demo_all()
     kept = {
         setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
     }
-    half = {"rounds": 30}
+    fewer = {"rounds": 20}
     changes = {
-        "digits": half | {"table_rounds": (5, 15, 30)},
-        "angled-digits-labels": half,
+        "digits": fewer | {"table_rounds": (5, 10, 20)},
+        "angled-digits-labels": fewer,
         "permuted-digits": {"labels": ("clients-k4",), "rounds": 6},
-        "two-shard-digits": half,
+        "two-shard-digits": fewer,
     }
     return note, seeds[:1], tuple(replace(x, **changes.get(name, {})) for name, x in kept.items())
 
@@ -156,7 +156,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "server's rate for a tenth of the rounds."
     )
     small = ("lenet5", {**_image(3, 32, 10), "channels": 8, "hidden": 128})
-    cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 10}
+    cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 20}
     cifar |= {"server_lr": 0.01, "notes": (note,)}
     return (
         "reduced: the paper's partitions of real CIFAR-10 and MNIST with fewer rounds, smaller "

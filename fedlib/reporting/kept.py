@@ -1,28 +1,28 @@
 """What a kept page has besides the report: every published cell beside ours, what runs took."""
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
 from tabulate import tabulate
 
 from fedlib.exhibits.selection import METRIC_TITLES
+from fedlib.reporting.origin import attributes
 from fedlib.tables.render import markdown, percent, points
 
+WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # as `fedlib.run.spent` has them
 NEAR = 0.02  # a cell is reproduced if it is within two points of the published number
-STAGES = ("train", "evaluate")
 HEAD = ("Table", "Data set", "Method", "Metric", "Published", "Ours", "Difference", "Seeds")
 FIELDS = {"published", "difference", "metric", "title", "federation"}
 
 
-def sections(spec: dict, results: Path, benchmarks: Iterable[Path]) -> str:
+def sections(spec: dict, results: Path, made: Mapping[str, Iterable[Path]]) -> str:
     """Both sections as Markdown; "" for one that has nothing to say.
 
     Args:
       spec: of the report, see `fedlib.reporting.content.gather`.
       results: folder with tables/PAPER/TABLE.csv.
-      benchmarks: files of the jobs that trained and evaluated, as Snakemake writes them.
+      made: results of runs, by the stage that wrote them; those that are not there do not count.
     """
     cells = [row for paper in spec["papers"] for row in _cells(paper, results)]
     parts = []
@@ -39,7 +39,7 @@ def sections(spec: dict, results: Path, benchmarks: Iterable[Path]) -> str:
             f"{near} of {len(cells)} within two percentage points. In percent; ours is at the "
             f"round that the table compares.\n\n{grid}"
         )
-    if took := _took(benchmarks):
+    if took := _took(made):
         parts.append(f"## What the runs took\n\n{took}")
     return "".join(f"\n{part}\n" for part in parts)
 
@@ -58,32 +58,19 @@ def _cells(paper: dict, results: Path) -> Iterator[tuple]:
             yield (*map(markdown, words), metric, *numbers_of, cell.get("seeds", ""))
 
 
-def _took(benchmarks: Iterable[Path]) -> str:
+def _took(made: Mapping[str, Iterable[Path]]) -> str:
     """Wall and CPU time of the jobs of each stage, and the most memory; "" without any."""
     rows = []
-    entries = [entry for path in benchmarks if path.exists() for entry in _entries(path)]
-    for stage in STAGES:
-        mine = [entry for entry in entries if entry["rule_name"] == stage]
-        if mine:
-            wall, cpu = (sum(_number(e.get(k)) for e in mine) for k in ("s", "cpu_time"))
-            most = max(_number(e.get("max_rss")) for e in mine)
-            times = [f"{seconds / 3600:.2f} h" for seconds in (wall, cpu)]
-            rows.append((stage, str(len(mine)), *times, f"{most / 1000:.1f} GB"))
+    for stage, paths in made.items():
+        found = [attributes(path)[0].get("spent") for path in paths if path.exists()]
+        known = [spent for spent in found if spent]
+        if known:
+            times = [f"{sum(spent[name] for spent in known) / 3600:.2f} h" for name in (WALL, CPU)]
+            most = f"{max(spent[MEMORY] for spent in known) / 1e9:.1f} GB"
+            rows.append((stage, f"{len(known)} of {len(found)}", *times, most))
     if not rows:
         return ""
     head = ("Stage", "Jobs", "Wall time", "CPU time", "Most memory")
-    align = ["left"] + ["right"] * 4
-    grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=align)
-    return f"As Snakemake measured; it samples CPU time and memory.\n\n{grid}"
-
-
-def _entries(path: Path) -> Iterator[dict]:
-    """The last measurement in a file, if it says of which job it is."""
-    for line in path.read_text(encoding="utf-8").splitlines()[-1:]:
-        entry = json.loads(line)
-        if "rule_name" in entry:
-            yield entry
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True,
+                    colalign=["left"] + ["right"] * 4)  # fmt: skip
+    return f"Of the jobs that recorded it; those that were resumed count as one.\n\n{grid}"

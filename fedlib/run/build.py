@@ -236,7 +236,7 @@ def train(
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
     diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
-    provenance = {**provenance, "state_sha256": sha256}
+    provenance = {**provenance, "state_sha256": sha256, "spent": checkpoints.spent()}
     replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(history_file)
     checkpoints.clear()
 
@@ -265,6 +265,7 @@ def evaluate_state(
     history_file: Path,
     settled: tuple[Path, Path] | None = None,
     measure: Measure = lambda simulation, state, evaluation: {},
+    spent: Callable[[], dict] = dict,
     report: Callable[[str], None] = lambda line: None,
 ) -> RunResult:
     """Scores of a trained state under the protocols, and on the splits, that are asked for.
@@ -274,6 +275,7 @@ def evaluate_state(
         `fedlib.run.evaluate.final`.
       settled: state and history of a run of the method's `settler`, to take from what is the same.
       measure: what else is measured on the state, by its name among the diagnostics.
+      spent: what the job has used up, asked at the end; see `fedlib.run.spent`.
       report: gets a line of progress now and then.
 
     Raises:
@@ -305,6 +307,7 @@ def evaluate_state(
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
+    provenance = provenance | {"spent": spent()}
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
 
 

@@ -7,6 +7,7 @@ to another run, is ignored. Both say after how many rounds it was written, and m
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ class Checkpoints:
       seconds: least time between two; writing never takes more than a few percent of a run.
       every: write after every so many rounds instead, whatever the time (for tests).
       notes: JSON-able, kept with a checkpoint for who continues from it.
+      spent: what the run has used up, a note that is taken anew for each checkpoint.
     """
 
     folder: Path
@@ -93,6 +95,7 @@ class Checkpoints:
     seconds: float = 20.0
     every: int | None = None
     notes: dict = field(default_factory=dict)
+    spent: Callable[[], dict] = dict
     _last: float = field(default_factory=time.monotonic)
     _cost: float = 0.0
 
@@ -117,7 +120,7 @@ class Checkpoints:
         file = self.folder / f"state-{round}.pt"
         sha256 = save_tensors(file, tensors | {ROUND: torch.tensor(round)})
         entry = {"file": file.name, "round": round, "sha256": sha256, "stamp": self.stamp}
-        seals.write_json(self.index, entry | {"notes": self.notes})
+        seals.write_json(self.index, entry | {"notes": self.notes | {"spent": self.spent()}})
         for old in self.folder.glob("state-*.pt"):
             if old != file:
                 old.unlink(missing_ok=True)

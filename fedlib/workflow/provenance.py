@@ -43,6 +43,7 @@ PLUMBING = frozenset(
         "locks",
         "run.checkpoint",
         "run.progress",
+        "run.spent",
         "seals",
         "workflow",
         "workflow.command",

@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 _EXHIBITS = (
     *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
     *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
+    *("matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg"),
 )
 KINDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("train", "evaluate"): ("torch", "h5py", "numpy.random"),
