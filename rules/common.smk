@@ -253,6 +253,7 @@ if workflow.remote_exec:
     workflow.register_resource("lane", 1)
 
 
+@asked_often
 def bundle(wildcards):
     """Group of a run's training and evaluation on a cluster: short runs are sent off together.
 

@@ -11,11 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import slurm_node
 import workflow
+
+from fedlib.run.checkpoint import Checkpoints
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 CONFIG = "tests/slurm.yaml"
@@ -64,6 +67,11 @@ def numbers(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(metrics.glob("pfedmm.*"))}
 
 
+def _text(file: Path) -> str:
+    """Of a file; nothing if there is none."""
+    return file.read_text() if file.exists() else ""
+
+
 class Sent:
     """A Snakemake that sends its jobs to the node, and a log of what becomes of them."""
 
@@ -102,19 +110,35 @@ class Sent:
         return [line for line in known if line.split()[0] in mine.split() and label in line]
 
     def held(self, *labels: str) -> dict[str, int]:
-        """Stop these trainings, each after its first round; their processes."""
+        """Stop these trainings, each after a round and with a checkpoint; their processes."""
+        logs = {label: self.log_of(label) for label in labels}
+        before = {label: self._saved(label) for label in labels}
+        found = self._stopped({x: lambda x=x: "\nround " in _text(logs[x]) for x in labels})
+        time.sleep(Checkpoints.seconds)  # so that a checkpoint is due after the next round
+        for process in found.values():
+            os.kill(process, signal.SIGCONT)
+        self._stopped({x: lambda x=x: self._saved(x) != before[x] for x in labels})
+        for label in labels:
+            last = _text(logs[label]).strip().rpartition("\n")[2]
+            self.say(f"stopped the training of {label}, with a checkpoint: {last}")
+        return found
+
+    def _stopped(self, when: dict[str, Callable[[], bool]]) -> dict[str, int]:
+        """Stop trainings as soon as what is told of each is so; their processes."""
         found: dict[str, int] = {}
-        while len(found) < len(labels):
+        while len(found) < len(when):
             assert self.process.poll() is None, self.output.read_text()
             assert time.monotonic() - self.began < PATIENCE, self.output.read_text()
-            time.sleep(0.02)
-            for label in set(labels) - found.keys():
-                log = self.log_of(label)
-                if log.exists() and "\nround 1/" in log.read_text():
-                    found[label] = self._process(label)
-                    os.kill(found[label], signal.SIGSTOP)
-                    self.say(f"stopped the training of {label} after its first round")
+            time.sleep(0.01)
+            for label in [x for x, is_so in when.items() if x not in found and is_so()]:
+                found[label] = self._process(label)
+                os.kill(found[label], signal.SIGSTOP)
         return found
+
+    def _saved(self, label: str) -> str:
+        """What names the checkpoint of a training."""
+        folder = self.folder / "results/demo-slurm/.checkpoints/pfedmm/digits"
+        return _text(folder / label / "seed0/checkpoint.json")
 
     def log_of(self, label: str) -> Path:
         """Where a training says how far it is; Snakemake begins a new one for a new attempt."""
@@ -153,8 +177,8 @@ def test_faults_on_a_cluster_change_no_metric(node, checkout, local, tmp_path):
     assert "resuming after round" in first.log_of("fedavg").read_text()
 
     first.log_of("fedem").unlink()
-    second = Sent(node, folder, "--set-resources", "train:runtime=attempt")
-    second.held("fedem")  # until its minute is over
+    second = Sent(node, folder, "--set-resources", "train:runtime=2 * attempt")
+    second.held("fedem")  # until its two minutes are over
     assert second.ends() == 0
     assert [line.split()[1] for line in second.jobs("train")] == ["TIMEOUT", "COMPLETED"]
     assert "resuming after round" in second.log_of("fedem").read_text()
