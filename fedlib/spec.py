@@ -137,6 +137,8 @@ class Table:
       params: keyword arguments of the module's `build`.
       published: value of the `exhibit` column of `papers/published/<paper>.csv` that holds this
         table's numbers, or None if the paper prints none.
+      needs: groups of labels; on a federation where only some runs are wanted, and none of a group,
+        there is nothing to show.
     """
 
     kind: str
@@ -146,6 +148,7 @@ class Table:
     federations: tuple[str, ...]
     params: dict = field(default_factory=dict)
     published: str | None = None
+    needs: tuple[tuple[str, ...], ...] = ()
 
     def shows(self, federation: str, label: str) -> bool:
         """Whether the run of that label on that federation is in it."""

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
+from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.spec import Figure
+from fedlib.spec import SCALES, Figure
 from fedlib.workflow import narrowing
 from fedlib.workflow.plan import Plan
 
@@ -117,6 +118,42 @@ def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare
         f"figure toy/late is without {why}",
     ]
     assert list(Plan({"rounds": 5, "tag": "quick"}).papers["toy"].figures) == ["both", "late"]
+
+
+def test_an_exhibit_is_left_out_where_runs_that_it_needs_are_not_wanted_and_that_is_told(declare):
+    where, labels = ("digits", "mnist"), tuple("abc")
+    runs = [toy_run(name, label, method="fedavg") for name in where for label in labels]
+    about = {"params": {"of": "a"}, "needs": (("a",), ("b", "c"))}
+    gain = Figure("client_differences", "Gain", "", labels, where, **about)
+    declare(toy=toy_paper(federations=where, runs=runs, figures={"gain": gain}))
+
+    def shown(*wanted):
+        plan = Plan({"runs": [f"toy/{run}" for run in wanted], "tag": "part"})
+        found = plan.papers["toy"].figures.get("gain")
+        told = [line for line in narrowing.remarks(plan) if line.startswith("figure")]
+        return found and (found.federations, found.labels), told
+
+    # A method and one to compare it with; a group is served by any of its labels.
+    assert shown("digits/a", "digits/c") == ((("digits",), ("a", "c")), [])
+    assert shown("digits/b", "digits/c") == (
+        None, ["figure toy/gain is without digits, where it needs a, too"],
+    )  # fmt: skip
+    # What the other federation has does not help.
+    assert shown("digits/a", "mnist/a", "mnist/b") == (
+        (("mnist",), ("a", "b")),
+        ["figure toy/gain is without digits, where it needs b, too"],
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_what_shows_a_method_beside_others_says_that_it_needs_them(scale):
+    for name in papers.names():
+        paper = papers.load(name).declare(scale)
+        for exhibit in (*paper.tables.values(), *paper.figures.values()):
+            if exhibit.kind in ("gains", "client_differences"):
+                of = exhibit.params["of"]
+                assert exhibit.needs[0] == (of,) and of not in exhibit.needs[1]
+                assert {*exhibit.needs[1]} & {*exhibit.labels}
 
 
 def test_what_tables_are_made_of_is_wanted_too(folder):

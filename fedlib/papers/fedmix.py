@@ -112,6 +112,7 @@ def _tables(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, T
             federations=vae,
             params={"columns": APPENDIX_F},
             published="appendix-f-{label}",
+            needs=(("fedmix-vae",),),
         ),
         "cluster_recovery": Table(
             kind="cluster_recovery",

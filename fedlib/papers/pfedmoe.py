@@ -130,6 +130,7 @@ def _tables(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> 
                 **MEAN,
             },
             published=f"range-{name}",
+            needs=((f"pfedmoe{suffix}",), tuple(f"{label}{suffix}" for label in MUTUAL)),
         ),
         f"to_target_{name}": Table(
             kind="to_target",
@@ -211,6 +212,7 @@ def _figures(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) ->
             labels=_labels(labels, runs, compared),
             federations=compared,
             params={"of": f"pfedmoe{suffix}"},
+            needs=((f"pfedmoe{suffix}",), tuple(x for x in labels if x != f"pfedmoe{suffix}")),
         ),
     }
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from fedlib import papers
 from fedlib.errors import ConfigError
+from fedlib.spec import Paper, Table
 from fedlib.workflow.declarations import cells_of, declared
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.selection import ends_too_early
+from fedlib.workflow.selection import ends_too_early, missing
 
 FILTERS = ("papers", "seeds", "federations", "labels", "runs")
 
@@ -55,13 +56,23 @@ def remarks(plan: Plan) -> Iterator[str]:
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             for key, exhibit in getattr(declared(name, plan.scale), stage + "s").items():
-                for run in paper.runs:
-                    shown = exhibit.shows(run.federation, run.label)
-                    if shown and ends_too_early(run, exhibit):
-                        yield (
-                            f"{stage} {name}/{key} is without {run.federation}/{run.label}, which "
-                            f"ends after {run.rounds} rounds, before it records what is shown there"
-                        )
+                for reason in _reasons(paper, exhibit):
+                    yield f"{stage} {name}/{key} is without {reason}"
+
+
+def _reasons(paper: Paper, exhibit: Table) -> Iterator[str]:
+    """What an exhibit does not show of the runs of a paper that are wanted, and why."""
+    shown = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
+    for run in shown:
+        if ends_too_early(run, exhibit):
+            yield (
+                f"{run.federation}/{run.label}, which ends after {run.rounds} rounds, before it "
+                "records what is shown there"
+            )
+    there = [(run.federation, run.label) for run in shown]
+    for federation in dict.fromkeys(run.federation for run in shown):
+        if needed := missing(exhibit, federation, there):
+            yield f"{federation}, where it needs {' and '.join(needed)}, too"
 
 
 def _filters(plan: Plan) -> str:

@@ -1,7 +1,7 @@
 """What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fedlib.spec import Data, Paper, Run, Table
 from fedlib.workflow import overrides
@@ -80,6 +80,7 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
         pairs = {(r.federation, r.label) for r in runs if not ends_too_early(r, exhibit)}
         shown = [(f, label) for f in exhibit.federations for label in exhibit.labels]
         shown = [pair for pair in shown if pair in pairs]
+        shown = [pair for pair in shown if not missing(exhibit, pair[0], shown)]
         if shown:
             federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
             narrowed[name] = dataclasses.replace(
@@ -88,6 +89,16 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
                 federations=tuple(f for f in exhibit.federations if f in federations),
             )
     return narrowed
+
+
+def missing(exhibit: Table, federation: str, runs: Iterable[tuple[str, str]]) -> list[str]:
+    """A label of each group that an exhibit needs and that no run on a federation has.
+
+    Args:
+      runs: (federation, label) of what is there.
+    """
+    there = {label for name, label in runs if name == federation}
+    return [group[0] for group in exhibit.needs if there.isdisjoint(group)]
 
 
 def goes_on(run: Run, other: Run) -> bool:
