@@ -31,6 +31,11 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 # lock: PyTorch as pinned. own: the PyTorch you put into .venv, or that PYTHON has. Remembered.
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
+# What few need beside it, installed into the same .venv: to send jobs to Slurm, or to check conda's
+# environments and the container file.
+override extra_stamp = $(STAMP)-$(1)-$(shell cksum < requirements-$(1).lock | cut -d ' ' -f 1)
+SLURM_STAMP := $(call extra_stamp,slurm)
+ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 
 # Of what the command line sets, make itself would not miss a misspelt name.
 override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
@@ -60,15 +65,17 @@ workflow = $(BIN)/python scripts/workflow.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
-.PHONY: bench bench-peers test-faults bench-gpu
+.PHONY: bench bench-peers bench-gpu install-slurm test-faults test-slurm test-environments
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo 'Variables: $(VARIABLES), explained in the Makefile.'
 
 install: $(STAMP)  ## build .venv; every other target does this first
+
+install-slurm: $(SLURM_STAMP)  ## what sends jobs to a Slurm cluster, into .venv
 
 demo: $(STAMP)  ## every table and figure in minutes, on data that needs no download
 	@$(workflow) demo
@@ -112,6 +119,12 @@ test-fast: $(STAMP)  ## the tests that take seconds
 test-faults: $(STAMP)  ## kills, damage, full disks, bad input, at length: hours; docs/reliability.md
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/faults $(TESTS)
 
+test-slurm: $(SLURM_STAMP)  ## a run on a Slurm cluster of one node, started for it; as root
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py
+
+test-environments: $(ENVIRONMENTS_STAMP)  ## solve and use conda's environments; lint the container file
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/test_conda.py tests/test_container.py
+
 lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -132,10 +145,13 @@ bench-peers: $(STAMP)  ## the same beside other simulators, which it installs
 bench-gpu: $(STAMP)  ## ten minutes with a GPU: does it agree, and which executor suits what
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
-lock:  ## for maintainers: remake requirements.lock from requirements.in (needs uv)
-	$(UV) pip compile -q --universal --fork-strategy fewest --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-header --no-annotate $(ARGS) \
+LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
+lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)
+	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
 	  requirements.in -o requirements.lock
+	for extra in slurm environments; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
+	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
+	$(PYTHON) scripts/container.py
 
 unlock: $(STAMP)  ## after a crash: let Snakemake work in this folder again
 	@$(workflow) unlock
@@ -176,4 +192,8 @@ endif
 	@# In parallel, and for environments that forbid Python to do it later: without compiled files
 	@# every import of PyTorch takes two seconds more. Some packages carry files that do not compile.
 	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true
+	@touch $@
+
+$(SLURM_STAMP) $(ENVIRONMENTS_STAMP): $(STAMP)-%: $(STAMP)
+	@$(PIP) --require-hashes -r requirements-$(firstword $(subst -, ,$*)).lock $(or_say)
 	@touch $@

@@ -62,7 +62,7 @@ def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:
 
 def is_file(method: str) -> bool:
     """Whether a method is named by its file, "mine/fedper.py", and not by the registry."""
-    return method.endswith(".py")
+    return isinstance(method, str) and method.endswith(".py")
 
 
 def class_of_file(file: str, classes: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from snakemake.common.tbdstring import TBDString
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import validate
@@ -18,8 +19,8 @@ from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS
-from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, warm
-from fedlib.workflow.estimates import Estimates
+from fedlib.workflow import bundles, command, console, gpu, narrowing, preflight, specs, warm
+from fedlib.workflow.estimates import TIMED, Estimates
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -91,13 +92,24 @@ def run_scripts_by(words):
 run_scripts_by("command python")
 
 
+def can_fork():
+    """Whether jobs that this process runs may be forks of a process that has their libraries."""
+    deployed = workflow.deployment_settings.deployment_method
+    return workflow.local_exec and not deployed and warm.is_wanted(config["device"])
+
+
 onstart:
-    if (
-        workflow.local_exec
-        and not workflow.deployment_settings.deployment_method
-        and warm.is_wanted(config["device"])
-    ):
+    if can_fork():
         run_scripts_by(warm.start())
+    if not workflow.local_exec:
+        # The plugin for Slurm forgets to pass the sizes of groups on, which then come apart.
+        workflow.executor_plugin.common_settings.pass_group_args = True
+
+
+# On the node of a cluster there is no start. What does jobs there that were sent together (see
+# bundle) is told which they are, and no other executor.
+if workflow.remote_exec and "--local-groupid" in words and "--executor" not in words and can_fork():
+    run_scripts_by(warm.start("train", "evaluate"))
 
 
 def asked_often(function):
@@ -189,15 +201,23 @@ def option(name, *values):
     return shlex.join([f"--{name}", *values]) if any(values) else ""
 
 
+def told(value):
+    """A text among a job's resources, which only the Snakemake that runs its command can read.
+
+    To others it is "to be determined": jobs that are sent off together may not differ in texts.
+    """
+    return value if workflow.local_exec else TBDString()
+
+
 def optional_input(name):
     """Resource function: the option --name for an input that not every job has."""
-    return asked_often(lambda wildcards, input: option(name, *input.get(name)))
+    return asked_often(lambda wildcards, input: told(option(name, *input.get(name))))
 
 
 @asked_often
 def checkpoints(wildcards):
     """Folder of a run's checkpoints: kept when the run fails, so not an output."""
-    return path("checkpoints", **wildcards)
+    return told(path("checkpoints", **wildcards))
 
 
 def memory(stage=""):
@@ -205,6 +225,42 @@ def memory(stage=""):
 
     As `make plan` estimated them, which see.
     """
+
+    def megabytes(wildcards, attempt):
+        more = 0 if workflow.local_exec else bundles.NODE_MB
+        return (ESTIMATES.megabytes(stage, dict(wildcards.items())) + more) * attempt
+
+    return asked_often(megabytes)
+
+
+def minutes(stage):
+    """Resource function: minutes for a job of a cluster; more after they did not suffice."""
     return asked_often(
-        lambda wildcards, attempt: ESTIMATES.megabytes(stage, dict(wildcards.items())) * attempt
+        lambda wildcards, attempt: bundles.minutes(
+            stage, ESTIMATES.seconds(stage, dict(wildcards.items()), None)
+        )
+        * attempt
     )
+
+
+# Jobs that a cluster is sent together are done one after the other, with the memory, the core and the
+# card of one: all of them take the lane. profiles/slurm says the same where they are sent from.
+resource_scopes:
+    lane="local",
+
+
+if workflow.remote_exec:
+    workflow.register_resource("lane", 1)
+
+
+@asked_often
+def bundle(wildcards):
+    """Group of a run's training and evaluation on a cluster: short runs are sent off together.
+
+    Only runs that need nothing but data, so that no group waits for another or for itself.
+    """
+    names = dict(wildcards.items())
+    if workflow.local_exec or PLAN.earlier_files(**names) or PLAN.settled_files(**names):
+        return None
+    times = [ESTIMATES.seconds(stage, names, None) for stage in TIMED]
+    return bundles.name(None if None in times else sum(times))

@@ -95,6 +95,18 @@ def test_the_lock_names_no_address():
     assert not re.search(r"://|^ *-|\bfile:| @ ", lock.replace("    --hash=", ""), re.MULTILINE)
 
 
+@pytest.mark.parametrize("extra", ["environments", "slurm"])
+def test_an_extra_is_locked_with_hashes_and_has_nothing_of_the_main_lock(extra):
+    lock = (ROOT / f"requirements-{extra}.lock").read_text(encoding="utf-8")
+    wanted = (ROOT / f"requirements-{extra}.in").read_text(encoding="utf-8")
+    wanted = [line for line in wanted.splitlines() if not line.startswith("#")]
+    requirements = re.split(r"^(?=[^ ])", lock, flags=re.MULTILINE)[1:]
+    assert [text.split()[0] for text in requirements] == wanted
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", text) for text in requirements)
+    assert "://" not in lock
+    assert {line.partition("==")[0] for line in wanted} & dict(locked()).keys() == set()
+
+
 def test_every_direct_dependency_is_locked_at_the_version_asked_for():
     versions = dict(locked())
     assert direct().keys() - versions.keys() == set()

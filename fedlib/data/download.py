@@ -239,6 +239,7 @@ def _receive(url: str, file: RawFile, part: Path, report: Report) -> None:
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+            _check_way(response, url, file)
             if response.status_code == 416:  # nothing is missing, or the part is too long
                 return
             start = _starts_at(response, start)
@@ -276,6 +277,14 @@ def _total(response: "requests.Response", start: int, file: RawFile) -> int | No
     if total > LARGEST:
         raise _Failed(f"offers {total:,} bytes, more than any file should have")
     return total
+
+
+def _check_way(response: "requests.Response", url: str, file: RawFile) -> None:
+    """Refuse an encrypted address that leads to one that is not, where no checksum would tell."""
+    ways = [step.url for step in [*response.history, response]]
+    open_ways = [way for way in ways if not way.startswith("https://")]
+    if url.startswith("https://") and not file.is_verifiable and open_ways:
+        raise _Failed(f"leads to {open_ways[0]}, which is not encrypted; no checksum is published")
 
 
 def _starts_at(response: "requests.Response", start: int) -> int:

@@ -6,6 +6,7 @@ the standard library only (YAML files need PyYAML, JSON files do not).
 
 import json
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -110,9 +111,9 @@ def check(config: Mapping) -> None:
     rounds, tag = config["rounds"], config["tag"]
     if rounds is not None and (type(rounds) is not int or rounds < 1):
         raise ConfigError(f"rounds must be null or a whole number from 1, got {rounds!r}")
-    if not re.fullmatch(r"[a-z0-9]{0,40}", tag):
+    if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
         raise ConfigError(
-            f"tag must consist of at most 40 lower-case letters and digits, got {tag!r}"
+            f"tag must consist of at most 40 lower-case letters and digits, got {reprlib.repr(tag)}"
         )
     if f"{config['scale']}-{tag}" in SCALES:
         raise ConfigError(f"tag: {tag} at scale {config['scale']} is a scale; use another tag")
@@ -188,7 +189,9 @@ def _normalised(key: str, value: object) -> object:
     elif key == "rounds":
         value = _whole(value)
     elif key == "tag":
-        value = "" if value is None else str(value)
+        value = (
+            "" if value is None else str(value) if isinstance(value, str | int | float) else value
+        )
     return value
 
 

@@ -1,8 +1,10 @@
 """What declarations train, and whether they agree with themselves and with what there is."""
 
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from types import UnionType
+from typing import NamedTuple, get_args, get_origin, get_type_hints
 
 from fedlib import papers
 from fedlib.data import downloads
@@ -82,6 +84,8 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
         raise ConfigError(
             f"{where}: declare({scale!r}) returned the paper {paper.name!r} at {paper.scale!r}"
         )
+    for number, run in enumerate(paper.runs):
+        _check_types(f"{where}.runs[{number}]", run)
     _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
     _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
     _check_names(f"{where}.tables", "table", paper.tables)
@@ -102,6 +106,33 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     for stage in ("table", "figure"):
         for key, exhibit in getattr(paper, stage + "s").items():
             _check_exhibit(f"{where}.{stage}s[{key}]", stage, exhibit, paper)
+
+
+def _check_types(at: str, run: Run) -> None:
+    """Raise ConfigError for a field of another type than it is declared with."""
+    for name, hint in get_type_hints(Run).items():
+        value = getattr(run, name)
+        if not any(_is_a(value, kind) for kind in _alternatives(hint)):
+            text = reprlib.repr(value)
+            raise ConfigError(f"{at}.{name} must be {_in_words(hint)}, got {text}")
+
+
+def _alternatives(hint: object) -> tuple:
+    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+
+
+def _in_words(hint: object) -> str:
+    return " or ".join(x.__name__ if isinstance(x, type) else str(x) for x in _alternatives(hint))
+
+
+def _is_a(value: object, hint: object) -> bool:
+    """Whether a value is of a type, and so are the items of a tuple; lists pass for tuples."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind is tuple:
+        return isinstance(value, tuple | list) and all(_is_a(x, inner[0]) for x in value)
+    if kind is float:
+        return type(value) in (int, float)
+    return isinstance(value, kind) and not (kind is int and type(value) is bool)
 
 
 def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, ...]]) -> None:

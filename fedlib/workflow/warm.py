@@ -1,8 +1,9 @@
 """Jobs of this machine that do not import PyTorch or pandas each: forks of a process that has.
 
-Started by the Snakefile when there is something to do. `FEDLIB_WARM=0` turns it off, and it is off
-where a job would not find here what it needs: on a cluster, in environments of conda, where there
-is a GPU, and on other systems than Linux. Nothing but the time depends on it: see `forkserver.py`.
+Started by the Snakefile when there is something to do; on a cluster, by the Snakemake that does
+jobs which were sent together. `FEDLIB_WARM=0` turns it off, and it is off where a job would not
+find here what it needs: in environments of conda, where there is a GPU, and on other systems than
+Linux. Nothing but the time depends on it: see `forkserver.py`.
 """
 
 import atexit
@@ -45,10 +46,15 @@ def is_wanted(device: str) -> bool:
     return asked and sys.platform == "linux" and hasattr(os, "pidfd_open") and not has_gpu
 
 
-def start() -> str:
-    """Start the servers, which end with this process; the words that run a script through them."""
+def start(*wanted: str) -> str:
+    """Start the servers, which end with this process; the words that run a script through them.
+
+    Args:
+      wanted: scripts that will be run; all, if none is named.
+    """
     folder = Path(tempfile.mkdtemp(prefix="fedlib-"))
-    servers = [_server(folder, scripts, names) for scripts, names in KINDS.items()]
+    kinds = {s: names for s, names in KINDS.items() if not wanted or set(wanted) & set(s)}
+    servers = [_server(folder, scripts, names) for scripts, names in kinds.items()]
     os.environ[SERVERS] = str(folder)
     atexit.register(_stop, servers)
     return shlex.join([sys.executable, "-I", "-S", str(HERE / "forkclient.py")])

@@ -1,0 +1,295 @@
+"""What SECURITY.md claims, claim by claim; what other tests show is named there."""
+
+import ast
+import os
+import pickle
+import random
+import re
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+import workflow
+from workflow import ROOT
+
+from fedlib.data import download, downloads
+from fedlib.data.raw import RawFile
+from fedlib.errors import ConfigError, DataError
+from fedlib.models import mobilenet_v2, transformer
+from fedlib.reporting import as_html
+from fedlib.run import build, checkpoint
+from fedlib.workflow import config, errands, shell
+from fedlib.workflow.layout import WILDCARDS
+from fedlib.workflow.plan import Plan
+
+PROGRAMS = [*ROOT.glob("fedlib/**/*.py"), *ROOT.glob("scripts/*.py")]
+RULES = [ROOT / "Snakefile", *ROOT.glob("rules/*.smk")]
+
+
+@cache
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
+    """Every call in a file, with what is called as it is written."""
+    tree = ast.parse(path.read_bytes())
+    return [(ast.unparse(n.func), n) for n in ast.walk(tree) if isinstance(n, ast.Call)]
+
+
+def given(call: ast.Call, name: str) -> object:
+    """The value of a keyword of a call, if it is a constant."""
+    return next(
+        (getattr(k.value, "value", None) for k in call.keywords if k.arg == name), "not given"
+    )
+
+
+# -- nothing is unpickled before its checksum is verified, and then without calling anything -------
+
+# Where states are loaded, and whose checksum has been compared by then: the function itself, or
+# `fedlib.run.build.verified_file`, which is the only way to a file of weights.
+LOADERS = {
+    "fedlib/run/checkpoint.py",
+    "fedlib/models/mobilenet_v2.py",
+    "fedlib/models/transformer.py",
+}
+
+
+def test_torch_loads_weights_only_and_only_where_a_checksum_was_compared():
+    found = {
+        str(path.relative_to(ROOT)): given(call, "weights_only")
+        for path in PROGRAMS
+        for name, call in calls(path)
+        if name == "torch.load"
+    }
+    assert found == dict.fromkeys(LOADERS, True)
+
+
+def test_only_the_reader_of_cifar_knows_pickle():
+    importing = {
+        str(path.relative_to(ROOT))
+        for path in PROGRAMS
+        if re.search(r"^\s*(import|from) (pickle|cloudpickle|dill|joblib|shelve|marshal)\b",
+                     path.read_text(encoding="utf-8"), re.MULTILINE)
+    }  # fmt: skip
+    assert importing == {"fedlib/data/cifar_batch.py"}
+
+
+FORBIDDEN = """eval exec compile __import__ os.system os.popen subprocess.getoutput yaml.load
+    yaml.unsafe_load yaml.full_load pickle.load pickle.loads np.fromfile tempfile.mktemp
+    torch.hub.load torch.jit.load pd.read_pickle""".split()
+
+
+def test_no_program_calls_what_runs_a_text_or_a_pickle():
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in PROGRAMS
+        for name, _ in calls(path)
+        if name in FORBIDDEN
+    ]
+    assert found == []
+
+
+def test_numpy_reads_no_objects():
+    found = [call for path in PROGRAMS for name, call in calls(path) if name == "np.load"]
+    assert found and all(given(call, "allow_pickle") is False for call in found)
+
+
+class Payload:
+    """What an attacker would put into a file: a call that unpickling makes."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize(
+    "load",
+    [mobilenet_v2.pretrained, transformer.pretrained],
+    ids=["mobilenet_v2", "transformer"],
+)
+def test_weights_that_would_call_something_are_refused_even_with_the_right_checksum(load, tmp_path):
+    torch.save({"features.0": Payload(tmp_path / "executed")}, tmp_path / "weights.bin")
+    with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
+        load(tmp_path / "weights.bin")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_states_and_weights_of_another_checksum_are_not_opened(tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("opened")
+
+    monkeypatch.setattr(torch, "load", never)
+    file, receipt = tmp_path / "weights.bin", tmp_path / "weights.json"
+    file.write_bytes(b"other")
+    with pytest.raises(DataError, match="truncated or corrupted"):
+        checkpoint.load_tensors(file, "0" * 64)
+    content = {"files": [{"path": "weights.bin", "sha256": "0" * 64, "size": 5}]}
+    build.seals.write_json(receipt, content)
+    with pytest.raises(DataError, match="missing or changed"):
+        build.verified_file(receipt)
+
+
+# -- downloads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", sorted(downloads.FOLDER.glob("*.toml")), ids=lambda path: path.stem
+)
+def test_a_file_without_a_checksum_comes_over_tls(path):
+    for file in downloads.table(path.stem).files.values():
+        for source in (file, getattr(file, "archive", None)):
+            if isinstance(source, RawFile) and not source.is_verifiable:
+                assert all(url.startswith("https://") for url in source.urls), source.path
+
+
+class Answer:
+    """As much of an answer as tells which way it came."""
+
+    def __init__(self, url: str, *history: str):
+        self.url, self.history = url, [Answer(step) for step in history]
+
+
+def test_an_encrypted_address_that_leads_to_an_open_one_gives_no_file_without_a_checksum():
+    url, open_url = "https://a.org/f", "http://a.org/f"
+    unknown = RawFile("set/f", None, "", urls=(url,))
+    known = RawFile("set/f", None, "0" * 64, urls=(url,))
+    download._check_way(Answer("https://b.org/f", url), url, unknown)
+    download._check_way(Answer(open_url, url), url, known)  # its content is compared
+    with pytest.raises(download._Failed, match="not encrypted; no checksum is published"):
+        download._check_way(Answer(open_url, url), url, unknown)
+    with pytest.raises(download._Failed, match="leads to http://a.org/f"):
+        download._check_way(Answer(url, url, open_url), url, unknown)
+
+
+def test_certificates_are_checked_and_archives_unpacked_member_by_member():
+    for path in PROGRAMS:
+        for name, call in calls(path):
+            assert given(call, "verify") == "not given", f"{path}: {name}"
+            assert not name.endswith((".extractall", "archive.extract")), f"{path}: {name}"
+
+
+# -- no name in a configuration or declaration reaches a shell as anything but a word -------------
+
+# Placeholders that rules leave unquoted: hexadecimal digits; names of a pattern without a meaning
+# for a shell; what `option` has quoted; and one of the choices that a configuration may name.
+DIGITS, PATTERN = {"params.code"}, {"wildcards.dataset"}
+QUOTED = {f"resources.{name}" for name in "weights earlier settled published mirror".split()}
+CHOICES = {"resources.device", "resources.executor", "resources.gpu"}
+HOSTILE = [
+    *("; touch pwned", "$(touch pwned)", "`touch pwned`", "| touch pwned", "&& touch pwned"),
+    *("> pwned", "\ntouch pwned\n", "' ; touch pwned '", '" ; touch pwned "', "<(touch pwned)"),
+    *("{output}", "${HOME}", "*", "~", "-rf", "--code", "a b", "\\", "!!", "#"),
+]
+
+
+def test_every_placeholder_of_a_command_is_quoted_or_cannot_hold_a_meaning():
+    text = "".join(path.read_text(encoding="utf-8") for path in RULES)
+    commands = re.findall(r"^    shell:\n((?:        .*\n)+)", text, re.MULTILINE)
+    found = {name for command in commands for name in re.findall(r"{([^{}]+)}", command)}
+    plain = {name for name in found if not name.endswith(":q")}
+    assert len(commands) == text.count("    shell:\n") >= 9
+    assert plain == DIGITS | PATTERN | QUOTED | CHOICES
+
+
+def test_the_patterns_of_names_admit_nothing_that_a_shell_reads():
+    meant = set("\t\n !\"#$&'()*;<=>?[\\]^`{|}~")
+    for name, pattern in WILDCARDS.items():
+        if name != "replicate":
+            for character in meant:
+                assert not re.fullmatch(pattern, f"a{character}"), (name, character)
+
+
+def test_no_program_starts_a_shell():
+    for path in PROGRAMS:
+        for name, call in calls(path):
+            assert given(call, "shell") in ("not given", False), f"{path}: {name}"
+
+
+KEYS = [key for key in config.DEFAULTS if key not in ("raw", "mirror")]
+HARMLESS = ["a", "data", "fedem", "0", "[", "]", "=", ","]
+
+
+def hostile_value(draw: random.Random) -> str:
+    """What somebody might try: something hostile between harmless texts."""
+    before, after = (draw.choice(["", *HARMLESS]) for _ in range(2))
+    return before + draw.choice(HOSTILE[:14]) + after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+def test_a_hostile_value_of_a_configuration_is_refused_before_there_is_a_command(key):
+    draw = random.Random(key)
+    for _ in range(10):
+        value = hostile_value(draw)
+        with pytest.raises(ConfigError):
+            Plan(config.read([ROOT / "config.yaml"], ["tag=t", f"{key}={value}"]))
+
+
+@pytest.mark.parametrize("target", ["demo", "plan", "report", "keep", "clean", "list"])
+def test_hostile_values_of_make_stay_words(target):
+    """They are refused, or an argument of a list; there is no shell that would read them."""
+    for value in HOSTILE:
+        values = dict.fromkeys("CONFIG ARGS SCALE WHAT A B FROM".split(), "") | {"PAPER": value}
+        quoted = shlex.quote(value)
+        values |= {"WHAT": quoted, "ARGS": f"--cores {quoted}"}
+        try:
+            steps = errands.steps(errands.read(target, ROOT, values))
+        except ConfigError:
+            continue
+        assert all(isinstance(word, str) for step in steps for word in step)
+        words = {word for step in steps for word in step}
+        assert target not in ("demo", "keep", "list") or value in words
+
+
+def run_in(folder: Path, command: str) -> list[str]:
+    """The arguments that the script of a command gets from Bash."""
+    stand_in = "python() { printf '%s\\0' \"$@\" > arguments; }\n"
+    subprocess.run(["bash", "-c", stand_in + command], cwd=folder, check=True)
+    return (folder / "arguments").read_text(encoding="utf-8").split("\0")[:-1]
+
+
+@pytest.mark.parametrize("value", [v for v in HOSTILE if "\n" not in v and "{" not in v])
+def test_a_hostile_folder_is_one_word_of_the_printed_commands(value, tmp_path):
+    mirror = tmp_path / value
+    mirror.mkdir()
+    plan = Plan(config.read([ROOT / "config.yaml"], [f"raw=r{value}", f"mirror={mirror}"]))
+    words = run_in(tmp_path, shell.command(plan, "download", dataset="digits"))
+    assert words[words.index("--raw") + 1] == f"r{value}"
+    assert words[words.index("--mirror") + 1] == str(mirror)
+    assert sorted(os.listdir(tmp_path)) == sorted([value, "arguments"])
+
+
+@pytest.mark.parametrize("key", ["raw", "mirror"])
+@pytest.mark.parametrize("value", ["a\nb", "{output}", "a{b", "ftp://x", "\x00", "a\x7f"])
+def test_a_folder_that_snakemake_would_read_as_more_is_refused(key, value):
+    with pytest.raises(ConfigError, match=key):
+        Plan(config.read([ROOT / "config.yaml"], [f"{key}={value}"]))
+
+
+@pytest.mark.slow
+def test_hostile_folders_are_one_word_of_the_rules_commands(tmp_path):
+    """Through Snakemake, which formats the commands and starts Bash."""
+    folder = workflow.copy_checkout(tmp_path)
+    raw = "r '; touch pwned; $(touch pwned) `touch pwned` \" | touch pwned"
+    mirror = folder / "m '; touch pwned; $(touch pwned)"
+    mirror.mkdir()
+    words = ["--cores", "1", "--configfile", workflow.SMOKE, "--config"]
+    words += [f"raw={raw}", f"mirror={mirror}"]
+    done = workflow.snakemake(folder, f"{raw}/digits.json", *words)
+    assert done.returncode == 0, done.stdout
+    assert (folder / raw / "digits.json").exists()
+    assert not list(folder.rglob("pwned"))
+
+
+# -- reports --------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_report_escapes_every_text_and_may_load_and_send_nothing():
+    template = as_html._template()
+    assert template.environment.autoescape is True
+    texts = [path.read_text(encoding="utf-8") for path in as_html.TEMPLATES.iterdir()]
+    assert not any(re.search(r"\|\s*safe\b|autoescape", text) for text in texts)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', "".join(texts))
+    assert "default-src 'none'" in policy[1] and "form-action 'none'" in policy[1]
