@@ -239,6 +239,7 @@ def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
     text = render.to_markdown(sheet)
     first = next(line for line in text.splitlines() if line.startswith("| Local"))
     assert [cell.strip() for cell in first.split("|")][4:7] == ["N/A", "N/A", "N/A"]
+    assert "| the method's own |" in first and "default" not in text
     assert "EMNIST 1 seen, 1 unseen" in text
 
 

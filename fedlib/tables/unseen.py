@@ -22,6 +22,7 @@ from fedlib.tables.render import (
 )
 
 DEFAULT = PRIMARY.protocol
+OWN = "the method's own"  # how a reader is told of the default
 
 
 def build(
@@ -41,9 +42,9 @@ def build(
             *notes.measured(exhibit),
             "Seen: the clients that train, by the method's own protocol. Unseen: clients that took "
             "no part in training. All and Bottom-10% as in the accuracy table, on test examples.",
-            "Protocol: how an unseen client gets its predictor; default is the one the method "
-            f"reports, {NOT_APPLICABLE} where it has none. Gap: All of unseen minus seen, in "
-            "percentage points.",
+            f"Protocol: how an unseen client gets its predictor; {OWN} is the one it reports, "
+            f"{NOT_APPLICABLE} where it has none. Gap: All of unseen minus seen, in percentage "
+            "points.",
             _clients_note(exhibit, exhibits.select(exhibit, clients)),
             *notes.particulars(exhibit),
         ],
@@ -92,7 +93,7 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
     gap = [Cell(NOT_APPLICABLE if np.isnan(value) else points(value)) for value in mine["gap"]]
     keys = [
         list(map(Cell, mine["title"])),
-        [Cell(name.replace("_", " ")) for name in mine["protocol"]],
+        [Cell(OWN if x == DEFAULT else x.replace("_", " ")) for x in mine["protocol"]],
     ]
     rows = zip(*keys, seen, unseen, bottom, gap, strict=True)
     return Block(federation["title"], columns, [list(row) for row in rows], num_keys=2)
