@@ -33,7 +33,7 @@ TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
 # What few need beside it, installed into the same .venv: to send jobs to Slurm, or to check conda's
 # environments and the container file.
-override extra_stamp = $(STAMP)-$(1)-$(shell cksum < requirements-$(1).lock | cut -d ' ' -f 1)
+override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements-$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
 SLURM_STAMP := $(call extra_stamp,slurm)
 ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 
@@ -117,7 +117,7 @@ test-fast: $(STAMP)  ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(TESTS)
 
 test-faults: $(STAMP)  ## kills, damage, full disks, bad input, at length: hours; docs/reliability.md
-	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/faults $(TESTS)
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_faults_*.py $(TESTS)
 
 test-slurm: $(SLURM_STAMP)  ## a run on a Slurm cluster of one node, started for it; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py

@@ -32,7 +32,8 @@ EVALUATED = ("views", "predictions")  # and what that of its evaluation has besi
 def check(spec: Mapping) -> None:
     """Raises ConfigError unless the entries of a run are names, and tables where they should be."""
     for entry in ("method", "model"):
-        if not isinstance(spec[entry], str) or not re.fullmatch(r"\w+", spec[entry]):
+        own = entry == "method" and is_file(spec[entry])
+        if not own and (not isinstance(spec[entry], str) or not re.fullmatch(r"\w+", spec[entry])):
             raise ConfigError(f"{entry} must be a name, got {spec[entry]!r:.80}")
     if not isinstance(spec["weights"], str | None):
         raise ConfigError(f"weights must be a name or null, got {spec['weights']!r:.80}")

@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
+_COUNTED: dict[str, dict[str, int]] = {}  # outcomes of faults, see `tally`
 
 
 def toy_paper(scale="demo", *, name="toy", federations=("digits", "mnist"), runs=None, **changes):
@@ -93,3 +94,24 @@ def finished(tmp_path_factory):
     if code != "0":
         pytest.fail(f"the smoke run failed:\n{output[-5000:]}", pytrace=False)
     return folder
+
+
+@pytest.fixture
+def tally():
+    """Function that counts an outcome of a fault, for the table at the end."""
+
+    def count(fault: str, outcome: str, number: int = 1) -> None:
+        outcomes = _COUNTED.setdefault(fault, {})
+        outcomes[outcome] = outcomes.get(outcome, 0) + number
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The table: faults, and how often which outcome."""
+    if not _COUNTED:
+        return
+    terminalreporter.section("faults", sep="-")
+    for fault, outcomes in sorted(_COUNTED.items()):
+        told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+        terminalreporter.write_line(f"{fault}: {told}")

@@ -464,7 +464,8 @@ def test_groups_that_make_no_sense_are_refused(fields, message):
 def test_groups_of_writers_come_from_leafs_files(tmp_path):
     leaf(tmp_path, "train", "1.json", {"b": [*range(10, 20)], "a": [1, 2], "d": [40]})
     leaf(tmp_path, "train", "2.json", {"c": [30, 31, 32]})
-    leaf(tmp_path, "test", "1.json", {"a": [3], "b": [20], "c": [33], "d": [41]})
+    leaf(tmp_path, "test", "1.json", {"a": [3], "b": [20], "d": [41]})
+    leaf(tmp_path, "test", "2.json", {"c": [33]})
     params = {"source": "leaf", "scaling": "symmetric"}
     cut = {"num_clients": 1, "writers_per_client": 2, "server_writers": 1}
     built = federation("femnist", "writer_groups", tmp_path, params=params, **cut)
