@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from fedlib.papers import _fedmoe_scales as scales
 from fedlib.papers import _frame
-from fedlib.papers._fedmoe_criteria import PRINTED_AS, criteria
+from fedlib.papers._fedmoe_criteria import PRINTED_AS, criteria, skew_pairs
 from fedlib.papers._fedmoe_settings import (
     EXPERTS,
     GATES,
@@ -193,10 +193,9 @@ def _num_experts(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> Table:
 def _reserved(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     """Size and skew of the reserved data: section 5.3 and Figure 4 of the paper."""
     sizes = sorted(_of(settings, "reserved"), key=lambda s: (s.data.family, s.reserved))
-    even = {s.data.dataset: s for s in _of(settings, "even")}
     skew, labels = [], []
-    for skewed in _of(settings, "skewed"):
-        names = {"federation": skewed.data.name, "minus": even[skewed.data.dataset].data.name}
+    for skewed, even in skew_pairs(settings):
+        names = {"federation": skewed.data.name, "minus": even.data.name}
         labels += skewed.labels
         for metric, (title, theirs) in SKEW_METRICS.items():
             of = {"metric": metric, "printed": theirs}
@@ -301,12 +300,7 @@ def _curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, F
 
 def _skewed(settings: tuple[Setting, ...]) -> dict[str, Figure]:
     """Figure 4 of the paper, whose numbers are a table, too."""
-    pairs = [
-        (skewed, even)
-        for skewed in _of(settings, "skewed")
-        for even in _of(settings, "even")
-        if even.data.dataset == skewed.data.dataset
-    ]
+    pairs = skew_pairs(settings)
     return {
         "skewed_reserved_set": Figure(
             kind="gain_bars",
