@@ -23,6 +23,7 @@ from fedlib.papers._fedmoe_settings import (
     MAINS,
     OURS,
     PRINTED,
+    WARM,
     WEIGHTS,
     Setting,
 )
@@ -261,6 +262,16 @@ def _ours(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Tab
             runs,
             "gates",
             GATES,
+        ),
+        "warm_start": _accuracy(
+            "A warm start",
+            "One expert is trained on the server's data for an epoch, and all experts and clients "
+            "start from it; or from their common random or pretrained weights, as in the paper. "
+            "The code of Yelp reads such an expert from a file that was not released.",
+            settings,
+            runs,
+            "warm",
+            WARM,
         ),
         "alpha": Table(
             kind="learned_alpha",
