@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import tables
+from fedlib import papers, tables
 from fedlib.errors import ConfigError
 from fedlib.spec import Figure
 from fedlib.workflow import narrowing
@@ -165,3 +165,30 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
     assert (found.federations if found else ()) == left
     said = [line for line in narrowing.remarks(plan) if "toy/x is left out: too little" in line]
     assert len(said) == (not left)
+
+
+def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
+    by_federation = {"until": {"digits": 3, "mnist": 4}, "metric": "bottom10"}
+    figure = replace(Y, labels=("fedavg",), params=by_federation)
+    declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": figure}))
+
+    def shown(**selection):
+        plan = Plan({"tag": "part"} | selection)
+        return json.loads(plan.spec("figure", paper="toy", figure="y"))["params"]
+
+    assert shown() == by_federation
+    assert shown(federations=["mnist"]) == by_federation | {"until": {"mnist": 4}}
+    wrong = replace(figure, params={"until": {"minst": 4}})  # is still there to be refused
+    declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": wrong}))
+    assert shown(federations=["mnist"]) == {"until": {"minst": 4}}
+
+
+@pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
+@pytest.mark.parametrize("name", papers.names())
+def test_papers_name_no_federation_that_their_exhibit_does_not_show(name, scale):
+    paper = papers.load(name).declare(scale)
+    known = {data.name for data in paper.data}
+    for exhibit in (*paper.tables.values(), *paper.figures.values()):
+        for value in exhibit.params.values():
+            named = known & {*value} if isinstance(value, dict) else set()
+            assert named <= {*exhibit.federations}, exhibit.title

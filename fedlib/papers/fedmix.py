@@ -153,7 +153,7 @@ def _learning_curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> di
                 kind="accuracy_over_bytes",
                 title="Accuracy over communication",
                 caption=f"The paper's Figure 4, above. {MEANING[split]}",
-                params={**MEAN, "split": split, **BY_TRAFFIC, **_until(mine)},
+                params={**MEAN, "split": split, **BY_TRAFFIC, **_until(mine, primary)},
                 **lines,
             ),
             f"accuracy_over_rounds{suffix}": Figure(
@@ -234,7 +234,7 @@ def _protocol_curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> di
                     kind="accuracy_over_bytes",
                     title=f"{title} over communication",
                     caption=about,
-                    params={**how, "split": split, **BY_TRAFFIC, **_until(mine)},
+                    params={**how, "split": split, **BY_TRAFFIC, **_until(mine, federations)},
                     **what,
                 ),
                 f"{role}_over_rounds{suffix}": Figure(
@@ -333,9 +333,10 @@ def _ways(settings: tuple[Setting, ...]) -> list[dict]:
     return [way for way in WAYS if new or way.get("group") != "unseen"]
 
 
-def _until(settings: list[Setting]) -> dict:
-    """How far the paper's axes of traffic reach."""
-    ends = {s.data.name: s.gb for s in settings if s.gb is not None and "accuracy" in s.roles}
+def _until(settings: list[Setting], federations: tuple[str, ...]) -> dict:
+    """How far the paper's axes of traffic reach for these federations."""
+    mine = [s for s in settings if s.data.name in federations and "accuracy" in s.roles]
+    ends = {s.data.name: s.gb for s in mine if s.gb is not None}
     return {"until": ends} if ends else {}
 
 

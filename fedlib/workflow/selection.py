@@ -1,7 +1,7 @@
 """What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from fedlib.spec import Data, Paper, Run, Table
 from fedlib.workflow import overrides, own_methods
@@ -87,8 +87,19 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
                 exhibit,
                 labels=tuple(label for label in exhibit.labels if label in labels),
                 federations=tuple(f for f in exhibit.federations if f in federations),
+                params=_without({*exhibit.federations} - federations, exhibit.params),
             )
     return narrowed
+
+
+def _without(federations: Set[str], params: Mapping) -> dict:
+    """The params without what they say by the names of these federations."""
+    return {
+        key: {name: x for name, x in value.items() if name not in federations}
+        if isinstance(value, Mapping)
+        else value
+        for key, value in params.items()
+    }
 
 
 def _compared(exhibit: Table, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
