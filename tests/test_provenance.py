@@ -138,7 +138,7 @@ def test_what_was_remembered_by_other_rules_is_not_used(package, tmp_path):
     for text in ("1", "2", "1"):
         rules.write_text(text)
         meanings = Meanings(rules)
-        meanings.of(b"", "fedlib", lambda *_: found.append(text) or Meaning(text, ()))
+        meanings.of(b"", "fedlib", lambda *_, by=text: found.append(by) or Meaning(by, ()))
         meanings.remember()
     assert found == ["1", "2"]
 

@@ -79,6 +79,7 @@ class PFedMoE(Method):
         "unseen": {},
     }
     shared: ClassVar = ("small",)
+    alike: ClassVar = frozenset({"default", "aggregated"})  # all but the small extractor
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing, or parts that do not fit."""
@@ -188,9 +189,20 @@ class PFedMoE(Method):
         """Each client's model and gate with the server's extractor."""
         return self._prepared(state, cohort, [True] * cohort.size)
 
-    def predict(self, personal: dict[str, Any], batch: Batch) -> Tensor:
-        """Log-probabilities of ONE client's batch -> [B, L]"""
-        return self.log_probs(personal["model"], personal["task"], batch)
+    def outputs(self, personal: dict[str, Any], batch: Batch) -> tuple[Tensor, Tensor]:
+        """The gate's weights [B, 2] and r_F [B, F] of every example."""
+        model, task = personal["model"], personal["task"]
+        body, _ = task.split(model["large"])
+        return self.weights(model["gate"], batch), task.features(body, batch)
+
+    def decide(
+        self, personal: dict[str, Any], outputs: tuple[Tensor, Tensor], batch: Batch
+    ) -> Tensor:
+        """What the client's header makes of the mixed representation -> [B, L]"""
+        (weights, own), model, task = outputs, personal["model"], personal["task"]
+        _, head = task.split(model["large"])
+        mixed = mix(weights, self.task.features(model["small"], batch), own)
+        return log_probs(task.head_logits(head, mixed, batch))
 
     def measure(self, protocol: str, personal: dict[str, Any], cohort: Cohort) -> dict[str, Tensor]:
         """Of test examples: mean weights, how those of the local expert are spread, vectors.
