@@ -162,10 +162,13 @@ def test_an_evaluation_takes_from_training_what_that_found_last(copied, monkeypa
         View("unseen", "carry", "test")  # which was not asked for
     }
 
-    (copied / "evaluation.h5").rename(copied / "taken.h5")
+    taken = {"/".join(view) for view in found.scores.keys() & history.scores.keys()}
+    assert {*found.provenance["taken_from_history"]} == taken and len(taken) == 2
+
     alter(copied / "history.h5", code="of another version")
     assert len(scored_views(monkeypatch, copied)) == 3
     anew = RunResult.load(copied / "evaluation.h5")
+    assert anew.provenance["taken_from_history"] == []
     assert anew.scores.keys() == found.scores.keys()
     for view, scores in anew.scores.items():
         for name, array in vars(scores).items():

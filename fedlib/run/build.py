@@ -300,6 +300,7 @@ def evaluate_state(
         common, sha256 = _settled(simulation, spec, history, *settled)
         provenance = provenance | {"settled_sha256": sha256}
     rounds = simulation.course.rounds
+    known = reuse.found_before(history, rounds, provenance, trained) if trained else {}
     result = evaluate.final(
         simulation.method,
         state,
@@ -308,12 +309,13 @@ def evaluate_state(
         spec["views"],
         spec["predictions"],
         common,
-        reuse.found_before(history, rounds, provenance, trained) if trained else {},
+        known,
     )
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
-    provenance = provenance | {"spent": spent()}
+    taken = sorted("/".join(view) for view in result.scores.keys() & known.keys())
+    provenance = provenance | {"spent": spent(), "taken_from_history": taken}
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
 
 
