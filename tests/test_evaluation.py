@@ -76,6 +76,15 @@ def test_a_client_runs_its_large_extractor_once_for_both_protocols(passes):
     }
 
 
+def test_what_a_gate_says_of_test_examples_is_asked_once(passes):
+    run = simulation("pfedmoe", rounds=0)
+    cohort = run.everyone("seen", 0)
+    personal = run.method.personalise(run.init(), cohort)
+    passes.clear()
+    run.method.measure("default", personal, cohort)
+    assert dict(passes) == {"whole": SEEN * TEST}
+
+
 ALIKE = {name for name in METHODS if getattr(simulation(name).method, "alike", ())}
 
 
