@@ -31,6 +31,7 @@ def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
     spec = run_argument(args.spec, *EVALUATED)
+    from fedlib import files
     from fedlib.workflow import gpu, provenance
 
     roots = run_roots("evaluate", spec)
@@ -43,6 +44,8 @@ def main() -> None:
 
         spent = Spent()
         simulation = job.simulation(args, spec, device)
+        code = provenance.code_digest(*run_roots("train", spec))
+        trained = {"code": code, "manifest_sha256": files.digest(args.manifest)}
         result = evaluate_state(
             simulation,
             spec,
@@ -50,6 +53,7 @@ def main() -> None:
             state_file=args.state,
             history_file=args.history,
             settled=args.settled,
+            trained=trained,
             measure=measured,
             spent=spent,
             report=lambda line: print(line, flush=True),

@@ -25,6 +25,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation, Split
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
+from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_simulation, build_task
@@ -694,16 +695,17 @@ def test_settings_that_mean_nothing_are_refused(params, message):
 # -- experts that nobody trains ------------------------------------------------------------------
 
 NETWORKS = ("task", "expert", "gate")
-FROZEN = {
-    "dropout in the head alone": ({"dropout": 0.5, "augment": False}, True),
-    "augmentation": ({"dropout": 0.5, "augment": True}, False),
+FROZEN = {  # what is known of training examples
+    "nothing random": ({"dropout": 0.0, "augment": False}, torch.Tensor),
+    "dropout in the head alone": ({"dropout": 0.5, "augment": False}, Features),
+    "augmentation": ({"dropout": 0.5, "augment": True}, tuple),
 }
 
 
 @pytest.mark.parametrize("executor", ["loop", "batched"])
 @pytest.mark.parametrize("name", FROZEN)
-def test_remembered_features_train_the_gates_that_whole_experts_do(executor, name, monkeypatch):
-    network, remembered = FROZEN[name]
+def test_what_is_known_of_experts_trains_the_gates_that_whole_ones_do(executor, name, monkeypatch):
+    network, kind = FROZEN[name]
     spec = copy.deepcopy(DECLARED)
     for params in (spec["model_params"], spec["modules"]["expert"]["params"]):
         params |= network | {"in_channels": 3}
@@ -717,9 +719,10 @@ def test_remembered_features_train_the_gates_that_whole_experts_do(executor, nam
     state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
     settled = method.settle(state, cohort)
     frozen = method.networks.frozen(*method.assemble(settled, cohort), cohort, "test")
-    assert bool(frozen.train) == bool(frozen.check) == remembered
+    assert type(frozen.train) is kind and type(frozen.check) is torch.Tensor
     found = method.mix(settled, cohort)
-    monkeypatch.setattr(type(method.networks), "_bodies_draw", lambda *args: True)
+    unknown = lambda networks, experts, own, *_: Frozen(experts, own)  # noqa: E731
+    monkeypatch.setattr(type(method.networks), "frozen", unknown)
     whole = method.mix(settled, cohort)
     start = method.draw_gates(cohort)
     for key, value in whole.gate.items():
@@ -729,3 +732,28 @@ def test_remembered_features_train_the_gates_that_whole_experts_do(executor, nam
     for field in ("experts", "own"):
         mine, theirs = getattr(found, field), getattr(whole, field)
         assert all(torch.equal(mine[key], theirs[key]) for key in theirs)
+
+
+@pytest.mark.parametrize("epochs", [2, 5])
+def test_frozen_experts_see_each_example_once_however_long_a_gate_is_trained(epochs, monkeypatch):
+    """Three networks, two of the clusters and a local one, on training and on stopping examples."""
+    spec = copy.deepcopy(DECLARED)
+    for params in (spec["model_params"], spec["modules"]["expert"]["params"]):
+        params |= {"dropout": 0.0}
+    method = replace(build_method(spec, build_task(spec)), gate_only=True, gate_epochs=epochs)
+    federation = images()
+    cohort = cohort_of(method.task, federation)
+    state = method.init(4, 0)._replace(choice=torch.tensor([0, 1, 1, 0]))
+    settled, seen, call = method.settle(state, cohort), [], Task._call
+
+    def counting(task, module, params, inputs, batch):
+        if (task is method.task or task is method.expert) and len(
+            inputs
+        ) > 1:  # one, to see what is random
+            seen.append(len(inputs))
+        return call(task, module, params, inputs, batch)
+
+    monkeypatch.setattr(Task, "_call", counting)
+    method.mix(settled, cohort)
+    splits = federation.train, federation.test
+    assert sum(seen) == 3 * sum(split.sizes[cohort.host_ids].sum() for split in splits)

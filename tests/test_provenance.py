@@ -1,4 +1,5 @@
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from fedlib.errors import StaleCodeError
 from fedlib.run_spec import run_roots
 from fedlib.workflow import provenance
+from fedlib.workflow.meanings import Meaning, Meanings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +38,14 @@ def package(tmp_path, monkeypatch):
             return provenance.code_digest("fedlib.a")
 
     return Writer()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """File in which meanings are remembered; a process that knows none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(provenance, "_MEANINGS", Meanings(Path(provenance.__file__)))
+    return tmp_path / "cache" / "fedlib" / "meanings.json"
 
 
 SOURCE = """
@@ -76,6 +86,77 @@ def test_text_that_means_the_same_has_the_same_digest(package, same):
 )
 def test_every_change_of_meaning_changes_the_digest(package, old, new):
     assert package.digest(SOURCE.replace(old, new)) != package.digest(SOURCE)
+
+
+@pytest.fixture
+def restarted(package, monkeypatch):
+    """Function: the digest of modules as a new process finds it, and the files that it parses."""
+    parse = ast.parse
+
+    def restart(**modules):
+        package(**modules)
+        monkeypatch.setattr(provenance, "_MEANINGS", Meanings(Path(provenance.__file__)))
+        parsed = []
+        monkeypatch.setattr(
+            ast, "parse", lambda *given: parsed.append(Path(given[1]).name) or parse(*given)
+        )
+        digest = provenance.code_digest("fedlib.a")
+        provenance.remember()
+        return digest, [name for name in parsed if name != "__init__.py"]
+
+    return restart
+
+
+def test_a_file_is_parsed_once_by_all_processes(restarted):
+    code = {"a": "import fedlib.b", "b": "X = 1"}
+    digest, parsed = restarted(**code)
+    assert sorted(parsed) == ["a.py", "b.py"]
+    assert restarted(**code) == (digest, [])
+
+
+def test_an_edit_is_parsed_again_and_nothing_else(restarted):
+    before, _ = restarted(a="import fedlib.b", b="X = 1")
+    after, parsed = restarted(a="import fedlib.b", b="X = 2")
+    assert after != before and parsed == ["b.py"]
+    assert restarted(a="import fedlib.b", b="X = 1") == (before, [])
+
+
+def test_the_same_text_in_another_package_means_something_else(restarted):
+    """A relative import is of another module there."""
+    names = [
+        provenance._MEANINGS.of(
+            b"from . import x", package, lambda text, of: provenance._meaning(ast.parse(text), of)
+        ).names
+        for package in ("fedlib.one", "fedlib.two")
+    ]
+    assert names == [("fedlib.one", "fedlib.one.x"), ("fedlib.two", "fedlib.two.x")]
+
+
+def test_what_was_remembered_by_other_rules_is_not_used(package, tmp_path):
+    rules = tmp_path / "rules.py"
+    found = []
+    for text in ("1", "2", "1"):
+        rules.write_text(text)
+        meanings = Meanings(rules)
+        meanings.of(b"", "fedlib", lambda *_, by=text: found.append(by) or Meaning(by, ()))
+        meanings.remember()
+    assert found == ["1", "2"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "no folder"])
+def test_a_damaged_list_of_meanings_costs_time_and_no_digest(restarted, cache, damage):
+    code = {"a": "import fedlib.b", "b": "X = 1"}
+    digest, _ = restarted(**code)
+    if damage == "no folder":
+        shutil.rmtree(cache.parent)
+        cache.parent.touch()
+    elif damage == "cut":
+        cache.write_bytes(cache.read_bytes()[:-20])
+    else:
+        other = "0123456789abcdef" * 4
+        cache.write_text(re.sub(r'"[0-9a-f]{64}"', f'"{other}"', cache.read_text(), count=2))
+    found, parsed = restarted(**code)
+    assert found == digest and sorted(parsed) == ["a.py", "b.py"]
 
 
 def test_what_is_an_attribute_docstring_does_not_count(package):

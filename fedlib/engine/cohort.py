@@ -21,6 +21,7 @@ from fedlib.engine.batches import Batches, draw_batches
 from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
+from fedlib.engine.remembered import Remembered
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
 from fedlib.engine.waves import Work
@@ -66,6 +67,7 @@ class Cohort:
       journal: filled in while the round runs.
       known_ids: [C] the same as `ids`, in host memory, for those who make a cohort from there: to
         read `ids` would wait for the device.
+      remembered: scores that are not computed again; None computes all.
     """
 
     task: Task
@@ -79,6 +81,7 @@ class Cohort:
     aggregation: str = "damped"
     journal: Journal = field(default_factory=Journal)
     known_ids: np.ndarray | None = None
+    remembered: Remembered | None = None
 
     def __post_init__(self):
         """Raises ValueError where `ids` were replaced and `known_ids` forgotten."""
@@ -331,8 +334,13 @@ class Cohort:
         on_cpu = self.task.device.type == "cpu"
         images = self.data.federation.x.ndim == 4
         size = min(EVALUATION_BATCH, CACHED_IMAGES) if images and on_cpu else EVALUATION_BATCH
-        work = self._work(f"scoring ({split})", tree.kinds(per_client))
-        return self.executor.each(work, fn, per_client, split, size)
+
+        def score() -> Tensor:
+            work = self._work(f"scoring ({split})", tree.kinds(per_client))
+            return self.executor.each(work, fn, per_client, split, size)
+
+        where = split, size, id(self.task), self.host_ids.tobytes()
+        return self.remembered.of(fn, per_client, where, score) if self.remembered else score()
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
         """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""

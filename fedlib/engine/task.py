@@ -170,10 +170,10 @@ class Task:
         """The representation that the head is fed with -> [B, ..., F]"""
         return self._call(self._module(batch).body, _strip(body, "body."), batch.x, batch)
 
-    def body_draws(self, body: Params, batch: Batch) -> bool:
-        """Whether the representation of a training batch, `batch` without a key, is random."""
+    def draws(self, make: Callable, params: Params, batch: Batch) -> bool:
+        """Whether what is made of a training batch, `make(self, params, batch)`, is random."""
         try:
-            self.features(body, batch._replace(key=None, train=True))
+            make(self, params, batch._replace(key=None, train=True))
         except ambient.NoKeyError:
             return True
         return False

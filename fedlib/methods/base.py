@@ -26,6 +26,8 @@ class Method:
       shared: fields of the state that a server holds and broadcasts; in a decentralised run every
         client has its own copy of them. Empty for methods that need a server.
       clients_train: whether clients ever do a local step, and not a server alone.
+      alike: names of the protocols of a group whose predictions differ in `decide` alone. These
+        share `outputs`, which are what is costly; see `predict`.
     """
 
     task: Task
@@ -37,6 +39,7 @@ class Method:
     final_protocols: ClassVar[dict[str, dict[str, str]]] = {"seen": {}, "unseen": {}}
     shared: ClassVar[tuple[str, ...]] = ()
     clients_train: ClassVar[bool] = True
+    alike: ClassVar[frozenset[str]] = frozenset()
 
     def init(self, num_clients: int, seed: int) -> Any:
         """State before the first round; per-client leaves lead with [num_clients]."""
@@ -60,7 +63,15 @@ class Method:
 
     def predict(self, personal: Tree, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""
+        return self.decide(personal, self.outputs(personal, batch), batch)
+
+    def outputs(self, personal: Tree, batch: Batch) -> Tree:
+        """What is costly in a prediction, and the same in all protocols `alike`."""
         return self.task.log_probs(personal, batch)
+
+    def decide(self, personal: Tree, outputs: Tree, batch: Batch) -> Tensor:
+        """What a protocol makes of `outputs`, its own or those of another one `alike` -> [B, L]"""
+        return outputs
 
     def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
         """State after an evaluation, for methods on which evaluating leaves a mark.

@@ -63,6 +63,7 @@ class FedEM(Method):
         "unseen": {"default": "welcome", "carry": "personalise"},
     }
     final_protocols: ClassVar = {"seen": {"one_step": "refresh"}, "unseen": {}}
+    alike: ClassVar = frozenset({"default", "carry"})  # the experts; only weights differ
 
     def __post_init__(self):
         """Raises ValueError for a mixture of nothing, or an unknown rule to draw it by."""
@@ -116,10 +117,15 @@ class FedEM(Method):
         """The experts, and the weights each client has."""
         return self.received(state, cohort), state.pi[cohort.ids]
 
-    def predict(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
+    def outputs(self, personal: tuple[Params, Tensor], batch: Batch) -> Tensor:
+        """Log-probabilities under each expert -> [B, E, L]"""
+        experts, _ = personal
+        return self.log_probs(experts, batch)
+
+    def decide(self, personal: tuple[Params, Tensor], outputs: Tensor, batch: Batch) -> Tensor:
         """The client's mixture of the experts' probabilities -> [B, L]"""
-        experts, pi = personal
-        return mixture_log_probs(pi.log(), self.log_probs(experts, batch))
+        _, pi = personal
+        return mixture_log_probs(pi.log(), outputs)
 
     # -- clients that are new, or were absent -----------------------------------------
 

@@ -35,7 +35,7 @@ from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.divergence import recorded
-from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.gating import Anybody, Gate, Known, Outputs
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
@@ -172,10 +172,8 @@ class FedMix(Curves):
         if self.bias:
             private["bias"] = torch.zeros_like(experts.pop(self.bias)[0])
         model = {"experts": self.task.trainable(experts), "phi": phi, "gate": gate, **private}
-        adam = {
-            "experts": self.server.init(model["experts"], self.num_experts),
-            "phi": self.server.init(phi),
-        }
+        adam = {"experts": self.server.init(model["experts"], self.num_experts)}
+        adam["phi"] = self.server.init(phi)
         if shared:
             adam["gate"] = self.server.init(shared)
         return State(
@@ -201,9 +199,8 @@ class FedMix(Curves):
         after = self.server_update(
             state, self.upload(trained, returned, cohort), q, returned, cohort
         )
-        own = {name: trained[name] for name in state.private}
         return after._replace(
-            private=tree.put(state.private, cohort.ids, own),
+            private=tree.put(state.private, cohort.ids, {x: trained[x] for x in state.private}),
             memory=memory,
             marginal=tree.put(state.marginal, cohort.ids, q),
             tables=self.tabulated(state.tables, after.phi, cohort.round + 1),
@@ -267,10 +264,8 @@ class FedMix(Curves):
     def upload(self, trained: Model, returned: Tensor, cohort: Cohort) -> Model:
         """What the clients return: the experts `returned` [C, E], table, and a shared gate."""
         experts = cohort.collect_some(trained["experts"], returned if self.pruning else None)
-        uploaded = {"experts": experts, "phi": cohort.collect(trained["phi"])}
-        if self.gates == "shared":
-            uploaded["gate"] = cohort.collect(trained["gate"])
-        return uploaded
+        gate = {"gate": cohort.collect(trained["gate"])} if self.gates == "shared" else {}
+        return {"experts": experts, "phi": cohort.collect(trained["phi"])} | gate
 
     # -- the server -------------------------------------------------------------------
 
@@ -374,9 +369,18 @@ class FedMix(Curves):
         experts = self.whole({"experts": state.experts, **bias})
         return cohort.broadcast(Anybody(experts, gates, self.pooling(q, keep), log_prior))
 
-    def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
+    @property
+    def alike(self) -> frozenset[str]:
+        """Protocols of the same experts: all but a private bias is."""
+        return frozenset() if self.bias else frozenset({"default", "new_shard"})
+
+    def outputs(self, personal: Known | Anybody, batch: Batch) -> Outputs:
+        """Features [B, E, F] and log-probabilities [B, E, L] of the experts."""
+        return gating.outputs(self.task, personal.experts, batch)
+
+    def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        return gating.predict(self.task, personal, batch)
+        return gating.decide(personal, *outputs)
 
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""

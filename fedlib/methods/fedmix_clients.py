@@ -34,7 +34,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Curves
 from fedlib.methods.parts import gating, variational
 from fedlib.methods.parts.divergence import recorded
-from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.gating import Anybody, Gate, Known, Outputs
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
@@ -104,6 +104,7 @@ class FedMixClients(Curves):
         "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "anybody"},
     }
+    alike: ClassVar = frozenset({"default", "new_shard"})  # the experts
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
@@ -254,9 +255,13 @@ class FedMixClients(Curves):
         own = tree.take((state.private, state.pi), seen.ids)
         return cohort.broadcast(Anybody(state.experts, *own, log_prior))
 
-    def predict(self, personal: Known | Anybody, batch: Batch) -> Tensor:
+    def outputs(self, personal: Known | Anybody, batch: Batch) -> Outputs:
+        """Features [B, E, F] and log-probabilities [B, E, L] of the experts."""
+        return gating.outputs(self.task, personal.experts, batch)
+
+    def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
         """The mixture of the experts' probabilities -> [B, L]"""
-        return gating.predict(self.task, personal, batch)
+        return gating.decide(personal, *outputs)
 
     def personal_numbers(self) -> int:
         """Numbers that a client of a final evaluation needs at once: its experts in training."""

@@ -79,6 +79,7 @@ class PFedMoE(Method):
         "unseen": {},
     }
     shared: ClassVar = ("small",)
+    alike: ClassVar = frozenset({"default", "aggregated"})  # all but the small extractor
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing, or parts that do not fit."""
@@ -188,9 +189,20 @@ class PFedMoE(Method):
         """Each client's model and gate with the server's extractor."""
         return self._prepared(state, cohort, [True] * cohort.size)
 
-    def predict(self, personal: dict[str, Any], batch: Batch) -> Tensor:
-        """Log-probabilities of ONE client's batch -> [B, L]"""
-        return self.log_probs(personal["model"], personal["task"], batch)
+    def outputs(self, personal: dict[str, Any], batch: Batch) -> tuple[Tensor, Tensor]:
+        """The gate's weights [B, 2] and r_F [B, F] of every example."""
+        model, task = personal["model"], personal["task"]
+        body, _ = task.split(model["large"])
+        return self.weights(model["gate"], batch), task.features(body, batch)
+
+    def decide(
+        self, personal: dict[str, Any], outputs: tuple[Tensor, Tensor], batch: Batch
+    ) -> Tensor:
+        """What the client's header makes of the mixed representation -> [B, L]"""
+        (weights, own), model, task = outputs, personal["model"], personal["task"]
+        _, head = task.split(model["large"])
+        mixed = mix(weights, self.task.features(model["small"], batch), own)
+        return log_probs(task.head_logits(head, mixed, batch))
 
     def measure(self, protocol: str, personal: dict[str, Any], cohort: Cohort) -> dict[str, Tensor]:
         """Of test examples: mean weights, how those of the local expert are spread, vectors.
@@ -203,29 +215,33 @@ class PFedMoE(Method):
         if protocol != "default":  # the gate is the same in every protocol
             return {}
         model, task = personal["model"], personal["task"]
-        weights = cohort.score(self.weights, model["gate"], split="test")  # [C, N, 2]
-        by_label = partial(self.by_label, cohort.data.federation.num_classes)
-        of_labels = cohort.score(by_label, model["gate"], split="test").sum(1)  # [C, L, 2]
-        bins = cohort.score(self.by_weight, model["gate"], split="test").sum(1)
+        num_labels = cohort.data.federation.num_classes
+        of_gate = partial(self.of_gate, num_labels)
+        told = cohort.score(of_gate, model["gate"], split="test")  # the gate runs but once
+        sizes = [EXPERTS, 2 * num_labels, recording.BINS]
+        weights, by_label, bins = (part.contiguous() for part in told.split(sizes, dim=-1))
+        of_labels = by_label.sum(1).unflatten(-1, (num_labels, 2))  # [C, L, 2]
         found = {
             "gate_weights": cohort.example_mean(weights, "test"),
             "local_weights": of_labels[..., 0] / of_labels[..., 1],
-            "local_weight_bins": bins,
+            "local_weight_bins": bins.sum(1),
         }
         if not self.recorded:
             return found
         vectors = cohort.score(self.all_representations, model, task, split="test")
         return found | recording.some_examples(vectors, cohort, self.recorded)
 
-    def by_label(self, num_labels: int, gate: Params, batch: Batch) -> Tensor:
-        """The local expert's weight and a 1, in the row of each example's label -> [B, L, 2]"""
-        local = self.weights(gate, batch)[:, 1]
-        label = one_hot(batch.y.long(), num_labels).to(local.dtype)
-        return label.unsqueeze(-1) * torch.stack([local, torch.ones_like(local)], -1).unsqueeze(1)
+    def of_gate(self, num_labels: int, gate: Params, batch: Batch) -> Tensor:
+        """Of each example the weights, then what is to be added up -> [B, 2 + 2 L + bins]
 
-    def by_weight(self, gate: Params, batch: Batch) -> Tensor:
-        """A 1 in the bin of the local expert's weight -> [B, bins]"""
-        return recording.in_bins(self.weights(gate, batch)[:, 1])
+        That is the local expert's weight and a 1 in the row of the label, and a 1 in its bin.
+        """
+        weights = self.weights(gate, batch)
+        local = weights[:, 1]
+        label = one_hot(batch.y.long(), num_labels).to(local.dtype)
+        entry = torch.stack([local, torch.ones_like(local)], -1)
+        by_label = label.unsqueeze(-1) * entry.unsqueeze(1)
+        return torch.cat([weights, by_label.flatten(1), recording.in_bins(local)], dim=1)
 
     def all_representations(self, model: Model, task: Task, batch: Batch) -> Tensor:
         """r_G, r_F and their mixture of every example -> [B, 3, F]"""

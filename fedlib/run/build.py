@@ -1,6 +1,6 @@
 """From a run's declaration to something that runs: builds method, model and solver from JSON."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import evaluate
+from fedlib.run import evaluate, reuse
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Course, Simulation
@@ -266,6 +266,7 @@ def evaluate_state(
     state_file: Path,
     history_file: Path,
     settled: tuple[Path, Path] | None = None,
+    trained: Mapping[str, str] | None = None,
     measure: Measure = lambda simulation, state, evaluation: {},
     spent: Callable[[], dict] = dict,
     report: Callable[[str], None] = lambda line: None,
@@ -276,6 +277,8 @@ def evaluate_state(
       spec: the run's specification, and "views" and "predictions", which are asked for; see
         `fedlib.run.evaluate.final`.
       settled: state and history of a run of the method's `settler`, to take from what is the same.
+      trained: digests of data and code that training would have now, see `fedlib.run.reuse`; None
+        uses nothing that it found.
       measure: what else is measured on the state, by its name among the diagnostics.
       spent: what the job has used up, asked at the end; see `fedlib.run.spent`.
       report: gets a line of progress now and then.
@@ -297,6 +300,7 @@ def evaluate_state(
         common, sha256 = _settled(simulation, spec, history, *settled)
         provenance = provenance | {"settled_sha256": sha256}
     rounds = simulation.course.rounds
+    known = reuse.found_before(history, rounds, provenance, trained) if trained else {}
     result = evaluate.final(
         simulation.method,
         state,
@@ -305,11 +309,13 @@ def evaluate_state(
         spec["views"],
         spec["predictions"],
         common,
+        known,
     )
     numbers = measure(simulation, state, result)
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
-    provenance = provenance | {"spent": spent()}
+    taken = sorted("/".join(view) for view in result.scores.keys() & known.keys())
+    provenance = provenance | {"spent": spent(), "taken_from_history": taken}
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
 
 

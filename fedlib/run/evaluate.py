@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
@@ -37,21 +38,47 @@ CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if 
 
 def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientScores:
     """How the clients of `cohort`, prepared as `personal`, do on their examples of `split`."""
+    [scores] = score_alike(method, [personal], cohort, split)
+    return scores
 
-    def judge(personal: Any, batch: Batch) -> Tensor:
-        log_probs = method.predict(personal, batch)
-        right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
-        return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
+
+def score_alike(
+    method: Method, personals: Sequence[Any], cohort: Cohort, split: str
+) -> list[ClientScores]:
+    """`score` of clients that were prepared for several protocols `alike`, whose outputs are one.
+
+    See `Method.alike`.
+    """
+
+    def judge(*personals_and_batch: Any) -> Tensor:
+        *personals, batch = personals_and_batch
+        if len(personals) == 1:
+            return _judged(method.predict(personals[0], batch), batch)
+        outputs = method.outputs(personals[0], batch)
+        decided = [method.decide(personal, outputs, batch) for personal in personals]
+        return torch.stack([_judged(log_probs, batch) for log_probs in decided], dim=1)
 
     federation = cohort.data.federation
-    scores = cohort.score(judge, personal, split=split).double().sum(1).cpu().numpy()
-    examples = federation.split(split).sizes[cohort.ids.cpu().numpy()]
+    scores = cohort.score(judge, *personals, split=split)  # [C, N, 2], or [C, N, protocols, 2]
+    each = [scores] if len(personals) == 1 else scores.unbind(2)
+    examples = federation.split(split).sizes[cohort.host_ids]
     labels_per_example = math.prod(federation.y.shape[1:])
-    return ClientScores(
-        correct=(scores[:, 0] * labels_per_example).round(),
-        count=examples * labels_per_example,
-        loss=scores[:, 1] / np.maximum(examples, 1),
-    )
+
+    def of_protocol(scores: Tensor) -> ClientScores:
+        total = scores.contiguous().double().sum(1).cpu().numpy()
+        return ClientScores(
+            correct=(total[:, 0] * labels_per_example).round(),
+            count=examples * labels_per_example,
+            loss=total[:, 1] / np.maximum(examples, 1),
+        )
+
+    return list(map(of_protocol, each))
+
+
+def _judged(log_probs: Tensor, batch: Batch) -> Tensor:
+    """Share of right labels, and loss, of each example -> [B, 2]"""
+    right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
+    return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
 
 
 def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predictions:
@@ -90,11 +117,13 @@ def during_training(
         cohort = cohort_of(group) if group in method.protocols else None
         if cohort is None:
             continue
-        state = method.observe(state, cohort, group)
-        for protocol, prepare in method.protocols[group].items():
-            personal = getattr(method, prepare)(state, cohort)
-            for split in held_out(cohort.data.federation, group):
-                found[View(group, protocol, split)] = score(method, personal, cohort, split)
+        # Only what is found on the way is remembered: predictions are made once.
+        seeing = replace(cohort, remembered=Remembered())
+        state = method.observe(state, seeing, group)
+        splits = held_out(cohort.data.federation, group)
+        for personals in in_sets(method, prepared(method, state, seeing, group, final=False)):
+            views = {View(group, protocol, split) for protocol in personals for split in splits}
+            found |= scored(method, personals, cohort, cohort, views, {}) if views else ()
     return state, found
 
 
@@ -106,6 +135,7 @@ def final(
     views: Iterable[Sequence[str]] = (EVERYTHING,),
     predictions: bool = False,
     settled: Any = None,
+    known: Mapping[View, Scores] | None = None,
 ) -> RunResult:
     """Scores of the final state: the default protocol on what is held out, and what is asked for.
 
@@ -119,8 +149,10 @@ def final(
         does not have is left out. That of the split "shared" must be named: "*" does not mean it.
       predictions: whether what is predicted for every test example is kept as well.
       settled: see `Method.settle`.
+      known: scores of this state that were found before, T = 1, of all clients of a view; they are
+        not computed again.
     """
-    found = Found(Progress(report))
+    found, known = Found(Progress(report)), known or {}
     for group in GROUPS:
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
@@ -135,19 +167,54 @@ def final(
             only = protocols.keys() & splits.keys()
             for part in parts(cohort, method.personal_numbers()) if only else ():
                 done = partial(found.count, part)
-                for protocol, personal in prepared(method, state, part, group, only, done, settled):
-                    found.measure(part, method.measure(protocol, personal, part))
-                    for split in splits[protocol]:
-                        if split == SHARED:
-                            scores = score_shared(method, personal, part, everyone)
-                        else:
-                            scores = score(method, personal, part, split)
-                        found.add(View(group, protocol, split), part, scores, cohort.size)
-                        if predictions and split == "test":
-                            made = predict(method, personal, part, split)
-                            found.keep(View(group, protocol, split), made)
+                ready = prepared(method, state, part, group, only, done, settled)
+                for personals in in_sets(method, ready):
+                    for protocol, personal in personals.items():
+                        found.measure(part, method.measure(protocol, personal, part))
+                        if predictions and "test" in splits[protocol]:
+                            view = View(group, protocol, "test")
+                            found.keep(view, predict(method, personal, part, "test"))
+                    wanted = {View(group, p, split) for p in personals for split in splits[p]}
+                    for view, scores in scored(method, personals, part, everyone, wanted, known):
+                        found.add(view, part, scores, cohort.size)
     diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
     return found.result(cohort_of("seen").round, diagnostics)
+
+
+def in_sets(method: Method, prepared: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Prepared clients by protocol: those `alike` together, at last, any other for itself."""
+    alike = {}
+    for protocol, personal in prepared:
+        if protocol in method.alike:
+            alike[protocol] = personal
+        else:
+            yield {protocol: personal}
+    if alike:
+        yield alike
+
+
+def scored(
+    method: Method,
+    personals: dict[str, Any],
+    cohort: Cohort,
+    everyone: Cohort,
+    views: Set[View],
+    known: Mapping[View, Scores],
+) -> Iterator[tuple[View, ClientScores]]:
+    """Scores of those `views` of a group that clients are prepared for, see `in_sets`."""
+    [group] = {view.group for view in views}
+    for split in (*SPLITS, SHARED):
+        asked = {p: View(group, p, split) for p in personals if View(group, p, split) in views}
+        for view in asked.values():
+            if view in known:
+                yield view, of_clients(known[view], cohort.host_ids)
+        new = {view: personals[p] for p, view in asked.items() if view not in known}
+        if split == SHARED:
+            for view, personal in new.items():
+                yield view, score_shared(method, personal, cohort, everyone)
+        elif new:
+            found = score_alike(method, list(new.values()), cohort, split)
+            yield from zip(new, found, strict=True)
 
 
 def prepared(
@@ -158,6 +225,7 @@ def prepared(
     only: Container[str] | None = None,
     done: Callable[[str], None] = lambda name: None,
     settled: Any = None,
+    final: bool = True,
 ) -> Iterator[tuple[str, Any]]:
     """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn.
 
@@ -166,6 +234,7 @@ def prepared(
       done: told the name of each preparation after it; what final protocols have in common is
         "settle".
       settled: see `Method.settle`.
+      final: whether for the protocols of a final evaluation, too.
     """
 
     def some(protocols: dict[str, str]) -> dict[str, str]:
@@ -178,7 +247,7 @@ def prepared(
             yield protocol, personal
 
     yield from each(some(method.protocols[group]), state)
-    if later := some(method.final_protocols.get(group, {})):
+    if final and (later := some(method.final_protocols.get(group, {}))):
         common = method.settle(state, cohort, settled)
         done(SETTLE)
         yield from each(later, common)
@@ -290,6 +359,13 @@ def held_out(federation: Federation, group: str) -> list[str]:
     """The splits other than "train" on which the clients of `group` have examples."""
     ids = federation.ids(group)
     return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]
+
+
+def of_clients(scores: Scores, ids: np.ndarray) -> ClientScores:
+    """The last scores of some of the clients [C]."""
+    place = {client: position for position, client in enumerate(scores.clients.tolist())}
+    rows = [place[client] for client in ids.tolist()]
+    return ClientScores(scores.correct[-1, rows], scores.count[rows], scores.loss[-1, rows])
 
 
 def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:

@@ -41,7 +41,7 @@ def record(args: argparse.Namespace, simulation: Simulation, device: str, code: 
         "threads": args.threads,
         "precision": simulation.method.task.precision,
         "weights_sha256": weights(args),
-        "executor": simulation.executor.name,
+        "executor": simulation.executor.setting,
         "execution": simulation.executor.notes,
         "code": code,
     }

@@ -21,6 +21,7 @@ The standard library is all it imports. It is for Linux, as it needs pidfd and p
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -122,6 +123,8 @@ class Server:
                 for name in self.names:
                     importlib.import_module(name)
                 self.ready = not threads()
+            gc.collect()
+            gc.freeze()  # else each job would look through the libraries for garbage, and copy them
         return self.ready and environment == self.environment
 
     def _become(self, parent: int, request: Request) -> Request:

@@ -19,7 +19,7 @@ from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json, write_text
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import ROOT, code_digest
+from fedlib.workflow.provenance import ROOT, code_digest, remember
 from fedlib.workflow.shown import views
 
 SCRIPT = "scripts/preflight.py"
@@ -61,6 +61,7 @@ def check(plan: Plan) -> None:
     for piece in pieces(plan):
         if (key := piece.key) not in known:
             new.setdefault(key, []).append(piece)
+    remember()  # for the jobs, which look at the same code
     if not new:
         return
     answers = _answers([same[0] for same in new.values()])

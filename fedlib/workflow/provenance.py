@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import StaleCodeError
+from fedlib.workflow.meanings import Meaning, Meanings
 
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +51,7 @@ PLUMBING = frozenset(
         "workflow.forkclient",
         "workflow.forkserver",
         "workflow.gpu",
+        "workflow.meanings",
         "workflow.provenance",
         "workflow.warm",
     )
@@ -57,6 +59,8 @@ PLUMBING = frozenset(
 
 # Fields of a syntax tree that hold statements.
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+
+_MEANINGS = Meanings(Path(__file__))
 
 
 def code_digest(*roots: str) -> str:
@@ -67,6 +71,11 @@ def code_digest(*roots: str) -> str:
       SyntaxError: for a module that Python could not import either.
     """
     return _code_digest(ROOT, roots)
+
+
+def remember() -> None:
+    """Spare later processes, such as the jobs of a plan, what this one has parsed."""
+    _MEANINGS.remember()
 
 
 def closure(*roots: str) -> tuple[str, ...]:
@@ -173,19 +182,31 @@ def _closure(
 
 @cache
 def _scan(base: Path, name: str) -> _Module:
-    """Parse one module; cached, because the closures of all jobs overlap."""
+    """What one module contributes; cached, because the closures of all jobs overlap."""
     path = _source(base, name)
-    tree = ast.parse(path.read_bytes(), filename=str(path))
-    is_package = path.name == "__init__.py"
-    package = name if is_package else name.rpartition(".")[0]
-    registry = _pop_registries(base, tree, package) if is_package else ()
+    source, registry = path.read_bytes(), ()
+    if path.name == "__init__.py":  # whether it has a registry depends on other files than itself
+        tree = ast.parse(source, str(path))
+        registry = _pop_registries(base, tree, name)
+        found = _meaning(tree, name)
+    else:
+        package = name.rpartition(".")[0]
+        found = _MEANINGS.of(
+            source, package, lambda text, package: _meaning(ast.parse(text, str(path)), package)
+        )
     imports = set()
-    for imported in _imported(tree, package):
+    for imported in found.names:
         for candidate in (*_parents(imported), imported):
-            if candidate.partition(".")[0] == PACKAGE and _source(base, candidate) is not None:
+            if _source(base, candidate) is not None:
                 imports.add(candidate)
-    meaning = hashlib.sha256(_canonical(tree).encode()).hexdigest()
-    return _Module(meaning, frozenset(imports), registry)
+    return _Module(found.digest, frozenset(imports), registry)
+
+
+def _meaning(tree: ast.Module, package: str) -> Meaning:
+    """What a file of `package` says, and the names that it imports from this project."""
+    ours = {name for name in _imported(tree, package) if name.partition(".")[0] == PACKAGE}
+    digest = hashlib.sha256(_canonical(tree).encode()).hexdigest()
+    return Meaning(digest, tuple(sorted(ours)))
 
 
 @cache

@@ -20,6 +20,7 @@ from fedlib.engine.experts import each_expert, mixture_log_probs
 from fedlib.engine.task import Batch, Params, Task, log_probs
 
 Gate = dict[str, Tensor]
+Outputs = tuple[Tensor, Tensor]  # features [B, E, F] and log-probabilities [B, E, L] of experts
 
 BLOCK = 2**24  # numbers in the pooled features of all clients that are in memory at once
 
@@ -71,7 +72,7 @@ def features_of(task: Task) -> int:
     return matrices[0].shape[1]
 
 
-def outputs(task: Task, experts: Params, batch: Batch) -> tuple[Tensor, Tensor]:
+def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:
     """What experts [E, ...] make of a batch: features [B, E, F], log-probabilities [B, E, L]"""
     body, head = task.split(experts)
     features = each_expert(lambda expert: task.features(expert, batch), body)
@@ -81,9 +82,8 @@ def outputs(task: Task, experts: Params, batch: Batch) -> tuple[Tensor, Tensor]:
     return features, log_probs(logits)
 
 
-def predict(task: Task, personal: Known | Anybody, batch: Batch) -> Tensor:
-    """The mixture of the experts' probabilities -> [B, L]"""
-    features, log_probs = outputs(task, personal.experts, batch)
+def decide(personal: Known | Anybody, features: Tensor, log_probs: Tensor) -> Tensor:
+    """The mixture of the experts' probabilities, from their `outputs` -> [B, L]"""
     return mixture_log_probs(personal.log_weights(features), log_probs)
 
 

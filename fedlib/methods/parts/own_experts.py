@@ -4,6 +4,7 @@ Source: Isaksson et al., "Adaptive Expert Models for Personalization in Federate
 FL-IJCAI 2022 (arXiv:2206.07832), equations 4 and 5.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -48,12 +49,17 @@ class Features(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """Experts that nobody trains."""
+    """Experts that nobody trains, and what is known of what they make of examples.
 
-    experts: Params  # [E, ...], of the clusters; their heads alone where bodies are remembered
+    Known is what does not change with the batch: of a training example nothing where the bodies
+    draw, the features where heads alone do, otherwise the logits. It is kept for as long as the
+    client's gate is trained: (E + 1) F or (E + 1) L numbers for each of its examples.
+    """
+
+    experts: Params  # [E, ...], of the clusters; their heads alone where features are known
     own: Params
-    train: Features | tuple = ()  # of training examples, where these are the same in every batch
-    check: Features | tuple = ()  # likewise, of those that decide when to stop
+    train: Tensor | Features | tuple = ()  # of training examples: logits [N, E + 1, L], or features
+    check: Tensor | tuple = ()  # logits of the examples that decide when to stop [N, E + 1, L]
 
 
 @dataclass(frozen=True)
@@ -95,26 +101,29 @@ class Networks:
     # -- experts that nobody trains -----------------------------------------------------
 
     def frozen(self, experts: Params, own: Params, cohort: Cohort, check: str) -> Frozen:
-        """Experts that nobody trains; of their bodies only the features, if these never change.
+        """Experts that nobody trains, and of them once what would be the same in every epoch.
 
         Args:
           experts, own: leaves [C, E, ...] and [C, ...].
           cohort: the clients.
           check: split that decides when they stop.
         """
+        known = cohort.score(self.logits, experts, own, split=check)  # nothing is drawn there
         (bodies, heads), (body, head) = self.task.split(experts), self.expert.split(own)
-        if not bodies or self._bodies_draw(experts, own, cohort):  # or there is nothing to save
-            return Frozen(experts, own)
-
-        def features(split: str) -> Features:
-            shared = cohort.score(self._features, bodies, split=split)
-            return Features(shared, cohort.score(self.expert.features, body, split=split))
-
-        return Frozen(heads, head, features("train"), features(check))
+        if not self._draw(Task.logits, experts, own, cohort):
+            return Frozen({}, {}, cohort.score(self.logits, experts, own), known)
+        if not bodies or self._draw(Task.features, bodies, body, cohort):
+            return Frozen(experts, own, check=known)
+        shared = cohort.score(self._features, bodies)
+        return Frozen(
+            heads, head, Features(shared, cohort.score(self.expert.features, body)), known
+        )
 
     def frozen_logits(self, frozen: Frozen, batch: Batch) -> Tensor:
         """As `logits`, of experts as `seen` -> [B, E + 1, L]"""
         features, seen = frozen.train if batch.train else frozen.check, self.seen(batch)
+        if isinstance(features, Tensor):
+            return features[batch.index]
         if not features:
             return self.logits(frozen.experts, frozen.own, seen)
         of_batch = features.experts[batch.index].transpose(0, 1)
@@ -138,11 +147,16 @@ class Networks:
         """Of the clusters' experts -> [B, E, F]"""
         return each_expert(lambda body: self.task.features(body, batch), bodies)
 
-    def _bodies_draw(self, experts: Params, own: Params, cohort: Cohort) -> bool:
-        """Whether the features of a training example differ from batch to batch."""
+    def _draw(self, make: Callable, experts: Params, own: Params, cohort: Cohort) -> bool:
+        """Whether what some expert makes of a training example differs from batch to batch.
+
+        Args:
+          make: `Task.logits`, or `Task.features`.
+          experts, own: what of them it takes, leaves [C, E, ...] and [C, ...].
+        """
         rows = cohort.data.owned("train", int(cohort.host_ids[0]))[:1]
         one = Batch(cohort.data.inputs(rows), cohort.data.y[rows], torch.zeros_like(rows))
         if not self.seen(one._replace(train=True)).train:
             return False
         models = (self.task, tree.take(tree.take(experts, 0), 0)), (self.expert, tree.take(own, 0))
-        return any(task.body_draws(task.split(model)[0], one) for task, model in models)
+        return any(task.draws(make, model, one) for task, model in models)

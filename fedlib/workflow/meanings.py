@@ -1,0 +1,84 @@
+"""What source files mean to code digests, remembered from one process to the next.
+
+To parse all that a job can import takes longer than many a job does. What is found in a file is a
+function of its bytes, of the package that it is in and of the code that looks, so it is remembered
+by these three: an edit, of either, is never mistaken for what was there before. The list vouches
+for itself (`fedlib.seals`). One that is damaged, or cannot be written, costs time and nothing else.
+"""
+
+import atexit
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib import seals
+from fedlib.environment import cache_folder
+from fedlib.errors import DataError
+
+REMEMBERED = 10_000  # files, of all checkouts and versions of a user; a checkout has some 300
+
+
+class Meaning(NamedTuple):
+    """What there is in a source file.
+
+    Attributes:
+      digest: of its syntax tree.
+      names: dotted names of this project that it imports and that may be modules.
+    """
+
+    digest: str
+    names: tuple[str, ...]
+
+
+class Meanings:
+    """A list of what files mean.
+
+    Attributes:
+      rules: the source file of the code that finds meanings.
+    """
+
+    def __init__(self, rules: Path):
+        self._rules = f"{hashlib.sha256(rules.read_bytes()).hexdigest()} {sys.version_info[:2]}"
+        self._known: dict[str, list] | None = None
+        self._new: dict[str, list] = {}
+
+    def of(self, source: bytes, package: str, find: Callable[[bytes, str], Meaning]) -> Meaning:
+        """`find(source, package)`, or what it was when it was asked before."""
+        content = hashlib.sha256(source).hexdigest()
+        key = hashlib.sha256(f"{self._rules} {package} {content}".encode()).hexdigest()
+        if self._known is None:
+            self._known = _read()
+        if key not in self._known:
+            if not self._new:
+                atexit.register(self.remember)
+            found = find(source, package)
+            self._known[key] = self._new[key] = [found.digest, list(found.names)]
+        digest, names = self._known[key]
+        return Meaning(digest, tuple(names))
+
+    def remember(self) -> None:
+        """Add what this process has found to the list, where that is possible."""
+        if not self._new:
+            return
+        known = _read()  # others may have added to it
+        if len(known) + len(self._new) > REMEMBERED:
+            known = {}
+        try:
+            seals.write_json(_file(), known | self._new)
+        except OSError:
+            return
+        self._new = {}
+
+
+def _file() -> Path:
+    return cache_folder() / "meanings.json"
+
+
+def _read() -> dict[str, list]:
+    """The list; empty if it is not there or not whole."""
+    try:
+        return seals.read_json(_file())
+    except DataError:
+        return {}

@@ -1,0 +1,29 @@
+"""How much the demo does: it is the first that anybody sees, and must be a matter of minutes."""
+
+from collections import Counter
+
+from workflow import ROOT
+
+from fedlib.workflow import config
+from fedlib.workflow.plan import Plan
+
+BUDGET = 720  # seconds of a core: six minutes on two
+# Of a core of a Xeon, what a job takes on average: by its own record (`fedlib.run.spent`), and for
+# the rest what Snakemake does for it (0.2) and a shell that asks for a fork (0.1).
+PRICES = {
+    "download": 0.6,
+    "partition": 0.7,
+    "train": 3.1,
+    "evaluate": 1.3,
+    "metrics": 3.0,
+    "table": 0.9,
+    "figure": 1.7,
+    "report": 6.0,
+}
+START = 20  # to plan, and to import PyTorch, scikit-learn, pandas and Matplotlib once
+
+
+def test_the_demo_has_no_more_jobs_than_it_has_time_for():
+    plan = Plan(config.read([ROOT / "config.yaml"]) | {"scale": "demo", "papers": None})
+    jobs = Counter(stage for stage, _ in plan.jobs())
+    assert START + sum(number * PRICES[stage] for stage, number in jobs.items()) <= BUDGET

@@ -1,0 +1,218 @@
+"""What an evaluation computes, and what it does not compute again: forward passes are counted."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from test_simulate import METHODS, SIZES, silently, simulation
+from test_stages import SPEC, copied, evaluation, run_here, trained  # noqa: F401
+
+from fedlib.engine.executors import Loop
+from fedlib.engine.remembered import Remembered
+from fedlib.engine.task import Task
+from fedlib.results import RunResult, View
+from fedlib.run import evaluate, reuse
+
+SEEN, UNSEEN, TEST = 4, 1, 4  # clients, and test examples of each; SIZES are the training ones
+E = 2
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """{part of a model: examples that went through it}, in all models."""
+    counted, call = Counter(), Task._call
+
+    def counting(self, module, params, inputs, batch):
+        parts = {id(self._evaluating): "whole", id(self._evaluating.body): "body"}
+        parts[id(self._evaluating.head)] = "head"
+        counted[parts.get(id(module), "in training")] += len(inputs)
+        return call(self, module, params, inputs, batch)
+
+    monkeypatch.setattr(Task, "_call", counting)
+    return counted
+
+
+def evaluated(run, state, passes):
+    """The passes of an evaluation during training."""
+    passes.clear()
+    evaluate.during_training(run.method, state, lambda group: run.everyone(group, 1))
+    return dict(passes)
+
+
+def test_new_clients_of_a_mixture_run_each_expert_once_on_each_example(passes):
+    """Their two kinds of weights need one E-step's losses, and both predict by the same experts."""
+    run = simulation("fedem", rounds=0)
+    found = evaluated(run, run.init(), passes)
+    assert found == {"whole": E * (SEEN * TEST + UNSEEN * (SIZES[-1] + TEST))}
+
+
+def test_heads_on_one_body_cost_one_body(passes):
+    run = simulation("pfedmm", rounds=0)
+    examples = SEEN * TEST + UNSEEN * (SIZES[-1] + TEST)
+    assert evaluated(run, run.init(), passes) == {"body": examples, "head": E * examples}
+
+
+def test_a_shard_without_labels_is_predicted_by_the_experts_of_one_with(passes):
+    """FedMix has "default" and "new_shard" in its curves here, for seen and unseen clients."""
+    run = simulation("fedmix", rounds=0)
+    found = evaluated(run, run.init(), passes)
+    examples = E * (SEEN + UNSEEN) * TEST
+    fitting = {name: found.pop(name, 0) - examples for name in ("body", "head")}
+    assert not found  # the batches in which a gate is fitted run frozen experts, as in evaluation
+    steps = run.method.gate_epochs * SIZES[-1]
+    assert fitting == {"body": E * steps, "head": E * steps}
+
+
+def test_a_client_runs_its_large_extractor_once_for_both_protocols(passes):
+    run = simulation("pfedmoe", rounds=0)
+    examples = SEEN * TEST
+    # bodies: the large one, and the small one of either protocol; a gate; a head for either
+    assert evaluated(run, run.init(), passes) == {
+        "body": (1 + 2) * examples,
+        "whole": examples,
+        "head": 2 * examples,
+    }
+
+
+def test_what_a_gate_says_of_test_examples_is_asked_once(passes):
+    run = simulation("pfedmoe", rounds=0)
+    cohort = run.everyone("seen", 0)
+    personal = run.method.personalise(run.init(), cohort)
+    passes.clear()
+    run.method.measure("default", personal, cohort)
+    assert dict(passes) == {"whole": SEEN * TEST}
+
+
+ALIKE = {name for name in METHODS if getattr(simulation(name).method, "alike", ())}
+
+
+def test_methods_with_protocols_alike_are_these():
+    assert ALIKE == {"fedem", "pfedmm", "fedmix", "fedmix_clients", "fedmix_vae", "pfedmoe"}
+
+
+@pytest.mark.parametrize("name", sorted(ALIKE))
+def test_protocols_alike_predict_as_each_does_alone(name):
+    run = simulation(name, dtype=torch.float64, rounds=2)
+    state, _ = silently(run)
+    checked = 0
+    for group in ("seen", "unseen"):
+        ways = run.method.protocols[group] | run.method.final_protocols.get(group, {})
+        ways = {p: way for p, way in ways.items() if p in run.method.alike}
+        cohort = run.everyone(group, 2)
+        personals = [getattr(run.method, way)(state, cohort) for way in ways.values()]
+        if len(personals) > 1:
+            together = evaluate.score_alike(run.method, personals, cohort, "test")
+            for personal, found in zip(personals, together, strict=True):
+                alone = evaluate.score(run.method, personal, cohort, "test")
+                assert np.array_equal(found.correct, alone.correct)
+                # Models that all clients share are alone given everybody's examples at once.
+                np.testing.assert_allclose(found.loss, alone.loss, rtol=1e-12)
+                checked += 1
+    assert checked
+
+
+def test_what_is_remembered_is_asked_once_of_the_same_models_and_clients():
+    run = simulation("fedem", rounds=0)
+    state, calls = run.init(), []
+
+    class Counted(Loop):
+        def each(self, *args):
+            calls.append(args)
+            return super().each(*args)
+
+    cohort = replace(run.everyone("seen", 0), executor=Counted(), remembered=Remembered())
+    ask = lambda cohort, experts: cohort.score(run.method.losses, cohort.held(experts))  # noqa: E731
+    first = ask(cohort, state.experts)
+    assert ask(cohort, state.experts) is first and len(calls) == 1
+    others = [
+        (cohort.some(np.array([0, 1])), state.experts),
+        (cohort, {name: value.clone() for name, value in state.experts.items()}),
+        (replace(cohort, remembered=None), state.experts),
+    ]
+    for number, (clients, experts) in enumerate(others):
+        torch.testing.assert_close(ask(clients, experts), first[: clients.size, : SIZES[1]])
+        assert len(calls) == 2 + number
+    next(iter(state.experts.values())).add_(1)  # in place, as nobody should
+    assert not torch.equal(ask(cohort, state.experts), first)
+
+
+# -- what training found last ----------------------------------------------------------------
+
+
+def alter(file, **provenance):
+    """Give a history other entries in its provenance, sealed as if it had been written so."""
+    history = RunResult.load(file)
+    replace(history, provenance=history.provenance | provenance).save(file)
+
+
+def scored_views(monkeypatch, folder, **changes):
+    """Views that an evaluation of the run in `folder` predicts for."""
+    predicted, method = [], evaluate.score_alike
+
+    def noted(of, personals, cohort, split):
+        predicted.append((cohort.host_ids.tolist(), split))
+        return method(of, personals, cohort, split)
+
+    monkeypatch.setattr(evaluate, "score_alike", noted)
+    spec = SPEC | {"views": [["seen", "one_step", "test"]], "predictions": False}
+    assert run_here("evaluate", evaluation(folder, spec, **changes)) == 0
+    monkeypatch.setattr(evaluate, "score_alike", method)
+    return predicted
+
+
+def test_an_evaluation_takes_from_training_what_that_found_last(copied, monkeypatch):  # noqa: F811
+    """Of all that it has, "one_step" alone is new."""
+    assert scored_views(monkeypatch, copied) == [([0, 1, 2], "test")]
+    found = RunResult.load(copied / "evaluation.h5")
+    history = RunResult.load(copied / "history.h5")
+    assert found.scores.keys() == {*history.scores, View("seen", "one_step", "test")} - {
+        View("unseen", "carry", "test")  # which was not asked for
+    }
+
+    taken = {"/".join(view) for view in found.scores.keys() & history.scores.keys()}
+    assert {*found.provenance["taken_from_history"]} == taken and len(taken) == 2
+
+    alter(copied / "history.h5", code="of another version")
+    assert len(scored_views(monkeypatch, copied)) == 3
+    anew = RunResult.load(copied / "evaluation.h5")
+    assert anew.provenance["taken_from_history"] == []
+    assert anew.scores.keys() == found.scores.keys()
+    for view, scores in anew.scores.items():
+        for name, array in vars(scores).items():
+            assert np.array_equal(array, getattr(found.scores[view], name)), (view, name)
+    for name, array in anew.diagnostics.items():
+        assert np.array_equal(array, found.diagnostics[name]), name
+
+
+@pytest.mark.parametrize(
+    "then",
+    [{"code": "x"}, {"manifest_sha256": "x"}, {"device": "cuda"}, {"torch": "1.0"}, {"cpu": "x"}]
+    + [{"executor": "batched:8"}, {"threads": 7}],
+    ids=lambda then: next(iter(then)),
+)
+def test_what_was_found_in_other_circumstances_is_found_anew(then):
+    record = dict.fromkeys(reuse.MADE_WITH, "here") | {"code": "c", "manifest_sha256": "m"}
+    now = {"code": "c", "manifest_sha256": "m"}
+    _, history = silently(simulation(rounds=2))
+    same = replace(history, provenance=record)
+    found = reuse.found_before(same, 2, record, now)
+    assert found.keys() == history.scores.keys()
+    for view, scores in found.items():
+        assert np.array_equal(scores.correct, history.scores[view].correct[-1:])
+    assert reuse.found_before(same, 3, record, now) == {}  # it is of fewer rounds
+    other = replace(history, provenance=record | then)
+    assert reuse.found_before(other, 2, record, now) == {}
+
+
+def test_a_history_that_was_changed_is_no_source(copied, capsys):  # noqa: F811
+    file = copied / "history.h5"
+    content = bytearray(file.read_bytes())
+    history = RunResult.load(file)
+    loss = history.scores[View("seen", "default", "test")].loss[-1:].tobytes()
+    place = content.index(loss)
+    content[place] ^= 1  # the last bit of the first client's loss
+    file.write_bytes(content)
+    assert run_here("evaluate", evaluation(copied)) == 1
+    assert "its content does not match its digest" in capsys.readouterr().err
