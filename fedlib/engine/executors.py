@@ -36,6 +36,8 @@ from fedlib.engine.waves import (
 )
 from fedlib.tree import Tree
 
+Advance = Callable[[Tree, Batch], Tree]  # one client's carry and batch to the carry after a step
+
 
 class Executor(Protocol):
     """Runs per-client functions; see the module's docstring.
@@ -125,20 +127,25 @@ class Loop:
 
     def fold(self, work, drawn, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
-        device = work.data.device
+        device, begin = work.data.device, self._prepare(step)
 
         def visit(position: int) -> None:
             views, args = tree.take(carry, position), tree.take(per_client, position)
             own, args = moved(views, device), moved(args, device)
             client, batches = int(work.ids[position]), drawn[position]
             with told(work.of([position])) as place:
+                advance = begin(args)
                 for batch in client_batches(work, client, batches, batch_size):
                     place.batch = batch
-                    own = step(own, *args, batch)
+                    own = advance(own, batch)
             put_back(views, own)
 
         self._workers.visit(visit, _longest_first([len(batches.order) for batches in drawn]))
         return carry
+
+    def _prepare(self, step: Callable) -> Callable[[tuple], Advance]:
+        """What one client's arguments make `step` into."""
+        return lambda args: lambda own, batch: step(own, *args, batch)
 
     def each(self, work, fn, per_client, split, batch_size):
         """See `Executor.each`."""
