@@ -67,6 +67,11 @@ class Recorder(TorchDispatchMode):
         if len(self._known) < len(inputs):
             self.refused = "one tensor in two places"
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nobody compiles here: to shield this class from the compiler would import it first."""
+        return False
+
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         """Carries the operation out; it is never stopped half way."""
         kwargs = kwargs or {}

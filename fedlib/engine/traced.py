@@ -42,7 +42,7 @@ class Traced(Loop):
         self._lock = threading.Lock()
         self.notes |= {"traced_shapes": 0, "not_traced": Counter()}
 
-    def _prepare(self, step: Callable) -> Callable[[tuple], Advance]:
+    def _prepare(self, step: Callable, alike: bool) -> Callable[[tuple], Advance]:
         """See `Loop._prepare`."""
         closed: list[Tensor] = []
 
@@ -54,9 +54,10 @@ class Traced(Loop):
             function, kept = walk(step, note)
         except Opaque as reason:
             self.tell(str(reason))
-            return super()._prepare(step)
+            return super()._prepare(step, alike)
         function = function, layout(closed, [])
-        return lambda args: Steps(self, function, kept, step, closed, args)
+        shared = {} if alike else None
+        return lambda args: Steps(self, function, kept, step, closed, args, shared)
 
     def shape(self, key: Hashable, kept: object) -> "Shape":
         """The shape of a key, a new one if there is none."""
@@ -80,28 +81,32 @@ class Steps:
     """One client's steps: `own = steps(own, batch)`, see `Advance`."""
 
     def __init__(self, executor: Traced, function: Hashable, kept: object, step: Callable,
-                 closed: list[Tensor], args: tuple):  # fmt: skip
+                 closed: list[Tensor], args: tuple, shared: dict | None):  # fmt: skip
         self.step, self.args, self.closed = step, args, closed
-        self._executor, self._kept = executor, [kept]
-        self._function = function, layout(args, self._kept)
-        self.passed = _tensors(args)
+        self._executor, self._function, self._kept = executor, function, kept
+        self._passed = _tensors(args)
         self._own: Tree = None
-        self._shapes: dict[Hashable, Shape] = {}  # of this carry, by what batches differ in
+        # By what batches differ in. All clients' first carries have one layout if they are alike;
+        # those that steps leave may have another.
+        self._shapes: dict[Hashable, Shape] = {} if shared is None else shared
 
     def __call__(self, own: Tree, batch: Batch) -> Tree:
         """The carry after a step on `batch`."""
         if own is not self._own:
-            self._own, self.leaves, self._shapes = own, _tensors(own), {}
-        key = len(batch.x), batch.epoch
-        if key not in self._shapes:
-            kept = [*self._kept]
-            whole = self._function, layout(own, kept), layout(batch, kept)
-            self._shapes[key] = self._executor.shape(whole, kept)
-        return self._shapes[key].step(self, own, batch)
+            if self._own is not None:
+                self._shapes = {}
+            self._own, self.leaves = own, _tensors(own)
+        key = batch.x.shape, batch.x.stride(), batch.epoch
+        shape = self._shapes.get(key)
+        if shape is None:
+            kept = [self._kept]
+            seen = layout((self.args, own, batch), kept)
+            shape = self._shapes[key] = self._executor.shape((self._function, seen), kept)
+        return shape.step(self, own, batch)
 
     def inputs(self, leaves: list[Tensor], batch: Batch) -> list[Tensor]:
         """All tensors that a step reads, those of its carry being `leaves`."""
-        return [*self.closed, *leaves, *self.passed, batch.x, batch.y, batch.index, batch.key]
+        return [*self.closed, *leaves, *self._passed, batch.x, batch.y, batch.index, batch.key]
 
 
 class Shape:
