@@ -118,7 +118,7 @@ _SMALL = _Federation(
         "spread": 0.5,
         "cohort": 300,
         "batch_size": 32,
-        "executors": ("loop", "batched"),
+        "executors": ("loop", "traced", "batched"),
     }
 )
 _DEEP = _Federation(

@@ -71,6 +71,8 @@ def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
     calibrate.remember(key, entry)
     times = ", ".join(f"{found} {1e3 * s:.1f} ms" for found, s in entry["seconds"].items())
     print(f"{name}: {entry['executor']} ({times})", flush=True)
+    for reason, shapes in entry.get("not_traced", {}).items():
+        print(f"{name}: steps of {shapes} shapes are not traced, {reason}", flush=True)
     return {key: entry}
 
 

@@ -116,6 +116,7 @@ class Maker:
 
     def jobs(self, name: tuple[str, str, str]) -> dict:
         """What training and evaluating a run take -> {"train": {...}, "evaluate": {...}}"""
+        from fedlib.engine.choice import ONE_BY_ONE
         from fedlib.run import forecast, rehearsal
 
         full = json.loads(self.plan.spec("evaluate", seed=_seed(self.plan, name), **_names(name)))
@@ -126,7 +127,7 @@ class Maker:
         rate = self._rate(spec, sizes, rehearsed, setting)
         done = _done(self.plan, name)
         found = forecast.forecast(
-            spec, sizes, rehearsed, rate, done=done, batched=setting != "loop"
+            spec, sizes, rehearsed, rate, done=done, batched=setting not in ONE_BY_ONE
         )
         return {stage: cost._asdict() for stage, cost in found.items()}
 

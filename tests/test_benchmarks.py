@@ -150,7 +150,7 @@ def test_everybody_takes_part_where_it_can():
     took = {name: [who for item, who in bench.schedule([name], CONTENDERS)] for name in ITEMS}
     pfl = ["pfl/threads", "pfl/processes"]
     assert took["W1a"] == ["ours/loop", "pfedmm/loop", "plain", "floor", *pfl, "flwr", "fedjax"]
-    own = ["ours/loop", "ours/batched", "plain", "floor"]
+    own = ["ours/loop", "ours/traced", "ours/batched", "plain", "floor"]
     assert took["W2b"] == [*own, *pfl, "flwr", "fedjax"]
     assert took["W3b"] == ["ours/loop", "plain", "floor", *pfl, "flwr"]
     assert took["W4a"] == ["ours/loop", "plain", "fedem"]

@@ -67,16 +67,26 @@ def scripted(monkeypatch, seconds):
 
 
 def test_a_measurement_tells_the_times_and_the_winner(monkeypatch):
-    scripted(monkeypatch, {"loop": 0.01, "batched": 0.02})
+    times = {"loop": 0.01, "traced": 0.009, "batched": 0.02}
+    scripted(monkeypatch, times)
     found = calibrate.measure(*a_run())
-    # The rule says batched for a model this small; 0.02 is more than 1.3 times 0.01. There are
+    # The rule says batched for a model this small; 0.02 is more than 1.3 times 0.009. There are
     # only 5 clients, so blocks of 32 would be the same as one.
-    assert found == {"executor": "loop", "seconds": {"loop": 0.01, "batched": 0.02}}
+    assert found == {"executor": "traced", "seconds": times}
+
+
+def test_a_measurement_tells_why_steps_were_not_traced():
+    # FedAPEN's steps read data that is no part of the cohort's.
+    found = calibrate.measure(*a_run("fedavg"))
+    assert "not_traced" not in found
+    method, data, course = a_run("fedapen", params={"holdout": 0.4, "lam_lr": 0.1, "large": ()})
+    found = calibrate.measure(method, data, course)
+    assert [*found["not_traced"]] == ["a DeviceData, which may change from round to round"]
 
 
 def test_a_hopeless_executor_is_tried_once(monkeypatch):
     calls = []
-    scripted(monkeypatch, {"loop": 1.0, "batched": 1.0 * calibrate.HOPELESS + 0.1})
+    scripted(monkeypatch, {"loop": 1.0, "traced": 1.0, "batched": 1.0 * calibrate.HOPELESS + 0.1})
     timed = calibrate._timed
     monkeypatch.setattr(
         calibrate, "_timed", lambda run, device: calls.append(run.executor) or timed(run, device)
@@ -93,14 +103,14 @@ def test_a_hopeless_executor_is_tried_once(monkeypatch):
 def test_methods_of_every_kind_are_measured_for_real(name, params):
     run = a_run(name, params=params)
     found = calibrate.measure(*run)
-    assert set(found["seconds"]) == {"loop", "batched"}
+    assert set(found["seconds"]) == {"loop", "traced", "batched"}
     assert all(seconds >= 0 for seconds in found["seconds"].values())
     assert found["executor"] == decide(found["seconds"], "batched")
 
 
 def test_a_decentralised_run_is_measured_with_everybody():
     found = calibrate.measure(*a_run(course=Course(rounds=1, seed=0, aggregation="gossip")))
-    assert set(found["seconds"]) == {"loop", "batched"}
+    assert set(found["seconds"]) == {"loop", "traced", "batched"}
 
 
 def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():

@@ -24,6 +24,7 @@ from fedlib.engine.graphs import Graphs
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import Task, set_precision
+from fedlib.engine.traced import Traced
 from fedlib.results import RunResult
 from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
@@ -98,7 +99,7 @@ def test_workers_that_share_out_blocks_change_no_bit(name):
 
 
 @pytest.mark.usefixtures("threads_of_torch")
-@pytest.mark.parametrize("wanted", ["loop", "batched:2", "auto"])
+@pytest.mark.parametrize("wanted", ["loop", "traced", "batched:2", "auto"])
 def test_a_run_has_the_same_bits_with_any_number_of_threads(wanted):
     found = []
     for threads in (1, 2):
@@ -109,7 +110,7 @@ def test_a_run_has_the_same_bits_with_any_number_of_threads(wanted):
     assert_close(*found, 0)
 
 
-@pytest.mark.parametrize("wanted", ["loop", "batched:1"])
+@pytest.mark.parametrize("wanted", ["loop", "traced", "batched:1"])
 def test_threads_are_given_by_option_or_environment_and_recorded(wanted, tmp_path, monkeypatch):
     spec, states = SPEC | {"rounds": 2}, []
     shards(tmp_path)
@@ -173,7 +174,7 @@ def test_one_client_that_does_not_fit_is_an_error():
 
 @pytest.mark.parametrize(
     ("wanted", "setting"),
-    [("loop", "loop"), ("batched", "batched:160"), ("batched:7", "batched:7"),
+    [("loop", "loop"), ("traced", "traced"), ("batched", "batched:160"), ("batched:7", "batched:7"),
      ("graphs:2", "graphs:2"), ("auto", "batched:160")],
 )  # fmt: skip
 def test_an_executor_is_chosen_by_its_setting(wanted, setting):
@@ -182,16 +183,20 @@ def test_an_executor_is_chosen_by_its_setting(wanted, setting):
     assert choose(executor.setting, tiny_task()).setting == setting
 
 
-@pytest.mark.parametrize("wanted", ["vmap", "loop:3", "batched:", "batched:0", "batched:x", ""])
+@pytest.mark.parametrize(
+    "wanted", ["vmap", "loop:3", "traced:3", "batched:", "batched:0", "batched:x", ""]
+)
 def test_an_unknown_executor_names_the_choices(wanted):
-    message = f"executor must be auto, loop, batched or graphs, got '{wanted}'"
+    message = f"executor must be auto, loop, traced, batched or graphs, got '{wanted}'"
     with pytest.raises(ValueError, match=message):
         choose(wanted, tiny_task())
 
 
 def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
     # `choice` knows all executors, and none of them knows it: no circle, and no lazy import.
-    assert "fedlib.engine.graphs" not in closure("fedlib.methods.fedavg")
+    assert not {"fedlib.engine.graphs", "fedlib.engine.traced"} & {
+        *closure("fedlib.methods.fedavg")
+    }
     assert "fedlib.engine.choice" not in closure(
         "fedlib.engine.graphs", "fedlib.engine.cohort", "fedlib.engine.solvers"
     )
@@ -218,7 +223,7 @@ def test_memory_goes_to_the_host_when_all_clients_together_take_too_much(solver,
     assert fedlib.engine.device.DEVICE_SHARE == 0.25
 
 
-@pytest.mark.parametrize("executor", [Loop, Batched, lambda: Batched(2), Graphs])
+@pytest.mark.parametrize("executor", [Loop, Traced, Batched, lambda: Batched(2), Graphs])
 def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
     # A copy stands for the one on a device: what is done to it has to come back into the rows.
     at_home = trained(executor())
@@ -359,7 +364,7 @@ def test_functions_are_told_apart_by_all_but_the_values_of_their_tensors():
 # -- precision ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("executor", [Loop, Batched, lambda: Graphs(2)])
+@pytest.mark.parametrize("executor", [Loop, Traced, Batched, lambda: Graphs(2)])
 def test_bfloat16_trains_with_parameters_in_float32(executor):
     federation = toy_federation((8, 16, 8), unseen=0)
     losses, parameters = {}, {}

@@ -497,7 +497,7 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
         ({"scale": "big"}, "scale: unknown 'big'; known: demo, demo-all, reduced, full"),
         ({"tag": "all"}, "tag: all at scale demo is a scale; use another tag"),
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
-        ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, batched"),
+        ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, traced, batched"),
         ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),
         ({"papers": []}, "papers is empty; null stands for all"),
         ({"labels": ["fedm"]}, "labels: unknown 'fedm'; toy at scale demo: fedavg, fedem"),

@@ -34,7 +34,7 @@ class Contender:
 
 
 OWN = {
-    "ours": Contender("ours", "this engine", ("loop", "batched")),
+    "ours": Contender("ours", "this engine", ("loop", "traced", "batched")),
     "pfedmm": Contender("ours", "this engine, pFedMM with 3 heads", ("loop",)),
     "plain": Contender("plain", "plain loop"),
     "fedem": Contender("fedem", "FedEM's loop, expert by expert"),

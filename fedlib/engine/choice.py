@@ -5,8 +5,10 @@ import torch
 from fedlib.engine.executors import Batched, Executor, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.task import Task
+from fedlib.engine.traced import Traced
 
-NAMES = ("loop", "batched", "graphs")
+ONE_BY_ONE = ("loop", "traced")  # client by client; the others put clients together
+NAMES = (*ONE_BY_ONE, "batched", "graphs")
 BLOCK = 160  # clients that are batched together on a CPU: some loss for one worker, work for two
 
 
@@ -14,21 +16,21 @@ def choose(wanted: str, task: Task) -> Executor:
     """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
 
     Args:
-      wanted: "loop", "batched" or "graphs", the latter two with a number of clients per block if
-        need be ("batched:64"); or "auto" for `rule`.
+      wanted: "loop", "traced", "batched" or "graphs", the latter two with a number of clients per
+        block if need be ("batched:64"); or "auto" for `rule`.
 
     Raises:
       ValueError: for anything else.
     """
     name, colon, chunk = (rule(task) if wanted == "auto" else wanted).partition(":")
-    sized = name in NAMES[1:] and chunk.isdecimal() and int(chunk) > 0
+    sized = name not in ONE_BY_ONE and chunk.isdecimal() and int(chunk) > 0
     if name not in NAMES or (colon and not sized):
         known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
         raise ValueError(f"executor must be {known}, got {wanted!r}")
     on_cpu = task.device.type == "cpu"
     workers = torch.get_num_threads() if on_cpu else 1
-    if name == "loop":
-        return Loop(workers)
+    if name in ONE_BY_ONE:
+        return (Loop if name == "loop" else Traced)(workers)
     block = int(chunk) if chunk else BLOCK if on_cpu else None
     return (Batched if name == "batched" else Graphs)(block, workers)
 

@@ -36,6 +36,8 @@ from fedlib.engine.waves import (
 )
 from fedlib.tree import Tree
 
+Advance = Callable[[Tree, Batch], Tree]  # one client's carry and batch to the carry after a step
+
 
 class Executor(Protocol):
     """Runs per-client functions; see the module's docstring.
@@ -126,19 +128,29 @@ class Loop:
     def fold(self, work, drawn, batch_size, step, carry, per_client):
         """See `Executor.fold`."""
         device = work.data.device
+        begin = self._prepare(step, alike=not _rows_with_tensors((carry, per_client)))
 
         def visit(position: int) -> None:
             views, args = tree.take(carry, position), tree.take(per_client, position)
             own, args = moved(views, device), moved(args, device)
             client, batches = int(work.ids[position]), drawn[position]
-            with told(work.of([position])) as place:
+            with told(work.of(slice(position, position + 1))) as place:
+                advance = begin(args)
                 for batch in client_batches(work, client, batches, batch_size):
                     place.batch = batch
-                    own = step(own, *args, batch)
+                    own = advance(own, batch)
             put_back(views, own)
 
         self._workers.visit(visit, _longest_first([len(batches.order) for batches in drawn]))
         return carry
+
+    def _prepare(self, step: Callable, alike: bool) -> Callable[[tuple], Advance]:
+        """What one client's arguments make `step` into.
+
+        Args:
+          alike: whether what clients have differs in nothing but numbers.
+        """
+        return lambda args: lambda own, batch: step(own, *args, batch)
 
     def each(self, work, fn, per_client, split, batch_size):
         """See `Executor.each`."""
@@ -319,6 +331,11 @@ class Batched:
 def _all_shared(per_client: tuple) -> bool:
     """Whether every client would compute with the same arguments."""
     return not tree.rows_in(per_client) and all(map(tree.is_broadcast, tree.leaves(per_client)))
+
+
+def _rows_with_tensors(values: Tree) -> bool:
+    """Whether clients have rows of their own that may differ in shape or layout."""
+    return any(tree.leaves(rows) for rows in tree.rows_in(values))
 
 
 def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int,

@@ -27,7 +27,7 @@ class Work(NamedTuple):
     round: int = 0  # as that of a cohort
     stage: str = "work"  # what is done, for errors
 
-    def of(self, positions: np.ndarray) -> "Work":
+    def of(self, positions: np.ndarray | slice) -> "Work":
         """The same work of some of the clients, who are all of one kind."""
         return self._replace(ids=self.ids[positions], kinds=None)
 

@@ -30,7 +30,10 @@ HOPELESS = 4  # times the first round of another executor, after which one is no
 REPEATS = 5  # rounds measured, if they are as short as that
 CLIENTS = 4  # measured at least, so that there is something to batch
 STEPS = 2  # local steps of each client at most: the first costs more than those after it
-CANDIDATES = {"cpu": ("loop", "batched", "batched:32"), "cuda": ("loop", "batched", "graphs")}
+CANDIDATES = {
+    "cpu": ("loop", "traced", "batched", "batched:32"),
+    "cuda": ("loop", "batched", "graphs"),
+}
 
 
 def remember(name: str, entry: dict) -> None:
@@ -42,6 +45,7 @@ def remember(name: str, entry: dict) -> None:
 def measure(method: Method, data: DeviceData, course: Course) -> dict:
     """Time the executors on shortened rounds of a run -> {"executor": ..., "seconds": {...}}
 
+    With {"not_traced": {reason: shapes}} where "traced" went on as the loop.
     Real clients and batches, in a cohort and with epochs as small as the time demands; nothing
     that a run draws or remembers is touched. A second or so for light models.
     """
@@ -53,6 +57,7 @@ def measure(method: Method, data: DeviceData, course: Course) -> dict:
         candidates = [c for c in CANDIDATES[data.device.type] if _block(c) < len(clients)]
         rounds = {name: _rounds(name, short, data, course, clients) for name in candidates}
         times = {name: [_timed(run, data.device)] for name, run in rounds.items()}
+        notes = [run.notes for run in rounds.values()]
         # The first round also sets things up. Who is this slow even so needs no second one.
         bound = HOPELESS * min(first for (first,) in times.values())
         rounds = {name: run for name, run in rounds.items() if times[name][0] <= bound}
@@ -63,7 +68,9 @@ def measure(method: Method, data: DeviceData, course: Course) -> dict:
         seconds = {name: min(found) for name, found in times.items()}
     finally:
         torch.set_num_threads(before)
-    return {"executor": decide(seconds, rule(method.task)), "seconds": seconds}
+    reasons = {reason: n for note in notes for reason, n in note.get("not_traced", {}).items()}
+    found = {"executor": decide(seconds, rule(method.task)), "seconds": seconds}
+    return found | ({"not_traced": reasons} if reasons else {})
 
 
 def decide(seconds: dict[str, float], prior: str) -> str:
@@ -118,6 +125,7 @@ def _rounds(
         nonlocal state
         state = method.round(state, simulation.cohort(clients, 0))
 
+    run.notes = simulation.executor.notes
     return run
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from fedlib.engine.choice import BLOCK, choose
+from fedlib.engine.choice import BLOCK, ONE_BY_ONE, choose
 from fedlib.errors import DataError
 from fedlib.files import canonical_json, read_json, write_text
 from fedlib.run import calibration, evaluate
@@ -117,7 +117,9 @@ def _simulation(spec: dict, sizes: dict, rehearsed: Rehearsed, device: str, exec
         own["local"] = {k: v for k, v in local.items() if k != "steps"}
         simulation = small(own, sizes, None, clients=clients, **steps)
     inner = choose(executor, simulation.method.task)
-    if inner.name != "loop" and afford > size:  # more clients together, if there is time for them
+    if (
+        inner.name not in ONE_BY_ONE and afford > size
+    ):  # more clients together, if there is time for them
         together = min(TOGETHER, BLOCK, max(clients, afford // size))
         simulation = small(own, sizes, None, clients=together, **steps)
     return replace(simulation, executor=Timed(inner, clock_of(simulation.data.device)))

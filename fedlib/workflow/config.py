@@ -16,7 +16,7 @@ from fedlib.spec import SCALES
 from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
 
-EXECUTORS = ("auto", "loop", "batched", "graphs")
+EXECUTORS = ("auto", "loop", "traced", "batched", "graphs")
 EVALUATIONS = ("shown", "all")
 PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.engine.task, which needs PyTorch
 

@@ -1,0 +1,217 @@
+"""Steps that are written down once, operation by operation, and repeated without autograd.
+
+A step of a small model is some fifty tiny operations, and most of its time goes into finding out
+which: modules, the graph of the backward pass, trees of tensors. So a step whose function and
+shapes have come up before is recorded (`fedlib.engine.recording`), backward pass and update
+included, and repeated from then on. Every bit is the loop's, and a client's steps may be of either
+kind.
+
+The steps after a recorded one are taken both ways, and what the loop leaves counts. Where the
+recording leaves anything else, or a step cannot be recorded, or its function cannot be told from
+outside to be the same as before (`fedlib.engine.fingerprint`), all go on as in the loop; `notes`
+counts the steps and gives the reasons.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.executors import Advance, Loop
+from fedlib.engine.fingerprint import PLAIN, Opaque, walk
+from fedlib.engine.recording import Recorder, replayed
+from fedlib.engine.task import Batch
+from fedlib.tree import Tree
+
+WARM = 1  # steps of a shape before it is recorded: many come up once
+CHECKS = 2  # steps after that are compared with the loop's
+SHAPES = 1024  # kept at most; the oldest make room
+
+
+class Traced(Loop):
+    """See the module's docstring; else as `Loop`."""
+
+    name = setting = "traced"
+
+    def __init__(self, workers: int = 1):
+        super().__init__(workers)
+        self._shapes: dict[Hashable, Shape] = {}
+        self._lock = threading.Lock()
+        self.notes |= {"traced_shapes": 0, "not_traced": Counter()}
+
+    def _prepare(self, step: Callable, alike: bool) -> Callable[[tuple], Advance]:
+        """See `Loop._prepare`."""
+        closed: list[Tensor] = []
+
+        def note(x: Tensor) -> Tensor:
+            closed.append(x)
+            return x.new_empty(0)
+
+        try:
+            function, kept = walk(step, note)
+        except Opaque as reason:
+            self.tell(str(reason))
+            return super()._prepare(step, alike)
+        function = function, layout(closed, [])
+        shared = {} if alike else None
+        return lambda args: Steps(self, function, kept, step, closed, args, shared)
+
+    def shape(self, key: Hashable, kept: object) -> "Shape":
+        """The shape of a key, a new one if there is none."""
+        with self._lock:
+            if key not in self._shapes:
+                while len(self._shapes) >= SHAPES:
+                    del self._shapes[next(iter(self._shapes))]
+                self._shapes[key] = Shape(self, kept)
+            return self._shapes[key]
+
+    def tell(self, refused: str = "") -> None:
+        """Note a shape that is repeated from now on, or why one is not."""
+        with self._lock:
+            if refused:
+                self.notes["not_traced"][refused] += 1
+            else:
+                self.notes["traced_shapes"] += 1
+
+
+class Steps:
+    """One client's steps: `own = steps(own, batch)`, see `Advance`."""
+
+    def __init__(self, executor: Traced, function: Hashable, kept: object, step: Callable,
+                 closed: list[Tensor], args: tuple, shared: dict | None):  # fmt: skip
+        self.step, self.args, self.closed = step, args, closed
+        self._executor, self._function, self._kept = executor, function, kept
+        self._passed = _tensors(args)
+        self._own: Tree = None
+        # By what batches differ in. All clients' first carries have one layout if they are alike;
+        # those that steps leave may have another.
+        self._shapes: dict[Hashable, Shape] = {} if shared is None else shared
+
+    def __call__(self, own: Tree, batch: Batch) -> Tree:
+        """The carry after a step on `batch`."""
+        if own is not self._own:
+            if self._own is not None:
+                self._shapes = {}
+            self._own, self.leaves = own, _tensors(own)
+        key = batch.x.shape, batch.x.stride(), batch.epoch
+        shape = self._shapes.get(key)
+        if shape is None:
+            kept = [self._kept]
+            seen = layout((self.args, own, batch), kept)
+            shape = self._shapes[key] = self._executor.shape((self._function, seen), kept)
+        return shape.step(self, own, batch)
+
+    def inputs(self, leaves: list[Tensor], batch: Batch) -> list[Tensor]:
+        """All tensors that a step reads, those of its carry being `leaves`."""
+        return [*self.closed, *leaves, *self._passed, batch.x, batch.y, batch.index, batch.key]
+
+
+class Shape:
+    """Steps of one function on tensors of one layout.
+
+    Attributes:
+      kept: what its key has by identity, which must not become another's.
+    """
+
+    def __init__(self, executor: Traced, kept: object):
+        self.kept = kept
+        self._executor = executor
+        self._calls = 0  # in the loop's way
+        self._refused = False
+        self._program: Callable | None = None  # of tensors, to tensors
+        self._after: Tree = None  # what it leaves, with numbers for tensors; None: what it is given
+        self._mode = torch.no_grad
+
+    def step(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
+        """The carry after one step of a client."""
+        if self._calls > WARM + CHECKS and not self._refused:
+            with self._mode():
+                results = self._program(*steps.inputs(steps.leaves, batch))
+            return own if self._after is None else _filled(self._after, results)
+        self._calls += 1
+        if self._calls <= WARM or self._refused:
+            return steps.step(own, *steps.args, batch)
+        how = self._record if self._program is None else self._check
+        return how(steps, own, batch)
+
+    def _record(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
+        inputs = steps.inputs(steps.leaves, batch)
+        with Recorder(inputs) as recorder:
+            after = steps.step(own, *steps.args, batch)
+        outputs = _tensors(after)
+        reason = recorder.refused or recorder.reason_of(outputs)
+        if reason:
+            self._refuse(reason)
+            return after
+        if list(map(id, tree.leaves(after))) == list(map(id, tree.leaves(own))):
+            # All is changed in place, and no tensor leaves the cheapest mode, which none must.
+            outputs, self._mode = [], torch.inference_mode
+        else:
+            numbers = iter(range(len(outputs)))
+            self._after = tree.map(
+                lambda x: Output(next(numbers)) if isinstance(x, Tensor) else x, after
+            )
+        self._program = replayed(recorder.calls, inputs, outputs)
+        return after
+
+    def _check(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
+        copies = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+                  for x in steps.leaves]  # fmt: skip
+        try:
+            with self._mode():
+                results = self._program(*steps.inputs(copies, batch))
+            reason = ""
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            results, reason = [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        after = steps.step(own, *steps.args, batch)
+        expected = [*steps.leaves, *([] if self._after is None else _tensors(after))]
+        if not reason and not all(map(_equal, [*copies, *results], expected)):
+            reason = "operations that do something else when they are repeated"
+        if reason:
+            self._refuse(reason)
+        elif self._calls == WARM + 1 + CHECKS:
+            self._executor.tell()
+        return after
+
+    def _refuse(self, reason: str) -> None:
+        self._refused = True
+        self._executor.tell(reason)
+
+
+class Output(int):
+    """Number of an output of a program."""
+
+
+def layout(values: Tree, kept: list) -> Hashable:
+    """What operations on `values` depend on besides the numbers in tensors.
+
+    What is told from others by its identity is put into `kept`.
+    """
+    if isinstance(values, Tensor):
+        return values.shape, values.stride(), values.dtype, values.device
+    if isinstance(values, dict):
+        return tuple(values), tuple([layout(x, kept) for x in values.values()])
+    if isinstance(values, tuple | list):
+        return type(values), tuple([layout(x, kept) for x in values])
+    if isinstance(values, PLAIN):
+        return type(values), values
+    kept.append(values)
+    return id(values)
+
+
+def _tensors(values: Tree) -> list[Tensor]:
+    return [x for x in tree.leaves(values) if isinstance(x, Tensor)]
+
+
+def _filled(like: Tree, results: list[Tensor]) -> Tree:
+    return tree.map(lambda x: results[x] if type(x) is Output else x, like)
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Whether the numbers are the same, or both are none."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())

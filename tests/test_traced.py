@@ -1,0 +1,297 @@
+"""Recorded steps are those of the loop, bit by bit; what cannot be recorded goes on as there."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from support import cohort_of, federation_for, sgd, tiny_task, toy_federation
+from test_executors import UNEVEN, assert_close, every_method, every_network, rounds, trained
+from test_methods import NETWORKS, make
+
+import fedlib.engine.traced
+from fedlib import tree
+from fedlib.engine.executors import Loop
+from fedlib.engine.recording import Recorder, replayed
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import SGD, Adam, AdamW
+from fedlib.engine.traced import CHECKS, WARM, Traced
+
+EVEN = (8, 8, 8)  # with batches of 4 all steps have one shape: 6 in each round
+
+
+def folded(step, count=4, federation=None, carry=None):
+    """(what the loop leaves, what traced steps leave, the notes) of `count` folds of one step.
+
+    Args:
+      step: `step(params, batch)`, or a function of the round's number that makes one.
+    """
+    task, executor = tiny_task(), Traced()
+    federation = federation or toy_federation(EVEN, unseen=0)
+    found = []
+    for e in (Loop(), executor):
+        params = tree.repeat(carry or task.init(0), len(federation.train.sizes))
+        for number in range(count):
+            cohort = replace(cohort_of(task, federation, round=number), executor=e)
+            params = cohort.scan(step, params, local=sgd())
+        found.append(params)
+    return *found, executor.notes
+
+
+def is_refused(step, reason):
+    """Whether a step goes on as in the loop, for a reason that contains `reason`."""
+    loop, traced, notes = folded(step)
+    assert_close(loop, traced, 0)
+    assert notes["traced_shapes"] == 0
+    [told] = notes["not_traced"]
+    return reason in told
+
+
+# -- the same bits ------------------------------------------------------------------------
+
+
+@every_method
+@every_network
+def test_traced_steps_are_those_of_the_loop_bit_by_bit(name, network):
+    method, federation, executor = make(name, **NETWORKS[network]), federation_for(name), Traced()
+    assert_close(*(rounds(method, federation, e, 3) for e in (Loop(), executor)), 0)
+    assert executor.notes["traced_shapes"] > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "local",
+    [
+        SGD(lr=0.1, batch_size=4, momentum=0.9, weight_decay=0.01),
+        SGD(lr=0.1, batch_size=4, clip_norm=0.1, epochs=2, schedule=Schedule("sqrt", by="round")),
+        Adam(lr=0.01, batch_size=4),
+        AdamW(lr=0.01, batch_size=4, weight_decay=0.1, schedule=Schedule("cosine", period=9)),
+    ],
+    ids=["momentum", "clipped", "adam", "adamw"],
+)
+def test_every_solver_takes_the_steps_of_the_loop(local, dtype):
+    task, executor = tiny_task(dtype=dtype, norm=True, dropout=0.3), Traced()
+    # Momenta are one reason more for clients not to be alike.
+    runs = (trained(e, task=task, local=local, count=5) for e in (Loop(), executor))
+    assert_close(*runs, 0)
+    assert executor.notes["traced_shapes"] > 0
+
+
+def test_a_shape_is_recorded_checked_and_then_repeated():
+    calls = []
+    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), Traced()
+
+    def loss(params, batch):
+        calls.append(len(batch.x))
+        return task.loss(params, batch)
+
+    # `calls` is a list in the function's closure: equal when the rounds begin, so one function.
+    for number in range(3):
+        calls.clear()
+        cohort = replace(cohort_of(task, federation, round=number), executor=executor)
+        cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())
+        if number == 0:  # once without, once to record, then those that are compared
+            assert len(calls) == WARM + 1 + CHECKS
+    assert calls == []
+    assert executor.notes["traced_shapes"] == 1
+
+
+def test_tensors_that_the_function_closes_over_are_those_of_its_round():
+    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), Traced()
+    found = []
+    for number in range(4):
+        pull = torch.full((), float(number)).double()  # another tensor in every round
+
+        def loss(params, batch, pull=pull):
+            return task.loss(params, batch) + pull * tree.sqnorm(params)
+
+        models = []
+        for e in (executor, Loop()):
+            cohort = replace(cohort_of(task, federation, round=number), executor=e)
+            models.append(cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())[0])
+        assert_close(*models, 0)
+        found.append(models[0]["head.1.bias"])
+    assert executor.notes["traced_shapes"] == 1
+    assert not torch.allclose(found[2], found[3])
+
+
+def test_numbers_in_the_function_make_another_one():
+    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), Traced()
+    for number in range(6):
+        models = []
+        for e in (executor, Loop()):
+            cohort = replace(cohort_of(task, federation), executor=e)
+            loss = scaled(task, number % 2)
+            models.append(cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())[0])
+        assert_close(*models, 0)
+    assert executor.notes["traced_shapes"] == 2
+
+
+def scaled(task, factor):
+    return lambda params, batch: (1 + factor) * task.loss(params, batch)
+
+
+def test_steps_that_make_new_tensors_are_repeated_too():
+    task = tiny_task()
+
+    def step(params, batch):
+        return {name: 0.9 * p + batch.x.mean() for name, p in params.items()}
+
+    def stepwise(params, batch):
+        # What they leave may go into a backward pass afterwards, in a shape that is not repeated.
+        return tree.map(lambda p: p - 0.1, gradient(step(params, batch), batch))
+
+    def gradient(params, batch):
+        inputs = tree.map(lambda p: p.detach().requires_grad_(), params)
+        with torch.enable_grad():
+            loss = task.loss(inputs, batch)
+            return dict(zip(inputs, torch.autograd.grad(loss, [*inputs.values()]), strict=True))
+
+    for one in (step, stepwise):
+        loop, traced, notes = folded(one, federation=toy_federation(UNEVEN, unseen=0))
+        assert_close(loop, traced, 0)
+        assert notes["traced_shapes"] > 0
+
+
+def test_no_more_shapes_are_kept_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(fedlib.engine.traced, "SHAPES", 2)
+    executor = Traced()
+    # Batches of 4, 3, 2 and 1 take turns and push each other out.
+    sizes = (7, 12, 6, 9)
+    runs = [trained(e, federation=toy_federation(sizes, unseen=0)) for e in (Loop(), executor)]
+    assert_close(*runs, 0)
+    assert len(executor._shapes) == 2
+
+
+# -- what is not traced -------------------------------------------------------------------
+
+
+def test_a_number_read_from_a_tensor_is_not_recorded():
+    def step(params, batch):
+        return {name: p * float(batch.x.mean()) for name, p in params.items()}
+
+    assert is_refused(step, "_local_scalar_dense.default depends on values")
+
+
+def test_a_choice_by_value_is_not_recorded():
+    def step(params, batch):
+        if batch.x.mean() > 0:
+            return {name: p + 1 for name, p in params.items()}
+        return {name: p - 1 for name, p in params.items()}
+
+    assert is_refused(step, "_local_scalar_dense.default depends on values")
+
+
+def test_a_shape_that_depends_on_values_is_not_recorded():
+    def step(params, batch):
+        positive = batch.x[batch.x > 0].sum()
+        return {name: p + positive for name, p in params.items()}
+
+    assert is_refused(step, "depends on values")
+
+
+def test_examples_chosen_by_number_are_recorded():
+    table = torch.arange(12.0).double()
+
+    def step(params, batch):
+        return {name: p + table[batch.index].sum() for name, p in params.items()}
+
+    loop, traced, notes = folded(step)
+    assert_close(loop, traced, 0)
+    assert notes["traced_shapes"] == 1
+
+
+def test_random_numbers_of_pytorch_are_not_recorded():
+    def step(params, batch):
+        noise = torch.rand(()).double()
+        return {name: p + 0 * noise for name, p in params.items()}
+
+    assert is_refused(step, "draws PyTorch's own random numbers")
+
+
+def test_a_tensor_from_nowhere_is_not_recorded():
+    def step(params, batch):
+        mean = torch.from_numpy(batch.x.numpy().mean(keepdims=True))
+        return {name: p + mean.sum() for name, p in params.items()}
+
+    assert is_refused(step, "reads a tensor that the step was not given")
+
+
+def test_a_number_that_no_operation_shows_is_found_by_comparison():
+    # NumPy looks at the memory itself.
+    def step(params, batch):
+        mean = batch.x.numpy().mean().item()
+        return {name: p + mean for name, p in params.items()}
+
+    assert is_refused(step, "operations that do something else when they are repeated")
+
+
+def test_a_function_that_cannot_be_looked_into_goes_on_as_in_the_loop():
+    seen = itertools.count()
+
+    def step(params, batch):
+        return {name: p + next(seen) * 0 for name, p in params.items()}
+
+    assert is_refused(step, "which may change from round to round")
+
+
+# -- recordings ---------------------------------------------------------------------------
+
+
+def again(fn, *inputs):
+    """The function of tensors that does what `fn` did with `inputs`, and what it did."""
+    with Recorder([*inputs]) as recorder:
+        result = fn(*inputs)
+    assert recorder.refused == ""
+    return replayed(recorder.calls, [*inputs], [result]), result
+
+
+def test_constants_that_are_written_to_are_made_anew():
+    def fn(x):
+        total = torch.zeros(3)
+        total.add_(x)
+        return total * torch.ones(3)
+
+    function, first = again(fn, torch.ones(3))
+    assert first.tolist() == [1, 1, 1]
+    for _ in range(2):
+        assert function(torch.full((3,), 2.0))[0].tolist() == [2, 2, 2]
+
+
+def test_a_constant_that_is_returned_is_made_anew():
+    function, _ = again(lambda x: torch.ones_like(x), torch.zeros(2))
+    a, b = function(torch.zeros(2))[0], function(torch.zeros(2))[0]
+    assert a.data_ptr() != b.data_ptr()
+
+
+def test_operations_with_several_results_and_what_undoes_itself():
+    x = torch.arange(6.0).reshape(2, 3)
+
+    def fn(x):
+        largest, where = x.t().t().max(dim=1)
+        first, second = x.unbind(0)
+        return largest + where + (first * second).sum() + x.t().sum()
+
+    function, _ = again(fn, x)
+    y = x.flip(1) + 1
+    # Rows [3, 2, 1] and [6, 5, 4]: largest 3 and 6 at place 0; products 18 + 10 + 4; sum 21.
+    assert function(y)[0].tolist() == [3 + 32 + 21, 6 + 32 + 21]
+
+
+def test_one_tensor_in_two_places_is_refused():
+    x = torch.ones(2)
+    assert Recorder([x, x]).refused == "one tensor in two places"
+
+
+def test_a_backward_pass_through_a_convolution_is_recorded():
+    w, x = torch.randn(2, 1, 3, 3).double(), torch.randn(4, 1, 6, 6).double()
+
+    def fn(w, x):
+        v = w.detach().requires_grad_()
+        with torch.enable_grad():
+            maps = torch.nn.functional.max_pool2d(torch.conv2d(x, v), 2)
+            return torch.autograd.grad(maps.square().sum(), v)[0]
+
+    function, _ = again(fn, w, x)
+    other = torch.randn(2, 1, 3, 3).double(), torch.randn(4, 1, 6, 6).double()
+    assert torch.equal(function(*other)[0], fn(*other))
