@@ -47,6 +47,10 @@ def a_run(name="fedavg", sizes=UNEVEN, local=None, course=None, params=None, **n
         ({"loop": 1.0, "batched": 1.01 * MARGIN}, "batched", "loop"),
         ({"loop": 9.0, "batched": 3.0, "batched:32": 2.0}, "loop", "batched:32"),
         ({"loop": 0.0, "batched": 0.0}, "loop", "loop"),  # nothing was trained
+        ({"loop": 1.2, "traced": 1.0}, "loop", "traced"),  # the same bits need a smaller one
+        ({"loop": 1.05, "traced": 1.0}, "loop", "loop"),
+        ({"loop": 1.2, "traced": 1.0, "batched": 0.95}, "loop", "traced"),
+        ({"batched": 1.2, "traced": 1.0}, "batched", "batched"),
     ],
 )
 def test_another_executor_than_the_rules_must_be_faster_by_a_margin(seconds, prior, expected):

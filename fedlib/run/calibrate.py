@@ -5,8 +5,9 @@ Training and evaluation import nothing of this module, so that an edit of how ex
 repeats no run.
 
 Noise cannot make a choice flip from one run to the next, as nothing is measured twice unless asked
-for. A measurement replaces the rule's executor only where another is `MARGIN` times as fast, and is
-taken with one thread, so that more workers, too, give the same bits as one.
+for. A measurement replaces the rule's executor only where another is `MARGIN` times as fast, or
+`SAME_BITS` times if it gives the same bits, and is taken with one thread, so that more workers, too,
+give the same bits as one.
 """
 
 import time
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib.engine.choice import choose, rule
+from fedlib.engine.choice import ONE_BY_ONE, choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.files import canonical_json, write_text
 from fedlib.methods.base import Method
@@ -25,6 +26,7 @@ from fedlib.run.calibration import cohort_sizes, file, remembered
 from fedlib.run.simulate import Course, Simulation
 
 MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
+SAME_BITS = 1.1  # likewise, if nothing but the time depends on the choice
 SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
 HOPELESS = 4  # times the first round of another executor, after which one is not measured further
 REPEATS = 5  # rounds measured, if they are as short as that
@@ -74,9 +76,12 @@ def measure(method: Method, data: DeviceData, course: Course) -> dict:
 
 
 def decide(seconds: dict[str, float], prior: str) -> str:
-    """The fastest executor, if it is `MARGIN` times as fast as `prior`; else `prior`."""
-    best = min(seconds, key=seconds.__getitem__)
-    return best if seconds[prior] > MARGIN * seconds[best] else prior
+    """The fastest executor of those that beat `prior` by their margin; `prior` if none does."""
+    for name in sorted(seconds, key=seconds.__getitem__):
+        margin = SAME_BITS if {name, prior} <= {*ONE_BY_ONE} else MARGIN
+        if seconds[prior] > margin * seconds[name]:
+            return name
+    return prior
 
 
 def _block(candidate: str) -> int:
