@@ -1,0 +1,110 @@
+"""Large federations, from raw files to figures: what each stage takes, and that it takes all.
+
+Briefly with a tenth of the clients; `make test-large` has 3,550 clients with as many images as
+FEMNIST, and 10,000 clients with twenty each. docs/reliability.md has its table.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import large_paper
+import numpy as np
+import pytest
+import workflow
+from faults import often
+
+from fedlib.workflow import shell
+from fedlib.workflow.config import read
+from fedlib.workflow.plan import Plan
+
+pytestmark = pytest.mark.slow
+
+# Of each federation: clients, and images of a client; FEMNIST has 805,263 of 3,550 writers.
+SIZES = {
+    "femnist-sized": (often(355, 3_550), often(22, 227)),
+    "ten-thousand": (often(1_000, 10_000), 20),
+}
+LIMIT_SECONDS = 120  # of a core, for any stage; the largest takes a tenth of that
+LIMIT_MB = 6_000
+# Runs a command in a small process, and says what it took: a process that was forked from a large
+# one is credited with the memory of that.
+ASIDE = """
+import json, os, sys, time
+began = time.monotonic()
+pid = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, used = os.wait4(pid, 0)
+took = {"cpu": used.ru_utime + used.ru_stime, "mb": used.ru_maxrss / 1024}
+took["wall"] = time.monotonic() - began
+with open(sys.argv[1], "w") as file:
+    json.dump(took, file)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+class Took(NamedTuple):
+    """What a job took: seconds of a core, seconds, megabytes at most."""
+
+    cpu: float
+    wall: float
+    mb: float
+
+
+def images(file: Path, clients: int, each: int) -> None:
+    """That many grey images a client; the class is the brightest of the first 62 pixels."""
+    file.parent.mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    total = clients * each
+    with h5py.File(file, "w") as made:
+        x = made.create_dataset("x", (total, 28, 28), np.uint8)
+        y = np.empty(total, np.int64)
+        for start in range(0, total, 10_000):
+            part = draw.integers(0, 256, (min(10_000, total - start), 28, 28), np.uint8)
+            x[start : start + len(part)] = part
+            y[start : start + len(part)] = part.reshape(len(part), -1)[:, :62].argmax(1)
+        made["y"], made["client"] = y, np.repeat(np.arange(clients), each)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Of the made-up paper alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        from fedlib import papers
+
+        patch.setattr(papers, "names", lambda: ("large",))
+        patch.setattr(papers, "load", lambda name: large_paper)
+        yield Plan(read([workflow.ROOT / "config.yaml"], ["papers=[large]", "device=cpu"]))
+
+
+@pytest.fixture(scope="module")
+def done(plan, tmp_path_factory) -> tuple[Path, dict[tuple, Took]]:
+    """A copy of the checkout in which all stages ran, each job by itself, and what each took."""
+    folder = workflow.copy_checkout(tmp_path_factory.mktemp("large"))
+    shutil.copy(large_paper.__file__, folder / "fedlib/papers/large.py")
+    for name, size in SIZES.items():
+        images(folder / f"data/raw/own/{name}/images.h5", *size)
+    took = {}
+    for stage, wildcards in plan.jobs():
+        line = shell.command(plan, stage, **wildcards).replace("python", sys.executable, 1)
+        words = [sys.executable, "-S", "-c", ASIDE, "took.json", "bash", "-c", line]
+        ended = subprocess.run(
+            words, cwd=folder, env=workflow.environment(), capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        took[stage, *wildcards.values()] = Took(**json.loads((folder / "took.json").read_text()))
+    return folder, took
+
+
+def test_every_stage_stays_within_minutes_and_memory(done, capsys):
+    _, took = done
+    with capsys.disabled():
+        print("\n\n| job | CPU, s | peak memory, MB | seconds |\n|---|---|---|---|")
+        for (stage, *names), job in took.items():
+            told = " ".join([stage, "/".join(map(str, names))])
+            print(f"| {told} | {job.cpu:.1f} | {job.mb:.0f} | {job.wall:.1f} |")
+    for name, job in took.items():
+        assert job.cpu < LIMIT_SECONDS and job.mb < LIMIT_MB, (name, job)
