@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import h5py
 import large_paper
+import many_paper
 import numpy as np
 import pytest
 import workflow
 from faults import often
 
+from fedlib.exhibits import frames
 from fedlib.workflow import shell
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
@@ -31,6 +33,7 @@ SIZES = {
 }
 LIMIT_SECONDS = 120  # of a core, for any stage; the largest takes a tenth of that
 LIMIT_MB = 6_000
+LIMIT_PLAN = 40  # seconds of a core; a free one takes 16 for 10,016 jobs
 # Runs a command in a small process, and says what it took: a process that was forked from a large
 # one is credited with the memory of that.
 ASIDE = """
@@ -80,8 +83,26 @@ def plan() -> Plan:
         yield Plan(read([workflow.ROOT / "config.yaml"], ["papers=[large]", "device=cpu"]))
 
 
+def run(folder: Path, words: list[str]) -> tuple[Took, str]:
+    """What a command took that has to end well, and what it said."""
+    aside = [sys.executable, "-S", "-c", ASIDE, "took.json", *words]
+    ended = subprocess.run(
+        aside, cwd=folder, env=workflow.environment(), capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return Took(**json.loads((folder / "took.json").read_text())), ended.stdout + ended.stderr
+
+
+def tell(capsys, took: dict[str, Took]) -> None:
+    """The rows of docs/reliability.md."""
+    with capsys.disabled():
+        print("\n\n| job | CPU, s | peak memory, MB | seconds |\n|---|---|---|---|")
+        for name, job in took.items():
+            print(f"| {name} | {job.cpu:.1f} | {job.mb:.0f} | {job.wall:.1f} |")
+
+
 @pytest.fixture(scope="module")
-def done(plan, tmp_path_factory) -> tuple[Path, dict[tuple, Took]]:
+def done(plan, tmp_path_factory) -> tuple[Path, dict[str, Took]]:
     """A copy of the checkout in which all stages ran, each job by itself, and what each took."""
     folder = workflow.copy_checkout(tmp_path_factory.mktemp("large"))
     shutil.copy(large_paper.__file__, folder / "fedlib/papers/large.py")
@@ -90,21 +111,38 @@ def done(plan, tmp_path_factory) -> tuple[Path, dict[tuple, Took]]:
     took = {}
     for stage, wildcards in plan.jobs():
         line = shell.command(plan, stage, **wildcards).replace("python", sys.executable, 1)
-        words = [sys.executable, "-S", "-c", ASIDE, "took.json", "bash", "-c", line]
-        ended = subprocess.run(
-            words, cwd=folder, env=workflow.environment(), capture_output=True, text=True
-        )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        took[stage, *wildcards.values()] = Took(**json.loads((folder / "took.json").read_text()))
+        name = " ".join([stage, "/".join(map(str, wildcards.values()))]).strip()
+        took[name], _ = run(folder, ["bash", "-c", line])
     return folder, took
 
 
 def test_every_stage_stays_within_minutes_and_memory(done, capsys):
     _, took = done
-    with capsys.disabled():
-        print("\n\n| job | CPU, s | peak memory, MB | seconds |\n|---|---|---|---|")
-        for (stage, *names), job in took.items():
-            told = " ".join([stage, "/".join(map(str, names))])
-            print(f"| {told} | {job.cpu:.1f} | {job.mb:.0f} | {job.wall:.1f} |")
+    tell(capsys, took)
     for name, job in took.items():
         assert job.cpu < LIMIT_SECONDS and job.mb < LIMIT_MB, (name, job)
+
+
+def test_no_client_is_lost_on_the_way_from_the_raw_files_to_the_tables(plan, done):
+    folder, _ = done
+    clients = frames.read_parquet(folder / plan.path("clients", paper="large"))
+    for federation, (number, each) in SIZES.items():
+        mine = clients[(clients["federation"] == federation) & (clients["label"] == "fedem")]
+        test = mine[(mine["at"] == "last") & (mine["split"] == "test")]
+        assert sorted(test["client"]) == list(range(number))
+        assert (test["group"] == "unseen").sum() == number // 10
+        # A fifth of its images, one more where they do not divide, is what a client is tested on.
+        assert test["count"].between(each // 5, each // 5 + 1).all()
+
+
+def test_a_plan_of_ten_thousand_jobs_is_made_in_seconds(tmp_path, capsys):
+    folder = workflow.copy_checkout(tmp_path)
+    shutil.copy(many_paper.__file__, folder / "fedlib/papers/many.py")
+    words = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "all", "--nocolor"]
+    words += ["--config", "papers=[many]", "device=cpu"]
+    first, _ = run(folder, [*words, "seeds=[0]"])  # builds each run once, and remembers that
+    seeds = list(range(often(2, 25)))
+    plan, _ = run(folder, [*words, f"seeds={seeds}"])
+    jobs = 2 * 200 * len(seeds) + 16
+    tell(capsys, {"plan of 416 jobs, the first": first, f"plan of {jobs:,} jobs": plan})
+    assert plan.cpu < LIMIT_PLAN
