@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import queue
-import re
 import subprocess
 import sys
 import threading
@@ -94,7 +93,7 @@ def slug(device: str) -> str:
     """A file name for the device."""
     if device == "cpu":
         return page.slug()
-    return re.sub(r"[^a-z0-9]+", "-", torch.cuda.get_device_name(0).lower()).strip("-")
+    return page.file_name(torch.cuda.get_device_name(0))
 
 
 def ask(left: list[Probe], args: argparse.Namespace, keep: Callable[[str, dict], None]) -> None:

@@ -34,7 +34,12 @@ def machine(used: int) -> dict:
 def slug() -> str:
     """A file name for this machine."""
     name = re.sub(r"\(.*?\)|processor|cpu", "", processor().lower())
-    return re.sub(r"[^a-z0-9]+", "-", f"{name} {cores()} cores").strip("-")
+    return file_name(f"{name} {cores()} cores")
+
+
+def file_name(text: str) -> str:
+    """The text in small letters, with one hyphen for whatever is neither letter nor digit."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def reason(text: str) -> str:

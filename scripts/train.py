@@ -64,9 +64,10 @@ def main() -> None:
         stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
         stamp["weights"] = job.weights(args)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
-        checkpoints.spent = Spent(checkpoints.noted().get("spent", {}))
+        noted = checkpoints.noted()
+        checkpoints.spent = Spent(noted.get("spent", {}))
         if args.executor == "auto":
-            simulation = as_begun(simulation, checkpoints.noted().get("executor"))
+            simulation = as_begun(simulation, noted.get("executor"))
         checkpoints.notes["executor"] = simulation.executor.setting
         lock = args.checkpoints / "lock"
         what, succeed = str(args.history.parent), args.code is not None

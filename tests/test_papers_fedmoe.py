@@ -48,7 +48,8 @@ def test_every_exhibit_of_the_paper_and_of_ours_is_there(scale):
     paper = declare(scale)
     assert {*paper.tables} == {
         *("criteria", "size", "accuracy", "num_experts", "parts", "entropy_weight", "top_l"),
-        *("mixtures", "main_experts", "reserved", "skewed", "weights", "released_code", "alpha"),
+        *("mixtures", "main_experts", "reserved", "skewed", "weights", "released_code"),
+        *("warm_start", "alpha"),
         *("cost",),
         *(() if scale == "reduced" else ("rolling",)),
     }
@@ -260,3 +261,13 @@ def test_the_last_rounds_are_written_down_and_no_more_than_twenty():
             logged = run.params["log_rounds"]
             assert logged[0] == 1 and logged[-1] == run.rounds
             assert len(logged) <= settings.LOGS + 1
+
+
+@pytest.mark.parametrize(("scale", "name"), [("full", "yelp-m50"), ("reduced", "femnist-m10")])
+def test_a_warm_start_is_an_epoch_with_the_clients_solver_and_nothing_else_differs(scale, name):
+    paper = declare(scale)
+    cold, warm = (paper.run(name, label) for label in settings.WARM)
+    assert warm.params == {**cold.params, "warm_start": {**cold.local, "epochs": 1}}
+    assert {**vars(warm), "params": 0, "label": 0, "title": 0, "notes": 0} == {
+        **vars(cold), "params": 0, "label": 0, "title": 0, "notes": 0}  # fmt: skip
+    assert paper.tables["warm_start"].shows(name, "fedmoe-warm")

@@ -419,6 +419,20 @@ def test_one_reserved_set_has_exactly_so_many_examples_and_no_probe():
     assert one.digests == same.digests != other.digests
 
 
+def test_most_of_the_reserved_set_can_be_of_one_class():
+    # Writers 6 and 7 have 24 training examples, and so two or three of each class.
+    skewed = {"server_examples": 5, "majority": 0.5, "majority_class": 7}
+    one, same, other = (dealt(groups(**skewed), seed, writers()) for seed in (1, 1, 2))
+    labels = rows_of(one, "server", "train") % 10  # the class of an example, see `writers`
+    assert np.count_nonzero(labels == 7) == 3 == round(0.5 * 5 + 0.01)
+    assert len(labels) == 5
+    assert owners_of(one, "server", "train").keys() <= {6, 7}
+    assert one.digests == same.digests != other.digests
+    even = dealt(groups(server_examples=5), 1, writers())
+    for split, group in (("train", "seen"), ("val", "server"), ("test", "server")):
+        assert rows_of(one, group, split).tolist() == rows_of(even, group, split).tolist()
+
+
 def test_without_a_validation_part_the_clients_have_all_of_their_writers():
     built = dealt(groups(val_fraction=0), examples=writers())
     assert sizes(built).tolist() == [20 + 11 + 9, 30 + 12 + 25]
@@ -438,6 +452,17 @@ def test_without_a_validation_part_the_clients_have_all_of_their_writers():
             ConfigError,
             "server_examples is 25, but the 2 writers of the server have 24 training examples",
         ),
+        (
+            {"server_examples": 20, "majority": 0.6},
+            ConfigError,
+            "majority 0.6 of 20 server_examples needs 12 of class 0, but the 2 writers of the "
+            r"server have \d; take more server_writers, or fewer server_examples",
+        ),
+        (
+            {"server_examples": 2, "majority": 0.6, "majority_class": 10},
+            ConfigError,
+            "majority_class must be below 10, got 10",
+        ),
     ],
 )
 def test_more_writers_or_examples_than_there_are_are_refused(fields, error, message):
@@ -454,6 +479,9 @@ def test_more_writers_or_examples_than_there_are_are_refused(fields, error, mess
         ({"probe_writers": -1}, "probe_writers must be an integer of at least 0, got -1"),
         ({"val_fraction": 1}, r"val_fraction must be in \[0, 1\), got 1"),
         ({"server_examples": 0}, "server_examples must be an integer of at least 1, got 0"),
+        ({"majority": 0.6}, "majority is a share of server_examples, which has to be given"),
+        ({"majority": 0, "server_examples": 9}, r"majority must be in \(0, 1\], got 0"),
+        ({"majority_class": -1}, "majority_class must be an integer of at least 0, got -1"),
     ],
 )
 def test_groups_that_make_no_sense_are_refused(fields, message):

@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from fedlib.errors import ConfigError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import METRICS_OF_PREDICTIONS, METRICS_OF_SERVER, SERVER, over_seeds
+from fedlib.exhibits.metrics import SERVER, check_of_server, over_seeds
 from fedlib.figures import style
 
 WIDTH = 0.8  # of the bars of one metric, of the distance between two metrics
@@ -90,12 +90,10 @@ def draw(
 
 
 def _groups(bars: list[dict]) -> list[_Bar]:
-    known = [metric.__name__ for metric in (*METRICS_OF_SERVER, *METRICS_OF_PREDICTIONS)]
     for bar in bars:
         if not {"metric", "title"} <= bar.keys() <= {*_Bar._fields}:
             raise ConfigError(f"a bar has a metric and a title, maybe printed, got {bar!r}")
-        if bar["metric"] not in known:
-            raise ConfigError(f"metric of a bar must be {' or '.join(known)}, got {bar['metric']}")
+        check_of_server(bar["metric"], "a bar")
     return [_Bar(**bar) for bar in bars]
 
 

@@ -48,6 +48,12 @@ def _cell(setting: Setting, label: str, exhibit: str = "", printed: str = "", **
     return cell(setting.data.name, label, where, **{**SERVER, **about})
 
 
+def skew_pairs(settings: Iterable[Setting]) -> list[tuple[Setting, Setting]]:
+    """Those whose reserved data are skewed, each with the one of its data set whose are even."""
+    evens = {setting.data.dataset: setting for setting in _of(settings, "even", "fedmoe")}
+    return [(s, evens[s.data.dataset]) for s in _of(settings, "skewed", "fedmoe")]
+
+
 def _of(settings: Iterable[Setting], role: str, *labels: str) -> Iterator[Setting]:
     """Those with the role, and with a run of each label."""
     return (s for s in settings if role in s.roles and {*labels} <= {*s.labels})
@@ -165,9 +171,7 @@ def _reserved(settings: tuple[Setting, ...]) -> Iterator[dict]:
                 "ascending",
                 [_cell(s, "fedmoe", _printed(s, f"reserved-{s.reserved}")) for s in mine],
             )
-    evens = {setting.data.dataset: setting for setting in _of(settings, "even", "fedmoe")}
-    for skewed in _of(settings, "skewed", "fedmoe"):
-        even = evens[skewed.data.dataset]
+    for skewed, even in skew_pairs(settings):
         yield criterion(
             f"{skewed.data.family}: an even reserved set is better than a skewed one",
             "Figure 4",

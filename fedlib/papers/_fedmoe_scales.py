@@ -14,6 +14,7 @@ from fedlib.papers._fedmoe_settings import (
     OURS,
     PARTS,
     PRINTED,
+    WARM,
     WEIGHTS,
     Networks,
     Setting,
@@ -65,9 +66,11 @@ QUICK = {  # rates of ours, at which few rounds show something; lambda moves exp
 }
 DEMO = (
     *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
-    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-wr-mean", *GATES),
+    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-wr-mean", *GATES, *WARM),
 )
-ABLATIONS = ("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates")
+ABLATIONS = (
+    *("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates", "warm"),
+)
 ALL_BUT_SKEWED = ("size", *ABLATIONS, "reserved", "even", "written")
 
 
@@ -135,7 +138,7 @@ def _made_up_texts(labels: tuple[str, ...]) -> Setting:
 LITE = (
     *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2", "fedmoe-top-5"),
     *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", "fedmoe-k10"),
-    *(*WEIGHTS, *GATES),
+    *(*WEIGHTS, *GATES, *WARM),
 )
 
 
@@ -289,7 +292,7 @@ def _texts() -> tuple[Setting, ...]:
         _sent140(100, EVERYTHING, ("main",)),
         _sent140(50, SKEWED, ("skewed",), majority=MAJORITY),
         _yelp(10, EVERYTHING, ("main",)),
-        _yelp(50, EVERYTHING, ("main", "size", "even", "written")),
+        _yelp(50, (*EVERYTHING, *WARM), ("main", "size", "even", "written", "warm")),
         _yelp(100, EVERYTHING, ("main",)),
         _yelp(50, SKEWED, ("skewed",), majority=MAJORITY),
     )

@@ -13,6 +13,7 @@ from fedlib.papers._fedmoe_presets import SETTINGS, fedmoe
 from fedlib.spec import Data, Run
 
 MU = 0.01  # of FedProx; ours, the paper has none
+WARM_EPOCHS = 1  # of the expert that all others start from (section 4.4)
 AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
 LOGS = 20  # rounds at most whose gate, alpha and weights are written down; ours
 UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
@@ -30,6 +31,7 @@ class Variant:
       params: hyper-parameters that differ from those of the federation.
       experts: of the gate; None is as many as the federation's settings have.
       preset: of `_fedmoe_presets`.
+      warm_epochs: of one expert on the server's examples with the clients' solver, before training.
       notes: of the run.
     """
 
@@ -38,6 +40,7 @@ class Variant:
     params: dict = field(default_factory=dict)
     experts: int | None = None
     preset: str = "paper"
+    warm_epochs: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -118,6 +121,7 @@ VARIANTS = {
     ),
     "fedmoe-wc-convex": _fedmoe("Wᶜ convex", sync_weights="convex"),
     "fedmoe-wr-mean": _fedmoe("Wʳ of means", relevance_reduce="mean"),
+    "fedmoe-warm": Variant("Fed-MoE, warm start", "fedmoe", warm_epochs=WARM_EPOCHS),
     "fedmoe-code": _fedmoe("released code", preset="code"),
     "fedmoe-code-straight-through": _fedmoe(
         "released code, straight through", preset="code", gate_value="straight_through"
@@ -131,6 +135,7 @@ WEIGHTS = (  # Wʳ and Wᶜ
     *("fedmoe-wr-mean", "uniform-mixture"),
 )
 GATES = ("fedmoe", "fedmoe-code", "fedmoe-code-straight-through")
+WARM = ("fedmoe", "fedmoe-warm")
 
 
 @dataclass(frozen=True)
@@ -257,7 +262,9 @@ class Setting:
                 ):  # which says itself how far experts move, and how often
                     own, server = {}, {n: x for n, x in server.items() if n != "epochs"}
                 solver = {"server": preset["server"] | server}
-                return {**preset, **solver, **own, "log_rounds": self.logged()}
+                epochs = variant.warm_epochs
+                warm = {"warm_start": {**local, "epochs": epochs}} if epochs else {}
+                return {**preset, **solver, **own, **warm, "log_rounds": self.logged()}
             case "centmoe" | "fedjets" | "moe_fedavg":
                 return {"entropy_weight": preset["entropy_weight"]}
             case "server_finetuning":

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from fedlib.papers import _fedmoe_scales as scales
 from fedlib.papers import _frame
-from fedlib.papers._fedmoe_criteria import PRINTED_AS, criteria
+from fedlib.papers._fedmoe_criteria import PRINTED_AS, criteria, skew_pairs
 from fedlib.papers._fedmoe_settings import (
     EXPERTS,
     GATES,
@@ -23,6 +23,7 @@ from fedlib.papers._fedmoe_settings import (
     MAINS,
     OURS,
     PRINTED,
+    WARM,
     WEIGHTS,
     Setting,
 )
@@ -193,10 +194,9 @@ def _num_experts(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> Table:
 def _reserved(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     """Size and skew of the reserved data: section 5.3 and Figure 4 of the paper."""
     sizes = sorted(_of(settings, "reserved"), key=lambda s: (s.data.family, s.reserved))
-    even = {s.data.dataset: s for s in _of(settings, "even")}
     skew, labels = [], []
-    for skewed in _of(settings, "skewed"):
-        names = {"federation": skewed.data.name, "minus": even[skewed.data.dataset].data.name}
+    for skewed, even in skew_pairs(settings):
+        names = {"federation": skewed.data.name, "minus": even.data.name}
         labels += skewed.labels
         for metric, (title, theirs) in SKEW_METRICS.items():
             of = {"metric": metric, "printed": theirs}
@@ -263,6 +263,16 @@ def _ours(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Tab
             "gates",
             GATES,
         ),
+        "warm_start": _accuracy(
+            "A warm start",
+            "One expert is trained on the server's data for an epoch, and all experts and clients "
+            "start from it; or from their common random or pretrained weights, as in the paper. "
+            "The code of Yelp reads such an expert from a file that was not released.",
+            settings,
+            runs,
+            "warm",
+            WARM,
+        ),
         "alpha": Table(
             kind="learned_alpha",
             title="The share α of the routed experts",
@@ -301,12 +311,7 @@ def _curves(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, F
 
 def _skewed(settings: tuple[Setting, ...]) -> dict[str, Figure]:
     """Figure 4 of the paper, whose numbers are a table, too."""
-    pairs = [
-        (skewed, even)
-        for skewed in _of(settings, "skewed")
-        for even in _of(settings, "even")
-        if even.data.dataset == skewed.data.dataset
-    ]
+    pairs = skew_pairs(settings)
     return {
         "skewed_reserved_set": Figure(
             kind="gain_bars",

@@ -163,6 +163,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     tables = [
         _exhibit(
             paper,
+            called,
             ("Table", number),
             sheet=sheet,
             notes=tuple(note for note in notes if note not in shared),
@@ -179,7 +180,9 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         methods={title: called[name] for title, name in paper["methods"].items()},
         tables=tuple(tables),
         figures=tuple(
-            _exhibit(paper, ("Figure", number), picture=figures / paper["name"] / figure["name"])
+            _exhibit(
+                paper, called, ("Figure", number), picture=figures / paper["name"] / figure["name"]
+            )
             for number, figure in enumerate(paper["figures"], start=1)
         ),
         notes=tuple(shared),
@@ -215,8 +218,8 @@ def _of_data(notes: Mapping[str, str]) -> list[str]:
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
 
 
-def _exhibit(paper: dict, place: tuple[str, int], **content) -> Exhibit:
-    """The table or figure at a place, a kind and a number."""
+def _exhibit(paper: dict, called: Mapping[str, str], place: tuple[str, int], **content) -> Exhibit:
+    """The table or figure at a place, a kind and a number; methods are called as `called`."""
     kind, number = place
     heading = paper[f"{kind.lower()}s"][number - 1]
     return Exhibit(
@@ -225,7 +228,7 @@ def _exhibit(paper: dict, place: tuple[str, int], **content) -> Exhibit:
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
         title=heading["title"],
         caption=heading["caption"],
-        methods=tuple(dict.fromkeys(map(_method_titles(paper).get, heading["methods"]))),
+        methods=tuple(dict.fromkeys(map(called.get, heading["methods"]))),
         families=tuple(heading["families"]),
         **content,
     )

@@ -13,12 +13,7 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import (
-    METRICS_OF_PREDICTIONS,
-    METRICS_OF_SERVER,
-    SERVER,
-    over_seeds,
-)
+from fedlib.exhibits.metrics import SERVER, check_of_server, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import (
     Block,
@@ -119,7 +114,6 @@ def build(
 def _columns(exhibit: dict, columns: list[dict]) -> list[_Shown]:
     """Those whose federations are in the exhibit."""
     there = {federation["name"] for federation in exhibit["federations"]}
-    known = [metric.__name__ for metric in (*METRICS_OF_SERVER, *METRICS_OF_PREDICTIONS)]
     found = []
     for column in columns:
         if not {"federation", "title"} <= column.keys() <= {*_Shown._fields}:
@@ -128,11 +122,7 @@ def _columns(exhibit: dict, columns: list[dict]) -> list[_Shown]:
                 f"{', '.join(_Shown._fields[2:])}, got {column!r}"
             )
         shown = _Shown(**column)
-        if shown.metric not in known:
-            raise ConfigError(
-                f"metric of the column {shown.title!r} must be {' or '.join(known)}, got "
-                f"{shown.metric!r}"
-            )
+        check_of_server(shown.metric, f"the column {shown.title!r}")
         if {shown.federation, shown.minus or shown.federation} <= there:
             found.append(shown._replace(published=shown.published or exhibit["published"] or ""))
     return found

@@ -209,10 +209,11 @@ def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[
 
 def write(sheet: Sheet, csv: str | Path, md: str | Path, tex: str | Path, json: str | Path) -> None:
     """Write the four forms of a table, each atomically; the last one vouches for the csv."""
-    write_text(csv, to_csv(sheet))
+    numbers = to_csv(sheet)
+    write_text(csv, numbers)
     write_text(md, to_markdown(sheet))
     write_text(tex, to_latex(sheet))
-    seals.write_json(json, to_json(sheet))
+    seals.write_json(json, to_json(sheet, numbers))
 
 
 def read(csv: str | Path, json: str | Path) -> Sheet:
@@ -237,15 +238,19 @@ def to_csv(sheet: Sheet) -> str:
     return sheet.numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
 
 
-def to_json(sheet: Sheet) -> dict:
-    """The text of a table with what it means: columns, groups, best cells and verdicts."""
+def to_json(sheet: Sheet, numbers: str) -> dict:
+    """The text of a table with what it means: columns, groups, best cells and verdicts.
+
+    Args:
+      numbers: its csv, whose digest is noted.
+    """
     return {
         "label": sheet.label,
         "title": sheet.title,
         "caption": sheet.caption,
         "blocks": [asdict(block) for block in sheet.blocks],
         "notes": sheet.notes,
-        DIGEST: hashlib.sha256(to_csv(sheet).encode()).hexdigest(),
+        DIGEST: hashlib.sha256(numbers.encode()).hexdigest(),
     }
 
 

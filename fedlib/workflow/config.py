@@ -188,10 +188,10 @@ def _normalised(key: str, value: object) -> object:
         value = SWITCH_WORDS.get(value.strip().lower(), value)
     elif key == "rounds":
         value = _whole(value)
-    elif key == "tag":
-        value = (
-            "" if value is None else str(value) if isinstance(value, str | int | float) else value
-        )
+    elif key == "tag" and value is None:
+        value = ""
+    elif key == "tag" and isinstance(value, int | float):
+        value = str(value)
     return value
 
 

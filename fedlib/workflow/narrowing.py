@@ -40,12 +40,11 @@ def check(plan: Plan, root: Path = Path()) -> None:
         lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
         if lost:
             brought = any(cell.label.startswith(own_methods.PREFIX) for cell in others)
+            those = "those too (methods=[...])" if brought else "those too"
             raise ConfigError(
                 f"{_filters(plan) or 'this configuration'} would take {len(lost)} finished runs "
                 f"out of the tables of {name} in results/{plan.folder}, such as {lost[0]}; add a "
-                "tag, such as tag=part, for a folder of its own, or select those too"
-                + " (methods=[...])"
-                * brought
+                f"tag, such as tag=part, for a folder of its own, or select {those}"
             )
 
 

@@ -41,6 +41,7 @@ class Plan:
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
       folder_note: what makes this folder differ from the scale's own, "" if nothing does.
+      declared: papers by name, each as it is declared, of which `papers` is a selection.
       papers: by name, each as declared but with the configuration's seeds, rounds and selection.
       runs: of these, by paper, federation and label.
     """
@@ -57,8 +58,8 @@ class Plan:
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
         self.folder_note = folder_note(self.config)
         names = self.config["papers"] or papers.names()
-        found = {name: declared(name, self.scale) for name in names}
-        found = own_methods.added(found, self.config["methods"] or ())
+        self.declared = {name: declared(name, self.scale) for name in names}
+        found = own_methods.added(self.declared, self.config["methods"] or ())
         self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
         for name, paper in self.papers.items():
             check_paper(paper, name, self.scale)

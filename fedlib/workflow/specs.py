@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fedlib.run_spec import run_weights
 from fedlib.spec import Paper, Run, Table
 from fedlib.workflow import config
-from fedlib.workflow.declarations import common_seeds, declared
+from fedlib.workflow.declarations import common_seeds
 from fedlib.workflow.selection import families
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run])
     """A sentence on the cells that a selection of single runs leaves out of an exhibit."""
     if plan.config["runs"] is None or not runs:
         return ""
-    whole = declared(paper.name, plan.scale)
+    whole = plan.declared[paper.name]
     exhibit = getattr(whole, f"{stage}s")[name]
     there = {(run.federation, run.label) for run in runs}
     used = {federation for federation, _ in there}

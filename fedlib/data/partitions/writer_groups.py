@@ -20,6 +20,7 @@ import numpy as np
 from fedlib import streams
 from fedlib.data.checks import check_count, check_fraction
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
+from fedlib.data.official import round_half_up
 from fedlib.data.reserved import dealt
 from fedlib.errors import ConfigError, DataError
 
@@ -37,6 +38,8 @@ class WriterGroups:
       val_fraction: of each client's writers' training examples, rounded down, that the server
         validates on; 0 for none.
       server_examples: so many random training examples of the server's writers; None for all.
+      majority: share of these that are of one class; None takes them whatever their classes are.
+      majority_class: which class that is.
     """
 
     NAME: ClassVar[str] = "writer_groups"
@@ -48,6 +51,8 @@ class WriterGroups:
     probe_writers: int = 1
     val_fraction: float = 0.1
     server_examples: int | None = None
+    majority: float | None = None
+    majority_class: int = 0
 
     def __post_init__(self):
         """Raises ConfigError for a parameter that makes no sense."""
@@ -57,13 +62,18 @@ class WriterGroups:
         check_fraction("val_fraction", self.val_fraction, zero=True)
         if self.server_examples is not None:
             check_count("server_examples", self.server_examples)
+        check_count("majority_class", self.majority_class, least=0)
+        if self.majority is not None:
+            check_fraction("majority", self.majority, one=True)
+            if self.server_examples is None:
+                raise ConfigError("majority is a share of server_examples, which has to be given")
 
     def deal(self, examples: Examples, seed: int) -> Dealt:
         """The clients, then the server, then the probe if there is one.
 
         Raises:
           DataError: if there are too few writers.
-          ConfigError: if the server's have too few examples.
+          ConfigError: if the server's have too few examples, or of one class.
         """
         train, test = examples.of_owner(TRAIN), examples.of_owner(TEST)
         reserved = self.server_writers + self.probe_writers
@@ -81,12 +91,16 @@ class WriterGroups:
             for first in range(0, of_clients, self.writers_per_client)
         ]
         first = examples.num_owners - reserved  # of the server's writers
-        server = self._some(np.concatenate(train[first : first + self.server_writers]), seed)
+        server = np.concatenate(train[first : first + self.server_writers])
         last = examples.of_owner()[first + self.server_writers :]
         return dealt(
             examples,
             groups,
-            (server, np.concatenate(val), np.concatenate(test[:of_clients])),
+            (
+                self._some(server, examples, seed),
+                np.concatenate(val),
+                np.concatenate(test[:of_clients]),
+            ),
             np.concatenate(last) if last else None,
         )
 
@@ -96,8 +110,8 @@ class WriterGroups:
         order = streams.generator(seed, self.NAME, "val", writer).permutation(len(rows))
         return rows[np.sort(order[num_val:])], rows[np.sort(order[:num_val])]
 
-    def _some(self, rows: np.ndarray, seed: int) -> np.ndarray:
-        """`server_examples` of these rows."""
+    def _some(self, rows: np.ndarray, examples: Examples, seed: int) -> np.ndarray:
+        """`server_examples` of these rows, in ascending order."""
         if self.server_examples is None:
             return rows
         if self.server_examples > len(rows):
@@ -106,4 +120,27 @@ class WriterGroups:
                 f"of the server have {len(rows)} training examples; take more server_writers"
             )
         draw = streams.generator(seed, self.NAME, "server")
-        return np.sort(draw.choice(rows, self.server_examples, replace=False))
+        if self.majority is None:
+            return np.sort(draw.choice(rows, self.server_examples, replace=False))
+        if self.majority_class >= examples.num_classes:
+            raise ConfigError(
+                f"majority_class must be below {examples.num_classes}, got {self.majority_class}"
+            )
+        most = round_half_up(self.majority * self.server_examples)
+        is_major = examples.y[rows] == self.majority_class
+        taken = [
+            self._taken(rows[is_major], most, f"of class {self.majority_class}", draw),
+            self._taken(rows[~is_major], self.server_examples - most, "of other classes", draw),
+        ]
+        return np.sort(np.concatenate(taken))
+
+    def _taken(
+        self, rows: np.ndarray, count: int, which: str, draw: np.random.Generator
+    ) -> np.ndarray:
+        if count > len(rows):
+            raise ConfigError(
+                f"majority {self.majority} of {self.server_examples} server_examples needs {count} "
+                f"{which}, but the {self.server_writers} writers of the server have {len(rows)}; "
+                "take more server_writers, or fewer server_examples"
+            )
+        return draw.choice(rows, count, replace=False)
