@@ -19,7 +19,6 @@ METHODS = {
     "fedavg": {},
     "fedem": {"num_experts": 2},
     "fedrep": {"head_epochs": 2},
-    "ifca": {"num_experts": 2, "cluster_init": "full"},
     "local": {},
     "pfedmm": {"num_experts": 2},
 }
