@@ -129,8 +129,9 @@ def test_no_client_is_lost_on_the_way_from_the_raw_files_to_the_tables(plan, don
     for federation, (number, each) in SIZES.items():
         mine = clients[(clients["federation"] == federation) & (clients["label"] == "fedem")]
         test = mine[(mine["at"] == "last") & (mine["split"] == "test")]
+        test = test[test["protocol"] == "default"]
         assert sorted(test["client"]) == list(range(number))
-        assert (test["group"] == "unseen").sum() == number // 10
+        assert abs((test["group"] == "unseen").sum() - number / 10) < 1
         # A fifth of its images, one more where they do not divide, is what a client is tested on.
         assert test["count"].between(each // 5, each // 5 + 1).all()
 

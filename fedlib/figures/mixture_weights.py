@@ -64,7 +64,7 @@ def _color(expert: int) -> str:
 def _draw_bars(axes: Axes, pi: np.ndarray, title: str) -> None:
     """One bar per client, experts stacked; clients sorted by main expert, then by its weight.
 
-    Thousands of clients are one shape per expert: a rectangle of each would take a minute to draw.
+    Thousands of clients are one shape per expert: rectangles of each take long to draw.
     """
     axes.set(title=title, xlabel="Client, sorted", ylabel="Mixture weight")
     axes.grid(False)
