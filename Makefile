@@ -23,6 +23,8 @@ ARGS      ?=
 # Tests at a time; TESTS narrows what is run, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
 TESTS     ?=
+# How long `test-soak` works on and on.
+SOAK_MINUTES ?= 120
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -38,7 +40,7 @@ SLURM_STAMP := $(call extra_stamp,slurm)
 ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 
 # Of what the command line sets, make itself would not miss a misspelt name.
-override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE TEST_JOBS TESTS TORCH UV WHAT
+override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
 override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
 override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
 ifneq ($(unknown),)
@@ -65,7 +67,8 @@ workflow = $(BIN)/python scripts/workflow.py
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
-.PHONY: bench bench-peers bench-gpu install-slurm test-faults test-slurm test-environments
+.PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
+.PHONY: test-faults test-large test-soak
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
@@ -118,6 +121,13 @@ test-fast: $(STAMP)  ## the tests that take seconds
 
 test-faults: $(STAMP)  ## kills, damage, full disks, bad input, at length: hours; docs/reliability.md
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_faults_*.py $(TESTS)
+
+test-large: $(STAMP)  ## 3,550 and 10,000 clients through all stages, a plan of 10,016 jobs: half an hour
+	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_large.py $(TESTS)
+
+test-soak: export FEDLIB_SOAK_MINUTES = $(value SOAK_MINUTES)
+test-soak: $(STAMP)  ## jobs over and over for SOAK_MINUTES: does memory grow, or files, or threads?
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/test_soak.py
 
 test-slurm: $(SLURM_STAMP)  ## a run on a Slurm cluster of one node, started for it; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py

@@ -1,4 +1,7 @@
-"""How often faults are provoked: briefly with all tests, at length with `make test-faults`."""
+"""How often faults are provoked, and how large: briefly with all tests, or at length.
+
+At length it is with `make test-faults` and `make test-large`.
+"""
 
 import os
 

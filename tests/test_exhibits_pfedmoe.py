@@ -12,6 +12,7 @@ from pictures import faults
 from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published, representations
+from fedlib.figures import style
 from fedlib.results import RunResult, Scores, View
 from fedlib.tables import render
 
@@ -254,6 +255,30 @@ def test_bars_are_the_differences_to_the_best_other_of_each_client():
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == pytest.approx([0.10, -0.05])  # last round: 0.80 - 0.70, seeds alike
     assert axes.get_title().endswith("best other: STANDALONE")
+    assert faults(figure) == []
+
+
+def test_differences_of_more_clients_than_bars_can_show_are_one_sorted_curve():
+    seeds, number = (1, 2), style.CROWDED + 1
+    ahead = np.linspace(-0.2, 0.2, number)  # of client 0, 1, ...; a seed adds or takes 0.01
+    clients = pd.DataFrame(
+        [
+            {"label": label, "seed": seed, "client": client, "accuracy": accuracy}
+            for seed, shift in zip(seeds, (-0.01, 0.01), strict=True)
+            for client in range(number)
+            for label, accuracy in (("fd", 0.5), ("pfedmoe", 0.5 + ahead[client] + shift))
+        ]
+    ).assign(paper="pfedmoe", federation="cifar10-n10", at="last", count=10, **DEFAULT._asdict())
+    exhibit = shown(["fd", "pfedmoe"], seeds=seeds)
+    figure = draw("client_differences", exhibit, (None, clients), of="pfedmoe")
+    (axes,) = figure.axes
+    better, mean, band = (steps.get_data() for steps in axes.patches)
+    assert mean.values == pytest.approx(ahead[::-1])
+    assert better.values == pytest.approx(np.maximum(ahead[::-1], 0)) and better.baseline == 0
+    assert band.values == pytest.approx(ahead[::-1] + 0.01)
+    assert band.baseline == pytest.approx(ahead[::-1] - 0.01)
+    assert mean.edges[[0, -1]].tolist() == [0.5, number + 0.5]
+    assert axes.get_xlabel() == "Client, sorted by difference"
     assert faults(figure) == []
 
 

@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,24 @@ PLUGIN = "snakemake_executor_plugin_slurm"
 CONFIG = "tests/slurm.yaml"
 METRICS = "results/demo-slurm/metrics/pfedmm.csv"
 RUNS = "results/demo-slurm/runs/pfedmm/digits"
+HUNGRY = '''
+"""FedAvg that has 1,500 MB of memory more."""
+
+import torch
+
+from fedlib.methods.fedavg import FedAvg
+
+KEPT = []
+
+
+class Hungry(FedAvg):
+    """See above."""
+
+    def init(self, num_clients, seed):
+        """Take the memory."""
+        KEPT.append(torch.ones(1500, 2**18))
+        return super().init(num_clients, seed)
+'''
 PATIENCE = 900  # seconds, on a machine that is busy with other things
 
 missing = slurm_node.lacking()
@@ -75,10 +94,10 @@ def _text(file: Path) -> str:
 class Sent:
     """A Snakemake that sends its jobs to the node, and a log of what becomes of them."""
 
-    def __init__(self, node: slurm_node.Node, folder: Path, *options: str):
+    def __init__(self, node: slurm_node.Node, folder: Path, *options: str, target: str = METRICS):
         self.node, self.folder, self.began = node, folder, time.monotonic()
         self.output = folder / "snakemake.txt"
-        words = [sys.executable, "-m", "snakemake", METRICS, "--nocolor", "--configfile", CONFIG]
+        words = [sys.executable, "-m", "snakemake", target, "--nocolor", "--configfile", CONFIG]
         words += ["--workflow-profile", "profiles/slurm", "--slurm-status-command", "squeue"]
         words += ["--slurm-init-seconds-before-status-checks", "2", "--slurm-no-account", *options]
         with self.output.open("w") as file:
@@ -183,6 +202,25 @@ def test_faults_on_a_cluster_change_no_metric(node, checkout, local, tmp_path):
     assert [line.split()[1] for line in second.jobs("train")] == ["TIMEOUT", "COMPLETED"]
     assert "resuming after round" in second.log_of("fedem").read_text()
     assert numbers(folder) == local
+
+
+def test_a_job_that_needs_more_memory_than_was_estimated_gets_twice_as_much(
+    node, checkout, tmp_path
+):
+    folder = workflow.clone(checkout, tmp_path)
+    (folder / "mine").mkdir()
+    (folder / "mine/hungry.py").write_text(HUNGRY)
+    little = {stage: {"seconds": 600, "mb": 500} for stage in ("train", "evaluate")}
+    estimates = {"unit": "core", "machine": "made up", "runs": {"pfedmm/digits/own-hungry": little}}
+    (folder / "results/demo-slurm/estimates.json").write_text(json.dumps(estimates))
+    method, state = "methods=[mine/hungry.py]", f"{RUNS}/own-hungry/seed0/state.pt"
+    sent = Sent(node, folder, "--config", method, "labels=[own-hungry]", target=state)
+    assert sent.ends() == 0 and (folder / state).exists()
+    # The least that is asked for, 1,000 MB and 700 for Snakemake on the node; then twice that.
+    words = [line.split() for line in sent.jobs("rule_train")]
+    tried = [("FAILED", "memory=1700M"), ("COMPLETED", "memory=3400M")]
+    assert [(line[1], line[4]) for line in words] == tried
+    assert f"> {1700 * 2**20})" in (node.folder / "slurmd.log").read_text()
 
 
 def test_short_runs_are_one_job_of_the_cluster_and_give_the_same_metrics(

@@ -1,7 +1,8 @@
 """By how much each client does better with one method than with the best of the others: bars.
 
 One panel per federation. The best of the others is the one of highest mean accuracy over clients,
-the same for all of them; a client may do better still with another.
+the same for all of them; a client may do better still with another. Where clients are too many for
+bars, they are sorted and are the steps of a curve.
 """
 
 import numpy as np
@@ -48,15 +49,18 @@ def draw(
     shown = exhibits.pick(exhibits.select(exhibit, clients), at=at, **PRIMARY._asdict())
     shown = shown[shown["count"] > 0]
     figure, grid = style.panels(exhibit)
+    spreads: dict[str, None] = {}
     for axes, federation in zip(grid, exhibit["federations"], strict=True):
         mine = exhibits.pick(shown, federation=federation["name"])
         other, values = differences(mine, of, federation["name"])
         look = style.method_look(_run(exhibit, federation["name"], of)["method"])
-        _draw_bars(axes, values, look.color)
+        crowded = values.shape[1] > style.CROWDED
+        (_draw_steps if crowded else _draw_bars)(axes, values, look.color)
+        spreads["band" if crowded else "whisker"] = None
         title = _run(exhibit, federation["name"], other)["title"]
         axes.set(
             title=f"{federation['title']}\nbest other: {title}",
-            xlabel="Client",
+            xlabel="Client, sorted by difference" if crowded else "Client",
             ylabel="Difference of accuracies (points)",
         )
         axes.grid(False, axis="x")
@@ -68,7 +72,7 @@ def draw(
         "minus that of the best other, which is the method of highest mean "
         "accuracy over clients and seeds.",
         MOMENTS[at],
-        style.spread_text(exhibit, "whisker"),
+        style.spread_text(exhibit, " or ".join(spreads)),
     )
     return figure
 
@@ -85,6 +89,18 @@ def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
         axes.errorbar(positions, mean, spread, linestyle="None", **whisker)
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.set_xticks(*_ticks(values.columns))
+
+
+def _draw_steps(axes: Axes, values: pd.DataFrame, color: str) -> None:
+    """The same in descending order as areas, and a band over the seeds: values [seeds, clients]"""
+    values = values[values.mean().sort_values(ascending=False, kind="stable").index]
+    mean, edges = values.mean().to_numpy(), np.arange(values.shape[1] + 1) + 0.5
+    axes.stairs(np.maximum(mean, 0), edges, fill=True, color=color, linewidth=0)
+    axes.stairs(mean, edges, color=color, linewidth=0.8)
+    if len(values) > 1:
+        band = {"baseline": values.min().to_numpy(), "fill": True, "linewidth": 0}
+        axes.stairs(values.max().to_numpy(), edges, color=style.GREY, alpha=0.35, **band)
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
 
 
 def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, pd.DataFrame]:

@@ -62,7 +62,10 @@ def _color(expert: int) -> str:
 
 
 def _draw_bars(axes: Axes, pi: np.ndarray, title: str) -> None:
-    """One bar per client, experts stacked; clients sorted by main expert, then by its weight."""
+    """One bar per client, experts stacked; clients sorted by main expert, then by its weight.
+
+    Thousands of clients are one shape per expert: rectangles of each take long to draw.
+    """
     axes.set(title=title, xlabel="Client, sorted", ylabel="Mixture weight")
     axes.grid(False)
     if not pi.size:
@@ -71,8 +74,13 @@ def _draw_bars(axes: Axes, pi: np.ndarray, title: str) -> None:
     order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
     pi, position, bottom = pi[order], np.arange(1, len(pi) + 1), np.zeros(len(pi))
     bar = {"width": 1.0, "edgecolor": "white", "linewidth": 0.3 if len(pi) < 60 else 0}
+    edges, solid = np.arange(len(pi) + 1) + 0.5, {"fill": True, "linewidth": 0}
     for expert, weight in enumerate(pi.T):
-        axes.bar(position, weight, bottom=bottom, color=_color(expert), **bar)
-        bottom = bottom + weight
+        top, color = bottom + weight, {"color": _color(expert)}
+        if len(pi) > style.CROWDED:
+            axes.stairs(top, edges, baseline=bottom, **solid, **color)
+        else:
+            axes.bar(position, weight, bottom=bottom, **bar, **color)
+        bottom = top
     axes.set(xlim=(0.5, len(pi) + 0.5), ylim=(0, 1))
     axes.xaxis.get_major_locator().set_params(integer=True)

@@ -59,6 +59,7 @@ BESIDE = 1.55  # inches right of the panels, for a scale of colours; a legend ta
 LEGEND_PAD = 0.1  # inches
 MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
+CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
 GREY = "#6E6E6E"
 # Markers with so little in the middle that they must be larger.
 STARS = ("*", (4, 1, 0), (6, 1, 0), (8, 1, 0))

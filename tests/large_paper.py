@@ -1,0 +1,57 @@
+"""A made-up paper for `test_large`, which copies this file to fedlib/papers/large.py."""
+
+from fedlib.spec import Data, Figure, Paper, Run, Table
+
+METHODS = {"fedavg": ("FedAvg", {}), "fedem": ("FedEM", {"num_experts": 3})}
+FEDERATIONS = {"femnist-sized": "FEMNIST's size", "ten-thousand": "Many clients"}
+TABLES = {
+    "accuracy": {},
+    "cost": {},
+    "unseen": {},
+    "views": {"columns": [{"title": "Seen"}, {"title": "Unseen", "group": "unseen"}]},
+}
+FIGURES = {
+    "accuracy_over_rounds": {},
+    "client_accuracy_cdf": {"unseen": True},
+    "client_differences": {"of": "fedem"},
+    "mixture_weights": {},
+}
+
+
+def declare(scale: str) -> Paper:
+    """One client in a hundred a round; all are evaluated, a tenth of them unseen."""
+    writers = {"kind": "writer", "train_fraction": 0.8, "unseen_fraction": 0.1}
+    data = tuple(
+        Data(name, "own", writers, 1, title, "writers", params={"source": name})
+        for name, title in FEDERATIONS.items()
+    )
+    runs = tuple(
+        Run(
+            federation=federation,
+            label=label,
+            title=title,
+            method=label,
+            model="linear",
+            model_params={"in_features": 28 * 28, "num_classes": 62},
+            rounds=20,
+            participation={"rate": 0.01, "aggregation": "renormalised"},
+            evaluate_every=10,
+            local={"solver": "sgd", "lr": 0.1, "batch_size": 32},
+            params=params,
+        )
+        for federation in FEDERATIONS
+        for label, (title, params) in METHODS.items()
+    )
+    shown = {"labels": tuple(METHODS), "federations": tuple(FEDERATIONS), "caption": "All."}
+    return Paper(
+        name="large",
+        title="Large federations",
+        citation="unpublished",
+        scale=scale,
+        scale_note=f"{scale}: made up",
+        seeds=(0,),
+        data=data,
+        runs=runs,
+        tables={kind: Table(kind, kind, **shown, params=p) for kind, p in TABLES.items()},
+        figures={kind: Figure(kind, kind, **shown, params=p) for kind, p in FIGURES.items()},
+    )
