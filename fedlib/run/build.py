@@ -287,12 +287,7 @@ def evaluate_state(
       DataError: if a state is damaged, or was not trained from `spec`; or if that of another run
         is not what this one would settle.
     """
-    history = RunResult.load(history_file)
-    if history.spec != of_training(spec):
-        raise DataError(
-            f"{history_file} was written for another run specification; train again, "
-            "or evaluate with the specification it was trained with"
-        )
+    history = _history(history_file, spec)
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
     common = None
@@ -317,6 +312,17 @@ def evaluate_state(
     taken = sorted("/".join(view) for view in result.scores.keys() & known.keys())
     provenance = provenance | {"spent": spent(), "taken_from_history": taken}
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
+
+
+def _history(file: Path, spec: dict) -> RunResult:
+    """What training recorded; DataError if it was training by another specification."""
+    history = RunResult.load(file)
+    if history.spec != of_training(spec):
+        raise DataError(
+            f"{file} was written for another run specification; train again, "
+            "or evaluate with the specification it was trained with"
+        )
+    return history
 
 
 def _settled(

@@ -6,7 +6,7 @@ repeats no run.
 
 Noise cannot make a choice flip from one run to the next, as nothing is measured twice unless asked
 for. A measurement replaces the rule's executor only where another is `MARGIN` times as fast, or
-`SAME_BITS` times if it gives the same bits, and is taken with one thread, so that more workers, too,
+`SAME_BITS` times if it gives the same bits. It is taken with one thread, so that more workers, too,
 give the same bits as one.
 """
 
