@@ -317,6 +317,16 @@ def test_half_of_every_curve_stays_in_sight():
     assert focus(axes, drawn) and axes.get_ylim()[0] == 0.4  # not just below 0.8
 
 
+def test_a_curve_that_was_higher_before_its_end_is_shown_up_to_its_peak():
+    axes = Figure().subplots()
+    drawn = [pd.Series([0.0, 0.8, 0.81 + 0.001 * number]) for number in range(8)]
+    drawn[3][1] = 0.9
+    for curve in drawn:
+        axes.plot(curve)
+    assert focus(axes, drawn)
+    assert axes.get_ylim()[1] > 0.9
+
+
 def test_names_are_broken_at_a_comma_where_that_does():
     name = "Test accuracy, mean of clients (%)"
     assert wrapped(name, 22) == "Test accuracy,\nmean of clients (%)"

@@ -106,7 +106,7 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     """Let the y axis begin below where curves end if so many begin far below -> note of it, or ""
 
     Args:
-      drawn: the curves, as fractions; half of each stays in sight.
+      drawn: the curves, as fractions; half of each stays in sight, and so do their peaks.
       levels: whatever else must be seen.
     """
     bottom, top = axes.get_ylim()
@@ -115,7 +115,8 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     start = min(min(ends) - max(0.15 * room, 0.01), *(curve.median() for curve in drawn))
     if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
         return ""
-    axes.set_ylim(start, max(ends) + max(0.1 * room, 0.01))
+    peak = max(*levels, *(curve.max() for curve in drawn))
+    axes.set_ylim(start, peak + max(0.1 * room, 0.01))
     return "The lowest accuracies, with which curves begin, are not shown."
 
 
