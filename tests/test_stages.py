@@ -323,7 +323,10 @@ def test_a_specification_that_makes_no_sense_is_one_line(tmp_path, call, change,
     ("changes", "message"),
     [
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda, got 'tpu'"),
-        ({"executor": "vmap"}, "executor must be auto, loop, batched or graphs, got 'vmap'"),
+        (
+            {"executor": "vmap"},
+            "executor must be auto, loop, traced, batched or graphs, got 'vmap'",
+        ),
         ({"spec": "@no-such.json"}, "no-such.json does not exist"),
         ({"code": "0123456789abcdef"}, "changed since this job was planned"),
     ],
