@@ -35,6 +35,12 @@ def test_every_published_cell_is_beside_ours_and_those_within_two_points_are_cou
     assert len(rows) == 4 and "took" not in text
 
 
+def test_a_row_that_is_called_by_a_number_keeps_its_name(tmp_path):
+    root = project(tmp_path, ("mnist", "10", "accuracy", 0.97, 0.0, 1))
+    [cell] = [line for line in kept.sections(SPEC, root, {}).splitlines() if "mnist" in line]
+    assert cell.split("|")[3].strip() == "10"
+
+
 def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
     root, made = project(tmp_path), {"train": [], "evaluate": []}
     for stage, wall, cpu, memory in (

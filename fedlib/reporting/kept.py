@@ -47,7 +47,8 @@ def sections(spec: dict, results: Path, made: Mapping[str, Iterable[Path]]) -> s
 def _cells(paper: dict, results: Path) -> Iterator[tuple]:
     """(table, data set, method, metric, published, ours, difference, seeds) of each cell."""
     for table in paper["tables"]:
-        numbers = pd.read_csv(results / "tables" / paper["name"] / f"{table['name']}.csv")
+        file = results / "tables" / paper["name"] / f"{table['name']}.csv"
+        numbers = pd.read_csv(file, dtype={"federation": str, "title": str})  # "5" stays a title
         if not FIELDS <= {*numbers}:
             continue
         for _, cell in numbers.dropna(subset=["published", "difference"]).iterrows():
