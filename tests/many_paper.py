@@ -1,7 +1,8 @@
-"""A made-up paper of 10,009 jobs for `test_large`, which copies this file to fedlib/papers/many.py.
+"""A made-up paper of 10,016 jobs for `test_large`, which copies this file to fedlib/papers/many.py.
 
 Ten federations, of 20 runs with 25 seeds each: 5,000 trainings and as many evaluations; and 10
-partitions, one download, a table, a figure, the metrics, the report.
+partitions, one download, a table, a figure, the metrics, the report,
+and the rule that asks for all.
 """
 
 from fedlib.spec import Data, Figure, Paper, Run, Table

@@ -135,10 +135,7 @@ class Reserved(ABC):
         """Reserved examples of each class, `per_class` on average."""
         if self.majority is None:
             return [per_class] * num_classes
-        if self.majority_class >= num_classes:
-            raise ConfigError(
-                f"majority_class must be below {num_classes}, got {self.majority_class}"
-            )
+        check_majority_class(self.majority_class, num_classes)
         most = round_half_up(self.majority * per_class * num_classes)
         rest, more = divmod(per_class * num_classes - most, num_classes - 1)
         counts = [rest + (place < more) for place in range(num_classes - 1)]
@@ -155,6 +152,12 @@ class Reserved(ABC):
             )
         ends = np.cumsum(sizes[:3])
         return [*np.split(rows[: ends[-1]], ends[:2]), rows[len(rows) - sizes[-1] :]]
+
+
+def check_majority_class(label: int, num_classes: int) -> None:
+    """Raise ConfigError unless the data set has the class that most reserved examples are of."""
+    if label >= num_classes:
+        raise ConfigError(f"majority_class must be below {num_classes}, got {label}")
 
 
 def dealt(

@@ -331,16 +331,17 @@ class Cohort:
 
         N is the largest client's number of examples; beyond a client's own there are zeros.
         """
-        on_cpu = self.task.device.type == "cpu"
-        images = self.data.federation.x.ndim == 4
-        size = min(EVALUATION_BATCH, CACHED_IMAGES) if images and on_cpu else EVALUATION_BATCH
+        cached = self.task.device.type == "cpu" and self.data.federation.x.ndim == 4
+        size = min(EVALUATION_BATCH, CACHED_IMAGES) if cached else EVALUATION_BATCH
 
         def score() -> Tensor:
             work = self._work(f"scoring ({split})", tree.kinds(per_client))
             return self.executor.each(work, fn, per_client, split, size)
 
+        if self.remembered is None:
+            return score()
         where = split, size, id(self.task), self.host_ids.tobytes()
-        return self.remembered.of(fn, per_client, where, score) if self.remembered else score()
+        return self.remembered.of(fn, per_client, where, score)
 
     def example_mean(self, values: Tensor, split: str = "train") -> Tensor:
         """Average a score over each client's examples: [C, N, ...] -> [C, ...]"""

@@ -117,9 +117,8 @@ def _simulation(spec: dict, sizes: dict, rehearsed: Rehearsed, device: str, exec
         own["local"] = {k: v for k, v in local.items() if k != "steps"}
         simulation = small(own, sizes, None, clients=clients, **steps)
     inner = choose(executor, simulation.method.task)
-    if (
-        inner.name not in ONE_BY_ONE and afford > size
-    ):  # more clients together, if there is time for them
+    if inner.name not in ONE_BY_ONE and afford > size:
+        # More clients together, as there is time for them.
         together = min(TOGETHER, BLOCK, max(clients, afford // size))
         simulation = small(own, sizes, None, clients=together, **steps)
     return replace(simulation, executor=Timed(inner, clock_of(simulation.data.device)))

@@ -21,7 +21,7 @@ from fedlib import streams
 from fedlib.data.checks import check_count, check_fraction
 from fedlib.data.examples import TEST, TRAIN, Dealt, Examples
 from fedlib.data.official import round_half_up
-from fedlib.data.reserved import dealt
+from fedlib.data.reserved import check_majority_class, dealt
 from fedlib.errors import ConfigError, DataError
 
 
@@ -92,15 +92,12 @@ class WriterGroups:
         ]
         first = examples.num_owners - reserved  # of the server's writers
         server = np.concatenate(train[first : first + self.server_writers])
+        server = self._some(server, examples, seed)
         last = examples.of_owner()[first + self.server_writers :]
         return dealt(
             examples,
             groups,
-            (
-                self._some(server, examples, seed),
-                np.concatenate(val),
-                np.concatenate(test[:of_clients]),
-            ),
+            (server, np.concatenate(val), np.concatenate(test[:of_clients])),
             np.concatenate(last) if last else None,
         )
 
@@ -122,10 +119,7 @@ class WriterGroups:
         draw = streams.generator(seed, self.NAME, "server")
         if self.majority is None:
             return np.sort(draw.choice(rows, self.server_examples, replace=False))
-        if self.majority_class >= examples.num_classes:
-            raise ConfigError(
-                f"majority_class must be below {examples.num_classes}, got {self.majority_class}"
-            )
+        check_majority_class(self.majority_class, examples.num_classes)
         most = round_half_up(self.majority * self.server_examples)
         is_major = examples.y[rows] == self.majority_class
         taken = [
