@@ -445,16 +445,14 @@ def test_inputs_without_a_mean_are_used_as_they_are():
 def test_the_executor_is_chosen_for_model_and_device():
     light, convolving = tiny_task(), Task(lambda: EmnistCNN(10))
     wide = tiny_task(hidden=20_000)
-    gpu, heavy = (
+    gpu, heavy_on_gpu = (
         SimpleNamespace(device=torch.device("cuda"), is_light=False, is_heavy=is_heavy)
         for is_heavy in (False, True)
     )
-    names = [choose("auto", task).name for task in (light, convolving, wide, gpu, heavy)]
-    assert names == ["batched", "loop", "loop", "batched", "loop"]
-    assert [task.is_heavy for task in (wide, tiny_task(features=6_000, hidden=10_000))] == [
-        False,
-        True,
-    ]
+    names = [choose("auto", task).name for task in (light, convolving, wide, gpu, heavy_on_gpu)]
+    assert names == ["batched", "traced", "traced", "batched", "loop"]
+    heavy = tiny_task(features=6_000, hidden=10_000)
+    assert (wide.is_heavy, heavy.is_heavy, choose("auto", heavy).name) == (False, True, "loop")
     assert choose("loop", light).name == "loop"
 
 

@@ -39,8 +39,11 @@ def rule(task: Task) -> str:
     """What suits a model and a device in general; `fedlib.run.calibrate` measures one machine.
 
     Batching pays where launching a step costs more than computing it: on a GPU but for the largest
-    models, and for small models without convolutions on a CPU.
+    models, and for small models without convolutions on a CPU. Elsewhere on a CPU, steps that are
+    recorded cost what the loop's do or less, with the same bits (benchmarks/README.md).
     """
     if task.device.type == "cuda":
         return "loop" if task.is_heavy else "batched"
-    return "batched" if task.is_light else "loop"
+    if task.is_light:
+        return "batched"
+    return "loop" if task.is_heavy else "traced"
