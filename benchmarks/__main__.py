@@ -29,18 +29,23 @@ def main() -> None:
     """Parse the command line, measure, write."""
     args = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the measurement that runs, too
-    (measure_micro if args.micro else measure_items)(args, save=lambda found: write(args, found))
+    measured = measure_micro if args.micro else measure_items
+    for cores in args.cores:
+        measured(args, cores, save=lambda found, cores=cores: write(args, cores, found))
     print((RESULTS / f"{args.name}.md").read_text())
 
 
-def write(args: argparse.Namespace, found: dict[str, dict]) -> None:
+def write(args: argparse.Namespace, cores: int, found: dict[str, dict]) -> None:
     """Put what was found, by item or part, into the result files; the rest stays as it is."""
     file = RESULTS / f"{args.name}.json"
     results = json.loads(file.read_text()) if file.exists() else {"items": {}, "micro": {}}
-    results["machine"] = page.machine(args.cores)
+    results["machine"] = page.machine()
     for name, runs in found.items():
-        entry = {"conditions": conditions(args), "runs": runs}
-        results["micro" if args.micro else "items"][name] = entry
+        entry = {"conditions": conditions(args, cores), "runs": runs}
+        if args.micro:
+            results["micro"][name] = entry
+        else:
+            results["items"].setdefault(name, {})[str(cores)] = entry
     RESULTS.mkdir(exist_ok=True)
     write_text(file, json.dumps(results, indent=1, sort_keys=True) + "\n")
     write_text(file.with_suffix(".md"), page.page(results))
@@ -61,7 +66,7 @@ def arguments() -> argparse.Namespace:
     add("--executors", help="of this engine; default: those worth it for the item")
     add("--repeats", type=int, default=5, help="measurements of each contender")
     add("--seconds", type=float, default=20, help="length of a measurement, about")
-    add("--cores", type=int, default=page.cores(), help="what everybody may use")
+    add("--cores", help="what everybody may use, by commas; default: 1, and all that there are")
     add("--limit", type=float, default=900, help="seconds after which a measurement is given up")
     add("--name", default=page.slug(), help="of the result page")
     add("--micro", action="store_true", help="hot paths one by one")
@@ -72,7 +77,8 @@ def arguments() -> argparse.Namespace:
     args.peers = chosen(parser, args.peers, PEERS)
     everybody = [*OWN, *args.peers]
     args.contenders = chosen(parser, args.contenders or ",".join(everybody), CONTENDERS)
-    for name in ("repeats", "seconds", "cores", "limit"):
+    args.cores = numbers(parser, args)
+    for name in ("repeats", "seconds", "limit"):
         if getattr(args, name) <= 0:
             parser.error(f"--{name} must be positive, got {getattr(args, name)}")
     return args
@@ -87,13 +93,24 @@ def chosen(parser: argparse.ArgumentParser, text: str, known) -> list[str]:
     return names
 
 
-def conditions(args: argparse.Namespace) -> dict:
+def numbers(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[int]:
+    """The numbers of cores to measure with; ends the program for one that cannot be."""
+    there = page.cores()
+    default = f"{there}" if args.micro else f"1,{there}"
+    words = list(dict.fromkeys((args.cores or default).split(",")))
+    for word in words:
+        if not word.isdecimal() or not 1 <= int(word) <= there:
+            parser.error(f"--cores must be numbers from 1 to {there}, by commas, got {word!r}")
+    return [int(word) for word in words]
+
+
+def conditions(args: argparse.Namespace, cores: int) -> dict:
     """What a measurement depends on besides the machine."""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"date": date, "seconds": args.seconds, "cores": args.cores}
+    return {"date": date, "seconds": args.seconds, "cores": cores}
 
 
-def measure_items(args: argparse.Namespace, save: Callable[[dict], None]) -> None:
+def measure_items(args: argparse.Namespace, cores: int, save: Callable[[dict], None]) -> None:
     """Runs by item and contender, each with its rate or its error; saved after each repetition."""
     broken = {peer: environments.install(peer, PEERS[peer].lends) for peer in args.peers}
     jobs = schedule(args.items, args.contenders, args.executors and args.executors.split(","))
@@ -105,8 +122,10 @@ def measure_items(args: argparse.Namespace, save: Callable[[dict], None]) -> Non
             if done and "error" in done[-1]:
                 continue
             error = broken.get(contender.partition("/")[0])
-            done.append({"error": error} if error else measure(item, contender, args))
-            print(f"{repeat + 1}/{args.repeats} {item} {contender}: {page.brief(done[-1])}")
+            done.append({"error": error} if error else measure(item, contender, cores, args))
+            print(
+                f"{repeat + 1}/{args.repeats} {item} {contender}, {cores}: {page.brief(done[-1])}"
+            )
             sys.stdout.flush()
         save(runs)
 
@@ -132,7 +151,7 @@ def takes_part(item: Item, contender: str) -> bool:
         return item.num_experts == 1 and (models is None or item.model in models)
     return {
         "ours": True,
-        "pfedmm": item.pfedmm_goal is not None,
+        "pfedmm": item.goals.pfedmm is not None,
         "plain": True,  # of FedEM's items on the one that says how fast the machine is
         "fedem": item.num_experts > 1,
         "floor": item.num_experts == 1,
@@ -146,15 +165,15 @@ def settings(item: Item, contender: str, executors=None) -> tuple[str, ...]:
     return CONTENDERS[contender].settings
 
 
-def measure(item: str, contender: str, args: argparse.Namespace) -> dict:
+def measure(item: str, contender: str, cores: int, args: argparse.Namespace) -> dict:
     """One measurement in a process of its own: what it printed, or its error."""
     peer = contender.partition("/")[0] in PEERS
     python = environments.python(contender.partition("/")[0]) if peer else sys.executable
     if contender == "plain":
         item = ITEMS[item].plain_of or item
     command = [str(python), "-m", "benchmarks.measure", item, contender]
-    command += ["--seconds", str(args.seconds), "--cores", str(args.cores)]
-    return json_of(command, args.cores, args.limit)
+    command += ["--seconds", str(args.seconds), "--cores", str(cores)]
+    return json_of(command, cores, args.limit)
 
 
 def json_of(command: list[str], cores: int, limit: float) -> dict:
@@ -194,14 +213,14 @@ def end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def measure_micro(args: argparse.Namespace, save: Callable[[dict], None]) -> None:
+def measure_micro(args: argparse.Namespace, cores: int, save: Callable[[dict], None]) -> None:
     """Readings by part and name, with units and goals; saved after each repetition."""
     found = {}
     for repeat in range(args.repeats):
         for part in args.items:
             command = [sys.executable, "-m", "benchmarks.micro", part]
-            command += ["--cores", str(args.cores)]
-            done = json_of(command, args.cores, args.limit)
+            command += ["--cores", str(cores)]
+            done = json_of(command, cores, args.limit)
             for name, reading in done.items():
                 entry = found.setdefault(part, {}).setdefault(name, [])
                 entry.append(reading)

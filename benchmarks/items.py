@@ -6,6 +6,7 @@ batches are the same for everybody; each contender may order a client's examples
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,22 @@ from fedlib import streams
 
 SEED = 0
 LR = 0.01
+
+
+class Goals(NamedTuple):
+    """What is asked of the engine; None is nothing.
+
+    Attributes:
+      peer: samples/s, as a multiple of the best peer's.
+      floor: likewise, of the centralised floor's.
+      fedem: likewise, of FedEM's loop.
+      pfedmm: how much longer than FedAvg pFedMM with three heads may take.
+    """
+
+    peer: float | None = None
+    floor: float | None = None
+    fedem: float | None = None
+    pfedmm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -31,12 +48,10 @@ class Item:
       batch_size: of the local steps.
       num_experts: of FedEM; 1 is FedAvg.
       executors: of ours that are worth measuring on a CPU.
-      peer_goal: samples/s, as a multiple of the best peer's.
-      floor_goal: likewise, of the centralised floor's.
+      goals, goals_per_core: with all cores, and with one, which is what a job of the workflow has.
       official: what FedEM's official code and the plain loop on the item `plain_of` did, in
         samples/s, on one and the same machine; None for FedAvg.
       plain_of: item whose plain loop says how fast this machine is.
-      pfedmm_goal: how much longer than FedAvg pFedMM with three heads may take; None: not asked.
     """
 
     name: str
@@ -51,11 +66,10 @@ class Item:
     batch_size: int
     num_experts: int = 1
     executors: tuple[str, ...] = ("loop",)
-    peer_goal: float | None = None
-    floor_goal: float | None = None
+    goals: Goals = Goals()
+    goals_per_core: Goals = Goals()
     official: tuple[float, float] | None = None
     plain_of: str | None = None
-    pfedmm_goal: float | None = None
 
     @property
     def rate(self) -> float:
@@ -109,6 +123,7 @@ _CNN = _Federation(
         "examples": 11_800,
         "spread": 0.5,
         "cohort": 10,
+        "executors": ("loop", "traced"),
     }
 )
 _SMALL = _Federation(
@@ -138,14 +153,19 @@ _DEEP = _Federation(
 ITEMS = {
     item.name: item
     for item in (
-        _CNN("W1a", "EMNIST CNN, batches of 32", batch_size=32, peer_goal=1.8, pfedmm_goal=1.15),
+        _CNN(
+            "W1a",
+            "EMNIST CNN, batches of 32",
+            batch_size=32,
+            goals=Goals(peer=1.8, pfedmm=1.15),
+            goals_per_core=Goals(floor=0.95, pfedmm=1.2),
+        ),
         _CNN(
             "W1b",
             "EMNIST CNN, batches of 128",
             batch_size=128,
-            peer_goal=1.8,
-            floor_goal=0.8,
-            pfedmm_goal=1.15,
+            goals=Goals(peer=1.8, floor=0.8, pfedmm=1.15),
+            goals_per_core=Goals(pfedmm=1.2),
         ),
         _SMALL(
             "W2a",
@@ -153,7 +173,8 @@ ITEMS = {
             model="mlp",
             shape=(784,),
             num_classes=62,
-            peer_goal=1.6,
+            goals=Goals(peer=1.6),
+            goals_per_core=Goals(peer=1.7),
         ),
         _SMALL(
             "W2b",
@@ -161,7 +182,8 @@ ITEMS = {
             model="linear",
             shape=(60,),
             num_classes=2,
-            peer_goal=6.0,
+            goals=Goals(peer=6.0),
+            goals_per_core=Goals(peer=8.0),
         ),
         _SMALL(
             "W2c",
@@ -169,22 +191,22 @@ ITEMS = {
             model="lenet5",
             shape=(1, 28, 28),
             num_classes=10,
-            peer_goal=1.0,
+            goals=Goals(peer=1.0),
+            goals_per_core=Goals(peer=1.3),
         ),
         _DEEP(
             "W3a",
             "MobileNet-v2 at 32 x 32",
             model="mobilenet_v2",
-            peer_goal=2.5,
-            floor_goal=0.8,
-            pfedmm_goal=1.15,
+            goals=Goals(peer=2.5, floor=0.8, pfedmm=1.15),
         ),
-        _DEEP("W3b", "ResNet-20 at 32 x 32", model="resnet20", peer_goal=1.3),
+        _DEEP("W3b", "ResNet-20 at 32 x 32", model="resnet20", goals=Goals(peer=1.3)),
         _CNN(
             "W4a",
             "FedEM with 3 experts on W1a",
             batch_size=32,
             num_experts=3,
+            goals_per_core=Goals(fedem=1.4),
             official=(465, 3020),
             plain_of="W1a",
         ),

@@ -24,10 +24,10 @@ def processor() -> str:
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
-def machine(used: int) -> dict:
+def machine() -> dict:
     """What the page says of this machine."""
     system = f"{platform.system()} {platform.machine()}"
-    return {"processor": processor(), "cores": used, "system": system,
+    return {"processor": processor(), "cores": cores(), "system": system,
             "python": platform.python_version()}  # fmt: skip
 
 
@@ -77,24 +77,30 @@ def best(runs: dict[str, list[dict]], names) -> str | None:
     return max(able, key=able.get) if able else None
 
 
-def ratios(item: Item, runs: dict[str, list[dict]]) -> list[tuple[str, float | None, float]]:
+def ratios(
+    item: Item, runs: dict[str, list[dict]], cores: int
+) -> list[tuple[str, float | None, float]]:
     """(what, our ratio or None if something was not measured, goal) for each goal of an item."""
+    goals = item.goals_per_core if cores == 1 else item.goals
     ours, peer = best(runs, ("ours",)), best(runs, PEERS)
     found = []
-    if item.peer_goal:
+    if goals.peer:
         against = f"best peer ({peer})" if peer else "best peer"
-        found.append((f"rate / {against}", _ratio(runs, ours, peer), item.peer_goal))
-    if item.floor_goal:
-        found.append(("rate / floor", _ratio(runs, ours, best(runs, ("floor",))), item.floor_goal))
-    if item.official:
+        found.append((f"rate / {against}", _ratio(runs, ours, peer), goals.peer))
+    if goals.floor:
+        found.append(("rate / floor", _ratio(runs, ours, best(runs, ("floor",))), goals.floor))
+    if goals.fedem:
+        value = _ratio(runs, ours, best(runs, ("fedem",)))
+        found.append(("rate / FedEM's loop", value, goals.fedem))
+    if item.official and cores > 1:  # it was measured on two
         code, plain = item.official
         scaled = _ratio(runs, ours, best(runs, ("plain",)))
         value = None if scaled is None else scaled * plain / code
         found.append(("rate / FedEM's official code, scaled", value, OFFICIAL_GOAL))
-    if item.pfedmm_goal:
+    if goals.pfedmm:
         loop = "ours/loop" if "ours/loop" in runs else None
         value = _ratio(runs, loop, best(runs, ("pfedmm",)))
-        found.append(("time of pFedMM / FedAvg", value, item.pfedmm_goal))
+        found.append(("time of pFedMM / FedAvg", value, goals.pfedmm))
     if peer and ours:
         found.append((f"memory / best peer ({peer})", memory(runs[ours]) / memory(runs[peer]), 1.0))
     return found
@@ -133,20 +139,28 @@ def page(results: dict) -> str:
         "",
         f"{about['system']}, Python {about['python']}. How to read this: [README](../README.md).",
     ]
-    done = {name: entry for name, entry in results["items"].items() if name in ITEMS}
-    if done:
-        lines += ["", "## Goals", "", *_goals(done)]
-    for name, entry in sorted(done.items()):
-        lines += ["", f"## {name}: {ITEMS[name].title}", "", *_item(ITEMS[name], entry)]
+    done = {name: by for name, by in sorted(results["items"].items()) if name in ITEMS}
+    for number in sorted({int(number) for by in done.values() for number in by}):
+        goals = _goals({name: by[str(number)] for name, by in done.items() if str(number) in by})
+        lines += ["", f"## Goals with {_cores(number)}", "", *goals]
+    for name, by in done.items():
+        lines += ["", f"## {name}: {ITEMS[name].title}"]
+        for number, entry in sorted(by.items(), key=lambda pair: int(pair[0])):
+            lines += ["", f"### With {_cores(int(number))}", "", *_item(ITEMS[name], entry)]
     if results["micro"]:
         lines += ["", "## Hot paths", "", *_micro(results["micro"])]
     return "\n".join(lines) + "\n"
 
 
+def _cores(number: int) -> str:
+    return "one core" if number == 1 else f"{number} cores"
+
+
 def _goals(done: dict) -> list[str]:
     rows = []
-    for name, entry in sorted(done.items()):
-        for what, value, goal in ratios(ITEMS[name], entry["runs"]):
+    for name, entry in done.items():
+        cores = entry["conditions"]["cores"]
+        for what, value, goal in ratios(ITEMS[name], entry["runs"], cores):
             shown = "-" if value is None else f"{value:.2f}"
             rows.append([name, what, shown, f"{goal:g}", met(what, value, goal)])
     return table(["item", "what", "measured", "goal", "met"], rows)

@@ -20,7 +20,8 @@ from benchmarks.contenders import ours
 from benchmarks.items import ITEMS, Item
 from fedlib import tree
 
-EXECUTORS = ("loop", "batched", "graphs")
+BATCHING = ("batched", "graphs")
+EXECUTORS = ("loop", "traced", *BATCHING)
 CHUNKS = (16, 64)  # clients that are batched together, instead of as many as fit
 FLOAT64 = "float64"
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -59,18 +60,19 @@ def probes(items: list[str], device: str) -> list[Probe]:
     """All questions about these items, those first whose answer decides most."""
     first = [Probe("agreement", item, how, FLOAT64) for item in items for how in EXECUTORS]
     rates = [Probe("rate", item, how) for item in items for how in EXECUTORS]
-    cell = [Probe("cell", CELL.name, how) for how in EXECUTORS]
+    # Traced steps have the bits of the loop, which answers for them from here on.
+    cell = [Probe("cell", CELL.name, how) for how in ("loop", *BATCHING)]
     rounded = [
         Probe("rate", item, how, precision)
         for precision in PRECISIONS[1:]
         if precision != "tf32" or device == "cuda"
         for item in items
-        for how in EXECUTORS
+        for how in ("loop", *BATCHING)
     ]
     chunks = [
         Probe("rate", item, f"{how}:{size}")
         for item in items
-        for how in EXECUTORS[1:]
+        for how in BATCHING
         for size in CHUNKS
         if size < ITEMS[item].cohort
     ]

@@ -20,12 +20,21 @@ def test_what_decides_most_is_asked_first_and_everything_once():
     asked = probes.probes([*ITEMS], "cuda")
     assert len({probe.key for probe in asked}) == len(asked)
     kinds = [probe.kind for probe in asked]
-    assert kinds.index("rate") == 3 * len(ITEMS) and set(kinds[: 3 * len(ITEMS)]) == {"agreement"}
+    assert kinds.index("rate") == 4 * len(ITEMS) and set(kinds[: 4 * len(ITEMS)]) == {"agreement"}
     assert {probe.executor for probe in asked if probe.item == "W2a"} == {
-        *("loop", "batched", "graphs", "batched:16", "batched:64", "graphs:16", "graphs:64"),
+        *(
+            "loop",
+            "traced",
+            "batched",
+            "graphs",
+            "batched:16",
+            "batched:64",
+            "graphs:16",
+            "graphs:64",
+        ),
     }
     # Ten clients take part in W1, so that there are no blocks of sixteen.
-    assert {p.executor for p in asked if p.item == "W1a"} == {"loop", "batched", "graphs"}
+    assert {p.executor for p in asked if p.item == "W1a"} == {*probes.EXECUTORS}
     assert {p.precision for p in asked if p.kind == "rate"} == {*probes.PRECISIONS}
     assert "tf32" not in {p.precision for p in probes.probes([*ITEMS], "cpu")}
 
@@ -76,7 +85,7 @@ def answering(script: str):
     return started
 
 
-ASKED = [Probe("rate", "W2b", how) for how in probes.EXECUTORS]
+ASKED = [Probe("rate", "W2b", how) for how in ("loop", "batched", "graphs")]
 DIES = """
 for fields in asked:
     tell(begin="/".join(fields))
@@ -126,7 +135,7 @@ def test_the_page_shows_what_does_not_agree_and_what_failed():
     }
     about = {"device": "A card", "memory": "8 MiB", "torch": "3"}
     text = gpu.report({"machine": about, "seconds": 1.5, "answers": answers})
-    assert "| W2b: logistic regression 60-2 | 1.0e-15 | - | **2.5e-01** |" in text
+    assert "| W2b: logistic regression 60-2 | 1.0e-15 | - | - | **2.5e-01** |" in text
     assert f"| loop | 2.00 s | {2 * probes.CELL_ROUNDS} s | 100 | 3 |" in text
     assert "| graphs | RuntimeError: no kernel |" in text
     assert text.startswith("# A card") and "memory 8 MiB, torch 3." in text

@@ -148,12 +148,12 @@ def test_every_peer_says_what_it_needs():
 
 def test_everybody_takes_part_where_it_can():
     took = {name: [who for item, who in bench.schedule([name], CONTENDERS)] for name in ITEMS}
-    pfl = ["pfl/threads", "pfl/processes"]
-    assert took["W1a"] == ["ours/loop", "pfedmm/loop", "plain", "floor", *pfl, "flwr", "fedjax"]
-    own = ["ours/loop", "ours/traced", "ours/batched", "plain", "floor"]
+    pfl, both = ["pfl/threads", "pfl/processes"], ["ours/loop", "ours/traced"]
+    assert took["W1a"] == [*both, "pfedmm/loop", "plain", "floor", *pfl, "flwr", "fedjax"]
+    own = [*both, "ours/batched", "plain", "floor"]
     assert took["W2b"] == [*own, *pfl, "flwr", "fedjax"]
     assert took["W3b"] == ["ours/loop", "plain", "floor", *pfl, "flwr"]
-    assert took["W4a"] == ["ours/loop", "plain", "fedem"]
+    assert took["W4a"] == [*both, "plain", "fedem"]
 
 
 # -- arithmetic ---------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_ratios_are_those_of_the_medians_of_the_best():
         "pfl/threads": runs(40, 50, 1000, mib=80),
         "flwr": [{"error": "it does not want to"}],
     }
-    ratios = {what: (value, goal) for what, value, goal in page.ratios(ITEMS["W1b"], found)}
+    ratios = {what: (value, goal) for what, value, goal in page.ratios(ITEMS["W1b"], found, 2)}
     assert ratios == {
         "rate / best peer (pfl/threads)": (100 / 50, 1.8),
         "rate / floor": (100 / 250, 0.8),
@@ -186,13 +186,32 @@ def test_ratios_are_those_of_the_medians_of_the_best():
 def test_the_official_code_is_scaled_by_the_plain_loop():
     # Where the plain loop is half as fast as there, the official code would be, too: 232.5.
     found = {"ours/loop": runs(930), "plain": runs(1510)}
-    [(what, value, goal)] = page.ratios(ITEMS["W4a"], found)
+    [(what, value, goal)] = page.ratios(ITEMS["W4a"], found, 2)
     assert value == pytest.approx(930 / 232.5) and goal == 3  # rounding of three operations
     assert page.met(what, value, goal) == "yes"
 
 
+def test_a_core_has_goals_of_its_own():
+    found = {"ours/loop": runs(80), "ours/traced": runs(90), "fedem": runs(60), "plain": runs(50)}
+    [(what, value, goal)] = page.ratios(ITEMS["W4a"], found, 1)
+    assert (what, value, goal) == ("rate / FedEM's loop", 90 / 60, 1.4)
+    entry = {"conditions": {"date": "2026-01-02", "seconds": 5, "cores": 1}, "runs": found}
+    by_cores = {"1": entry, "2": entry | {"conditions": entry["conditions"] | {"cores": 2}}}
+    text = page.page({"machine": page.machine(), "items": {"W4a": by_cores}, "micro": {}})
+    assert text.index("## Goals with one core") < text.index("## Goals with 2 cores")
+    assert "| W4a | rate / FedEM's loop | 1.50 | 1.4 | yes |" in text
+
+
+@pytest.mark.parametrize("cores", ["0", "1,two", "100000"])
+def test_a_number_of_cores_that_cannot_be_is_refused(cores, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--cores", cores])
+    with pytest.raises(SystemExit):
+        bench.arguments()
+    assert "--cores must be numbers from 1 to" in capsys.readouterr().err
+
+
 def test_a_goal_without_its_measurement_is_not_judged():
-    [(what, value, goal)] = page.ratios(ITEMS["W2b"], {"ours/loop": runs(5)})
+    [(what, value, goal)] = page.ratios(ITEMS["W2b"], {"ours/loop": runs(5)}, 2)
     assert value is None and page.met(what, value, goal) == "not measured"
 
 
@@ -201,8 +220,8 @@ def test_the_page_shows_medians_spread_and_reasons():
     entry = {"conditions": {"date": "2026-01-02", "seconds": 5, "cores": 2}, "runs": found}
     reading = {"value": 2.0, "unit": "s", "goal": 1.5, "better": "low"}
     hot = {"conditions": entry["conditions"], "runs": {"first batch": [reading]}}
-    machine = page.machine(2)
-    text = page.page({"machine": machine, "items": {"W2b": entry}, "micro": {"start": hot}})
+    machine = page.machine()
+    text = page.page({"machine": machine, "items": {"W2b": {"2": entry}}, "micro": {"start": hot}})
     assert "| this engine, loop | 1,200 | 1,000 to 1,500 | 3 | - | - | 100 |" in text
     assert "| Flower and Ray | no such thing | - |" in text
     assert "| start | first batch | 2 s | 2 to 2 | 1 | 1.5 | no |" in text

@@ -54,7 +54,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "digits": fewer | {"table_rounds": (5, 10, 20)},
         "angled-digits-labels": fewer,
         "permuted-digits": {"labels": ("clients-k4",), "rounds": 6},
-        "two-shard-digits": fewer,
+        "two-shard-digits": fewer | {"vae_epochs": 50},
     }
     return note, seeds[:1], tuple(replace(x, **changes.get(name, {})) for name, x in kept.items())
 
