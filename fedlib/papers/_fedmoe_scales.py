@@ -150,9 +150,9 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "rounds, and one seed.",
         (0,),
         (
-            _femnist_lite(10, 5, LITE, ("main", "size", *ABLATIONS, "reserved", "written")),
-            _femnist_lite(50, 1, PRINTED, ("main",)),
-            _femnist_lite(10, 5, ("fedmoe",), ("reserved",), server_examples=320),
+            _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "reserved", "written")),
+            _femnist_lite(50, 1, 30, PRINTED, ("main",)),
+            _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
             _cifar10_lite(10, (*PRINTED, *PARTS), ("main", "parts", "even", "written")),
             _cifar10_lite(50, few, ("main",)),
             _cifar10_lite(100, ("fedavg", "fedmoe"), ("main",)),
@@ -163,7 +163,12 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def _femnist_lite(
-    num_clients: int, writers: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
+    num_clients: int,
+    writers: int,
+    rounds: int,
+    labels: tuple[str, ...],
+    roles: tuple[str, ...],
+    **reserved,
 ) -> Setting:
     fewer = {"server_examples": 640, "val_fraction": 0.05, **reserved}
     return _setting(
@@ -172,15 +177,17 @@ def _femnist_lite(
         preset="femnist",
         notes=(
             f"clients of {writers} writer{'s' * (writers > 1)} instead of 30, 640 reserved "
-            "examples instead of 1,280, a hidden layer of 256 instead of 2,048; 10 rounds of 1 "
-            "epoch instead of 100 of 5. So that experts leave their first draw in these rounds, λ "
-            "is 0.3 instead of 0.1, clients have three times the rate, and the gate has ten times.",
+            "examples instead of 1,280, a hidden layer of 256 instead of 2,048; "
+            f"{rounds} rounds of 1 epoch instead of 100 of 5. So that experts leave their first "
+            "draw in these rounds, they and clients take all from each other, as in the released "
+            "code on FEMNIST (λ = 1 for experts, 0 for clients); clients have three times the "
+            "rate, and the gate has ten times.",
         ),
-        rounds=10,
+        rounds=rounds,
         local={"lr": 1e-3, "epochs": 1},
         server={"lr": 3e-4},
-        params={"lam": 0.3},
-        evaluate_every=2,
+        params={"lam": 1.0, "client_lam": 0.0},
+        evaluate_every=5,
     )
 
 
