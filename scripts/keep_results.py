@@ -1,5 +1,7 @@
 """Copy a paper's tables and figures, and how they were made, to docs/results/PAPER.
 
+What has the papers' own settings, scale full, is kept in docs/results/full/PAPER.
+
   python scripts/keep_results.py pfedmm --config scale=reduced labels=[fedavg,fedem]
 
 The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
@@ -37,7 +39,7 @@ def main() -> None:
     parser.add_argument("paper", help="name of the paper")
     parser.add_argument("--configfile", nargs="+", default=[], help="of the run, over config.yaml")
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="over both")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs/results", help="docs/results")
+    parser.add_argument("--out", type=Path, help="in place of docs/results or docs/results/full")
     parser.add_argument(
         "--replace", action="store_true", help="also what is kept of another scale or tag"
     )
@@ -49,7 +51,8 @@ def main() -> None:
     missing = [path for path in sources if not path.exists()]
     if missing:
         raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
-    folder = args.out / args.paper
+    out = args.out or kept.shelf(ROOT / "docs/results", plan.scale)
+    folder = out / args.paper
     page = folder / "REPORT.md"
     if not args.replace:
         _check_kept(page, plan.folder)
@@ -61,7 +64,7 @@ def main() -> None:
     spec = json.loads(plan.spec("report"))
     # Figures are beside the page, in the folder that has the paper's name.
     results = Path(plan.path("results"))
-    text = as_markdown.page(gather(spec, results, args.out), page)
+    text = as_markdown.page(gather(spec, results, out), page)
     text += kept.sections(spec, results, {stage: _made(plan, stage) for stage in MADE})
     files.write_text(page, text)
     size = packs.write(folder / packs.FOLDER, *_frames(plan, args.paper), _exhibits(plan))

@@ -1,5 +1,7 @@
 """The kept page: every published cell beside ours, and what the runs took."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
@@ -64,3 +66,8 @@ def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
 def result(**changes) -> RunResult:
     zero = np.zeros(1, np.int64)
     return RunResult(zero, {}, zero, zero, zero, zero, np.zeros(0), **changes)
+
+
+def test_what_has_the_papers_settings_is_kept_by_itself():
+    folders = [kept.shelf(Path("x"), scale) for scale in ("full", "reduced")]
+    assert folders == [Path("x/full"), Path("x")]

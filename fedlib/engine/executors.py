@@ -22,6 +22,7 @@ from fedlib.engine import ambient
 from fedlib.engine.batches import Batches, waves
 from fedlib.engine.device import moved, upload
 from fedlib.engine.failure import told
+from fedlib.engine.subnormal import flushed
 from fedlib.engine.task import Batch
 from fedlib.engine.waves import (
     Work,
@@ -85,10 +86,10 @@ class Workers:
             self._pool = ThreadPoolExecutor(count, initializer=lambda: torch.set_num_threads(1))
 
     def visit(self, fn: Callable[[int], None], order: Iterable[int]) -> None:
-        """Call `fn`, without recording gradients, with all numbers in `order`."""
+        """Call `fn`, without gradients or subnormal numbers, with all numbers in `order`."""
 
         def quietly(number: int) -> None:
-            with torch.no_grad():
+            with torch.no_grad(), flushed():
                 fn(number)
 
         if self._pool is None:

@@ -16,6 +16,11 @@ HEAD = ("Table", "Data set", "Method", "Metric", "Published", "Ours", "Differenc
 FIELDS = {"published", "difference", "metric", "title", "federation"}
 
 
+def shelf(kept: Path, scale: str) -> Path:
+    """Where papers of a scale have their folders: those with the papers' own settings apart."""
+    return kept / "full" if scale == "full" else kept
+
+
 def sections(spec: dict, results: Path, made: Mapping[str, Iterable[Path]]) -> str:
     """Both sections as Markdown; "" for one that has nothing to say.
 
