@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
@@ -72,3 +73,16 @@ def test_no_file_keeps_the_marks_of_a_conflict():
     ]
     assert ROOT / "README.md" in files
     assert [path for path in files if marks.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_runner_tests_every_python_that_is_named_with_targets_that_exist():
+    jobs = yaml.safe_load(read(".github/workflows/tests.yml"))["jobs"]
+    (named,) = re.findall(r"and Python ([\d., or]+?) with", read("README.md"))
+    assert jobs["lock"]["strategy"]["matrix"]["python"] == re.findall(r"[\d.]+\d", named)
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    asked = [word for line in commands if line.startswith("make ") for word in line.split()[1:]]
+    targets = [word for word in asked if "=" not in word]
+    assert {"lint", "test"} <= {*targets}
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+    assert all(word.split("=")[0] in ("PYTHON", "TORCH") for word in asked if "=" in word)
