@@ -44,16 +44,16 @@ DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the pa
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Of `demo_all`, one seed, a third of the rounds, and each experiment on one federation."""
+    """Of `demo_all`, one seed, a quarter of the rounds, and each experiment on one federation."""
     note, seeds, settings = demo_all()
     kept = {
         setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
     }
-    fewer = {"rounds": 20}
+    fewer = {"rounds": 15}
     changes = {
-        "digits": fewer | {"table_rounds": (5, 10, 20)},
+        "digits": fewer | {"table_rounds": (5, 10, 15)},
         "angled-digits-labels": fewer,
-        "permuted-digits": {"labels": ("clients-k4",), "rounds": 6},
+        "permuted-digits": {"labels": ("clients-k4",), "rounds": 5},
         "two-shard-digits": fewer | {"vae_epochs": 50},
     }
     return note, seeds[:1], tuple(replace(x, **changes.get(name, {})) for name, x in kept.items())

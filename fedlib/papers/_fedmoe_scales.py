@@ -112,7 +112,7 @@ def _made_up_texts(labels: tuple[str, ...]) -> Setting:
     data = Data(
         name="text-m6",
         dataset="synthetic_text",
-        params={"num_clients": 6, "train_examples": 100, "test_examples": 0},
+        params={"num_clients": 6, "train_examples": 60, "test_examples": 0},
         partition={"kind": "natural"},
         seed=SEED,
         title="Made-up texts, M = 6",
