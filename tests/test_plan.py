@@ -12,7 +12,7 @@ from conftest import toy_paper, toy_run
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES, Figure, Table, scale_of
-from fedlib.workflow import config, plan, provenance, shell, specs
+from fedlib.workflow import config, plan, provenance, selection, shell, specs
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Cell, Plan
@@ -485,6 +485,21 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
         assert "after at most 5 communication rounds" in spec["folder_note"]
         assert "schedules are not shortened" in spec["folder_note"]
     assert toy().folder_note == ""
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+def test_figures_ask_for_no_round_that_capped_runs_never_come_to(cap):
+    made = Plan(
+        config.read([ROOT / "config.yaml"]) | {"papers": ["fedmoe"], "rounds": cap, "tag": "x"}
+    )
+    over = [f for f in made.papers["fedmoe"].figures.values() if f.kind in selection.OVER_ROUNDS]
+    assert len(over) == 3
+    for figure in over:
+        rounds = figure.params["rounds"]
+        asked = (
+            [r for some in rounds.values() for r in some] if isinstance(rounds, dict) else rounds
+        )
+        assert asked and max(asked) <= cap
 
 
 # --- Errors ---------------------------------------------------------------------------------------

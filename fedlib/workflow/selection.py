@@ -9,6 +9,7 @@ from fedlib.workflow import overrides, own_methods
 AGAINST = ("client_differences", "gains")  # kinds of exhibits that compare the run `of` with others
 # Kinds that show what was recorded on the way, and the hyper-parameter with its rounds.
 RECORDED = {"tables_over_time": "table_rounds"}
+OVER_ROUNDS = ("tables_over_time", "weights_over_rounds")  # which name the rounds to show
 
 
 def selected(paper: Paper, config: Mapping) -> Paper:
@@ -83,13 +84,27 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
         shown = _compared(exhibit, [pair for pair in shown if pair in pairs])
         if shown:
             federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
+            last = min(run.rounds for run in runs if (run.federation, run.label) in shown)
+            params = _reached(exhibit.kind, exhibit.params, last)
             narrowed[name] = dataclasses.replace(
                 exhibit,
                 labels=tuple(label for label in exhibit.labels if label in labels),
                 federations=tuple(f for f in exhibit.federations if f in federations),
-                params=_without({*exhibit.federations} - federations, exhibit.params),
+                params=_without({*exhibit.federations} - federations, params),
             )
     return narrowed
+
+
+def _reached(kind: str, params: Mapping, last: int) -> Mapping:
+    """The params without rounds to show that never come, as runs are stopped after `last`."""
+    rounds = params.get("rounds")
+    if kind not in OVER_ROUNDS or not rounds:
+        return params
+    if isinstance(rounds, Mapping):
+        reached = {name: [r for r in some if r <= last] for name, some in rounds.items()}
+    else:
+        reached = [r for r in rounds if r <= last]
+    return {**params, "rounds": reached}
 
 
 def _without(federations: Set[str], params: Mapping) -> dict:

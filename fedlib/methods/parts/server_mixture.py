@@ -134,7 +134,7 @@ def mixture_log_probs(mixed: Tensor, combination: str) -> Tensor:
     if combination == "logits":
         return log_probs(mixed)
     positive = mixed.clamp(min=torch.finfo(mixed.dtype).tiny)
-    return (positive / positive.sum(-1, keepdim=True)).log()
+    return positive.log() - positive.sum(-1, keepdim=True).log()  # a quotient could become 0
 
 
 # -- losses --------------------------------------------------------------------------------
