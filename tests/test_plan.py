@@ -487,19 +487,29 @@ def test_capped_rounds_are_in_the_specifications_and_in_every_exhibit(toy):
     assert toy().folder_note == ""
 
 
+def rounds_shown(paper):
+    """The rounds that figures over rounds name: by figure, or by figure and federation."""
+    over = {n: f for n, f in paper.figures.items() if f.kind in selection.OVER_ROUNDS}
+    return {name: figure.params.get("rounds") for name, figure in over.items()}
+
+
 @pytest.mark.parametrize("cap", [1, 3])
 def test_figures_ask_for_no_round_that_capped_runs_never_come_to(cap):
-    made = Plan(
-        config.read([ROOT / "config.yaml"]) | {"papers": ["fedmoe"], "rounds": cap, "tag": "x"}
-    )
-    over = [f for f in made.papers["fedmoe"].figures.values() if f.kind in selection.OVER_ROUNDS]
-    assert len(over) == 3
-    for figure in over:
-        rounds = figure.params["rounds"]
-        asked = (
-            [r for some in rounds.values() for r in some] if isinstance(rounds, dict) else rounds
-        )
-        assert asked and max(asked) <= cap
+    given = {"papers": ["fedmoe"], "rounds": cap, "tag": "x"}
+    made = Plan(config.read([ROOT / "config.yaml"]) | given)
+    shown = rounds_shown(made.papers["fedmoe"])
+    assert len(shown) == 3
+    for rounds in shown.values():
+        for asked in rounds.values() if isinstance(rounds, dict) else [rounds]:
+            assert asked and max(asked) <= cap
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("paper", ["fedmix", "fedmoe"])
+def test_figures_of_whole_runs_show_every_round_that_is_declared(paper, scale):
+    # At full, federations of one figure have 100 rounds and 5.
+    made = Plan(config.read([ROOT / "config.yaml"]) | {"papers": [paper], "scale": scale})
+    assert rounds_shown(made.papers[paper]) == rounds_shown(made.declared[paper])
 
 
 # --- Errors ---------------------------------------------------------------------------------------

@@ -84,27 +84,36 @@ def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str,
         shown = _compared(exhibit, [pair for pair in shown if pair in pairs])
         if shown:
             federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
-            last = min(run.rounds for run in runs if (run.federation, run.label) in shown)
-            params = _reached(exhibit.kind, exhibit.params, last)
+            params = _without({*exhibit.federations} - federations, exhibit.params)
+            if exhibit.kind in OVER_ROUNDS:
+                params = _reached(params, [r for r in runs if (r.federation, r.label) in shown])
             narrowed[name] = dataclasses.replace(
                 exhibit,
                 labels=tuple(label for label in exhibit.labels if label in labels),
                 federations=tuple(f for f in exhibit.federations if f in federations),
-                params=_without({*exhibit.federations} - federations, params),
+                params=params,
             )
     return narrowed
 
 
-def _reached(kind: str, params: Mapping, last: int) -> Mapping:
-    """The params without rounds to show that never come, as runs are stopped after `last`."""
-    rounds = params.get("rounds")
-    if kind not in OVER_ROUNDS or not rounds:
-        return params
-    if isinstance(rounds, Mapping):
-        reached = {name: [r for r in some if r <= last] for name, some in rounds.items()}
-    else:
-        reached = [r for r in rounds if r <= last]
+def _reached(params: Mapping, runs: list[Run]) -> Mapping:
+    """The params without rounds to show that these runs, which may be stopped early, never see."""
+    match params.get("rounds"):
+        case None:
+            return params
+        case Mapping() as rounds:
+            reached = {
+                name: _until(some, [run for run in runs if run.federation == name])
+                for name, some in rounds.items()
+            }
+        case rounds:
+            reached = _until(rounds, runs)
     return {**params, "rounds": reached}
+
+
+def _until(rounds: list[int], runs: list[Run]) -> list[int]:
+    """Of the rounds those that all runs come to."""
+    return [number for number in rounds if all(number <= run.rounds for run in runs)]
 
 
 def _without(federations: Set[str], params: Mapping) -> dict:
