@@ -21,6 +21,7 @@ from benchmarks.items import ITEMS, Item
 from fedlib import tree
 
 BATCHING = ("batched", "graphs")
+DISTINCT = ("loop", *BATCHING)  # traced steps have the bits of the loop, which answers for them
 EXECUTORS = ("loop", "traced", *BATCHING)
 CHUNKS = (16, 64)  # clients that are batched together, instead of as many as fit
 FLOAT64 = "float64"
@@ -60,14 +61,13 @@ def probes(items: list[str], device: str) -> list[Probe]:
     """All questions about these items, those first whose answer decides most."""
     first = [Probe("agreement", item, how, FLOAT64) for item in items for how in EXECUTORS]
     rates = [Probe("rate", item, how) for item in items for how in EXECUTORS]
-    # Traced steps have the bits of the loop, which answers for them from here on.
-    cell = [Probe("cell", CELL.name, how) for how in ("loop", *BATCHING)]
+    cell = [Probe("cell", CELL.name, how) for how in DISTINCT]
     rounded = [
         Probe("rate", item, how, precision)
         for precision in PRECISIONS[1:]
         if precision != "tf32" or device == "cuda"
         for item in items
-        for how in ("loop", *BATCHING)
+        for how in DISTINCT
     ]
     chunks = [
         Probe("rate", item, f"{how}:{size}")

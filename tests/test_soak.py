@@ -40,9 +40,8 @@ def test_what_is_never_given_back_is_growth(leak):
 def test_what_a_process_holds_is_counted(tmp_path):
     before = soak.held(os.getpid())
     with open(tmp_path / "one", "w"), open(tmp_path / "two", "w"):
-        with mmap.mmap(
-            -1, 20_000_000, mmap.MAP_PRIVATE
-        ) as pages:  # new ones, whatever the allocator has to spare
+        # New pages, whatever the allocator has to spare.
+        with mmap.mmap(-1, 20_000_000, mmap.MAP_PRIVATE) as pages:
             pages.write(os.urandom(20_000_000))
             after = soak.held(os.getpid())
     assert after.files == before.files + 2
