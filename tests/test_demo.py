@@ -9,8 +9,8 @@ from fedlib.workflow.plan import Plan
 
 BUDGET = 720  # seconds of a core: six minutes on two
 # Of a core of a Xeon, what a job takes on average: by its own record (`fedlib.run.spent`), and what
-# Snakemake does for it (0.2) and a shell that asks for a fork (0.1). Measured as a whole, the demo
-# with jobs for 758 s took 758, at 3.0 s a training.
+# Snakemake does for it (0.2) and a shell that asks for a fork (0.1). These make 715 s of a demo
+# that took 665 as a whole.
 PRICES = {
     "download": 0.6,
     "partition": 0.7,
