@@ -31,6 +31,10 @@ from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
 TELL_EVERY = 10  # seconds
+# What is remembered is of these modules as they were: an edit may change its form, or its meaning.
+SIZES, REHEARSAL, FORECAST = (
+    ROOT / f"fedlib/{name}.py" for name in ("data/sizes", "run/rehearsal", "run/forecast")
+)
 
 
 def main() -> None:
@@ -66,7 +70,7 @@ def _key(plan: Plan, name: tuple[str, str, str]) -> str:
         "done": _done(plan, name),
         "data": plan.data(paper, federation).spec(0),
         "cut": _digest(_manifest(plan, name)),
-        "code": [_digest(file) for file in _files(spec)],
+        "code": [_digest(file) for file in (*_files(spec), SIZES, REHEARSAL, FORECAST)],
         "wanted": [plan.config[key] for key in ("device", "executor")],
         "machine": [environment()["cpu"], importlib.metadata.version("torch")],
     }
@@ -153,7 +157,7 @@ class Maker:
         spec, raw = declared.spec(0), self.plan.config["raw"]
         sources = [spec["params"]["source"]] if "source" in spec["params"] else []
         state = downloads.state(declared.dataset, sources, raw)
-        key = _short([spec, state] if state else spec)
+        key = _short([spec, state, _digest(SIZES)])
         if key not in self._kept["sizes"]:
             self._kept["sizes"][key] = list(sizes.sizes(spec, raw))
         found = sizes.Sizes(*self._kept["sizes"][key])
@@ -172,7 +176,7 @@ class Maker:
             for split in ("train", "val", "test")
         }
         kinds = {split: sorted({*groups}) for split, groups in owned.items()}
-        code = [_digest(file) for file in _files(spec)]
+        code = [_digest(file) for file in (*_files(spec), REHEARSAL)]
         key = _short([_rough(spec | course), views, shapes, kinds, code])
         if key not in self._kept["rehearsals"]:
             self._kept["rehearsals"][key] = list(rehearsal.rehearse(spec, views, sizes))

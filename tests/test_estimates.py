@@ -10,6 +10,7 @@ from fedlib.workflow import costs, dryrun, estimates
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
+from scripts import estimate
 
 SECONDS = {"digits/fedavg": 100, "digits/fedem": 300, "mnist/fedavg": 1000, "mnist/fedem": 5000}
 
@@ -133,3 +134,20 @@ def test_a_budget_without_a_unit_is_refused(declare):
     declare(toy=toy_paper())
     with pytest.raises(ConfigError, match="budget must be a number of minutes"):
         Plan({"budget": "10"})
+
+
+def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, monkeypatch):
+    """The cache of a user outlives a checkout; what is kept there has another form, perhaps."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plan = Plan(
+        {"scale": "demo", "papers": ["fedmix"], "federations": ["digits"], "labels": ["fedavg"]}
+    )
+    [name] = plan.runs
+    before = estimate._key(plan, name)
+    maker = estimate.Maker(plan, "cpu")
+    found = maker.jobs(name)
+    maker._kept["rehearsals"] = {key: ["of old"] for key in maker._kept["rehearsals"]}
+    maker.remember()
+    monkeypatch.setitem(estimate._digests, estimate.REHEARSAL, "edited")
+    assert estimate.Maker(plan, "cpu").jobs(name) == found
+    assert estimate._key(plan, name) != before

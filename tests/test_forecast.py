@@ -96,6 +96,43 @@ def test_the_state_of_clients_is_told_from_what_they_share():
     assert own.each >= parameters
 
 
+VAE = {"model": "vae", "params": {"in_features": 64, "hidden": [8], "latent": 2}}
+VALIDATED = {**DIGITS, "partition": {**IID, "val_fraction": 0.25}}
+
+
+def with_autoencoders(split: str = "test") -> list[Call]:
+    spec = run("fedmix_vae", params={"num_experts": 1}, modules={"vae": VAE})
+    views = [("seen", "new_shard_vae", split)]
+    found = rehearsal.rehearse(spec, views, owned(VALIDATED))
+    assert found.brief == 200  # epochs for one
+    return [c for c in (Call(*call) for call in found.calls) if c.phase == "final"]
+
+
+def test_what_clients_train_for_the_end_is_in_epochs_whatever_the_batch_size():
+    [fold] = [call for call in with_autoencoders() if call.what == "fold"]
+    assert (fold.batch, fold.share, fold.epochs, fold.steps) == (10, 1, 1, 0)
+
+
+def test_models_of_all_clients_that_are_asked_together_cost_more_with_more_clients():
+    [tested] = [c for c in with_autoencoders() if (c.what, c.split) == ("score", "test")]
+    autoencoder = 2 * (64 * 8 + 8 * (2 + 2) + 2 * 8 + 8 * 64)
+    # Every second test is by autoencoders, the other one (the default) by the experts alone; each
+    # client has a gate for one expert besides.
+    assert tested.share == 2
+    assert tested.growth >= autoencoder / 2
+    assert tested.growth == pytest.approx(autoencoder / 2, rel=0.05)
+    assert tested.flops == pytest.approx(FORWARD, rel=0.05)
+
+
+def test_nothing_grows_where_clients_are_asked_for_themselves():
+    found = rehearsal.rehearse(run(), [("seen", "default", "train")], owned(DIGITS))
+    assert {Call(*call).growth for call in found.calls} == {0}
+
+
+def test_who_is_scored_on_everybody_is_prepared_for_it():
+    assert [call for call in with_autoencoders("shared") if call.what == "fold"]
+
+
 # -- arithmetic ---------------------------------------------------------------------------
 
 RATE = {"fold": 1e6, "score": 2e6, "client": 0.5}
@@ -107,12 +144,13 @@ FEW = {
 
 
 def rehearsed(*found: Call, **changes) -> Rehearsed:
-    facts = {"shared": 10, "each": 5, "shared_test": 0, "busy": 1, "brief": 1, "finalists": 0}
+    facts = {"shared": 10, "each": 5, "personal": 0, "shared_test": 0}
+    facts |= {"busy": 1, "brief": 1, "finalists": 0}
     return Rehearsed(calls=[list(call) for call in found], **facts | changes)
 
 
 def call(phase, what, split, flops=1000.0, **changes) -> Call:
-    base = Call(phase, what, "seen", split, 1, 1, 0, 0, flops, 7)
+    base = Call(phase, what, "seen", split, 1, 1, 0, 0, flops, 0, 7)
     return base._replace(**changes)
 
 
@@ -157,6 +195,29 @@ def test_short_last_batches_that_are_dropped_cost_nothing():
 def test_final_protocols_of_few_clients_are_counted_for_these():
     found = cost(call("final", "fold", "train"), finalists=1)
     assert found["evaluate"].flops == pytest.approx(1 * 25 * 1000)
+
+
+def test_clients_who_may_train_for_long_stop_early():
+    epochs = {
+        brief: cost(call("final", "fold", "train"), brief=brief)["evaluate"].flops / (100 * 1000)
+        for brief in (4, 200)
+    }
+    assert epochs == {4: 4, 200: forecast.STOPS_AFTER}
+
+
+def test_operations_that_grow_with_the_clients_are_those_of_all_of_them():
+    found = cost(call("final", "score", "test", flops=1000, growth=10))
+    assert found["evaluate"].flops == 32 * (1000 + 4 * 10)
+
+
+def test_memory_at_the_end_is_that_of_clients_who_train_for_it():
+    trained, scored = (
+        cost(call("final", what, "train"), personal=1e6) for what in ("fold", "score")
+    )
+    assert trained["evaluate"].mb - trained["train"].mb == pytest.approx(4 * 4)
+    assert scored["evaluate"].mb == scored["train"].mb
+    much = cost(call("final", "fold", "train"), personal=1e9)
+    assert much["evaluate"].mb - much["train"].mb == pytest.approx(forecast.FINAL_BYTES / 1e6)
 
 
 def test_memory_grows_with_the_pool_and_with_what_clients_keep():

@@ -12,7 +12,7 @@ Deviation: the paper leaves these open. Pixels are Bernoulli variables. All auto
 alike, and are at their best on the client's validation split. Sending them is not counted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -98,6 +98,10 @@ class FedMixVAE(FedMix):
         autoencoders = train(cohort.seen(), self.vae, local=local, stopping=stopping)
         given = self.likelihood.given(self.vae, cohort.data.federation, cohort.seed)
         return Experienced(self.anybody(state, cohort), *cohort.broadcast((autoencoders, given)))
+
+    def briefly(self) -> "FedMixVAE":
+        """Autoencoders that train for one epoch."""
+        return replace(self, vae_epochs=1)
 
     def predict(self, personal: Known | Anybody | Experienced, batch: Batch) -> Tensor:
         """Log-probabilities of ONE client's batch -> [B, L]"""

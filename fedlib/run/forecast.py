@@ -13,10 +13,13 @@ import numpy as np
 
 from fedlib.engine.choice import BLOCK
 from fedlib.federation import CLIENTS
+from fedlib.run.evaluate import FINAL_BYTES
 from fedlib.run.rehearsal import FLOAT_BYTES, Call, Rehearsed
 
 START = 4.0  # seconds until a job computes: PyTorch is imported, the federation read and checked
-STOPS_AFTER = 0.25  # of the epochs that they may take, clients stop early: a guess, until timed
+# Epochs until clients stop early, if they may go on for longer: of FedMix's autoencoders at scale
+# full on average (200 may be), and no fewer by Adaptive Experts' (26 may be at scale reduced).
+STOPS_AFTER = 25
 BASE = 600  # MB of a process with PyTorch that does nothing
 COPIES = 2  # of what is kept and of what clients of a round work on: before and after
 PASSES = 3  # times the results of matrix products: what is between them, and gradients
@@ -60,10 +63,11 @@ def forecast(
     fold, score = rounds * fold + evaluations * fold_once, rounds * score + evaluations * score_once
     last = own.operations("final")
     memory = own.megabytes(batched)
+    at_last = memory + own.megabytes_at_last()
     spent = rounds * own.cohort * rate["client"]
     return {
         "train": Cost(START + spent + _seconds(fold, score, rate), fold + score, memory),
-        "evaluate": Cost(START + _seconds(*last, rate), sum(last), memory),
+        "evaluate": Cost(START + _seconds(*last, rate), sum(last), at_last),
     }
 
 
@@ -94,7 +98,8 @@ class _Owners:
         found = {"fold": 0.0, "score": 0.0}
         for call in self.calls:
             if call.phase == phase:
-                found[call.what] += call.flops * self._examples(call)
+                flops = call.flops + call.growth * self.number["seen"]
+                found[call.what] += flops * self._examples(call)
         if phase == "final":
             tests = self.owned["seen", "test"].sum()
             found["score"] += self.rehearsed.shared_test * self.number["seen"] * float(tests)
@@ -113,6 +118,13 @@ class _Owners:
         held = max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
         numbers = COPIES * (state + clients) + PASSES * held
         return BASE + (self.pool + FLOAT_BYTES * numbers) / 1e6
+
+    def megabytes_at_last(self) -> float:
+        """What clients who train for the final evaluation need besides."""
+        groups = {c.group for c in self.calls if (c.phase, c.what) == ("final", "fold")}
+        few = self.rehearsed.finalists or max(self.number.values())
+        clients = max((min(few, self.number[group]) for group in groups), default=0)
+        return min(FINAL_BYTES, FLOAT_BYTES * clients * self.rehearsed.personal) / 1e6
 
     def _examples(self, call: Call) -> float:
         """How many a call computes on, all owners together."""
@@ -133,7 +145,7 @@ class _Owners:
     def _finalists(self, call: Call) -> float:
         """The share of owners in a call of the final evaluation."""
         few, everyone = self.rehearsed.finalists, self.number[call.group]
-        longer = max(1.0, STOPS_AFTER * self.rehearsed.brief) if call.what == "fold" else 1.0
+        longer = min(self.rehearsed.brief, STOPS_AFTER) if call.what == "fold" else 1.0
         if not few or few >= everyone or call.group not in CLIENTS:
             return longer * call.share
         base = min(1.0, call.share) if call.what == "score" else 0.0

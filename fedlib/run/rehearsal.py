@@ -4,8 +4,9 @@ A rehearsal is a round, an evaluation during training and a final evaluation of 
 two or three batches of two examples, client by client, while operations are counted as in
 `fedlib.run.cost`. What is kept is *who computed what on which examples*: so many operations for
 each example of a local step, and for each that is scored. They do not depend on the number of
-clients, examples, rounds or on the batch size, so that `fedlib.run.forecast` can tell from them
-what a real run of any size takes. No data are read.
+examples, rounds or on the batch size, and at the end at most in proportion on that of the clients
+(whose models are asked together, say), so that `fedlib.run.forecast` can tell from them what a real
+run of any size takes. No data are read.
 
 What cannot be known before: how long clients go on who stop early (see `STOPS_AFTER` there), and
 rounds that differ from the last one, which is the one that is rehearsed.
@@ -13,6 +14,7 @@ rounds that differ from the last one, which is the one that is rehearsed.
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +54,7 @@ class Call(NamedTuple):
       steps: of each owner, where their number is fixed; else 0.
       batch: examples of a batch, 0 for the run's own batch size.
       flops: floating-point operations by example.
+      growth: further ones for each seen client; 0 in other phases than the last.
       numbers: results of matrix products and convolutions by example, which memory must hold.
     """
 
@@ -64,6 +67,7 @@ class Call(NamedTuple):
     steps: float
     batch: int
     flops: float
+    growth: float
     numbers: float
 
 
@@ -73,6 +77,7 @@ class Rehearsed(NamedTuple):
     Attributes:
       calls: of its phases, `Call`s as lists.
       shared, each: numbers in the state, and of them for each owner in the federation.
+      personal: numbers that the final evaluation needs for each client who trains for it.
       shared_test: operations by example where clients are scored on each other's test examples.
       busy: share of the rounds in which clients do local steps.
       brief: epochs that final protocols may take for each that was rehearsed.
@@ -82,6 +87,7 @@ class Rehearsed(NamedTuple):
     calls: list[list]
     shared: float
     each: float
+    personal: float
     shared_test: float
     busy: float
     brief: float
@@ -99,30 +105,22 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehears
     Raises:
       ConfigError: for a run that cannot be built.
     """
-    own = spec["local"] | {"batch_size": BATCH}
     tally = Tally()
-    simulation = small(
-        spec | {"local": own},
-        sizes,
-        tally,
-        train=(SMALL, LARGE),
-        scored=SCORED,
-        clients=CLIENTS_EACH,
-    )
+    simulation = _small(spec, sizes, tally, CLIENTS_EACH)
     state = simulation.init()
     numbers = [_numbers(simulation.method, count) for count in (3, 4)]
     each = numbers[1] - numbers[0]
     tally.phase = "round"
     tried, after = _rounds(simulation, state, tally)
     tally.phase = "evaluation"
-    everyone = lambda group: simulation.everyone(group, simulation.course.rounds)  # noqa: E731
-    after, _ = evaluate.during_training(simulation.method, after, everyone)
+    after, _ = evaluate.during_training(simulation.method, after, _everyone(simulation))
     method = simulation.method
     brief = method.briefly()
-    tally.phase = "final"
-    own_views = [view for view in views if view[2] != SHARED]
-    evaluate.final(brief or method, after, everyone, views=own_views)
+    # Whoever is scored on everybody's test examples is prepared for it as for the own ones.
+    own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
+    _final(simulation, after, own_views, tally)
     calls = tally.calls(simulation.federation)
+    calls = _growing(calls, spec, own_views, sizes)
     shared = any(view[2] == SHARED for view in views)
     scored = [
         c.flops for c in calls if c.phase == "final" and (c.what, c.split) == ("score", "test")
@@ -131,11 +129,51 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehears
         calls=[list(call) for call in calls],
         shared=numbers[0] - 3 * each,
         each=each,
+        personal=method.personal_numbers(),
         shared_test=max(scored, default=0.0) if shared else 0.0,
         busy=1 / tried,
         brief=_longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
     )
+
+
+def _small(spec: dict, sizes: dict, tally: "Tally", clients: int) -> Simulation:
+    """The run in miniature, with so many clients of each group at least."""
+    own = spec["local"] | {"batch_size": BATCH}
+    counts = {"train": (SMALL, LARGE), "scored": SCORED, "clients": clients}
+    return small(spec | {"local": own}, sizes, tally, **counts)
+
+
+def _final(simulation: Simulation, state: Any, views: list, tally: "Tally") -> None:
+    """Rehearse the final evaluation."""
+    tally.phase = "final"
+    method = simulation.method.briefly() or simulation.method
+    evaluate.final(method, state, _everyone(simulation), views=views)
+
+
+def _everyone(simulation: Simulation) -> evaluate.CohortOf:
+    """All clients of a group, after the last round."""
+    return partial(simulation.everyone, round=simulation.course.rounds)
+
+
+def _growing(calls: list[Call], spec: dict, views: list, sizes: dict) -> list[Call]:
+    """With what an example costs at the end if there are more clients: seen in twice as many."""
+    tally = Tally()
+    few = _small(spec, sizes, Tally(), CLIENTS_EACH).federation.ids("seen").size
+    twice = _small(spec, sizes, tally, 2 * few)
+    _final(twice, twice.init(), views, tally)
+    more = {_kind(call): call.flops for call in tally.calls(twice.federation)}
+
+    def grown(call: Call) -> Call:
+        growth = max(0.0, more.get(_kind(call), call.flops) - call.flops) / few
+        return call._replace(flops=call.flops - growth * few, growth=growth)
+
+    return [grown(call) if call.phase == "final" else call for call in calls]
+
+
+def _kind(call: Call) -> tuple:
+    """What two calls of federations of different size have in common."""
+    return call[: Call._fields.index("flops")]
 
 
 class Tally(Loop):
@@ -157,7 +195,7 @@ class Tally(Loop):
         result, counter = _counted(super().fold, work, drawn, batch_size, step, carry, per_client)
         sizes = work.data.federation.train.sizes[work.ids]
         examples = sum(s.size for batches in drawn for s in batches.steps)
-        epochs, steps = _course(sizes, [len(batches.steps) for batches in drawn])
+        epochs, steps = _course(sizes, batch_size, [len(batches.steps) for batches in drawn])
         batch = 0 if batch_size == BATCH else batch_size
         self._note(work, ("fold", "train", epochs, steps, batch), examples, counter)
         return result
@@ -185,8 +223,9 @@ class Tally(Loop):
         for key, (owners, examples, flops, numbers) in self._found.items():
             phase, what, group, split, epochs, steps, batch = key
             share = owners / len(federation.ids(group))
-            by_example = flops / examples, numbers / examples
-            calls.append(Call(phase, what, group, split, share, epochs, steps, batch, *by_example))
+            known = Call(phase, what, group, split, share, epochs, steps, batch, 0.0, 0.0, 0.0)
+            by_example = {"flops": flops / examples, "numbers": numbers / examples}
+            calls.append(known._replace(**by_example))
         return calls
 
 
@@ -263,9 +302,9 @@ def _counted(fn: Callable, *args) -> tuple[Any, _Counter]:
         return fn(*args), counter
 
 
-def _course(sizes: np.ndarray, steps: list[int]) -> tuple[float, float]:
+def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float, float]:
     """(epochs, 0) where the steps of clients follow from their examples, or (0, steps)."""
-    each = -(-sizes // BATCH)
+    each = -(-sizes // batch_size)
     epochs = sum(steps) / max(int(each.sum()), 1)
     fixed = len({*steps}) == 1 and len({*each.tolist()}) > 1
     return (0.0, float(steps[0])) if fixed and steps[0] else (epochs, 0.0)
