@@ -77,10 +77,10 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """A tenth of the real CIFAR-10 and MNIST, ten clients, few rounds: three hours of a core."""
+    """A tenth of the real CIFAR-10 and MNIST, ten clients, few rounds: two hours of a core."""
     tenth = {"fraction": 0.1, "batch_size": 64}
     tenth["notes"] = ("A random tenth of the images, one epoch a round in batches of 64.",)
-    digits = {"rounds": 8, "evaluate_every": 1, **tenth}
+    digits = {"rounds": 5, "evaluate_every": 1, **tenth}
     gates = ("pfedmoe-fixed", "pfedmoe-batch1d")
     return (
         "reduced: ten clients with a tenth of the real data sets, one epoch a round and few "
@@ -91,7 +91,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 *("cifar10", 10),
                 labels=(*EVERYTHING, *gates),
                 roles=("main", "gate", "representations"),
-                rounds=16,
+                rounds=10,
                 evaluate_every=2,
                 target=0.7,
                 **tenth,
