@@ -120,7 +120,7 @@ class Maker:
 
     def jobs(self, name: tuple[str, str, str]) -> dict:
         """What training and evaluating a run take -> {"train": {...}, "evaluate": {...}}"""
-        from fedlib.engine.choice import ONE_BY_ONE
+        from fedlib.engine.choice import goes_one_by_one
         from fedlib.run import forecast, rehearsal
 
         full = json.loads(self.plan.spec("evaluate", seed=_seed(self.plan, name), **_names(name)))
@@ -131,7 +131,7 @@ class Maker:
         rate = self._rate(spec, sizes, rehearsed, setting)
         done = _done(self.plan, name)
         found = forecast.forecast(
-            spec, sizes, rehearsed, rate, done=done, batched=setting not in ONE_BY_ONE
+            spec, sizes, rehearsed, rate, done=done, batched=not goes_one_by_one(setting)
         )
         return {stage: cost._asdict() for stage, cost in found.items()}
 

@@ -10,6 +10,7 @@ from test_stages import SPEC, options, run_here, shards
 
 from fedlib import methods, tree
 from fedlib.engine.device import DeviceData
+from fedlib.engine.rewriting import available
 from fedlib.errors import DataError
 from fedlib.results import RunResult
 from fedlib.run import calibrate, calibration
@@ -18,6 +19,7 @@ from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Course
 
 UNEVEN = (7, 12, 6, 10, 3)
+OTHERS = {f"traced:{way}": 1.0 for way in available()}  # seconds that no choice depends on
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +53,8 @@ def a_run(name="fedavg", sizes=UNEVEN, local=None, course=None, params=None, **n
         ({"loop": 1.05, "traced": 1.0}, "loop", "loop"),
         ({"loop": 1.2, "traced": 1.0, "batched": 0.95}, "loop", "traced"),
         ({"batched": 1.2, "traced": 1.0}, "batched", "batched"),
+        ({"traced": 1.2, "traced:onednn": 1.0}, "traced", "traced:onednn"),
+        ({"traced": 1.05, "traced:fused": 1.0}, "traced", "traced"),
     ],
 )
 def test_another_executor_than_the_rules_must_be_faster_by_a_margin(seconds, prior, expected):
@@ -71,7 +75,7 @@ def scripted(monkeypatch, seconds):
 
 
 def test_a_measurement_tells_the_times_and_the_winner(monkeypatch):
-    times = {"loop": 0.01, "traced": 0.009, "batched": 0.02}
+    times = {"loop": 0.01, "traced": 0.009, "batched": 0.02} | OTHERS
     scripted(monkeypatch, times)
     found = calibrate.measure(*a_run())
     # The rule says batched for a model this small; 0.02 is more than 1.3 times 0.009. There are
@@ -90,7 +94,8 @@ def test_a_measurement_tells_why_steps_were_not_traced():
 
 def test_a_hopeless_executor_is_tried_once(monkeypatch):
     calls = []
-    scripted(monkeypatch, {"loop": 1.0, "traced": 1.0, "batched": 1.0 * calibrate.HOPELESS + 0.1})
+    slow = 1.0 * calibrate.HOPELESS + 0.1
+    scripted(monkeypatch, {"loop": 1.0, "traced": 1.0, "batched": slow} | OTHERS)
     timed = calibrate._timed
     monkeypatch.setattr(
         calibrate, "_timed", lambda run, device: calls.append(run.executor) or timed(run, device)
@@ -107,14 +112,14 @@ def test_a_hopeless_executor_is_tried_once(monkeypatch):
 def test_methods_of_every_kind_are_measured_for_real(name, params):
     run = a_run(name, params=params)
     found = calibrate.measure(*run)
-    assert set(found["seconds"]) == {"loop", "traced", "batched"}
+    assert set(found["seconds"]) == {"loop", "traced", "batched", *OTHERS}
     assert all(seconds >= 0 for seconds in found["seconds"].values())
     assert found["executor"] == decide(found["seconds"], "batched")
 
 
 def test_a_decentralised_run_is_measured_with_everybody():
     found = calibrate.measure(*a_run(course=Course(rounds=1, seed=0, aggregation="gossip")))
-    assert set(found["seconds"]) == {"loop", "traced", "batched"}
+    assert set(found["seconds"]) == {"loop", "traced", "batched", *OTHERS}
 
 
 def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():

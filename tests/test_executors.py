@@ -174,8 +174,9 @@ def test_one_client_that_does_not_fit_is_an_error():
 
 @pytest.mark.parametrize(
     ("wanted", "setting"),
-    [("loop", "loop"), ("traced", "traced"), ("batched", "batched:160"), ("batched:7", "batched:7"),
-     ("graphs:2", "graphs:2"), ("auto", "batched:160")],
+    [("loop", "loop"), ("traced", "traced"), ("traced:fused", "traced:fused"),
+     ("batched", "batched:160"), ("batched:7", "batched:7"), ("graphs:2", "graphs:2"),
+     ("auto", "batched:160")],
 )  # fmt: skip
 def test_an_executor_is_chosen_by_its_setting(wanted, setting):
     executor = choose(wanted, tiny_task())
@@ -184,7 +185,18 @@ def test_an_executor_is_chosen_by_its_setting(wanted, setting):
 
 
 @pytest.mark.parametrize(
-    "wanted", ["vmap", "loop:3", "traced:3", "batched:", "batched:0", "batched:x", ""]
+    "wanted",
+    [
+        "vmap",
+        "loop:3",
+        "loop:fused",
+        "traced:3",
+        "traced:",
+        "batched:",
+        "batched:0",
+        "batched:x",
+        "",
+    ],
 )
 def test_an_unknown_executor_names_the_choices(wanted):
     message = f"executor must be auto, loop, traced, batched or graphs, got '{wanted}'"

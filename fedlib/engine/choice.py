@@ -4,6 +4,7 @@ import torch
 
 from fedlib.engine.executors import Batched, Executor, Loop
 from fedlib.engine.graphs import Graphs
+from fedlib.engine.rewriting import WAYS, available
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
 
@@ -16,23 +17,31 @@ def choose(wanted: str, task: Task) -> Executor:
     """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
 
     Args:
-      wanted: "loop", "traced", "batched" or "graphs", the latter two with a number of clients per
-        block if need be ("batched:64"); or "auto" for `rule`.
+      wanted: "loop", "traced", "batched" or "graphs"; "traced" with the name of other kernels
+        ("traced:fused", see `fedlib.engine.rewriting`) and the latter two with a number of clients
+        per block if need be ("batched:64"); or "auto" for `rule`.
 
     Raises:
       ValueError: for anything else.
     """
-    name, colon, chunk = (rule(task) if wanted == "auto" else wanted).partition(":")
-    sized = name not in ONE_BY_ONE and chunk.isdecimal() and int(chunk) > 0
-    if name not in NAMES or (colon and not sized):
+    name, colon, detail = (rule(task) if wanted == "auto" else wanted).partition(":")
+    sized = name not in ONE_BY_ONE and detail.isdecimal() and int(detail) > 0
+    if name not in NAMES or (colon and not sized and (name != "traced" or detail not in WAYS)):
         known = f"auto, {', '.join(NAMES[:-1])} or {NAMES[-1]}"
         raise ValueError(f"executor must be {known}, got {wanted!r}")
+    if detail in WAYS and detail not in available():
+        raise ValueError(f"executor {wanted!r} needs oneDNN, which this PyTorch has not")
     on_cpu = task.device.type == "cpu"
     workers = torch.get_num_threads() if on_cpu else 1
     if name in ONE_BY_ONE:
-        return (Loop if name == "loop" else Traced)(workers)
-    block = int(chunk) if chunk else BLOCK if on_cpu else None
+        return Loop(workers) if name == "loop" else Traced(workers, detail)
+    block = int(detail) if detail else BLOCK if on_cpu else None
     return (Batched if name == "batched" else Graphs)(block, workers)
+
+
+def goes_one_by_one(setting: str) -> bool:
+    """Whether an executor goes client by client."""
+    return setting.partition(":")[0] in ONE_BY_ONE
 
 
 def rule(task: Task) -> str:

@@ -79,20 +79,20 @@ class Recorder(TorchDispatchMode):
         call = Call(op, args, kwargs, result)
         self.calls.append(call)
         self.refused = self.refused or self._reason(call)
-        self._known |= {id(x) for x in _tensors(result)}
+        self._known |= {id(x) for x in tensors(result)}
         return result
 
     def _reason(self, call: Call) -> str:
         """Why a call cannot be repeated, or ""."""
         tags = {*call.op.tags}
         by_number = call.op is aten.index.Tensor and not any(
-            x.dtype in (torch.bool, torch.uint8) for x in _tensors(call.args[1])
+            x.dtype in (torch.bool, torch.uint8) for x in tensors(call.args[1])
         )
         if DRAWS in tags:
             return f"{call.op} draws PyTorch's own random numbers"
         if BY_VALUE & tags and not by_number:
             return f"{call.op} depends on values"
-        if any(id(x) not in self._known for x in _tensors((call.args, call.kwargs))):
+        if any(id(x) not in self._known for x in tensors((call.args, call.kwargs))):
             return f"{call.op} reads a tensor that the step was not given"
         return ""
 
@@ -136,7 +136,7 @@ class _Writer:
             self.names[id(call.result)] = self.names[id(call.args[0])]
             return
         if id(results[0]) in self._constants:
-            for x in _tensors(results):
+            for x in tensors(results):
                 self.names[id(x)] = self._global(x)
             return
         if call.op is aten.t.default and (known := self._turned.get(self._text(call.args[0]))):
@@ -197,12 +197,12 @@ def _constants(calls: list[Call], outputs: list[Tensor]) -> set[int]:
     """Ids of the results that are the same in every call; none where one might be written to."""
     found: set[int] = set()
     for call in calls:
-        given = [id(x) for x in _tensors((call.args, call.kwargs))]
+        given = [id(x) for x in tensors((call.args, call.kwargs))]
         name = call.op._schema.name.partition("::")[2]
         if call.op._schema.is_mutable and found.intersection(given):
             return set()
         if name in FILLED or (given and found.issuperset(given)):
-            found |= {id(x) for x in _tensors(call.result)}
+            found |= {id(x) for x in tensors(call.result)}
     return found if found.isdisjoint(map(id, outputs)) else set()
 
 
@@ -217,11 +217,12 @@ def _quick(op: torch._ops.OpOverload) -> Callable:
     return op
 
 
-def _tensors(x: object) -> list[Tensor]:
+def tensors(x: object) -> list[Tensor]:
+    """All tensors in an argument or a result."""
     if isinstance(x, Tensor):
         return [x]
     if isinstance(x, dict):
         x = x.values()
     elif not isinstance(x, list | tuple):
         return []
-    return [tensor for y in x for tensor in _tensors(y)]
+    return [tensor for y in x for tensor in tensors(y)]

@@ -10,6 +10,9 @@ The steps after a recorded one are taken both ways, and what the loop leaves cou
 recording leaves anything else, or a step cannot be recorded, or its function cannot be told from
 outside to be the same as before (`fedlib.engine.fingerprint`), all go on as in the loop; `notes`
 counts the steps and gives the reasons.
+
+On request steps take other kernels than the loop's (`fedlib.engine.rewriting`), and then all of
+them do, the first ones too: which client's come first is a matter of chance.
 """
 
 import threading
@@ -22,22 +25,26 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.executors import Advance, Loop
 from fedlib.engine.fingerprint import PLAIN, Opaque, walk
-from fedlib.engine.recording import Recorder, replayed
+from fedlib.engine.recording import Call, Recorder, replayed
+from fedlib.engine.rewriting import WAYS
 from fedlib.engine.task import Batch
 from fedlib.tree import Tree
 
 WARM = 1  # steps of a shape before it is recorded: many come up once
 CHECKS = 2  # steps after that are compared with the loop's
+NEAR = 1e-3  # of the largest number, that other kernels may differ: a mistake is larger
 SHAPES = 1024  # kept at most; the oldest make room
 
 
 class Traced(Loop):
     """See the module's docstring; else as `Loop`."""
 
-    name = setting = "traced"
+    name = "traced"
 
-    def __init__(self, workers: int = 1):
+    def __init__(self, workers: int = 1, way: str = ""):
         super().__init__(workers)
+        self.way = way  # of `fedlib.engine.rewriting.WAYS`; "" for the loop's kernels
+        self.setting = f"{self.name}:{way}" if way else self.name
         self._shapes: dict[Hashable, Shape] = {}
         self._lock = threading.Lock()
         self.notes |= {"traced_shapes": 0, "not_traced": Counter()}
@@ -65,7 +72,7 @@ class Traced(Loop):
             if key not in self._shapes:
                 while len(self._shapes) >= SHAPES:
                     del self._shapes[next(iter(self._shapes))]
-                self._shapes[key] = Shape(self, kept)
+                self._shapes[key] = (Other if self.way else Shape)(self, kept)
             return self._shapes[key]
 
     def tell(self, refused: str = "") -> None:
@@ -138,7 +145,7 @@ class Shape:
         return how(steps, own, batch)
 
     def _record(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
-        inputs = steps.inputs(steps.leaves, batch)
+        inputs = steps.inputs(_tensors(own), batch)
         with Recorder(inputs) as recorder:
             after = steps.step(own, *steps.args, batch)
         outputs = _tensors(after)
@@ -154,21 +161,16 @@ class Shape:
             self._after = tree.map(
                 lambda x: Output(next(numbers)) if isinstance(x, Tensor) else x, after
             )
-        self._program = replayed(recorder.calls, inputs, outputs)
+        self._program = self._written(recorder.calls, inputs, outputs)
         return after
 
+    def _written(self, calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
+        return replayed(calls, inputs, outputs)
+
     def _check(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
-        copies = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
-                  for x in steps.leaves]  # fmt: skip
-        try:
-            with self._mode():
-                results = self._program(*steps.inputs(copies, batch))
-            reason = ""
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            results, reason = [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        found, reason = self._tried(self._program, steps, own, batch)
         after = steps.step(own, *steps.args, batch)
-        expected = [*steps.leaves, *([] if self._after is None else _tensors(after))]
-        if not reason and not all(map(_equal, [*copies, *results], expected)):
+        if not reason and not all(map(_equal, found, self._left(own, after))):
             reason = "operations that do something else when they are repeated"
         if reason:
             self._refuse(reason)
@@ -176,9 +178,63 @@ class Shape:
             self._executor.tell()
         return after
 
+    def _tried(
+        self, program: Callable, steps: Steps, own: Tree, batch: Batch
+    ) -> tuple[list[Tensor], str]:
+        """What a program leaves of a copy of `own`, or why it failed."""
+        copies = [_copy(x) for x in _tensors(own)]
+        try:
+            with self._mode():
+                return [*copies, *program(*steps.inputs(copies, batch))], ""
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return [], f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+    def _left(self, own: Tree, after: Tree) -> list[Tensor]:
+        """What a step leaves: its changed carry, and what is not changed in place."""
+        return [*_tensors(own), *([] if self._after is None else _tensors(after))]
+
     def _refuse(self, reason: str) -> None:
         self._refused = True
         self._executor.tell(reason)
+
+
+class Other(Shape):
+    """Steps of one function on tensors of one layout, by other kernels than the loop's."""
+
+    def __init__(self, executor: Traced, kept: object):
+        super().__init__(executor, kept)
+        self._begun = threading.Lock()
+
+    def step(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
+        """The carry after one step of a client."""
+        with self._begun:
+            if not self._calls:
+                self._begin(steps, own, batch)
+        if self._refused:
+            return steps.step(own, *steps.args, batch)
+        with self._mode():
+            results = self._program(*steps.inputs(steps.leaves, batch))
+        return own if self._after is None else _filled(self._after, results)
+
+    def _begin(self, steps: Steps, own: Tree, batch: Batch) -> None:
+        """Record a step on a copy, and try both kinds of kernels on others."""
+        copy = tree.map(lambda x: _copy(x) if isinstance(x, Tensor) else x, own)
+        after = self._record(steps, copy, batch)
+        self._calls = 1
+        if self._refused:
+            return
+        for program, agree in ((self._exact, _equal), (self._program, _close)):
+            found, reason = self._tried(program, steps, own, batch)
+            if not reason and not all(map(agree, found, self._left(copy, after))):
+                reason = "operations that do something else when they are repeated"
+            if reason:
+                self._refuse(reason)
+                return
+        self._executor.tell()
+
+    def _written(self, calls: list[Call], inputs: list[Tensor], outputs: list[Tensor]) -> Callable:
+        self._exact = super()._written(calls, inputs, outputs)
+        return super()._written(WAYS[self._executor.way](calls, outputs), inputs, outputs)
 
 
 class Output(int):
@@ -208,6 +264,18 @@ def _tensors(values: Tree) -> list[Tensor]:
 
 def _filled(like: Tree, results: list[Tensor]) -> Tree:
     return tree.map(lambda x: results[x] if type(x) is Output else x, like)
+
+
+def _copy(x: Tensor) -> Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Whether the numbers are the same but for rounding, however unlucky."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    scale = float(b.abs().max()) if b.numel() and b.is_floating_point() else 0.0
+    return torch.allclose(a, b, rtol=NEAR, atol=NEAR * scale, equal_nan=True)
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

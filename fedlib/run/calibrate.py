@@ -6,7 +6,7 @@ repeats no run.
 
 Noise cannot make a choice flip from one run to the next, as nothing is measured twice unless asked
 for. A measurement replaces the rule's executor only where another is `MARGIN` times as fast, or
-`SAME_BITS` times if it gives the same bits. It is taken with one thread, so that more workers, too,
+`ALIKE` times if both go client by client. It is taken with one thread, so that more workers, too,
 give the same bits as one.
 """
 
@@ -18,22 +18,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib.engine.choice import ONE_BY_ONE, choose, rule
+from fedlib.engine.choice import choose, goes_one_by_one, rule
 from fedlib.engine.device import DeviceData
+from fedlib.engine.rewriting import available
 from fedlib.files import canonical_json, write_text
 from fedlib.methods.base import Method
 from fedlib.run.calibration import cohort_sizes, file, remembered
 from fedlib.run.simulate import Course, Simulation
 
 MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
-SAME_BITS = 1.1  # likewise, if nothing but the time depends on the choice
+ALIKE = 1.1  # likewise, if both go client by client and need the same memory
 SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
 HOPELESS = 4  # times the first round of another executor, after which one is not measured further
 REPEATS = 5  # rounds measured, if they are as short as that
 CLIENTS = 4  # measured at least, so that there is something to batch
 STEPS = 2  # local steps of each client at most: the first costs more than those after it
 CANDIDATES = {
-    "cpu": ("loop", "traced", "batched", "batched:32"),
+    "cpu": ("loop", "traced", *(f"traced:{way}" for way in available()), "batched", "batched:32"),
     "cuda": ("loop", "batched", "graphs"),
 }
 
@@ -78,7 +79,7 @@ def measure(method: Method, data: DeviceData, course: Course) -> dict:
 def decide(seconds: dict[str, float], prior: str) -> str:
     """The fastest executor of those that beat `prior` by their margin; `prior` if none does."""
     for name in sorted(seconds, key=seconds.__getitem__):
-        margin = SAME_BITS if {name, prior} <= {*ONE_BY_ONE} else MARGIN
+        margin = ALIKE if goes_one_by_one(name) and goes_one_by_one(prior) else MARGIN
         if seconds[prior] > margin * seconds[name]:
             return name
     return prior
@@ -86,7 +87,7 @@ def decide(seconds: dict[str, float], prior: str) -> str:
 
 def _block(candidate: str) -> int:
     """Clients in a block, if the setting says; a cohort without more than those is one block."""
-    return int(candidate.partition(":")[2] or 0)
+    return 0 if goes_one_by_one(candidate) else int(candidate.partition(":")[2] or 0)
 
 
 def _shortened(method: Method) -> Method:

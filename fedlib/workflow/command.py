@@ -136,8 +136,8 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--executor",
         default="auto",
-        help="loop, traced, batched or graphs; auto for what scripts/calibrate.py measured here, "
-        "or else a rule (default: %(default)s)",
+        help="loop, traced (:fused, :onednn), batched or graphs; auto for what "
+        "scripts/calibrate.py measured here, or else a rule (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",

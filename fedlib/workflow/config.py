@@ -16,7 +16,10 @@ from fedlib.spec import SCALES
 from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
 
-EXECUTORS = ("auto", "loop", "traced", "batched", "graphs")
+EXECUTORS = (
+    *("auto", "loop", "traced", "traced:fused", "traced:onednn"),  # see fedlib.engine.rewriting
+    *("batched", "graphs"),
+)
 EVALUATIONS = ("shown", "all")
 PRECISIONS = ("float32", "tf32", "bfloat16")  # as in fedlib.engine.task, which needs PyTorch
 

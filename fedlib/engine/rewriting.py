@@ -1,0 +1,144 @@
+"""Recorded steps with other kernels: what they compute, but for rounding.
+
+    fused    where plain SGD subtracts a product, as it does for the weights of linear layers, the
+             product goes into the weight at once; no gradient is written down and read again
+    onednn   products of matrices are oneDNN's, which PyTorch takes for convolutions alone
+
+Which is faster than what PyTorch does is a matter of sizes and of the processor: oneDNN runs at
+full width on all of them, MKL on Intel's. `fedlib.run.calibrate` measures it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedlib.engine.recording import SAME, Call, tensors
+
+aten = torch.ops.aten
+UPDATE = aten._fused_sgd_.default
+LINEAR = "_linear_pointwise"  # of torch.ops.mkldnn; a private name, so ask `available`
+
+
+class Product(NamedTuple):
+    """The product of two matrices, or that transposed.
+
+    Attributes:
+      place: of its call.
+      factors: [n, k] and [k, m].
+      turned: whether it is transposed.
+    """
+
+    place: int
+    factors: tuple[Tensor, Tensor]
+    turned: bool
+
+
+def fused(calls: list[Call], outputs: list[Tensor]) -> list[Call]:
+    """`calls` without gradients that are products and serve plain SGD alone."""
+    made = {id(x): place for place, call in enumerate(calls) for x in tensors(call.result)}
+    uses = Counter(id(x) for call in calls for x in tensors((call.args, call.kwargs)))
+    uses.update(map(id, outputs))
+    found = []
+    for place, call in enumerate(calls):
+        if call.op is not UPDATE or not _is_plain(call):
+            found.append(call)
+            continue
+        left = []
+        for weight, gradient in zip(*call.args[:2], strict=True):
+            product = _product(gradient, calls, made, uses)
+            if product and not _is_changed(product, calls[product.place : place]):
+                found += _subtracted(weight, product, call.kwargs["lr"])
+            else:
+                left.append((weight, gradient))
+        if left:
+            found.append(call._replace(args=(*map(list, zip(*left, strict=True)), [])))
+    return _needed(found, outputs)
+
+
+def onednn(calls: list[Call], outputs: list[Tensor]) -> list[Call]:
+    """`calls` with oneDNN's products of float32 matrices."""
+    return [new for call in calls for new in _by_onednn(call)]
+
+
+WAYS: dict[str, Callable[[list[Call], list[Tensor]], list[Call]]] = {
+    "fused": fused,
+    "onednn": onednn,
+}
+
+
+def available() -> tuple[str, ...]:
+    """Those of `WAYS` that this build of PyTorch has."""
+    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, LINEAR)
+    return tuple(way for way in WAYS if way != "onednn" or there)
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether an update is p = p - lr g."""
+    others = ("weight_decay", "momentum", "nesterov", "maximize")
+    return isinstance(call.kwargs["lr"], float) and not any(call.kwargs[name] for name in others)
+
+
+def _product(x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter) -> Product | None:
+    """The product that `x` is another name or view of, which nothing else needs; None if none."""
+    turned = False
+    while id(x) in made and uses[id(x)] == 1:
+        place = made[id(x)]
+        op, args = calls[place].op, calls[place].args
+        if op is aten.mm.default:
+            return Product(place, args, turned)
+        if op is aten.t.default:
+            turned = not turned
+        elif op not in SAME:
+            return None
+        x = args[0]
+    return None
+
+
+def _is_changed(product: Product, since: list[Call]) -> bool:
+    """Whether an operation writes where a factor is."""
+    own = {x.untyped_storage().data_ptr() for x in product.factors}
+    return any(
+        call.op._schema.is_mutable
+        and own & {x.untyped_storage().data_ptr() for x in tensors((call.args, call.kwargs))}
+        for call in since
+    )
+
+
+def _subtracted(weight: Tensor, product: Product, rate: float) -> Iterator[Call]:
+    """weight = weight - rate product, in place."""
+    factors = product.factors
+    if product.turned:
+        factors = tuple(x.t() for x in reversed(factors))
+        for x, turned in zip(reversed(product.factors), factors, strict=True):
+            yield Call(aten.t.default, (x,), {}, turned)
+    yield Call(aten.addmm_.default, (weight, *factors), {"alpha": -rate}, weight)
+
+
+def _by_onednn(call: Call) -> Iterator[Call]:
+    if call.op is aten.mm.default:
+        bias, (x, w) = None, call.args
+    elif call.op is aten.addmm.default and not call.kwargs and call.args[0].dim() == 1:
+        bias, x, w = call.args
+    else:
+        yield call
+        return
+    if x.dtype != torch.float32:
+        yield call
+        return
+    turned = w.t()
+    yield Call(aten.t.default, (w,), {}, turned)
+    op = getattr(torch.ops.mkldnn, LINEAR).default
+    yield Call(op, (x, turned, bias, "none", [], ""), {}, call.result)
+
+
+def _needed(calls: list[Call], outputs: list[Tensor]) -> list[Call]:
+    """Those that change something, or make what is used."""
+    used, found = {id(x) for x in outputs}, []
+    for call in reversed(calls):
+        if call.op._schema.is_mutable or used & {id(x) for x in tensors(call.result)}:
+            used |= {id(x) for x in tensors((call.args, call.kwargs))}
+            found.append(call)
+    return found[::-1]
