@@ -637,6 +637,15 @@ def test_where_there_is_no_gpu_auto_is_the_cpu_and_cuda_an_error(monkeypatch):
             pass
 
 
+@slow
+def test_a_gpu_that_is_not_there_is_missed_before_anything_is_computed(fresh):
+    arguments = ["--cores", "1", *workflow.smoke("--config", "device=cuda")]
+    done = workflow.snakemake(fresh, *arguments, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 1
+    assert "device is cuda, but this machine has no GPU; use device: auto or cpu" in done.stdout
+    assert not list(fresh.rglob("*.h5"))
+
+
 @pytest.mark.parametrize("slots, per_device", [(None, 1), ("2", 1), ("3", 2), ("8", 4), ("0", 1)])
 def test_slots_are_spread_over_the_gpus(monkeypatch, slots, per_device):
     monkeypatch.delenv("FEDLIB_GPU_SLOTS", raising=False)

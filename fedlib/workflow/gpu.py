@@ -55,6 +55,12 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
         yield _usable(wanted, devices)
 
 
+def check_there(wanted: str) -> None:
+    """Before anything is computed: a ConfigError if "cuda" is wanted and no GPU is visible."""
+    if wanted == "cuda" and not visible():
+        raise ConfigError(_missing(()))
+
+
 @contextlib.contextmanager
 def lease(
     devices: Sequence[str],
@@ -141,9 +147,13 @@ def _usable(wanted: str, devices: Sequence[str]) -> str:
         if torch.cuda.is_available():
             return "cuda"
     if wanted == "cuda":
-        found = f"GPU {', '.join(devices)}, but this PyTorch cannot use it" if devices else "no GPU"
-        raise ConfigError(f"device is cuda, but this machine has {found}; use device: auto or cpu")
+        raise ConfigError(_missing(devices))
     return "cpu"
+
+
+def _missing(devices: Sequence[str]) -> str:
+    found = f"GPU {', '.join(devices)}, but this PyTorch cannot use it" if devices else "no GPU"
+    return f"device is cuda, but this machine has {found}; use device: auto or cpu"
 
 
 def _path_safe(name: str) -> str:
