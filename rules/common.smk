@@ -61,7 +61,8 @@ except (ConfigError, DataError) as error:
 
 try:
     gpu.slots(0)  # what the default profile takes from the environment is checked here
-    if workflow.is_main_process and workflow.local_exec and not reads:  # jobs that are sent to a cluster may find a GPU there
+    # Jobs that are sent to a cluster may find a GPU there.
+    if workflow.is_main_process and workflow.local_exec and not reads:
         gpu.check_there(config["device"])
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
     WORKERS = command.threads(workflow.resource_settings.cores if workflow.local_exec else None)
