@@ -138,6 +138,19 @@ def test_a_product_that_is_turned_is_taken_as_such(turns):
     assert_close(plain, other, 1e-14)
 
 
+@pytest.mark.parametrize("some", [False, True])
+def test_experts_whose_gradients_are_stacked_take_each_its_own(some):
+    def step(w, x, g, sums):
+        parts = [g.t().mm(x), g.t().mm(x * 2), sums if some else g.t().mm(x * 3)]
+        update([w], [torch.stack(parts)])
+        return []
+
+    inputs = normal(3, 3, 4), normal(5, 4), normal(5, 3), normal(3, 4)
+    before, after, (plain, other) = rewritten(fused, step, *inputs)
+    assert before == after if some else after.count(ADDMM_) == 3 and UPDATE not in after
+    assert_close(plain, other, 1e-14)
+
+
 @pytest.mark.parametrize("changes", [{"weight_decay": 0.1}, {"maximize": True}])
 def test_other_updates_than_plain_ones_stay_as_they_are(changes):
     def step(w, x, g):

@@ -1,7 +1,8 @@
 """Recorded steps with other kernels: what they compute, but for rounding.
 
-    fused    where plain SGD subtracts a product, as it does for the weights of linear layers, the
-             product goes into the weight at once; no gradient is written down and read again
+    fused    where plain SGD subtracts a product, as it does for the weights of linear layers, or
+             several products, one of each expert of a mixture, they go into the weights at once; no
+             gradient is written down and read again
     onednn   products of matrices are oneDNN's, which PyTorch takes for convolutions alone
 
 Which is faster than what PyTorch does is a matter of sizes and of the processor: oneDNN runs at
@@ -48,9 +49,9 @@ def fused(calls: list[Call], outputs: list[Tensor]) -> list[Call]:
             continue
         left = []
         for weight, gradient in zip(*call.args[:2], strict=True):
-            product = _product(gradient, calls, made, uses)
-            if product and not _is_changed(product, calls[product.place : place]):
-                found += _subtracted(weight, product, call.kwargs["lr"])
+            products = _products(gradient, calls, made, uses)
+            if products and not any(_is_changed(p, calls[p.place : place]) for p in products):
+                found += _subtracted(weight, products, call.kwargs["lr"])
             else:
                 left.append((weight, gradient))
         if left:
@@ -81,20 +82,35 @@ def _is_plain(call: Call) -> bool:
     return isinstance(call.kwargs["lr"], float) and not any(call.kwargs[name] for name in others)
 
 
-def _product(x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter) -> Product | None:
-    """The product that `x` is another name or view of, which nothing else needs; None if none."""
+def _products(x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter) -> list[Product]:
+    """What `x` [n, m] is the product of, or a stack `x` [E, n, m]; nothing if it is no such thing.
+
+    Nothing else may need them.
+    """
+    place, turned = _origin(x, calls, made, uses)
+    if place is None:
+        return []
+    op, args = calls[place].op, calls[place].args
+    if op is aten.mm.default:
+        return [Product(place, args, turned)]
+    if op is aten.stack.default and len(args) == 1:
+        each = [_products(part, calls, made, uses) for part in args[0]]
+        return [product for [product] in each] if all(len(found) == 1 for found in each) else []
+    return []
+
+
+def _origin(
+    x: Tensor, calls: list[Call], made: dict[int, int], uses: Counter
+) -> tuple[int | None, bool]:
+    """Place of the call that makes what `x` is another name or view of, and whether transposed."""
     turned = False
     while id(x) in made and uses[id(x)] == 1:
-        place = made[id(x)]
-        op, args = calls[place].op, calls[place].args
-        if op is aten.mm.default:
-            return Product(place, args, turned)
-        if op is aten.t.default:
-            turned = not turned
-        elif op not in SAME:
-            return None
-        x = args[0]
-    return None
+        call = calls[made[id(x)]]
+        if call.op is not aten.t.default and call.op not in SAME:
+            return made[id(x)], turned
+        turned ^= call.op is aten.t.default
+        x = call.args[0]
+    return None, False
 
 
 def _is_changed(product: Product, since: list[Call]) -> bool:
@@ -107,14 +123,18 @@ def _is_changed(product: Product, since: list[Call]) -> bool:
     )
 
 
-def _subtracted(weight: Tensor, product: Product, rate: float) -> Iterator[Call]:
-    """weight = weight - rate product, in place."""
-    factors = product.factors
-    if product.turned:
-        factors = tuple(x.t() for x in reversed(factors))
-        for x, turned in zip(reversed(product.factors), factors, strict=True):
-            yield Call(aten.t.default, (x,), {}, turned)
-    yield Call(aten.addmm_.default, (weight, *factors), {"alpha": -rate}, weight)
+def _subtracted(weight: Tensor, products: list[Product], rate: float) -> Iterator[Call]:
+    """weight = weight - rate product, in place; if it is a stack, each its own product."""
+    for number, product in enumerate(products):
+        own, factors = weight, product.factors
+        if weight.dim() > 2:
+            own = weight.select(0, number)
+            yield Call(aten.select.int, (weight, 0, number), {}, own)
+        if product.turned:
+            factors = tuple(x.t() for x in reversed(factors))
+            for x, turned in zip(reversed(product.factors), factors, strict=True):
+                yield Call(aten.t.default, (x,), {}, turned)
+        yield Call(aten.addmm_.default, (own, *factors), {"alpha": -rate}, own)
 
 
 def _by_onednn(call: Call) -> Iterator[Call]:
