@@ -93,6 +93,18 @@ def test_the_first_steps_are_by_the_same_kernels_as_the_others(way):
     assert executor.notes["traced_shapes"] == known > 0
 
 
+def test_other_kernels_that_are_wrong_are_not_taken(monkeypatch):
+    def wrong(calls, outputs):
+        return [call for call in calls if "_fused_sgd_" not in call.op._schema.name]
+
+    monkeypatch.setitem(WAYS, "fused", wrong)
+    task = tiny_task(dtype=torch.float32)
+    executor, local = Traced(way="fused"), SGD(lr=1e-4, batch_size=4)
+    runs = (trained(e, task=task, local=local, count=1) for e in (Loop(), executor))
+    assert_close(*runs, 0)
+    assert executor.notes["traced_shapes"] == 0 and executor.notes["not_traced"]
+
+
 def test_a_function_that_cannot_be_repeated_goes_on_as_in_the_loop():
     task, federation = tiny_task(), toy_federation((8, 8), unseen=0)
     number = iter(range(1000))
