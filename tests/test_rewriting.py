@@ -163,50 +163,42 @@ def test_experts_whose_gradients_are_stacked_take_each_its_own(some):
     assert_close(plain, other, 1e-14)
 
 
-@pytest.mark.parametrize("changes", [{"weight_decay": 0.1}, {"maximize": True}])
-def test_other_updates_than_plain_ones_stay_as_they_are(changes):
-    def step(w, x, g):
-        update([w], [g.t().mm(x)], **changes)
-        return []
+def decayed(w, x, g):
+    update([w], [g.t().mm(x)], weight_decay=0.1)
+    return []
 
+
+def climbed(w, x, g):
+    update([w], [g.t().mm(x)], maximize=True)
+    return []
+
+
+def needed_elsewhere(w, x, g):
+    product = g.t().mm(x)
+    norm = product.norm()
+    update([w], [product])
+    return [norm]
+
+
+def changed_since(w, x, g):
+    product = g.t().mm(x)
+    x.mul_(2)
+    update([w], [product])
+    return []
+
+
+def shared_by_layers(w, x, g):
+    update([w], [g.t().mm(x) + g.t().mm(x * 2)])
+    return []
+
+
+@pytest.mark.parametrize(
+    "step", [decayed, climbed, needed_elsewhere, changed_since, shared_by_layers]
+)
+def test_what_is_more_than_a_product_and_a_plain_update_stays(step):
     before, after, (plain, other) = rewritten(fused, step, normal(3, 4), normal(5, 4), normal(5, 3))
     assert before == after
     assert_close(plain, other, 0)
-
-
-def test_a_product_that_something_else_needs_stays():
-    def step(w, x, g):
-        product = g.t().mm(x)
-        norm = product.norm()
-        update([w], [product])
-        return [norm]
-
-    before, after, (plain, other) = rewritten(fused, step, normal(3, 4), normal(5, 4), normal(5, 3))
-    assert before == after
-    assert_close(plain, other, 0)
-
-
-def test_a_product_of_what_is_changed_before_the_update_stays():
-    def step(w, x, g):
-        product = g.t().mm(x)
-        x.mul_(2)
-        update([w], [product])
-        return []
-
-    before, after, (plain, other) = rewritten(fused, step, normal(3, 4), normal(5, 4), normal(5, 3))
-    assert before == after
-    assert_close(plain, other, 0)
-
-
-def test_a_sum_of_products_stays():
-    """Of a weight that two layers share, say."""
-
-    def step(w, x, g):
-        update([w], [g.t().mm(x) + g.t().mm(x * 2)])
-        return []
-
-    before, after, _ = rewritten(fused, step, normal(3, 4), normal(5, 4), normal(5, 3))
-    assert before == after
 
 
 # -- products by oneDNN -------------------------------------------------------------------
