@@ -7,6 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from snakemake.common import overwrite_function_params
 from snakemake.common.tbdstring import TBDString
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
@@ -116,8 +117,8 @@ if workflow.remote_exec and "--local-groupid" in words and "--executor" not in w
 
 
 def asked_often(function):
-    """`function`, with its signature at hand: Snakemake asks for it several times in every job."""
-    function.__signature__ = inspect.signature(function)
+    """`function`, with its parameters at hand: Snakemake asks for them several times in every job."""
+    overwrite_function_params(function, inspect.signature(function).parameters)
     return function
 
 
@@ -127,7 +128,7 @@ TURNS = PLAN.turns()
 def turn(stage):
     """Priority function: paper after paper, and what ends a run before what begins another."""
     later = list(STAGES).index(stage)
-    return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
+    return asked_often(lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper))
 
 
 def spec(stage):
