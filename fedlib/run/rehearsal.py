@@ -120,7 +120,8 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: dict) -> Rehears
     own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
     _final(simulation, after, own_views, tally)
     calls = tally.calls(simulation.federation)
-    calls = _growing(calls, spec, own_views, sizes)
+    few = simulation.federation.ids("seen").size
+    calls = _growing(calls, few, _small(spec, sizes, Tally(), 2 * few), own_views)
     shared = any(view[2] == SHARED for view in views)
     scored = [
         c.flops for c in calls if c.phase == "final" and (c.what, c.split) == ("score", "test")
@@ -156,11 +157,9 @@ def _everyone(simulation: Simulation) -> evaluate.CohortOf:
     return partial(simulation.everyone, round=simulation.course.rounds)
 
 
-def _growing(calls: list[Call], spec: dict, views: list, sizes: dict) -> list[Call]:
-    """With what an example costs at the end if there are more clients: seen in twice as many."""
-    tally = Tally()
-    few = _small(spec, sizes, Tally(), CLIENTS_EACH).federation.ids("seen").size
-    twice = _small(spec, sizes, tally, 2 * few)
+def _growing(calls: list[Call], few: int, twice: Simulation, views: list) -> list[Call]:
+    """With what an example costs at the end if clients are more than `few`: seen in twice that."""
+    tally = twice.executor
     _final(twice, twice.init(), views, tally)
     more = {_kind(call): call.flops for call in tally.calls(twice.federation)}
 
