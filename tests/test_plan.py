@@ -522,7 +522,11 @@ def test_figures_of_whole_runs_show_every_round_that_is_declared(paper, scale):
         ({"scale": "big"}, "scale: unknown 'big'; known: demo, demo-all, reduced, full"),
         ({"tag": "all"}, "tag: all at scale demo is a scale; use another tag"),
         ({"device": "gpu"}, "device: unknown 'gpu'; known: auto, cpu, cuda"),
-        ({"executor": "vmap"}, "executor: unknown 'vmap'; known: auto, loop, traced, traced:fused"),
+        (
+            {"executor": "vmap"},
+            "executor: unknown 'vmap'; known: auto, loop, traced, traced:fused, "
+            "traced:onednn, batched",
+        ),
         ({"papers": "tiy"}, "papers: unknown paper 'tiy'; known: "),
         ({"papers": []}, "papers is empty; null stands for all"),
         ({"labels": ["fedm"]}, "labels: unknown 'fedm'; toy at scale demo: fedavg, fedem"),

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 from support import cohort_of, federation_for, sgd, tiny_task, toy_federation
 from test_executors import assert_close, every_method, rounds, trained
 from test_methods import NETWORKS, make
+from workflow import ROOT
 
 from fedlib import tree
 from fedlib.engine.choice import choose
@@ -234,6 +236,8 @@ def test_products_in_double_precision_and_sums_of_matrices_stay():
 def test_a_configuration_may_name_every_way():
     named = {name.partition(":")[2] for name in config.EXECUTORS if ":" in name}
     assert named == {*WAYS}
+    schema = yaml.safe_load((ROOT / "rules/schemas/config.schema.yaml").read_text())
+    assert schema["properties"]["executor"]["enum"] == [*config.EXECUTORS]
 
 
 def test_without_onednn_its_products_are_refused(monkeypatch):

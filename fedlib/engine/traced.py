@@ -136,14 +136,17 @@ class Shape:
     def step(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         """The carry after one step of a client."""
         if self._calls > WARM + CHECKS and not self._refused:
-            with self._mode():
-                results = self._program(*steps.inputs(steps.leaves, batch))
-            return own if self._after is None else _filled(self._after, results)
+            return self._repeat(steps, own, batch)
         self._calls += 1
         if self._calls <= WARM or self._refused:
             return steps.step(own, *steps.args, batch)
         how = self._record if self._program is None else self._check
         return how(steps, own, batch)
+
+    def _repeat(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
+        with self._mode():
+            results = self._program(*steps.inputs(steps.leaves, batch))
+        return own if self._after is None else _filled(self._after, results)
 
     def _record(self, steps: Steps, own: Tree, batch: Batch) -> Tree:
         inputs = steps.inputs(_tensors(own), batch)
@@ -213,9 +216,7 @@ class Other(Shape):
                 self._begin(steps, own, batch)
         if self._refused:
             return steps.step(own, *steps.args, batch)
-        with self._mode():
-            results = self._program(*steps.inputs(steps.leaves, batch))
-        return own if self._after is None else _filled(self._after, results)
+        return self._repeat(steps, own, batch)
 
     def _begin(self, steps: Steps, own: Tree, batch: Batch) -> None:
         """Record a step on a copy, and try both kinds of kernels on others."""

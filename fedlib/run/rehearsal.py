@@ -222,9 +222,8 @@ class Tally(Loop):
         for key, (owners, examples, flops, numbers) in self._found.items():
             phase, what, group, split, epochs, steps, batch = key
             share = owners / len(federation.ids(group))
-            known = Call(phase, what, group, split, share, epochs, steps, batch, 0.0, 0.0, 0.0)
-            by_example = {"flops": flops / examples, "numbers": numbers / examples}
-            calls.append(known._replace(**by_example))
+            by_example = {"flops": flops / examples, "growth": 0.0, "numbers": numbers / examples}
+            calls.append(Call(phase, what, group, split, share, epochs, steps, batch, **by_example))
         return calls
 
 
