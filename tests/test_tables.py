@@ -670,6 +670,19 @@ def test_a_method_without_a_title_is_called_by_its_name():
     assert exhibits.method_title("fedsomething") == "fedsomething"
 
 
+def test_a_method_is_called_as_all_of_its_runs_are():
+    runs = [{"method": "local", "title": "Standalone"}] * 2
+    assert exhibits.method_title("local", runs) == "Standalone"
+    runs = [{"method": "pfedmm", "title": f"pFedMM (M={m})"} for m in (1, 3)]
+    assert exhibits.method_title("pfedmm", runs) == "pFedMM"
+
+
+def test_the_note_on_a_parameter_calls_it_as_the_paper_does():
+    assert exhibits.parameter_note("partition.alpha", "γ").startswith("Small γ: ")
+    assert "Large α: " in exhibits.parameter_note("partition.alpha")
+    assert exhibits.parameter_note("num_experts", "K") == exhibits.parameter_note(None) == ""
+
+
 def test_the_pfedmoe_of_pfedmm_is_looked_up_as_gated_experts():
     # Its file has the printed name, which is that of another method here.
     rows = PUBLISHED.read_text().splitlines()

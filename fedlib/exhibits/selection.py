@@ -28,7 +28,7 @@ PARAMETER_TITLES = {
     "partition.p": "Majority fraction",
 }
 PARAMETER_NOTES = {  # how to read the values of a parameter that does not explain itself
-    "partition.alpha": "Small α: the clients' data differ much. Large α: they are alike.",
+    "partition.alpha": "Small {0}: the clients' data differ much. Large {0}: they are alike.",
     "partition.p": "Majority fraction: share of a client's data that is of its two majority "
     "classes; 0.2 of ten classes is close to IID.",
 }
@@ -129,12 +129,14 @@ def runs_of(exhibit: dict, federation: str) -> list[dict]:
 def method_title(method: str, runs: Iterable[Mapping] = ()) -> str:
     """How tables and figures call a method; its registry name if it has no title here.
 
-    One from a user's file, "mine/fedper.py", is called as the first of its `runs` is.
+    One whose `runs`, two at least, all have the same title is called so, as a paper may have a name
+    of its own ("Standalone"); and one from a user's file, "mine/fedper.py", as its first run is.
     """
-    if method in METHOD_TITLES:
-        return METHOD_TITLES[method]
-    titles = [run["title"] for run in runs if run["method"] == method and is_file(method)]
-    return titles[0] if titles else Path(method).stem
+    titles = [run["title"] for run in runs if run["method"] == method]
+    alike = len(titles) > 1 and len(set(titles)) == 1
+    if alike or (titles and is_file(method)):
+        return titles[0]
+    return METHOD_TITLES.get(method, Path(method).stem)
 
 
 def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:
@@ -220,6 +222,11 @@ def setting_text(setting: float | str) -> str:
 def parameter_title(parameter: str, symbol: str) -> str:
     """A parameter as the name of an axis, "Number of experts M"."""
     return f"{PARAMETER_TITLES.get(parameter, parameter)} {symbol}".strip()
+
+
+def parameter_note(parameter: str | None, symbol: str = "") -> str:
+    """How to read the values of a parameter, which the paper calls `symbol`; "" if it is plain."""
+    return PARAMETER_NOTES.get(parameter or "", "").format(symbol or "α")
 
 
 def seeds_text(exhibit: dict) -> str:

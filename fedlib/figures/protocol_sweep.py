@@ -80,7 +80,8 @@ def draw(
     if panels == "variant":  # they are there to be compared
         _level(grid)
     style.legend(figure, _handles(shown, kinds, panels, crossed))
-    style.footer(figure, exhibit, *_sentences(exhibit, group, parameter, scale, crossed))
+    note = exhibits.parameter_note(parameter, symbol)
+    style.footer(figure, exhibit, *_sentences(exhibit, group, note, scale, crossed))
     return figure
 
 
@@ -128,12 +129,12 @@ def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
-def _sentences(exhibit: dict, group: str, parameter: str, scale: str, crossed: bool) -> list[str]:
+def _sentences(exhibit: dict, group: str, note: str, scale: str, crossed: bool) -> list[str]:
     """What the reader must know, under the panels."""
     return [
         f"After the last round, on the {ways.GROUPS[group]}.",
         style.spread_text(exhibit, "band"),
-        exhibits.PARAMETER_NOTES.get(parameter, ""),
+        note,
         EVEN if scale == "even" else "",
         *ways.selection_note(exhibit),
         *exhibits.published_note(exhibit, shown=crossed),

@@ -76,7 +76,7 @@ def draw(
         style.percent_axis(axes)
     style.legend(figure, _handles(points, methods, exhibit["runs"]))
     even = EVEN if scale == "even" else ""
-    meaning = style.spread_text(exhibit, "bar"), exhibits.PARAMETER_NOTES.get(parameter, "")
+    meaning = style.spread_text(exhibit, "bar"), exhibits.parameter_note(parameter, symbol)
     style.footer(figure, exhibit, MOMENT[at], *meaning, even)
     return figure
 

@@ -81,7 +81,7 @@ def build(
             _measured(exhibit, metric, group),
             *ways.selection_note(exhibit),
             *(COMPARED if compared else ["Bold: highest of the row."]),
-            *filter(None, [exhibits.PARAMETER_NOTES.get(parameter or "")]),
+            *filter(None, [exhibits.parameter_note(parameter, symbol or "")]),
             *exhibits.published_note(exhibit, shown=compared),
             *notes.particulars(exhibit),
         ],

@@ -52,7 +52,7 @@ def build(
             notes.ALL_AND_BOTTOM,
             "Bold: highest of the column. The csv file also has the best round, which is a "
             "selection on the test set.",
-            *filter(None, [exhibits.PARAMETER_NOTES.get(parameter)]),
+            *filter(None, [exhibits.parameter_note(parameter, symbol or "")]),
             *notes.particulars(exhibit),
         ],
         numbers=numbers.drop(columns="panel"),
