@@ -112,6 +112,9 @@ class _Federation:
         return Item(name=name, title=title, **self.fields | changes)
 
 
+# One by one on a CPU: what `auto` takes, and what `make calibrate` may put in its place.
+TRACED = ("loop", "traced", "traced:fused", "traced:onednn")
+
 # Uneven as a pachinko or Dirichlet partition leaves them: the largest has about three times the
 # mean. Batch normalisation needs batches of two, so the clients of W3 are equal.
 _CNN = _Federation(
@@ -123,7 +126,7 @@ _CNN = _Federation(
         "examples": 11_800,
         "spread": 0.5,
         "cohort": 10,
-        "executors": ("loop", "traced"),
+        "executors": TRACED,
     }
 )
 _SMALL = _Federation(
@@ -133,7 +136,7 @@ _SMALL = _Federation(
         "spread": 0.5,
         "cohort": 300,
         "batch_size": 32,
-        "executors": ("loop", "traced", "batched"),
+        "executors": (*TRACED, "batched"),
     }
 )
 _DEEP = _Federation(

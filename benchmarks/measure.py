@@ -21,10 +21,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--cores", type=int, required=True)
     args = parser.parse_args()
-    if hasattr(os, "sched_setaffinity"):  # some peers take every core that they see
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-args.cores :])
+    keep_to(args.cores)
     print(json.dumps(measured(args.item, args.contender, args.seconds, args.cores)), flush=True)
     os._exit(0)  # without waiting for what a simulator left running; the caller ends that
+
+
+def keep_to(cores: int) -> None:
+    """Let this process and its children use no more than so many cores; some take all they see."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
 
 
 def measured(item: str, contender: str, seconds: float, cores: int) -> dict:

@@ -14,6 +14,7 @@ from benchmarks import clock, environments, micro, models, page
 from benchmarks.contenders import CONTENDERS, OWN, PEERS, ours
 from benchmarks.items import ITEMS
 from fedlib.engine.participation import sample
+from fedlib.engine.rewriting import WAYS
 from fedlib.workflow.provenance import ROOT
 
 every_item = pytest.mark.parametrize("name", ITEMS)
@@ -148,12 +149,13 @@ def test_every_peer_says_what_it_needs():
 
 def test_everybody_takes_part_where_it_can():
     took = {name: [who for item, who in bench.schedule([name], CONTENDERS)] for name in ITEMS}
-    pfl, both = ["pfl/threads", "pfl/processes"], ["ours/loop", "ours/traced"]
-    assert took["W1a"] == [*both, "pfedmm/loop", "plain", "floor", *pfl, "flwr", "fedjax"]
-    own = [*both, "ours/batched", "plain", "floor"]
+    pfl, ways = ["pfl/threads", "pfl/processes"], ["loop", "traced", *(f"traced:{w}" for w in WAYS)]
+    one_by_one = [f"ours/{way}" for way in ways]
+    assert took["W1a"] == [*one_by_one, "pfedmm/loop", "plain", "floor", *pfl, "flwr", "fedjax"]
+    own = [*one_by_one, "ours/batched", "plain", "floor"]
     assert took["W2b"] == [*own, *pfl, "flwr", "fedjax"]
     assert took["W3b"] == ["ours/loop", "plain", "floor", *pfl, "flwr"]
-    assert took["W4a"] == [*both, "plain", "fedem"]
+    assert took["W4a"] == [*one_by_one, "plain", "fedem"]
 
 
 # -- arithmetic ---------------------------------------------------------------------------
