@@ -65,6 +65,7 @@ def step(cores: int) -> dict:
     import torch
 
     from benchmarks import models
+    from fedlib.engine.device import channels_last
     from fedlib.engine.solvers import SGD, gradient
     from fedlib.engine.task import Batch, Task
 
@@ -77,8 +78,8 @@ def step(cores: int) -> dict:
         weights = task.trainable(params)
         statistics = {n: v for n, v in params.items() if task.is_statistic(n)}
         x, y = (torch.from_numpy(array[: item.batch_size]) for array in item.data())
-        if task.statistics:
-            x = x.contiguous(memory_format=torch.channels_last)
+        if task.convolves:
+            x = channels_last(x)
         batch = Batch(x, y, torch.arange(len(x)), key=torch.tensor(0), train=True)
 
         def one(task=task, local=local, weights=weights, statistics=statistics, batch=batch):

@@ -37,7 +37,7 @@ def fast(item: Item) -> nn.Module:
     return MODELS[item.model][1](item)
 
 
-def channels_last(module: nn.Module) -> bool:
+def convolves(module: nn.Module) -> bool:
     """Whether our engine lays images out with their channels last: where they are convolved."""
     return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
 

@@ -11,6 +11,7 @@ from torch.func import vmap
 
 from fedlib import streams
 from fedlib.engine import ambient
+from fedlib.engine.device import channels_last
 from fedlib.engine.experts import each_expert
 from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.fast import Depthwise, MaxPool2d, Pointwise, ReLU6
@@ -337,3 +338,18 @@ def test_pooling_of_stacked_clients_is_that_of_each():
     with ambient.stacked_experts(True):
         stacked = torch.func.vmap(MaxPool2d(2))(x)
     assert torch.equal(stacked, torch.stack([MaxPool2d(2)(own) for own in x]))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("images", [0, 1, 2])
+def test_a_convolution_of_images_with_their_channels_last_gives_maps_of_that_layout(
+    images, channels
+):
+    x = torch.randn(images, channels, 6, 5, generator=torch.Generator().manual_seed(0))
+    weight = torch.randn(4, channels, 3, 3, generator=torch.Generator().manual_seed(1))
+    laid_out = channels_last(x)
+    assert torch.equal(laid_out, x)
+    assert torch.equal(laid_out.flatten(1), x.flatten(1))
+    maps = nn.functional.conv2d(laid_out, weight)
+    torch.testing.assert_close(maps, nn.functional.conv2d(x, weight))
+    assert images == 0 or maps.stride()[1] == 1

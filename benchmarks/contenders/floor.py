@@ -14,6 +14,7 @@ from benchmarks import models
 from benchmarks.clock import Clock
 from benchmarks.items import LR, SEED, Item
 from fedlib.engine import ambient
+from fedlib.engine.device import channels_last
 
 BATCH_SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 TUNING = 0.3  # seconds for each batch size
@@ -25,8 +26,8 @@ def run(item: Item, setting: str, cores: int, clock: Clock) -> dict:
     torch.manual_seed(SEED)
     module = models.fast(item).train()
     x, y = map(torch.from_numpy, item.data())
-    if models.channels_last(module):
-        x = x.contiguous(memory_format=torch.channels_last)
+    if models.convolves(module):
+        x = channels_last(x)
     step = partial(_step, module, list(module.parameters()))
     batch_size = fastest(step, x, y)
     more = True

@@ -17,6 +17,18 @@ DEVICE_SHARE = 0.25  # of the device's memory, for one thing that all clients ke
 TOKENS = (torch.int32, torch.int64)  # types of inputs that are numbers of words, not quantities
 
 
+def channels_last(images: Tensor) -> Tensor:
+    """Images [B, channels, H, W] with their channels last in memory, and strides that say so.
+
+    Of a single channel both layouts are the same bytes. PyTorch then takes them for channels first,
+    and what follows a convolution that asks for them last is copied there and back.
+    """
+    images = images.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = images.shape
+    row = channels * width
+    return images.as_strided(images.shape, (row * height, 1, row, channels))
+
+
 class DeviceData:
     """A federation on the device: the pool once, and the rows of every client and split.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.batches import Batches, Wave
-from fedlib.engine.device import DeviceData, upload
+from fedlib.engine.device import DeviceData, channels_last, upload
 from fedlib.engine.task import Batch, Task
 from fedlib.tree import Rows, Tree
 
@@ -65,7 +65,7 @@ def _arranged(work: Work, rows: Tensor) -> Tensor:
     x = work.data.inputs(rows)
     on_cpu = x.device.type == "cpu"  # a GPU gains where there is batch normalisation
     if x.dim() == 4 and work.task.convolves and (on_cpu or work.task.statistics):
-        return x.contiguous(memory_format=torch.channels_last)
+        return channels_last(x)
     return x
 
 
