@@ -139,6 +139,19 @@ def test_the_engine_is_given_the_items_examples_and_settings():
     assert simulation.method.local.batch_size == 128 and simulation.method.local.epochs == 1
 
 
+@pytest.mark.parametrize("executor", ["traced", "traced:fused"])
+def test_all_steps_are_recorded_before_the_clock_starts(executor):
+    item = dataclasses.replace(ITEMS["W2b"], batch_size=4, cohort=10)
+    simulation = ours.build(item, executor)
+    ours.record(simulation, item)
+    assert simulation.executor.notes["traced_shapes"] == item.batch_size
+    state = simulation.init()
+    for number in range(3):
+        state, _ = ours.one_round(simulation, state, number)
+    assert simulation.executor.notes["traced_shapes"] == item.batch_size
+    assert not simulation.executor.notes["not_traced"]
+
+
 def test_every_peer_says_what_it_needs():
     for peer in PEERS:
         text = environments.requirements(peer).read_text()

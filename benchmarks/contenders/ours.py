@@ -1,5 +1,7 @@
 """This engine, through what a run of the workflow uses too: Simulation, Method and Cohort."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -12,22 +14,40 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task, set_precision
+from fedlib.engine.traced import CHECKS, WARM
 from fedlib.federation import Federation, Split
 from fedlib.run.simulate import Course, Simulation
 
 ROUNDS = 1_000_000  # more than anybody waits for
+STEPS_TO_RECORD = WARM + 1 + CHECKS  # of one shape, until it is repeated
 
 
 def run(item: Item, setting: str, cores: int, clock: Clock, pfedmm: bool = False) -> None:
     """Rounds of FedAvg, FedEM or pFedMM with the executor `setting`, until the clock says stop."""
     torch.set_num_threads(cores)
     simulation = build(item, setting, pfedmm)
+    record(simulation, item)
     sizes = item.sizes()
+    clock.begin()
     state, number, more = simulation.init(), 0, True
     while more:
         state, clients = one_round(simulation, state, number)
         number += 1
         more = clock.tick(int(sizes[clients].sum()))
+
+
+def record(simulation: Simulation, item: Item) -> None:
+    """Let traced steps see every size of a batch until they repeat it: once in hundreds of rounds.
+
+    Clients of a cohort end with batches of any size, so that a few seconds would measure little but
+    recordings.
+    """
+    if simulation.executor.name != "traced":
+        return
+    sizes = np.tile(np.arange(1, item.batch_size + 1), STEPS_TO_RECORD)
+    data = DeviceData(federation(item, sizes), simulation.data.dtype, simulation.data.device)
+    every = replace(simulation, data=data, course=replace(simulation.course, rate=1.0))
+    one_round(every, every.init(), 0)
 
 
 def one_round(simulation: Simulation, state, number: int) -> tuple:
@@ -65,18 +85,19 @@ def build(item: Item, executor: str, pfedmm: bool = False, **of_task) -> Simulat
     return Simulation(method, data, course, choose(executor, task))
 
 
-def federation(item: Item) -> Federation:
-    """The clients of a work item, all seen, with training examples alone."""
+def federation(item: Item, sizes: np.ndarray | None = None) -> Federation:
+    """The clients of a work item, or of such sizes, all seen, with training examples alone."""
     x, y = item.data()
-    rows = np.arange(len(x))
-    nothing = Split.from_lists([[]] * item.num_clients)
+    sizes = item.sizes() if sizes is None else sizes
+    rows = np.arange(sizes.sum()) % len(x)
+    nothing = Split.from_lists([[]] * len(sizes))
     return Federation(
         x=x,
         y=y,
         num_classes=item.num_classes,
-        train=Split(rows, item.offsets()),
+        train=Split(rows, np.cumsum([0, *sizes])),
         val=nothing,
         test=nothing,
-        group=np.zeros(item.num_clients, np.uint8),
-        client_id=np.arange(item.num_clients),
+        group=np.zeros(len(sizes), np.uint8),
+        client_id=np.arange(len(sizes)),
     )
