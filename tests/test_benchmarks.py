@@ -141,7 +141,8 @@ def test_the_engine_is_given_the_items_examples_and_settings():
 
 @pytest.mark.parametrize("executor", ["traced", "traced:fused"])
 def test_all_steps_are_recorded_before_the_clock_starts(executor):
-    item = dataclasses.replace(ITEMS["W2b"], batch_size=4, cohort=10)
+    # With fewer clients than there are sizes of batches to record, four of each.
+    item = dataclasses.replace(ITEMS["W2b"], batch_size=4, num_clients=12, cohort=5)
     simulation = ours.build(item, executor)
     ours.record(simulation, item)
     assert simulation.executor.notes["traced_shapes"] == item.batch_size

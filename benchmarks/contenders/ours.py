@@ -46,7 +46,8 @@ def record(simulation: Simulation, item: Item) -> None:
         return
     sizes = np.tile(np.arange(1, item.batch_size + 1), STEPS_TO_RECORD)
     data = DeviceData(federation(item, sizes), simulation.data.dtype, simulation.data.device)
-    others, state = replace(simulation, data=data), simulation.init()
+    others = replace(simulation, data=data)
+    state = others.init()
     for number, first in enumerate(range(0, len(sizes), item.cohort)):  # no more memory than later
         ids = np.arange(first, min(first + item.cohort, len(sizes)))
         state = others.method.round(state, others.cohort(ids, number))
