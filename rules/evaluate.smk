@@ -31,6 +31,8 @@ rule evaluate:
         executor=config["executor"],
         weights=optional_input("weights"),
         settled=optional_input("settled"),
+        # By now Snakemake knows that the training has ended, and will not start it again.
+        checkpoints=checkpoints,
     params:
         spec=spec("evaluate"),
         code=code("evaluate"),
@@ -38,7 +40,8 @@ rule evaluate:
         "python scripts/evaluate.py --spec {params.spec:q} --code {params.code}"
         " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
         " {resources.settled}"
-        " --state {input.state:q} --history {input.history:q} --out {output:q}"
+        " --state {input.state:q} --history {input.history:q}"
+        " --checkpoints {resources.checkpoints:q} --out {output:q}"
         " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
         " >> {log:q} 2>&1"
 

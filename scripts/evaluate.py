@@ -23,6 +23,9 @@ def arguments() -> argparse.Namespace:
         metavar=("STATE", "HISTORY"),
         help="of a run that has done what is the same in several evaluations, to take it from",
     )
+    parser.add_argument(
+        "--checkpoints", type=Path, help="folder of the training's checkpoints, to be cleared"
+    )
     parser.add_argument("--out", type=Path, required=True, help="output: scores, .h5")
     return parser.parse_args()
 
@@ -39,6 +42,7 @@ def main() -> None:
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
         from fedlib.run.build import evaluate_state
+        from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.cost import measured
         from fedlib.run.spent import Spent
 
@@ -62,6 +66,8 @@ def main() -> None:
         for view, scores in result.scores.items():
             accuracy = scores.correct[-1].sum() / max(scores.count.sum(), 1)
             print(f"{'/'.join(view)}: {accuracy:.1%} of {scores.count.sum()} examples")
+        if args.checkpoints:
+            Checkpoints(args.checkpoints, {}).clear()
     if args.code:
         provenance.assert_covered(*roots)
 

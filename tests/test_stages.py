@@ -377,6 +377,23 @@ def test_a_diverging_run_is_one_line_and_leaves_its_last_checkpoint(tmp_path, ca
     assert_one_line(call("train", options(folder, wild)), message)
 
 
+def test_a_training_that_ended_unnoticed_goes_on_from_its_last_round_until_it_is_evaluated(
+    copied, call
+):
+    # Snakemake removes what it was not told of before it starts the job again.
+    right = (copied / "state.pt").read_bytes()
+    (copied / "state.pt").unlink()
+    (copied / "history.h5").unlink()
+    code, stdout, _ = call("train", options(copied))
+    assert code == 0 and f"resuming after round {SPEC['rounds'] - 1}" in stdout
+    assert (copied / "state.pt").read_bytes() == right
+
+    kept = copied / "checkpoints"
+    assert call("evaluate", evaluation(copied))[0] == 0 and (kept / "checkpoint.json").exists()
+    assert call("evaluate", evaluation(copied, checkpoints=kept))[0] == 0
+    assert not [file for file in kept.iterdir() if file.name != "lock"]
+
+
 @pytest.mark.parametrize("kind", ["truncated", "bit flipped"])
 def test_a_damaged_state_is_one_line(copied, call, kind):
     path = copied / "state.pt"

@@ -450,7 +450,6 @@ def test_a_killed_run_goes_on_and_ends_bit_identical(folder, long_run, victim):
     if victim != "snakemake":  # an orphan may have finished before it was asked to stop
         assert "resuming after round" in log, log
     assert_same(folder / PLAN.path("history", **JOB), long_run)
-    assert not (folder / PLAN.path("checkpoints", **JOB) / "checkpoint.json").exists()
 
 
 @slow

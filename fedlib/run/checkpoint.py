@@ -163,10 +163,10 @@ class Checkpoints:
         entry = seals.read_json(self.index, self._remedy)
         return entry if entry.get("stamp") == self.stamp else None
 
-    def clear(self) -> None:
-        """Remove the checkpoint of a run that is finished, and what a killed one was writing."""
+    def clear(self, last: bool = True) -> None:
+        """Remove what a killed process was writing and, if `last`, the checkpoint of the run."""
         left = [*self.folder.glob(".state-*.pt"), *self.folder.glob(f".{self.index.stem}-*.json")]
-        for file in (self.index, *self.folder.glob("state-*.pt"), *left):
+        for file in (*left, *((self.index, *self.folder.glob("state-*.pt")) if last else ())):
             file.unlink(missing_ok=True)
         lock = self.folder / "lock"
         if lock.exists():

@@ -18,7 +18,8 @@ COMMANDS = {
     "train": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
     "{earlier} --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
     "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}{settled}"
-    " --state {state} --history {history} --out {evaluation} " + _COMPUTE,
+    " --state {state} --history {history} --checkpoints {checkpoints} --out {evaluation} "
+    + _COMPUTE,
     "events": "--spec {spec} --history {history} --evaluation {evaluation} --out {events}",
     "metrics": "--spec @/dev/stdin --runs {runs} --parquet {metrics} --csv {metrics_csv}"
     " --clients {clients} <<< {spec}",
