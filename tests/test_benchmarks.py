@@ -139,10 +139,12 @@ def test_the_engine_is_given_the_items_examples_and_settings():
     assert simulation.method.local.batch_size == 128 and simulation.method.local.epochs == 1
 
 
+@pytest.mark.parametrize("num_experts", [1, 2])
 @pytest.mark.parametrize("executor", ["traced", "traced:fused"])
-def test_all_steps_are_recorded_before_the_clock_starts(executor):
+def test_all_steps_are_recorded_before_the_clock_starts(executor, num_experts):
     # With fewer clients than there are sizes of batches to record, four of each.
-    item = dataclasses.replace(ITEMS["W2b"], batch_size=4, num_clients=12, cohort=5)
+    few = {"batch_size": 4, "num_clients": 12, "examples": 60, "cohort": 5}
+    item = dataclasses.replace(ITEMS["W2b"], num_experts=num_experts, **few)
     simulation = ours.build(item, executor)
     ours.record(simulation, item)
     assert simulation.executor.notes["traced_shapes"] == item.batch_size

@@ -336,6 +336,18 @@ def test_shared_models_scored_on_the_pool_score_as_client_by_client(executor, ne
 
 
 @both_executors
+def test_scores_have_one_shape_whoever_is_in_the_cohort(executor):
+    # So that steps which read them are recorded or captured once, and not for each cohort.
+    task, federation = tiny_task(), toy_federation(UNEVEN)
+    params = task.init(0)
+    for ids in ([0], [2, 4], [1, 3]):
+        cohort = cohort_of(task, federation, ids, executor=executor)
+        scores = cohort.score(task.log_probs, cohort.broadcast(params))
+        assert scores.shape[:2] == (len(ids), max(UNEVEN))
+        assert (scores[0, UNEVEN[ids[0]] :] == 0).all()
+
+
+@both_executors
 def test_scoring_is_in_evaluation_mode(executor):
     # No dropout and stored statistics: twice the same, and no key is needed.
     task = tiny_task(norm=True, dropout=0.5)

@@ -45,7 +45,8 @@ def record(simulation: Simulation, item: Item) -> None:
     if simulation.executor.name != "traced":
         return
     sizes = np.tile(np.arange(1, item.batch_size + 1), STEPS_TO_RECORD)
-    data = DeviceData(federation(item, sizes), simulation.data.dtype, simulation.data.device)
+    padded = federation(item, np.append(sizes, item.sizes().max()))  # who never takes part
+    data = DeviceData(padded, simulation.data.dtype, simulation.data.device)
     others = replace(simulation, data=data)
     state = others.init()
     for number, first in enumerate(range(0, len(sizes), item.cohort)):  # no more memory than later
