@@ -220,7 +220,7 @@ def test_a_checkpoint_says_with_which_executor_its_run_began(tmp_path):
 
 def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, monkeypatch):
     # A run whose last checkpoint is left behind goes on from there when started again.
-    monkeypatch.setattr(Checkpoints, "clear", lambda self: None)
+    monkeypatch.setattr(Checkpoints, "clear", lambda self, last: None)
     folder, spec = shards(tmp_path) / "run", SPEC | {"rounds": 4, "evaluate_every": 2}
     found = []
     for measured in ("loop", "batched:2"):

@@ -16,6 +16,7 @@ from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
+from fedlib.engine.experts import padded
 from fedlib.engine.participation import sample
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
@@ -336,15 +337,17 @@ def test_shared_models_scored_on_the_pool_score_as_client_by_client(executor, ne
 
 
 @both_executors
-def test_scores_have_one_shape_whoever_is_in_the_cohort(executor):
+def test_padded_scores_have_one_shape_whoever_is_in_the_cohort(executor):
     # So that steps which read them are recorded or captured once, and not for each cohort.
     task, federation = tiny_task(), toy_federation(UNEVEN)
     params = task.init(0)
     for ids in ([0], [2, 4], [1, 3]):
         cohort = cohort_of(task, federation, ids, executor=executor)
         scores = cohort.score(task.log_probs, cohort.broadcast(params))
-        assert scores.shape[:2] == (len(ids), max(UNEVEN))
-        assert (scores[0, UNEVEN[ids[0]] :] == 0).all()
+        found = padded(scores, federation.train.sizes)
+        assert found.shape == (len(ids), max(UNEVEN), *scores.shape[2:])
+        assert torch.equal(found[:, : scores.shape[1]], scores)
+        assert (found[:, scores.shape[1] :] == 0).all()
 
 
 @both_executors

@@ -74,7 +74,7 @@ def run(tmp_path_factory):
     spec = {**stages.SPEC, "rounds": ROUNDS, "evaluate_every": 2}
     options = {"run_spec": spec, "checkpoint-every": 5}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Checkpoints, "clear", lambda self: None)
+        patch.setattr(Checkpoints, "clear", lambda self, last: None)
         assert stages.run_here("train", stages.options(folder, **options)) == 0
     shutil.copytree(folder / "checkpoints", folder / "kept")
     return folder, options

@@ -199,7 +199,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     assert (code, stderr) == (0, "")
     assert "resuming after round" in stdout
     assert_same_run(folder, trained)
-    assert [file.name for file in (folder / "checkpoints").iterdir()] == ["lock"]
+    assert (folder / "checkpoints" / "lock").read_text() == ""
 
 
 def test_a_longer_run_goes_on_from_a_shorter_one_to_the_same_bits(trained, tmp_path, call):

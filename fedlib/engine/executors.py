@@ -172,7 +172,7 @@ class Loop:
             parts[position] = torch.cat(scores)
 
         self._workers.visit(visit, _longest_first(sizes))
-        return pad(parts, work.data.federation.split(split).sizes)
+        return pad(parts, sizes)
 
 
 class Batched:
@@ -259,8 +259,7 @@ class Batched:
         self._visit(score, [having[block] for block in self._blocks(sizes[having], kinds)])
         scored = next(part for part in parts if part is not None)
         empty = scored[:0]
-        of_all = work.data.federation.split(split).sizes
-        return pad([empty if part is None else part for part in parts], of_all)
+        return pad([empty if part is None else part for part in parts], sizes)
 
     def _score_block(self, work, fn, per_client, split, batch_size) -> Iterable[Tensor]:
         """Scores of clients who are batched together, [N, ...] of each."""
@@ -356,8 +355,7 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
             scores[number] = fn(*args, place.batch)
 
     workers.visit(score, range(len(pieces)))
-    own = torch.cat(scores).split(sizes.tolist())
-    return pad(list(own), work.data.federation.split(split).sizes)
+    return pad(list(torch.cat(scores).split(sizes.tolist())), sizes)
 
 
 def put_back(views: Tree, values: Tree) -> None:

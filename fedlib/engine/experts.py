@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
@@ -77,6 +78,16 @@ def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:
       [..., N, E], summing to 1 over the experts.
     """
     return torch.softmax(weights.log().unsqueeze(-2) - losses, dim=-1)
+
+
+def padded(scores: Tensor, sizes: np.ndarray) -> Tensor:
+    """Scores [C, N, ...] with zeros up to the largest of the `sizes` of all clients.
+
+    They have one shape whoever is in the cohort, so that steps which read them are recorded or
+    captured once, and not in each round.
+    """
+    more = int(sizes.max()) - scores.shape[1]
+    return torch.nn.functional.pad(scores, [0, 0] * (scores.dim() - 2) + [0, more])
 
 
 def mixture_log_probs(log_weights: Tensor, log_probs: Tensor) -> Tensor:

@@ -72,13 +72,6 @@ def _arranged(work: Work, rows: Tensor) -> Tensor:
 def pad(parts: list[Tensor], sizes: np.ndarray) -> Tensor:
     """Ragged scores, one [n, ...] per client -> [C, N, ...], zeros where there is no example.
 
-    N is the most that anybody in the federation has, whoever is in the cohort: steps that are
-    recorded or captured for one cohort fit the next.
-
-    Args:
-      parts: of the cohort.
-      sizes: of all clients of the federation.
-
     Raises:
       ValueError: if the scores of an example have another shape from client to client.
     """

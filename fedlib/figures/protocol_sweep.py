@@ -66,8 +66,7 @@ def draw(
     points = _points(places, values)
     printed = ways.Printed(published, exhibit["published"])
     figure, grid = style.panels(exhibit, places["panel"].nunique())
-    xlabel = exhibits.parameter_title(parameter, symbol)
-    crossed = False
+    xlabel, crossed = exhibits.parameter_title(parameter, symbol), False
     for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
         for protocol in shown:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
@@ -80,8 +79,8 @@ def draw(
     if panels == "variant":  # they are there to be compared
         _level(grid)
     style.legend(figure, _handles(shown, kinds, panels, crossed))
-    note = exhibits.parameter_note(parameter, symbol)
-    style.footer(figure, exhibit, *_sentences(exhibit, group, note, scale, crossed))
+    sentences = _sentences(exhibit, group, scale, crossed)
+    style.footer(figure, exhibit, exhibits.parameter_note(parameter, symbol), *sentences)
     return figure
 
 
@@ -129,12 +128,11 @@ def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
-def _sentences(exhibit: dict, group: str, note: str, scale: str, crossed: bool) -> list[str]:
+def _sentences(exhibit: dict, group: str, scale: str, crossed: bool) -> list[str]:
     """What the reader must know, under the panels."""
     return [
         f"After the last round, on the {ways.GROUPS[group]}.",
         style.spread_text(exhibit, "band"),
-        note,
         EVEN if scale == "even" else "",
         *ways.selection_note(exhibit),
         *exhibits.published_note(exhibit, shown=crossed),

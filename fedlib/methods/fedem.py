@@ -27,6 +27,7 @@ from fedlib.engine.experts import (
     each_expert,
     expert_losses,
     mixture_log_probs,
+    padded,
     responsibilities,
     uniform_weights,
 )
@@ -98,6 +99,7 @@ class FedEM(Method):
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E]; their mean is the new pi [C, E]."""
         losses = cohort.score(self.losses, cohort.held(state.experts))
+        losses = padded(losses, cohort.data.federation.train.sizes)
         q = responsibilities(prior, losses)
         return q, cohort.example_mean(q)
 

@@ -27,6 +27,7 @@ from fedlib.engine.experts import (
     draw_experts,
     each_expert,
     expert_seed,
+    padded,
     responsibilities,
     uniform_weights,
 )
@@ -114,7 +115,7 @@ class PFedMM(FedEM):
         if self.prior == "uniform":
             prior = torch.full_like(prior, 1 / self.num_experts)
         held = together(cohort.held(state.experts), self.own_norms(state, cohort))
-        losses = cohort.score(self.losses, held)
+        losses = padded(cohort.score(self.losses, held), cohort.data.federation.train.sizes)
         q = responsibilities(prior, losses)
         pseudo = self.concentration - 1  # examples that every expert is given in advance
         count = cohort.num_examples.to(q.dtype)[:, None]
