@@ -219,6 +219,7 @@ def test_a_checkpoint_says_with_which_executor_its_run_began(tmp_path):
 
 
 def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_THREADS", "2")
     # A run whose last checkpoint is left behind goes on from there when started again.
     monkeypatch.setattr(Checkpoints, "clear", lambda self, last: None)
     folder, spec = shards(tmp_path) / "run", SPEC | {"rounds": 4, "evaluate_every": 2}
@@ -233,6 +234,7 @@ def test_a_resumed_run_keeps_its_executor_whatever_was_measured_since(tmp_path, 
     (first, began, state), (second, resumed, again) = found
     assert (first, began["chosen_by"]) == ("loop", "calibration")
     assert (second, resumed["chosen_by"]) == ("loop", "checkpoint")
+    assert began["workers"] == resumed["workers"] == 2
     assert state == again
 
 

@@ -13,13 +13,15 @@ NAMES = (*ONE_BY_ONE, "batched", "graphs")
 BLOCK = 160  # clients that are batched together on a CPU: some loss for one worker, work for two
 
 
-def choose(wanted: str, task: Task) -> Executor:
+def choose(wanted: str, task: Task, workers: int | None = None) -> Executor:
     """The executor that `wanted` names, with a worker for each thread of PyTorch on a CPU.
 
     Args:
       wanted: "loop", "traced", "batched" or "graphs"; "traced" with the name of other kernels
         ("traced:fused", see `fedlib.engine.rewriting`) and the latter two with a number of clients
         per block if need be ("batched:64"); or "auto" for `rule`.
+      workers: threads that share out clients on a CPU; None for as many as PyTorch has. Only the
+        first executor of a process can take that, which leaves PyTorch one.
 
     Raises:
       ValueError: for anything else.
@@ -32,7 +34,7 @@ def choose(wanted: str, task: Task) -> Executor:
     if detail in WAYS and detail not in available():
         raise ValueError(f"executor {wanted!r} needs oneDNN, which this PyTorch has not")
     on_cpu = task.device.type == "cpu"
-    workers = torch.get_num_threads() if on_cpu else 1
+    workers = (workers or torch.get_num_threads()) if on_cpu else 1
     if name in ONE_BY_ONE:
         return Loop(workers) if name == "loop" else Traced(workers, detail)
     block = int(detail) if detail else BLOCK if on_cpu else None

@@ -62,7 +62,8 @@ def as_begun(simulation: Simulation, setting: str | None) -> Simulation:
     """
     if setting is None:
         return simulation
-    executor = choose(setting, simulation.method.task)
+    workers = simulation.executor.notes["workers"]
+    executor = choose(setting, simulation.method.task, workers)
     executor.notes |= {"setting": setting, "chosen_by": "checkpoint"}
     return replace(simulation, executor=executor)
 
