@@ -370,6 +370,17 @@ def test_a_method_that_sends_nothing_is_a_level_line(collected):
     assert figure.axes[0].get_xscale() == "log"
 
 
+@pytest.mark.parametrize("ends", [(1.8e9, 1.9e11), (3e9, 9e10), (1e6, 5e11), (1e7, 9e7)])
+def test_amounts_along_an_axis_do_not_lie_on_one_another(collected, ends):
+    exhibit, tidy, clients = collected["main"]
+    sent = tidy["metric"].eq("bytes") & tidy["at"].eq("round") & tidy["value"].gt(0)
+    before = np.log(tidy["value"].where(sent))
+    place = (before - before.min()) / (before.max() - before.min())  # from 0 to 1
+    values = (ends[0] * (ends[1] / ends[0]) ** place).where(sent, tidy["value"])
+    figure = figures.load("accuracy_over_bytes")(exhibit, tidy.assign(value=values), clients, None)
+    assert faults(figure) == []
+
+
 def test_cdf_ends_at_one_and_dashes_are_the_unseen(collected):
     axes = draw(collected, "client_accuracy_cdf").axes[0]
     assert len(axes.get_lines()) == len(LABELS)

@@ -118,7 +118,8 @@ def _mark(axes: Axes) -> None:
     if decades < 1:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
     else:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
+        subs = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
