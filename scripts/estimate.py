@@ -206,12 +206,13 @@ def _choose(plan: Plan) -> None:
     """Write down what the budget buys, and tell it."""
     budget = config.budget_seconds(plan.config["budget"])
     known = dryrun.records(ROOT, plan)
+    kinds = dryrun.by_kind(known)
     reckoned = estimates.Estimates.of(plan, ROOT).corrected(plan, known)
     seconds: dict[tuple[str, str], list[float]] = {}
     for stage, job in estimates.remaining(plan, ROOT):
         one = dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "")
         name = estimates.run_name(job)
-        spent = dryrun.estimate(one, plan, known, reckoned)
+        spent = dryrun.estimate(one, plan, kinds, reckoned)
         unknown = float("inf")  # no budget buys it
         seconds.setdefault((name, stage), []).append(unknown if spent is None else spent)
     cells = estimates.cells(plan, seconds, reckoned)

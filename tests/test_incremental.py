@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 
+import dry_runs
 import pytest
 import workflow
 
-from fedlib.workflow import config, dryrun
+from fedlib.workflow import config
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
@@ -53,7 +54,7 @@ def would_run(folder, *arguments: str) -> set[str]:
     """What a dry run says that would run."""
     code, output = workflow.dry_run(folder, workflow.smoke(*arguments))
     assert code == 0, output
-    jobs = dryrun.parse(output)
+    jobs = dry_runs.parse(output)
     assert jobs or "Nothing to be done" in output, output
     return {name(job.rule, job.wildcards) for job in jobs}
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 
+import dry_runs
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,6 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from fedlib import methods, tree
 from fedlib.papers import _pfedmm_scales as scales
 from fedlib.papers import _pfedmm_settings as settings
-from fedlib.workflow import dryrun
 from fedlib.workflow.provenance import ROOT
 
 
@@ -160,7 +160,7 @@ def test_an_edit_of_ones_own_method_repeats_its_runs_and_no_other(compared):
     def trained():
         code, told = workflow.dry_run(compared, BESIDE)
         assert code == 0, told
-        jobs = [job.wildcards for job in dryrun.parse(told) if job.rule == "train"]
+        jobs = [job.wildcards for job in dry_runs.parse(told) if job.rule == "train"]
         return sorted(f"{job['label']}/{job['seed']}" for job in jobs)
 
     assert trained() == []

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import dry_runs
 import made_up
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tensorboard.util.tensor_util import make_ndarray
 from fedlib.errors import DataError
 from fedlib.reporting import events
 from fedlib.results import RunResult, Scores, View
-from fedlib.workflow import config, dryrun, shell
+from fedlib.workflow import config, shell
 from fedlib.workflow.plan import Plan
 
 ROOT = workflow.ROOT
@@ -237,7 +238,7 @@ def test_the_job_loads_neither_pytorch_nor_tensorflow():
 
 
 def job_names(output: str) -> set[tuple]:
-    return {(job.rule, *job.wildcards.values()) for job in dryrun.parse(output)}
+    return {(job.rule, *job.wildcards.values()) for job in dry_runs.parse(output)}
 
 
 @pytest.mark.slow
@@ -259,7 +260,7 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
     }
     for arguments in (on, workflow.smoke()):
         code, output = workflow.dry_run(folder, arguments)
-        assert (code, dryrun.parse(output)) == (0, []), output
+        assert (code, dry_runs.parse(output)) == (0, []), output
 
     with open(folder / "fedlib/reporting/events.py", "a", encoding="utf-8") as file:
         file.write("\nX = 1\n")

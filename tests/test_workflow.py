@@ -1,5 +1,6 @@
 """The workflow as a whole: checks of its text, of its errors, and of what happens to it."""
 
+import base64
 import contextlib
 import json
 import os
@@ -13,6 +14,7 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
+import dry_runs
 import pandas as pd
 import pytest
 import workflow
@@ -185,7 +187,7 @@ def test_a_thousand_runs_are_planned_in_seconds(fresh, tmp_path):
     selected = f"papers={PAPER}", "seeds=[0,1,2,3,4]"
     planned = workflow.snakemake(folder, "--dry-run", "--config", *selected)
     assert planned.returncode == 0, planned.stdout[-2000:]
-    assert len([job for job in dryrun.parse(planned.stdout) if job.rule == "train"]) == 1000
+    assert len([job for job in dry_runs.parse(planned.stdout) if job.rule == "train"]) == 1000
     # Of the processor's time, which does not depend on what else it does: five seconds, or so.
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 30
 
@@ -453,6 +455,18 @@ def test_a_killed_run_goes_on_and_ends_bit_identical(folder, long_run, victim):
 
 
 @slow
+def test_checkpoints_stay_until_the_run_was_evaluated(folder):
+    # Snakemake may die after a training has ended and before it knows: then it starts it again.
+    start_and_kill(folder, "both")
+    checkpoints = folder / PLAN.path("checkpoints", **JOB)
+    for wanted, there in {"history": True, "evaluation": False}.items():
+        arguments = [PLAN.path(wanted, **JOB), *workflow.smoke("--config", LONG)]
+        done = workflow.snakemake(folder, *arguments)
+        assert done.returncode == 0, done.stdout
+        assert (checkpoints / "checkpoint.json").exists() is there
+
+
+@slow
 @pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux alone")
 @pytest.mark.parametrize("forked, script", [("1", "forkserver.py"), ("0", "train.py")])
 def test_jobs_are_forked_unless_that_is_turned_off_and_then_end_with_snakemake(
@@ -673,6 +687,29 @@ def test_what_would_run_is_told_with_reasons_and_times(folder):
 
 
 @slow
+def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, monkeypatch):
+    for name, value in workflow.environment().items():
+        monkeypatch.setenv(name, value)
+    (folder / PLAN.path("state", **JOB)).unlink()
+    (folder / PLAN.exhibits("table_md")[0]).unlink()
+    interrupted = PLAN.path("evaluation", **{**JOB, "seed": 1})
+    mark = base64.urlsafe_b64encode(interrupted.encode()).decode()
+    (folder / ".snakemake/incomplete").mkdir(exist_ok=True)
+    (folder / ".snakemake/incomplete" / mark).touch()
+    for words in (["rounds=3"], [f"labels={LABEL}"]):
+        arguments = workflow.smoke("--config", *words)
+        _, output = workflow.dry_run(folder, arguments)
+        expected, found = dry_runs.parse(output), dryrun.jobs(folder, arguments)
+        assert len(found) == len(expected) > 4
+        assert sorted(map(told, found)) == sorted(map(told, expected))
+    assert "was interrupted" in {job.cause for job in found}
+
+
+def told(job: dryrun.Job) -> tuple:
+    return job.rule, sorted(job.wildcards.items()), job.cause
+
+
+@slow
 def test_the_cause_of_each_job_is_told(folder):
     with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
         file.write("\nX = 1\n")
@@ -687,7 +724,7 @@ def test_the_cause_of_each_job_is_told(folder):
 
 
 def trains(output: str) -> list[dryrun.Job]:
-    return [job for job in dryrun.parse(output) if job.rule == "train"]
+    return [job for job in dry_runs.parse(output) if job.rule == "train"]
 
 
 def test_where_nothing_is_to_be_done_that_is_told():
@@ -707,13 +744,13 @@ def test_jobs_that_were_never_timed_are_told_apart():
 @slow
 def test_times_are_scaled_by_rounds(finished):
     long = Plan(PLAN.config | {"rounds": 200, "tag": "long"})
-    known = dryrun.records(finished, long)
+    known = dryrun.by_kind(dryrun.records(finished, long))
     job = dryrun.Job("train", {**JOB, "seed": "0"}, "")
     short = dryrun.estimate(job, PLAN, known)
     assert short > 0
     rounds = long.run(PAPER, "digits", LABEL).rounds
     assert dryrun.estimate(job, long, known) == pytest.approx(short * rounds / 2)
-    assert dryrun.estimate(job, long, []) is None
+    assert dryrun.estimate(job, long, {}) is None
 
 
 @slow
@@ -746,6 +783,7 @@ CHANGED = "Params have changed since last execution: Union of exclusive params b
     "reason, cause",
     [
         ("Missing output files: a, b", "not there yet"),
+        ("Forced execution", "was interrupted"),
         (f"{CHANGED}before: '0123456789abcdef' now: 'fedcba9876543210'", "code changed"),
         (CHANGED + """before: '{"a":"b"}' now: '{"a":"c"}'""", "specification changed"),
         (CHANGED + """before: '{"a":1}', '0123456789abcdef'""", "specification and code changed"),

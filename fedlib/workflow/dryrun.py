@@ -1,8 +1,8 @@
 """What Snakemake would run now, why, and about how long it may take.
 
-Snakemake decides what to run; here its dry run is read and put into a few lines. Times come from
-the benchmark files of earlier jobs of the same kind, at the same scale; of jobs unlike any that was
-timed they are estimated, see `fedlib.workflow.estimates`.
+Snakemake decides what to run (`fedlib.workflow.needed`); here that is put into a few lines. Times
+come from the benchmark files of earlier jobs of the same kind, at the same scale; of jobs unlike
+any that was timed they are estimated, see `fedlib.workflow.estimates`.
 """
 
 import json
@@ -10,8 +10,9 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,17 +26,15 @@ from fedlib.workflow.plan import Plan
 
 # A reason of Snakemake's, and what it means; the first that applies is the cause.
 CAUSES = (
-    ("Forced execution", "asked for"),
+    # By nobody: a plan has no such option, and of itself Snakemake forces what is incomplete.
+    ("Forced execution", "was interrupted"),
     ("Missing output files", "not there yet"),
-    ("Incomplete output files", "was interrupted"),
     ("Params have changed", "specification or code changed"),
     ("Code has changed", "rule changed"),
     ("Set of input files has changed", "other inputs"),
     ("Updated input files", "input changed"),
     ("Input files updated by another job", "follows from the above"),
 )
-_HEADER = re.compile(r"(?:local)?rule (\w+):")
-_FIELD = re.compile(r"    (\w+): (.*)")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 
 
@@ -72,37 +71,27 @@ class Record(NamedTuple):
 def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
     """Jobs that `snakemake ARGUMENTS` would run in the folder `root`.
 
+    Those of rules without output, which only ask for others, are left out.
+
     Raises:
       ConfigError: if Snakemake is not installed or refuses; has its message.
     """
-    command = [sys.executable, "-m", "snakemake", "--dry-run", "--nocolor", *arguments]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    command = [sys.executable, "-m", "fedlib.workflow.needed"]
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "jobs"
+        told.touch()
+        words = [str(told), "--dry-run", "--quiet", "all", "--nocolor", *arguments]
+        done = subprocess.run([*command, *words], cwd=root, capture_output=True, text=True)
+        lines = told.read_text(encoding="utf-8").splitlines()
     output = done.stdout + done.stderr
     if done.returncode:
-        if "No module named snakemake" in output:
+        if "No module named 'snakemake'" in output:
             raise ConfigError(
                 "Snakemake is not installed here; `python scripts/plan.py commands` prints the "
                 "commands of all jobs instead"
             )
         raise ConfigError(f"Snakemake cannot plan this:\n{_complaint(output)}")
-    return parse(output)
-
-
-def parse(output: str) -> list[Job]:
-    """The jobs in the text that a dry run prints, target rules without output left out."""
-    found, rule, fields = [], None, {}
-    for line in [*output.splitlines(), ""]:
-        field = _FIELD.fullmatch(line)
-        if field:
-            fields[field[1]] = field[2]
-            continue
-        if rule and "output" in fields:
-            pairs = (pair.split("=", 1) for pair in fields.get("wildcards", "").split(", "))
-            wildcards = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-            found.append(Job(rule, wildcards, fields.get("reason", "")))
-        header = _HEADER.fullmatch(line)
-        rule, fields = header and header[1], {}
-    return found
+    return [Job(*json.loads(line)) for line in lines]
 
 
 def records(root: Path, plan: Plan) -> list[Record]:
@@ -115,8 +104,19 @@ def records(root: Path, plan: Plan) -> list[Record]:
     return found
 
 
+def by_kind(known: Iterable[Record]) -> dict[tuple, list[Record]]:
+    """Records of jobs that take about equally long, for equally many rounds, by their key."""
+    kinds: dict[tuple, list[Record]] = {}
+    for record in known:
+        kinds.setdefault(record.key, []).append(record)
+    return kinds
+
+
 def estimate(
-    job: Job, plan: Plan, known: Iterable[Record], reckoned: Estimates | None = None
+    job: Job,
+    plan: Plan,
+    known: Mapping[tuple, Sequence[Record]],
+    reckoned: Estimates | None = None,
 ) -> float | None:
     """Seconds that a job may take: the median of those like it, scaled by rounds; None if unknown.
 
@@ -125,7 +125,7 @@ def estimate(
     """
     spec = json.loads(plan.spec(job.rule, **job.wildcards))
     key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
-    like = [record for record in known if record.key == key]
+    like = known.get(key, ())
     exact = [record.seconds for record in like if record.rounds == rounds]
     scaled = [record.seconds / record.rounds * rounds for record in like]
     if like or reckoned is None:
@@ -145,7 +145,8 @@ def summary(
         return
     yield f"results/{plan.folder}: {len(planned)} jobs to run"
     reckoned = reckoned and reckoned.corrected(plan, known)
-    times = [estimate(job, plan, known, reckoned) for job in planned]
+    kinds = by_kind(known)
+    times = [estimate(job, plan, kinds, reckoned) for job in planned]
     for rule in STAGES:
         mine = [place for place, job in enumerate(planned) if job.rule == rule]
         if not mine:
