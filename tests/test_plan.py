@@ -632,6 +632,26 @@ MAIN = toy_paper().tables["main"]
             r"papers.toy.runs\[emnist/fedavg\].federation: unknown 'emnist'; known: digits, mnist",
         ),
         (
+            {"runs": [toy_run("em\nnist")]},
+            r"papers.toy.runs: the name 'em\\nnist' must match",
+        ),
+        (
+            {"runs": [toy_run(modules={"gate": "mlp"})]},
+            r"runs\[0\].modules must be dict\[str, dict \| list\[dict\]\], got {'gate': 'mlp'}",
+        ),
+        (
+            {"runs": [toy_run(modules={"experts": [{"model": "mlp"}, 3]})]},
+            r"runs\[0\].modules must be .*, got {'experts': \[{'model': 'mlp'}, 3\]}",
+        ),
+        (
+            {"runs": [toy_run(params={"mu": float("inf")})]},
+            r"papers.toy.runs\[0\].params must be JSON, got {'mu': inf}: ",
+        ),
+        (
+            {"data": tuple(replace(d, params={"x": b""}) for d in toy_paper().data)},
+            r"papers.toy.data\[digits\].params must be JSON, got {'x': b''}: .*bytes",
+        ),
+        (
             {"federations": ("digits", "minst")},
             r"papers.toy.data\[minst\].dataset: unknown 'minst'; known: .*mnist",
         ),

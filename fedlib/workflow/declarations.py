@@ -9,8 +9,9 @@ from typing import NamedTuple, get_args, get_origin, get_type_hints
 from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
+from fedlib.files import canonical_json
 from fedlib.run_spec import architectures, is_file
-from fedlib.spec import Figure, Paper, Run, Table
+from fedlib.spec import Data, Figure, Paper, Run, Table
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
@@ -85,8 +86,11 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
             f"{where}: declare({scale!r}) returned the paper {paper.name!r} at {paper.scale!r}"
         )
     for number, run in enumerate(paper.runs):
-        _check_types(f"{where}.runs[{number}]", run)
+        at = f"{where}.runs[{number}]"
+        _check_types(at, run)
+        _check_json(at, run)
     _check_names(f"{where}.data", "federation", [data.name for data in paper.data])
+    _check_names(f"{where}.runs", "federation", {run.federation for run in paper.runs})
     _check_names(f"{where}.runs", "label", {run.label for run in paper.runs})
     _check_names(f"{where}.tables", "table", paper.tables)
     _check_names(f"{where}.figures", "figure", paper.figures)
@@ -97,6 +101,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
     datasets, kinds = registered("data.sources"), registered("data.partitions")
     for data in paper.data:
         at = f"{where}.data[{data.name}]"
+        _check_json(at, data)
         check_choice(f"{at}.dataset", data.dataset, datasets)
         check_choice(f"{at}.partition.kind", data.partition.get("kind"), kinds)
     known = {name: registered(name) for name in ("methods", "models")}
@@ -112,24 +117,36 @@ def _check_types(at: str, run: Run) -> None:
     """Raise ConfigError for a field of another type than it is declared with."""
     for name, hint in get_type_hints(Run).items():
         value = getattr(run, name)
-        if not any(_is_a(value, kind) for kind in _alternatives(hint)):
+        if not _is_a(value, hint):
             text = reprlib.repr(value)
             raise ConfigError(f"{at}.{name} must be {_in_words(hint)}, got {text}")
 
 
-def _alternatives(hint: object) -> tuple:
-    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+def _check_json(at: str, declared: Run | Data) -> None:
+    """Raise ConfigError for what JSON has no word for, as infinity: jobs could not be given it."""
+    for name, value in vars(declared).items():
+        try:
+            canonical_json(value)
+        except (TypeError, ValueError) as error:
+            text = reprlib.repr(value)
+            raise ConfigError(f"{at}.{name} must be JSON, got {text}: {error}") from None
 
 
 def _in_words(hint: object) -> str:
-    return " or ".join(x.__name__ if isinstance(x, type) else str(x) for x in _alternatives(hint))
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return " or ".join(x.__name__ if isinstance(x, type) else str(x) for x in kinds)
 
 
 def _is_a(value: object, hint: object) -> bool:
-    """Whether a value is of a type, and so are the items of a tuple; lists pass for tuples."""
+    """Whether a value is of a type, and so is what it holds; lists pass for tuples, and back."""
+    if isinstance(hint, UnionType):
+        return any(_is_a(value, kind) for kind in get_args(hint))
     kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind is tuple:
+    if kind in (tuple, list) and inner:
         return isinstance(value, tuple | list) and all(_is_a(x, inner[0]) for x in value)
+    if kind is dict and inner:
+        named = isinstance(value, dict) and all(_is_a(key, inner[0]) for key in value)
+        return named and all(_is_a(x, inner[1]) for x in value.values())
     if kind is float:
         return type(value) in (int, float)
     return isinstance(value, kind) and not (kind is int and type(value) is bool)
