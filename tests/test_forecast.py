@@ -1,12 +1,15 @@
 """What a run will cost: sizes, operations and arithmetic, each against what is counted or known."""
 
-import numpy as np
+import statistics
+import time
+
 import pytest
 import torch
 from test_stages import SPEC
 
 from fedlib.data import build, sizes
 from fedlib.run import forecast, rates, rehearsal
+from fedlib.run.build import build_simulation
 from fedlib.run.rehearsal import Call, Rehearsed
 
 IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
@@ -248,23 +251,31 @@ def test_a_rate_is_positive_remembered_and_of_its_method(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_estimated_time_of_training_is_about_what_training_takes(tmp_path):
-    """Of a run that takes a second or two: within a factor of 3, as the machine may be busy."""
-    import time
-    from dataclasses import replace
+def test_the_estimated_time_of_training_is_about_what_training_takes():
+    """Of a run that takes a second or two: within a factor of 3, as the machine may be busy.
 
-    from fedlib.run.build import build_simulation
-
-    spec, told = run(rounds=300, participation={"rate": 1.0}), owned(DIGITS)
+    Other work makes a moment three times as slow as the next one. So the rate is measured before
+    and after each of three trainings, and the medians are compared.
+    """
+    spec, told = run(rounds=100, participation={"rate": 1.0}), owned(DIGITS)
     known = rehearsal.rehearse(spec, [], told)
-    rate = rates.measure(spec, told, known, device="cpu", executor="loop")
-    expected = forecast.forecast(spec, told, known, rate, batched=False)["train"].seconds
+
+    def expected() -> float:
+        rate = rates.measure(spec, told, known, device="cpu", executor="loop")
+        found = forecast.forecast(spec, told, known, rate, batched=False)
+        return found["train"].seconds - forecast.START
+
+    def spent() -> float:
+        simulation = build_simulation(spec, build.build(DIGITS, "."), executor="loop")
+        begun = time.process_time()
+        simulation.run(report=lambda line: None)
+        return time.process_time() - begun
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    simulation = build_simulation(spec, build.build(DIGITS, "."), executor="loop")
-    begun = time.process_time()
-    replace(simulation).run(report=lambda line: None)
-    spent = time.process_time() - begun
-    torch.set_num_threads(before)
-    assert 1 / 3 < (expected - forecast.START) / spent < 3
-    assert np.isfinite(expected)
+    try:
+        measured = [(expected(), spent(), expected()) for _ in range(3)]
+    finally:
+        torch.set_num_threads(before)
+    first, took, last = zip(*measured, strict=True)
+    assert 1 / 3 < statistics.median([*first, *last]) / statistics.median(took) < 3, measured
