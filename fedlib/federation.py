@@ -188,7 +188,8 @@ class Federation:
 
     def save(self, shards: str | Path, manifest: str | Path) -> None:
         """Write the shard file, then the manifest that vouches for it, each atomically."""
-        with atomic(shards) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+        how = {"libver": "latest", "locking": False}  # `atomic` has it locked
+        with atomic(shards) as temporary, h5py.File(temporary, "w", **how) as file:
             for name, array in self._arrays().items():
                 file.create_dataset(name, data=array)
             file.attrs.update(

@@ -2,9 +2,11 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +20,13 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
     A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
     What follows finds the new file, also after a loss of power: the name has been flushed, too.
+    Whoever is killed can remove nothing; the next one who writes `path` does. So the temporary file
+    is locked, and libraries that lock what they write (HDF5) are told not to.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix stays, because some writers (matplotlib, numpy) choose the format by it.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    _remove_abandoned(path)
+    handle, temporary = _temporary(path)
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -34,6 +36,29 @@ def atomic(path: str | Path) -> Iterator[Path]:
         _flush_names(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _temporary(path: Path) -> tuple[int, Path]:
+    """A new file beside `path`, and a handle that has it locked while somebody writes it."""
+    while True:
+        # The suffix stays, because some writers (matplotlib, numpy) choose the format by it.
+        names = {"prefix": f".{path.stem}-", "suffix": path.suffix}
+        handle, name = tempfile.mkstemp(dir=path.parent, **names)
+        with contextlib.suppress(OSError):  # a file system without locks: nobody else has one, too
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)  # taken for abandoned before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files for `path` of processes that were killed: nobody has them locked."""
+    name = re.compile(re.escape(f".{path.stem}-") + r"[a-z0-9_]{8}" + re.escape(path.suffix))
+    for file in [one for one in path.parent.iterdir() if name.fullmatch(one.name)]:
+        with contextlib.suppress(OSError), file.open("rb") as content:
+            fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:

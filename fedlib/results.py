@@ -95,8 +95,8 @@ class RunResult:
     def save(self, path: str | Path) -> None:
         """Write to an HDF5 file, atomically and sealed (`fedlib.seals`)."""
         with atomic(path) as temporary:
-            room = {"libver": "latest", "userblock_size": seals.USERBLOCK}
-            with h5py.File(temporary, "w", **room) as file:
+            how = {"libver": "latest", "locking": False}  # `atomic` has it locked
+            with h5py.File(temporary, "w", userblock_size=seals.USERBLOCK, **how) as file:
                 self._write(file)
             seals.close_hdf5(temporary)
 
