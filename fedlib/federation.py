@@ -17,7 +17,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from fedlib import seals
+from fedlib import hdf5, seals
 from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
@@ -188,8 +188,7 @@ class Federation:
 
     def save(self, shards: str | Path, manifest: str | Path) -> None:
         """Write the shard file, then the manifest that vouches for it, each atomically."""
-        how = {"libver": "latest", "locking": False}  # `atomic` has it locked
-        with atomic(shards) as temporary, h5py.File(temporary, "w", **how) as file:
+        with atomic(shards) as temporary, hdf5.create(temporary) as file:
             for name, array in self._arrays().items():
                 file.create_dataset(name, data=array)
             file.attrs.update(

@@ -21,7 +21,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
     A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
     What follows finds the new file, also after a loss of power: the name has been flushed, too.
     Whoever is killed can remove nothing; the next one who writes `path` does. So the temporary file
-    is locked, and libraries that lock what they write (HDF5) are told not to.
+    is locked until then.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from fedlib import seals
+from fedlib import hdf5, seals
 from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
@@ -95,8 +95,7 @@ class RunResult:
     def save(self, path: str | Path) -> None:
         """Write to an HDF5 file, atomically and sealed (`fedlib.seals`)."""
         with atomic(path) as temporary:
-            how = {"libver": "latest", "locking": False}  # `atomic` has it locked
-            with h5py.File(temporary, "w", userblock_size=seals.USERBLOCK, **how) as file:
+            with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
                 self._write(file)
             seals.close_hdf5(temporary)
 

@@ -1,0 +1,57 @@
+"""HDF5 files that are whole, or an error, wherever the disk is full."""
+
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from fedlib import hdf5
+from fedlib.workflow.provenance import ROOT
+
+# In a process of its own, as HDF5 may end it. No file may be longer than the limit.
+ON_A_FULL_DISK = """
+import errno, resource, sys
+import numpy as np
+from fedlib import hdf5
+
+def write(path):
+    with hdf5.create(path, userblock_size=512) as file:
+        for number in range(6):
+            file.create_dataset(f"group{number}/x", data=np.arange(100 * number))
+        file.attrs.update(format=1, text="x" * 200)
+
+write(sys.argv[1] + "/whole.h5")
+size = open(sys.argv[1] + "/whole.h5", "rb").seek(0, 2)
+told = 0
+for limit in range(0, size, 97):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        write(f"{sys.argv[1]}/{limit}.h5")
+    except OSError as error:
+        told += error.errno == errno.EFBIG
+assert told == len(range(0, size, 97)) > 50, told
+"""
+
+
+def test_a_full_disk_is_an_error_wherever_the_file_stops(tmp_path):
+    command = [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_was_written_is_read_again(tmp_path):
+    x = np.random.default_rng(0).random((300, 7))
+    with hdf5.create(tmp_path / "x.h5", userblock_size=512) as file:
+        file.create_dataset("a/x", data=x)
+        file.create_dataset("packed", data=x, compression="gzip")
+        file.attrs["name"] = "é"
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert file.userblock_size == 512 and file.attrs["name"] == "é"
+        assert np.array_equal(file["a/x"], x) and np.array_equal(file["packed"], x)
+
+
+def test_an_error_of_who_writes_is_that_error(tmp_path):
+    with pytest.raises(KeyError), hdf5.create(tmp_path / "x.h5") as file:
+        file["nothing"]
