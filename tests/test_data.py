@@ -373,11 +373,15 @@ def test_a_batch_that_calls_anything_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"text", pickle.dumps({"labels": []}), pickle.dumps([1]), cifar10_batch(3)[:-20]],
-    ids="empty text no-data list cut".split(),
+    [
+        *(b"", b"text", pickle.dumps({"labels": []}), pickle.dumps([1]), cifar10_batch(3)[:-20]),
+        b"\x80\x03K\x01K\x02a.",  # to append to a number, which has no such method
+        b"P1\n.",  # an object from elsewhere, upon which Python complains in two lines
+    ],
+    ids="empty text no-data list cut append elsewhere".split(),
 )
 def test_what_is_not_a_batch_is_refused(content):
-    with pytest.raises(DataError, match="batch is not a CIFAR batch"):
+    with pytest.raises(DataError, match=r"batch is not a CIFAR batch: .*\Z"):
         cifar_batch.parse(content, "batch", "labels")
 
 

@@ -154,7 +154,7 @@ def _hdf5(path: Path) -> Content:
         with h5py.File(path, "r") as file:
             there = {name: file[name] for name in ("x", "y", "client") if name in file}
             arrays = {name: _array(found) for name, found in there.items()}
-    except (MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except (KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not an HDF5 file of plain arrays: {error}") from None
     return _of_arrays(path, arrays)
 
