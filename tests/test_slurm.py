@@ -28,6 +28,8 @@ RUNS = "results/demo-slurm/runs/pfedmm/digits"
 HUNGRY = '''
 """FedAvg that has 1,500 MB of memory more."""
 
+import time
+
 import torch
 
 from fedlib.methods.fedavg import FedAvg
@@ -39,8 +41,9 @@ class Hungry(FedAvg):
     """See above."""
 
     def init(self, num_clients, seed):
-        """Take the memory."""
+        """Take the memory, and have it until Slurm has looked, which it does every second."""
         KEPT.append(torch.ones(1500, 2**18))
+        time.sleep(5)
         return super().init(num_clients, seed)
 '''
 PATIENCE = 900  # seconds, on a machine that is busy with other things
