@@ -130,10 +130,10 @@ test-soak: $(STAMP)  ## jobs over and over for SOAK_MINUTES: does memory grow, o
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/test_soak.py
 
 test-slurm: $(SLURM_STAMP)  ## a run on a Slurm cluster of one node, started for it; as root
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py $(TESTS)
 
 test-environments: $(ENVIRONMENTS_STAMP)  ## solve and use conda's environments; lint the container file
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/test_conda.py tests/test_container.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/test_conda.py tests/test_container.py $(TESTS)
 
 lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/ruff check .

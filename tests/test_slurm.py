@@ -100,6 +100,7 @@ class Sent:
     def __init__(self, node: slurm_node.Node, folder: Path, *options: str, target: str = METRICS):
         self.node, self.folder, self.began = node, folder, time.monotonic()
         self.output = folder / "snakemake.txt"
+        self.before = {*self._of_node()}
         words = [sys.executable, "-m", "snakemake", target, "--nocolor", "--configfile", CONFIG]
         words += ["--workflow-profile", "profiles/slurm", "--slurm-status-command", "squeue"]
         words += ["--slurm-init-seconds-before-status-checks", "2", "--slurm-no-account", *options]
@@ -115,13 +116,19 @@ class Sent:
     def ends(self) -> int:
         """Wait; its exit code. The log then has what Slurm says of the jobs."""
         code = self.process.wait(PATIENCE)
-        for line in (self.node.folder / "slurmd.log").read_text().splitlines():
-            if "exceeded memory limit" in line or " DUE TO " in line:
-                self.say("slurmd: " + line.partition("error: ")[2].strip("* "))
+        for line in self._of_node():
+            if line not in self.before:
+                self.say(f"slurmd: {line}")
         for line in self.jobs():
             self.say(f"squeue: {line}")
         self.say(f"snakemake ended with {code}")
         return code
+
+    def _of_node(self) -> list[str]:
+        """Why the node ended jobs, in its own words, each once."""
+        lines = _text(self.node.folder / "slurmd.log").splitlines()
+        told = [line for line in lines if "exceeded memory limit" in line or " DUE TO " in line]
+        return [*dict.fromkeys(line.partition("error: ")[2].strip("* ") for line in told)]
 
     def jobs(self, label: str = "", state: str = "all") -> list[str]:
         """Jobs that Slurm knows of this workflow: number, state, reason, minutes, MB and name."""

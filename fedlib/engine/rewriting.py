@@ -5,8 +5,8 @@
              gradient is written down and read again
     onednn   products of matrices are oneDNN's, which PyTorch takes for convolutions alone
 
-Which is faster than what PyTorch does is a matter of sizes and of the processor: oneDNN runs at
-full width on all of them, MKL on Intel's. `fedlib.run.calibrate` measures it.
+Which is faster than what PyTorch does is a matter of sizes and of the processor: on Intel's MKL is
+ahead of oneDNN, on AMD's it is not always. `fedlib.run.calibrate` measures it.
 """
 
 from collections import Counter

@@ -7,6 +7,7 @@ the same graph of jobs, for which all is done that a dry run does, but no job's 
 up and no command is written out. Of ten thousand jobs that is two thirds of the time.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ class Teller:
 
 def main() -> None:
     """Be Snakemake, with another scheduler."""
+    gc.disable()  # a graph is no garbage; to look for some in it again and again takes a tenth
     Teller.file = Path(sys.argv[1])
     if not hasattr(workflow, "JobScheduler"):
         raise RuntimeError("this Snakemake has its scheduler elsewhere")
