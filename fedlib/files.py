@@ -56,7 +56,7 @@ def _remove_abandoned(path: Path) -> None:
     """Remove temporary files for `path` of processes that were killed: nobody has them locked."""
     name = re.compile(re.escape(f".{path.stem}-") + r"[a-z0-9_]{8}" + re.escape(path.suffix))
     for file in [one for one in path.parent.iterdir() if name.fullmatch(one.name)]:
-        with contextlib.suppress(OSError), file.open("rb") as content:
+        with contextlib.suppress(OSError), file.open("rb+") as content:  # NFS locks no reader
             fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.unlink()
 

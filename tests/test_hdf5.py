@@ -1,5 +1,6 @@
 """HDF5 files that are whole, or an error, wherever the disk is full."""
 
+import re
 import subprocess
 import sys
 
@@ -55,3 +56,9 @@ def test_what_was_written_is_read_again(tmp_path):
 def test_an_error_of_who_writes_is_that_error(tmp_path):
     with pytest.raises(KeyError), hdf5.create(tmp_path / "x.h5") as file:
         file["nothing"]
+
+
+def test_no_other_module_makes_a_file_of_hdf5():
+    makes = re.compile(r"""h5py\.File\([^)]*["'][wax]""")
+    found = [file.name for file in ROOT.glob("fedlib/**/*.py") if makes.search(file.read_text())]
+    assert found == ["hdf5.py"]

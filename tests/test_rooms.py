@@ -9,7 +9,18 @@ from fedlib.workflow.provenance import PACKAGE, ROOT, imports
 
 # What the modules of a package may import of the others, by package; a module at the top of
 # fedlib stands for itself. Everything may import the ground.
-GROUND = {"environment", "errors", "files", "locks", "run_spec", "seals", "spec", "streams", "tree"}
+GROUND = {
+    "environment",
+    "errors",
+    "files",
+    "hdf5",
+    "locks",
+    "run_spec",
+    "seals",
+    "spec",
+    "streams",
+    "tree",
+}
 ROOMS = {
     "federation": set(),
     "results": set(),
