@@ -376,9 +376,10 @@ def test_a_batch_that_calls_anything_is_refused(tmp_path):
     [
         *(b"", b"text", pickle.dumps({"labels": []}), pickle.dumps([1]), cifar10_batch(3)[:-20]),
         b"\x80\x03K\x01K\x02a.",  # to append to a number, which has no such method
+        b"\x80\x02K\x01r\x00\x00\x00\x20.",  # a memo of eight gigabytes
         b"P1\n.",  # an object from elsewhere, upon which Python complains in two lines
     ],
-    ids="empty text no-data list cut append elsewhere".split(),
+    ids="empty text no-data list cut append memo elsewhere".split(),
 )
 def test_what_is_not_a_batch_is_refused(content):
     with pytest.raises(DataError, match=r"batch is not a CIFAR batch: .*\Z"):

@@ -6,6 +6,7 @@ and for no other.
 
 import io
 import pickle
+import pickletools
 
 import numpy as np
 
@@ -24,6 +25,7 @@ def parse(content: bytes, name: str, *keys: str) -> tuple[np.ndarray, ...]:
       DataError: if it is not a batch, or asks for anything but a NumPy array.
     """
     try:
+        _check_memo(content)
         batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
         x = np.asarray(batch["data"], np.uint8).reshape(-1, 3, 32, 32)
         labels = [np.asarray(batch[key], np.int64) for key in keys]
@@ -34,6 +36,13 @@ def parse(content: bytes, name: str, *keys: str) -> tuple[np.ndarray, ...]:
         if y.shape != (len(x),):
             raise DataError(f"{name} has {len(x)} images but labels of shape {y.shape}")
     return x, *labels
+
+
+def _check_memo(content: bytes) -> None:
+    """Raise UnpicklingError for a memo of more entries than bytes, which would be made at once."""
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > len(content):
+            raise pickle.UnpicklingError(f"entry {argument} of its memo cannot be")
 
 
 class _Unpickler(pickle.Unpickler):
