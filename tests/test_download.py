@@ -293,7 +293,7 @@ def test_a_server_that_never_ends_or_never_begins_is_given_up(
     began = time.monotonic()
     with pytest.raises(DataError, match=message):
         fetch([file], tmp_path, report=quiet)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # and not for ever; three attempts take two seconds
     assert not (tmp_path / "set/a.gz").exists()
     parts = [*tmp_path.rglob("*.part")]
     assert all(part.stat().st_size <= len(CONTENT) for part in parts)

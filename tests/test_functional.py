@@ -53,7 +53,7 @@ def test_parameters_that_do_not_fit_are_named():
 
 
 def test_threads_do_not_see_each_others_parameters():
-    meet = threading.Barrier(2, timeout=10)
+    meet = threading.Barrier(2, timeout=60)
 
     class Slow(nn.Module):
         def __init__(self):

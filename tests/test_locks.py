@@ -104,7 +104,7 @@ def test_a_second_workflow_is_refused_at_once_and_told_of_the_first(tmp_path, ho
         began = time.monotonic()
         with pytest.raises(BusyError, match=message):
             hold(tmp_path / ".snakemake")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30  # and not for as long as the first one works
         assert first.poll() is None
 
 

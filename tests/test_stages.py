@@ -240,7 +240,7 @@ def test_ctrl_c_saves_a_checkpoint_too_and_a_second_one_ends_the_run_at_once(tmp
         twice.send_signal(signal.SIGINT)
         assert "once more" in twice.stdout.readline()
         twice.send_signal(signal.SIGINT)
-        assert twice.wait(10) == -signal.SIGINT
+        assert twice.wait(60) == -signal.SIGINT
         assert "KeyboardInterrupt" in twice.stderr.read()
 
 
