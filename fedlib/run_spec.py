@@ -42,9 +42,9 @@ def check(spec: Mapping) -> None:
             raise ConfigError(f"{entry} must be a JSON object, got {spec[entry]!r:.80}")
     for place, module in architectures(spec["modules"]).items():
         if not isinstance(module, dict):
-            raise ConfigError(f"modules: {place} must be a JSON object, got {module!r:.80}")
+            raise ConfigError(f"modules: {place!r:.80} must be a JSON object, got {module!r:.80}")
         if not isinstance(module.get("weights"), str | None):
-            raise ConfigError(f"modules: weights of {place} must be a name or null")
+            raise ConfigError(f"modules: weights of {place!r:.80} must be a name or null")
 
 
 def run_roots(stage: str, run: Mapping) -> tuple[str, ...]:

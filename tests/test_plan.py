@@ -644,6 +644,10 @@ MAIN = toy_paper().tables["main"]
             r"runs\[0\].modules must be .*, got {'experts': \[{'model': 'mlp'}, 3\]}",
         ),
         (
+            {"runs": [toy_run(modules={"ga\nte": {"model": "mlp"}})]},
+            r"\[digits/fedavg\].modules: 'ga\\nte' is the name of no method's field",
+        ),
+        (
             {"runs": [toy_run(params={"mu": float("inf")})]},
             r"papers.toy.runs\[0\].params must be JSON, got {'mu': inf}: ",
         ),
