@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from conftest import LOCAL, toy_paper, toy_run
 
+from fedlib import models
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import frames
 from fedlib.run.preflight import check as build
@@ -144,6 +145,21 @@ def test_a_damaged_list_of_what_was_built_only_costs_time(plan, answers, content
     preflight.check(plan(run()))
     assert len(asked) == 4
     assert len(json.loads(Path(file).read_text())) >= 4
+
+
+def test_building_takes_no_memory_for_values(monkeypatch):
+    placed = []
+    build_mlp = models.load("mlp").build
+
+    def watched(**params):
+        module = build_mlp(**params)
+        placed.extend(value.device.type for value in module.parameters())
+        return module
+
+    monkeypatch.setattr(models.load("mlp"), "build", watched)
+    spec = run(model_params=MODEL | {"hidden": [5]}).spec(0)  # a size that no other test remembers
+    build(spec)
+    assert set(placed) == {"meta"}
 
 
 def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_path):

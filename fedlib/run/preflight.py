@@ -1,14 +1,14 @@
 """Whether a run can be built at all, found out without its data and weights.
 
-Everything that a run specification describes is built, except that models keep shapes and no values
-(PyTorch's meta device), and that runs which share a model share it here too.
+Models are built on PyTorch's meta device, with shapes and no values, and runs that share a model
+share it here too.
 """
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
+
+import torch
 
 from fedlib import models
 from fedlib.engine.task import Task
@@ -34,6 +34,11 @@ def check(spec: dict) -> Method:
       ConfigError, ValueError: for a method, model, solver, course or argument that does not exist
         or makes no sense.
     """
+    with torch.device(DEVICE):
+        return _check(spec)
+
+
+def _check(spec: dict) -> Method:
     further = architectures(spec["modules"])
     _check_weights(spec["model"], spec["weights"])
     for module in further.values():
@@ -74,19 +79,13 @@ def _task(text: str) -> Task:
     """The task of a run, from the canonical JSON of its `MODEL`; any machine has its precision."""
     spec = json.loads(text)
     precision = "float32" if spec["precision"] == "tf32" else spec["precision"]
-    return _quick(build_task({**spec, "weights": None, "precision": precision}, DEVICE))
+    return build_task({**spec, "weights": None, "precision": precision}, DEVICE)
 
 
 @cache
 def _module(where: str, text: str, own: str) -> Task:
     """A further architecture, from its canonical JSON, for a run whose `MODEL` is `own`."""
-    return _quick(build_modules({"modules": {where: json.loads(text)}}, _task(own))[where])
-
-
-def _quick(task: Task) -> Task:
-    """`task`, of which methods make others without drawing values again."""
-    module = task.build().to(DEVICE)
-    return replace(task, build=lambda: copy.deepcopy(module))
+    return build_modules({"modules": {where: json.loads(text)}}, _task(own))[where]
 
 
 def _bare(module: Mapping) -> str:
