@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,27 @@ def _remove_abandoned(path: Path) -> None:
         with contextlib.suppress(OSError), file.open("rb+") as content:  # NFS locks no reader
             fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.unlink()
+
+
+@contextlib.contextmanager
+def folder_instead(folder: str | Path) -> Iterator[Path]:
+    """Yields a copy of `folder`, empty if there is none, which takes its place on success.
+
+    An exception leaves `folder` as it was. The copy has the same name, in a temporary folder beside
+    the original.
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        new, old = Path(temporary) / folder.name, Path(temporary) / "old"
+        if folder.exists():
+            shutil.copytree(folder, new)
+        else:
+            new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -5,9 +5,10 @@ What has the papers' own settings, scale full, is kept in docs/results/full/PAPE
   python scripts/keep_results.py pfedmm --config scale=reduced labels=[fedavg,fedem]
 
 The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
---replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows
-them all with every published cell, machines, versions and times, are replaced, and so is the folder
-pack, from which `make figures-from` draws them again; README.md and other files stay as they are.
+--replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows them all with every
+published cell, machines, versions and times, are replaced, and so is the folder pack, from which
+`make figures-from` draws them again; README.md and other files stay as they are. If anything is
+missing or damaged, nothing changes.
 """
 
 import argparse
@@ -47,28 +48,37 @@ def main() -> None:
 
     words = [*args.config, f"papers={args.paper}"]
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], words))
+    out = args.out or kept.shelf(ROOT / "docs/results", plan.scale)
+    folder = out / args.paper
+    if not args.replace:
+        _check_kept(folder / "REPORT.md", plan.folder)
+    with files.folder_instead(folder) as new:
+        number, size = _keep(plan, args.paper, new)
+    print(f"{number} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
+
+
+def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
+    """Put what is kept of a paper into a folder -> (number of files, bytes of the pack)
+
+    Raises:
+      DataError: for what is missing or damaged.
+    """
     sources = [Path(path) for path in plan.exhibits(*KEPT)]
     missing = [path for path in sources if not path.exists()]
     if missing:
         raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
-    out = args.out or kept.shelf(ROOT / "docs/results", plan.scale)
-    folder = out / args.paper
-    page = folder / "REPORT.md"
-    if not args.replace:
-        _check_kept(page, plan.folder)
-    folder.mkdir(parents=True, exist_ok=True)
     for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
     spec = json.loads(plan.spec("report"))
+    spec["papers"] = [chapter for chapter in spec["papers"] if chapter["name"] == paper]
     # Figures are beside the page, in the folder that has the paper's name.
-    results = Path(plan.path("results"))
-    text = as_markdown.page(gather(spec, results, out), page)
+    results, page = Path(plan.path("results")), folder / "REPORT.md"
+    text = as_markdown.page(gather(spec, results, folder.parent), page)
     text += kept.sections(spec, results, {stage: _made(plan, stage) for stage in MADE})
     files.write_text(page, text)
-    size = packs.write(folder / packs.FOLDER, *_frames(plan, args.paper), _exhibits(plan))
-    print(f"{len(sources)} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
+    return len(sources), packs.write(folder / packs.FOLDER, *_frames(plan, paper), _exhibits(plan))
 
 
 def _made(plan: Plan, stage: str) -> list[Path]:

@@ -228,34 +228,64 @@ def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
     assert missing == []
 
 
+def keep(folder, out, *options: str) -> subprocess.CompletedProcess:
+    """`scripts/keep_results.py` on the configuration of the tests."""
+    words = [PAPER, "--configfile", workflow.SMOKE, "--out", str(out), *options]
+    command = [sys.executable, ROOT / "scripts/keep_results.py", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def pretend(folder, paper: str) -> None:
+    """Let a folder look as if another paper had been finished there."""
+    plan = Plan({**PLAN.config, "papers": [paper], "labels": None, "federations": None})
+    for path in (*plan.targets(), plan.path("metrics", paper=paper)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).touch()
+
+
 @slow
-def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(finished, tmp_path):
-    stale = tmp_path / PAPER / "stale.png"
-    stale.parent.mkdir()
+def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(folder, tmp_path):
+    pretend(folder, "fedmix")  # whose results are not what is to be kept
+    out = tmp_path / "kept"
+    stale, written = (out / PAPER / name for name in ("stale.png", "README.md"))
+    stale.parent.mkdir(parents=True)
     stale.touch()
-    words = ["--configfile", workflow.SMOKE, "--out", str(tmp_path)]
-    keep = [sys.executable, ROOT / "scripts/keep_results.py", PAPER, *words]
-    done = subprocess.run(keep, cwd=finished, capture_output=True, text=True)
+    written.write_text("by hand")
+    done = keep(folder, out)
     assert done.returncode == 0, done.stderr
-    kept = {path.name for path in (tmp_path / PAPER).iterdir()}
+    assert [path.name for path in out.iterdir()] == [PAPER]
+    kept = {path.name for path in (out / PAPER).iterdir()}
     shown = PLAN.papers[PAPER]
     assert kept == {
+        "README.md",
         "REPORT.md",
         "pack",
         *(f"{name}.csv" for name in shown.tables),
         *(f"{name}.{kind}" for name in shown.figures for kind in ("pdf", "png")),
     }
-    page = (tmp_path / PAPER / "REPORT.md").read_text(encoding="utf-8")
+    assert written.read_text() == "by hand"
+    page = (out / PAPER / "REPORT.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)]*\.(?:png|pdf))\)", page)
     assert len(links) == 2 * len(shown.figures) and set(links) <= kept
-    assert "Machines and versions" in page
+    assert "Machines and versions" in page and "FedMix:" not in page
+
+
+@slow
+def test_damaged_results_leave_what_is_kept_as_it_was(folder, tmp_path):
+    out = tmp_path / "kept"
+    assert keep(folder, out).returncode == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    first = next(iter(PLAN.papers[PAPER].tables))
+    damaged = folder / PLAN.path("table_csv", paper=PAPER, table=first)
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    done = keep(folder, out)
+    assert done.returncode == 1 and f"{first}.csv" in done.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 @slow
 def test_results_that_are_not_there_are_not_kept(fresh, tmp_path):
-    words = ["--configfile", workflow.SMOKE, "--out", str(tmp_path)]
-    keep = [sys.executable, ROOT / "scripts/keep_results.py", PAPER, *words]
-    done = subprocess.run(keep, cwd=fresh, capture_output=True, text=True)
+    done = keep(fresh, tmp_path)
     assert done.returncode == 1
     assert "does not exist; run the workflow with this configuration" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -548,16 +578,14 @@ def test_results_of_another_scale_are_not_replaced_by_accident(finished, tmp_pat
     page = tmp_path / PAPER / "REPORT.md"
     page.parent.mkdir()
     page.write_text("# Reproduction report: reduced\n")
-    words = [PAPER, "--configfile", workflow.SMOKE, "--out", str(tmp_path)]
-    keep = [sys.executable, ROOT / "scripts/keep_results.py", *words]
-    done = subprocess.run(keep, cwd=finished, capture_output=True, text=True)
+    done = keep(finished, tmp_path)
     message = f"error: {page} keeps the results of reduced, and these are of demo-smoke: name the"
     assert (done.returncode, done.stderr.startswith(message)) == (1, True), done.stderr
     assert [path.name for path in page.parent.iterdir()] == ["REPORT.md"]
-    done = subprocess.run([*keep, "--replace"], cwd=finished, capture_output=True, text=True)
+    done = keep(finished, tmp_path, "--replace")
     assert done.returncode == 0, done.stderr
     assert page.read_text().startswith("# Reproduction report: demo-smoke\n")
-    done = subprocess.run(keep, cwd=finished, capture_output=True, text=True)
+    done = keep(finished, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
