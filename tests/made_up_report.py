@@ -70,6 +70,7 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "citation": "Somebody, 2025.",
         "scale_note": "embedded data, 20 clients, 30 rounds",
         "seeds": [1, 2],
+        "words": ["seeds=[1,2]"],
         "federations": [
             {"name": "emnist", "title": "EMNIST", "notes": ["half of the images."]},
             {"name": "cifar10", "title": "CIFAR-10", "notes": []},
@@ -90,7 +91,7 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         **changes,
     }
     return {
-        **{"folder": "demo", "scale": "demo", "folder_note": "", "words": ["seeds=[1,2]"]},
+        **{"folder": "demo", "scale": "demo", "folder_note": ""},
         "papers": [paper],
     }
 

@@ -10,6 +10,7 @@ from fedlib import papers, tables
 from fedlib.errors import ConfigError
 from fedlib.spec import Figure
 from fedlib.workflow import narrowing
+from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
 
 
@@ -82,11 +83,49 @@ def test_the_report_keeps_papers_that_are_not_selected_with_what_is_there_of_the
 
     assert reported(papers=["two"]) == {"two": ["main", "curves"]}
     finish(folder)
+    assert list(reported(papers=["two"])) == ["one", "two"]  # as without a selection
     assert reported(papers=["two"]) == {"two": ["main", "curves"], "one": ["main", "curves"]}
     (folder / Plan({}).path("figure_png", paper="one", figure="curves")).unlink()
     assert reported(papers=["two"])["one"] == ["main"]
     assert reported()["one"] == ["main", "curves"]  # it is planned
     assert reported(papers=["two"], tag="own") == {"two": ["main", "curves"]}
+
+
+@pytest.mark.parametrize(
+    "config, words",
+    [
+        ({}, {"one": ["papers=[one]"], "two": ["papers=[two]"]}),
+        ({"papers": ["two"], "seeds": [3]}, {"two": ["papers=[two]", "seeds=[3]"]}),
+        (
+            {"papers": ["two", "one"], "labels": ["fedem"]},
+            {"one": ["papers=[two,one]", "labels=[fedem]"]},
+        ),
+        ({"papers": ["two"]}, {"one": ["papers=[one]"]}),
+        ({"papers": ["two"], "seeds": [3], "labels": ["fedem"]}, {"one": ["papers=[one]"]}),
+    ],
+)
+def test_each_chapter_of_the_report_is_made_again_by_words_that_select_it(folder, config, words):
+    finish(folder)
+    chapters = json.loads(Plan(config).spec("report"))["papers"]
+    told = {chapter["name"]: chapter["words"] for chapter in chapters}
+    assert list(told) == ["one", "two"] and told | words == told
+    for name, own in told.items():
+        assert name in Plan(read((), own)).papers
+
+
+def test_a_chapter_that_is_not_selected_keeps_what_was_set_by_its_own_names(folder, declare):
+    runs = [toy_run("digits", label) for label in ("fedavg", "fedem")]
+    declare(
+        one=lambda scale: toy_paper(scale, name="one", runs=runs[:1], federations=("digits",)),
+        two=lambda scale: toy_paper(scale, name="two", runs=runs, federations=("digits",)),
+    )
+    tag = {"tag": "own", "rounds": 3}
+    finish(folder, **tag)
+    values = ["fedavg.local.lr=0.2", "fedem.local.lr=0.2"]
+    chapters = json.loads(Plan({"papers": ["two"], "set": values, **tag}).spec("report"))["papers"]
+    words = chapters[0]["words"]
+    assert words == ["papers=[one]", "rounds=3", "set=[fedavg.local.lr=0.2]", "tag=own"]
+    assert [*Plan(read((), words)).papers] == ["one"]
 
 
 def test_a_selection_is_told_with_its_size(folder):

@@ -81,6 +81,7 @@ class Chapter:
       families: of data, by the title of a federation; methods: by the title of a run.
       notes: that several tables share.
       verdicts: of its criteria, how many there are of each.
+      words: of the configuration that makes it, less the scale.
       pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
         table, federation, title, metric, published, difference.
     """
@@ -95,6 +96,7 @@ class Chapter:
     figures: tuple[Exhibit, ...]
     notes: tuple[str, ...]
     verdicts: Mapping[str, int]
+    words: tuple[str, ...]
     pairs: pd.DataFrame
     origin: Origin
 
@@ -106,11 +108,10 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report; `words` are the configuration, less the scale."""
+    """The whole report."""
 
     scale: str
     folder: str
-    words: tuple[str, ...]
     chapters: tuple[Chapter, ...]
 
     @property
@@ -131,7 +132,7 @@ def gather(spec: dict, results: Path, figures: Path) -> Content:
       DataError: naming the table or figure that is missing.
     """
     chapters = tuple(_chapter(spec, paper, results, figures) for paper in spec["papers"])
-    return Content(spec["scale"], spec["folder"], tuple(spec["words"]), chapters)
+    return Content(spec["scale"], spec["folder"], chapters)
 
 
 def differences(chapter: Chapter) -> list[dict]:
@@ -187,6 +188,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         ),
         notes=tuple(shared),
         verdicts=_verdicts(sheets),
+        words=tuple(paper["words"]),
         pairs=_pairs(tables, {name: title for name, (title, _) in paper["data"].items()}),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
     )

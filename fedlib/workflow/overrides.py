@@ -87,6 +87,12 @@ def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
         _name_and_keys(override, papers.values())
 
 
+def about(paper: Paper, given: Iterable[str]) -> list[str]:
+    """Those overrides that name a federation or run of a paper."""
+    names = _names([paper])
+    return [text for text in given if any(parse(text).target.startswith(f"{x}.") for x in names)]
+
+
 def note(given: Iterable[str]) -> str:
     """What tables and figures say of the overrides, "" for none."""
     told = [" = ".join(text.split("=", 1)) for text in given]
@@ -95,17 +101,23 @@ def note(given: Iterable[str]) -> str:
 
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:
     """Whose value it is, by the longest name that fits as names may have dots; and of which key."""
-    names: dict[str, None] = {}
-    for paper in papers:
-        names |= dict.fromkeys(data.name for data in paper.data)
-        for run in paper.runs:
-            names |= dict.fromkeys((run.label, f"{run.federation}/{run.label}"))
+    names = _names(papers)
     fitting = [name for name in names if override.target.startswith(f"{name}.")]
     if not fitting:
         name = override.target.partition(".")[0]
         raise _error(override, f"no federation or label {name!r}", name, names)
     name = max(fitting, key=len)
     return name, override.target.removeprefix(f"{name}.").split(".")
+
+
+def _names(papers: Iterable[Paper]) -> dict[str, None]:
+    """What an override may name, in the order of declarations."""
+    names: dict[str, None] = {}
+    for paper in papers:
+        names |= dict.fromkeys(data.name for data in paper.data)
+        for run in paper.runs:
+            names |= dict.fromkeys((run.label, f"{run.federation}/{run.label}"))
+    return names
 
 
 def _in_paper(

@@ -252,10 +252,11 @@ class Plan:
         return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
 
     def reported(self) -> Iterator[Paper]:
-        """The papers of the report: those planned, then those that the folder has tables of."""
-        yield from self.papers.values()
+        """The papers of the report in their order: planned, or with tables in the folder."""
         for name in papers.names():
-            if name not in self.papers and Path(self.path("metrics", paper=name)).exists():
+            if name in self.papers:
+                yield self.papers[name]
+            elif Path(self.path("metrics", paper=name)).exists():
                 yield self._as_it_is(declared(name, self.scale))
 
     def _as_it_is(self, paper: Paper) -> Paper:

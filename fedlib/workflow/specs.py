@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING
 
 from fedlib.run_spec import run_weights
 from fedlib.spec import Paper, Run, Table
-from fedlib.workflow import config
+from fedlib.workflow import config, overrides
 from fedlib.workflow.declarations import common_seeds
 from fedlib.workflow.selection import families
 
 if TYPE_CHECKING:
     from fedlib.workflow.plan import Plan
+
+# Keys of the configuration that choose among what papers declare, and those that name what only
+# some papers have.
+SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "budget", "sources")
+NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
 
 
 def of_metrics(plan: "Plan", paper: Paper) -> dict:
@@ -85,9 +90,25 @@ def of_report(plan: "Plan") -> dict:
         "scale": plan.scale,
         "folder": plan.folder,
         "folder_note": plan.folder_note,
-        "words": config.words(plan.config),
-        "papers": [_of_paper(paper) for paper in plan.reported()],
+        "papers": [_of_paper(paper) | {"words": _words(plan, paper)} for paper in plan.reported()],
     }
+
+
+def _words(plan: "Plan", paper: Paper) -> list[str]:
+    """The configuration, less the scale, that makes a paper of the report again.
+
+    That is the plan's where the plan selects the paper, and the paper alone if no name of a run or
+    federation speaks against it. Of another paper it is what the folder's configuration asks of all
+    papers, and of this one by its names.
+    """
+    given = dict(plan.config)
+    if paper.name not in plan.papers:
+        given |= dict.fromkeys(SELECTING, None)
+        given["set"] = overrides.about(paper, given["set"] or ()) or None
+        given["papers"] = [paper.name]
+    elif not any(given[key] for key in NAMING):
+        given["papers"] = [paper.name]
+    return config.words(given)
 
 
 def _of_paper(paper: Paper) -> dict:
