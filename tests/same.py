@@ -1,0 +1,132 @@
+"""Whether a change that should change nothing changes nothing.
+
+  python tests/same.py write before.json      on the old code
+  python tests/same.py compare before.json    on the new code: what differs, by name
+
+Three things are digested: the specification and the code digest of every job at every scale
+(declarations, and what would run again); every table and figure that the kept packs make; and, if
+`make demo` was run in this checkout, its tables, figures, states, histories and evaluations. PDF,
+PNG and SVG are compared without their metadata, and results without their provenance.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import h5py
+import torch
+from PIL import Image
+
+from fedlib.spec import SCALES
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
+
+KINDS = ("jobs", "packs", "demo")
+# What a PDF or SVG says of the program that wrote it.
+METADATA = re.compile(
+    rb"/(Producer|Creator|CreationDate) ?\([^)]*\)|<metadata>.*?</metadata>", re.S
+)
+
+
+def jobs() -> Iterator[tuple[str, str]]:
+    """Specification and code of every job, as (its name, digest)."""
+    for scale in SCALES:
+        plan = Plan({"scale": scale})
+        for stage, wildcards in plan.jobs():
+            name = "/".join([scale, stage, *map(str, wildcards.values())])
+            yield f"{name} spec", _digest(plan.spec(stage, **wildcards).encode())
+            yield f"{name} code", plan.code(stage, **wildcards)
+
+
+def packs() -> Iterator[tuple[str, str]]:
+    """Files of all tables and figures that the packs of docs/results make."""
+    for pack in sorted(ROOT.glob("docs/results/**/pack")):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "scripts/redraw.py", str(pack), "--out", folder]
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+            yield from _files(Path(folder), str(pack.parent.relative_to(ROOT)))
+
+
+def demo() -> Iterator[tuple[str, str]]:
+    """What `make demo` left: tables, figures, states, histories and evaluations."""
+    for folder in ("results/demo/tables", "figures/demo", "results/demo/runs"):
+        yield from _files(ROOT / folder, folder)
+
+
+def _files(folder: Path, where: str) -> Iterator[tuple[str, str]]:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        yield f"{where}/{path.relative_to(folder)}", _of_file(path)
+
+
+def _of_file(path: Path) -> str:
+    """Digest of what a file says."""
+    match path.suffix:
+        case ".png":
+            with Image.open(path) as image:
+                return _digest(image.tobytes())
+        case ".pt":
+            state = torch.load(path, weights_only=True)
+            return _digest(*(part for name in sorted(state) for part in _tensor(name, state[name])))
+        case ".h5":
+            with h5py.File(path) as file:
+                arrays: list[bytes] = []
+                file.visititems(lambda name, item: arrays.extend(_array(name, item)))
+                return _digest(*arrays)
+        case ".json":
+            value = json.loads(path.read_bytes())
+            return _digest(json.dumps({k: v for k, v in value.items() if k != "seal"}).encode())
+        case _:
+            return _digest(METADATA.sub(b"", path.read_bytes()))
+
+
+def _tensor(name: str, value: torch.Tensor) -> tuple[bytes, ...]:
+    flat = value.contiguous().flatten()
+    raw = flat.view(torch.uint8) if flat.numel() else flat.to(torch.uint8)
+    return name.encode(), str((value.dtype, value.shape)).encode(), raw.numpy().tobytes()
+
+
+def _array(name: str, item: h5py.Dataset | h5py.Group) -> list[bytes]:
+    return [name.encode(), item[()].tobytes()] if isinstance(item, h5py.Dataset) else []
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:16]
+
+
+def main() -> int:
+    """Write the digests, or compare them with those of a file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("write", "compare"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    args = parser.parse_args()
+    now = {kind: dict(globals()[kind]()) for kind in args.only}
+    if args.what == "write":
+        args.file.write_text(json.dumps(now, indent=0, sort_keys=True), encoding="utf-8")
+        return 0
+    before = json.loads(args.file.read_bytes())
+    different = 0
+    for kind, found in now.items():
+        names = sorted(found.keys() | before[kind].keys())
+        changed = [name for name in names if found.get(name) != before[kind].get(name)]
+        print(f"{kind}: {len(names) - len(changed)} the same, {len(changed)} not")
+        print("".join(f"  {name}\n" for name in changed), end="")
+        different += len(changed)
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
