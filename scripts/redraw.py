@@ -6,18 +6,23 @@ this checkout. What comes out is in figures/from/PAPER, and docs/results stays a
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import figures, tables
+from fedlib.errors import DataError
 from fedlib.exhibits import inputs, packs
 from fedlib.figures import saving
 from fedlib.tables import render
 from fedlib.workflow import command, packing
-from fedlib.workflow.layout import PATHS
+from fedlib.workflow.layout import PATHS, WILDCARDS
 from fedlib.workflow.provenance import ROOT
+
+# What tables and figures raise for a specification that nobody declared.
+SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def main() -> None:
@@ -28,20 +33,50 @@ def main() -> None:
     args = parser.parse_args()
     inner = args.source / packs.FOLDER
     metrics, clients, exhibits = packs.read(inner if inner.is_dir() else args.source)
-    for exhibit in exhibits:
-        spec = packing.unpacked(exhibit.spec)
+    checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
+    for exhibit, spec in checked:
         folder = args.out or ROOT / "figures/from" / spec["paper"]
         folder.mkdir(parents=True, exist_ok=True)
         printed = ROOT / PATHS["published"].format(paper=spec["paper"])
         given = spec, metrics, clients, printed if exhibit.published else None
-        path = folder / spec["name"]
-        if exhibit.stage == "table":
-            files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
-            render.write(inputs.made(tables.load(spec["kind"]), *given), *files)
-        else:
-            files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
-            saving.save(inputs.made(figures.load(spec["kind"]), *given), *files)
+        try:
+            _draw(exhibit.stage, given, folder / spec["name"])
+        except command.MENDABLE:
+            raise
+        except SENSELESS as error:
+            raise DataError(
+                f"{exhibit.stage} {spec['name']} cannot be drawn from {args.source} "
+                f"({type(error).__name__}: {error}); the pack was changed, or is of another version"
+            ) from error
     print(f"{len(exhibits)} tables and figures are in {folder}")
+
+
+def _checked(exhibit: packs.Exhibit) -> dict:
+    """The specification of an exhibit, whose names name files: a pack may be anybody's.
+
+    Raises:
+      ConfigError, DataError: for a name that could leave its folder, or a kind that does not exist.
+    """
+    for entry, wildcard in (("paper", "paper"), ("name", exhibit.stage)):
+        value, pattern = exhibit.spec.get(entry), WILDCARDS[wildcard]
+        if not re.fullmatch(pattern, str(value)):
+            raise DataError(
+                f"the {entry} of a pack's {exhibit.stage} must be {pattern}, got {value!r}"
+            )
+    spec = packing.unpacked(exhibit.spec)
+    kinds = tables if exhibit.stage == "table" else figures
+    kinds.check_params(str(spec.get("kind")), spec.get("params"))
+    return spec
+
+
+def _draw(stage: str, given: tuple, path: Path) -> None:
+    """The files of one table or figure, `path` with their endings."""
+    if stage == "table":
+        files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
+        render.write(inputs.made(tables.load(given[0]["kind"]), *given), *files)
+    else:
+        files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
+        saving.save(inputs.made(figures.load(given[0]["kind"]), *given), *files)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Kept results: what is drawn from a pack is what was drawn from the runs."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,11 +8,12 @@ from pathlib import Path
 import made_up
 import pytest
 
-from fedlib import tables
+from fedlib import seals, tables
 from fedlib.errors import DataError
 from fedlib.exhibits import frames, inputs, metrics, packs
 from fedlib.tables import render
-from fedlib.workflow import packing
+from fedlib.workflow import command, packing
+from scripts import redraw as script
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
@@ -66,4 +68,50 @@ def test_a_changed_pack_is_refused(made, tmp_path):
 
 def test_a_folder_without_a_pack_is_told_so(tmp_path):
     with pytest.raises(DataError, match="has no exhibits.json: `make keep` packs results"):
+        packs.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"name": "../../../TRAVERSED"},
+            "the name of a pack's table must be .*'../../../TRAVERSED'",
+        ),
+        ({"name": "/tmp/TRAVERSED"}, "the name of a pack's table must be"),
+        ({"paper": "../../../TRAVERSED"}, "the paper of a pack's table must be"),
+        ({"name": None}, "the name of a pack's table must be .*got None"),
+        ({"kind": ["accuracy"]}, "no table kind"),
+        ({"params": {"x": 1}}, "table kind accuracy: .*its params are"),
+        ({"params": None}, "table kind accuracy"),
+        ({"common": None}, "lacks what its runs have in common"),
+        ({"federations": 3}, "table main cannot be drawn from .*TypeError"),
+    ],
+)
+def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
+    made, tmp_path, monkeypatch, capsys, change, message
+):
+    """Its seal says that it is whole, and not whose it is."""
+    metrics_file, clients_file, [exhibit] = packs.read(made / "kept/pack")
+    shown = [exhibit, exhibit._replace(spec=exhibit.spec | change)]
+    packs.write(tmp_path / "kept", metrics_file, clients_file, shown)
+    monkeypatch.setattr(script, "ROOT", tmp_path / "root")
+    published = tmp_path / "root/fedlib/papers/published/pfedmm.csv"
+    published.parent.mkdir(parents=True)
+    published.write_bytes(PUBLISHED.read_bytes())
+    monkeypatch.setattr(sys, "argv", ["redraw.py", str(tmp_path / "kept")])
+    assert command.run(script.main) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.search(message, line), line
+    written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    own = tmp_path / "root/figures/from/pfedmm"
+    assert {path.parent for path in written} <= {own, published.parent}
+    assert not list(tmp_path.rglob("*TRAVERSED*"))
+    assert published.read_bytes() == PUBLISHED.read_bytes()
+
+
+@pytest.mark.parametrize("exhibits", [None, [], [["table"]], [["x", {}, True]], [["table", 1, 1]]])
+def test_a_pack_without_exhibits_is_refused(made, tmp_path, exhibits):
+    seals.write_json(tmp_path / "exhibits.json", {"exhibits": exhibits})
+    with pytest.raises(DataError, match="has no tables and figures"):
         packs.read(tmp_path)

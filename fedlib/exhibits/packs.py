@@ -48,5 +48,14 @@ def read(folder: Path) -> tuple[Path, Path, list[Exhibit]]:
     """
     if not (folder / EXHIBITS).exists():
         raise DataError(f"{folder} has no {EXHIBITS}: `make keep` packs results")
-    found = seals.read_json(folder / EXHIBITS)["exhibits"]
+    found = seals.read_json(folder / EXHIBITS).get("exhibits")
+    if not isinstance(found, list) or not found or not all(map(_is_exhibit, found)):
+        raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
     return folder / METRICS, folder / CLIENTS, [Exhibit(*one) for one in found]
+
+
+def _is_exhibit(value: object) -> bool:
+    match value:
+        case ["table" | "figure", dict(), bool()]:
+            return True
+    return False
