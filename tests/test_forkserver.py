@@ -4,14 +4,17 @@ import json
 import os
 import shlex
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from fedlib.workflow import warm
+from fedlib.workflow import forkclient, forkserver, warm
 from fedlib.workflow.forkclient import SERVERS
 
 LIBRARY = "colorsys"  # that nothing else imports
@@ -19,16 +22,16 @@ LOADED = f"import sys; print({LIBRARY!r} in sys.modules)"
 
 
 @pytest.fixture
-def servers(tmp_path, monkeypatch):
+def servers(monkeypatch):
     """Starts a server of the script job.py, which imports what is named; ends it with the test."""
-    started, sockets = [], tmp_path / "sockets"
-    sockets.mkdir()
+    started = []
 
     def start(*names: str, **environment: str) -> subprocess.Popen:
-        for name, value in {**environment, SERVERS: str(sockets)}.items():
+        server, address = warm._server(names)
+        started.append(server)
+        for name, value in {**environment, SERVERS: f"job={address}"}.items():
             monkeypatch.setenv(name, value)
-        started.append(warm._server(sockets, ["job"], names))
-        return started[-1]
+        return server
 
     yield start
     warm._stop(started)
@@ -216,7 +219,7 @@ def test_without_a_server_a_job_is_an_ordinary_process(tmp_path, monkeypatch):
         "['a b']\n",
         "",
     )
-    monkeypatch.setenv(SERVERS, str(tmp_path))
+    monkeypatch.setenv(SERVERS, "job=fedlib-nobody other")
     assert run(tmp_path, LOADED)[1] == "False\n"
 
 
@@ -225,6 +228,33 @@ def test_a_server_that_has_ended_is_not_waited_for(tmp_path, servers):
     server.kill()
     server.wait()
     assert run(tmp_path, LOADED)[1] == "False\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[], {}, [1, "/", {}], [["job.py"], 3, {}], [["job.py"], "/", {"A": 1}], [[], "/", {}]],
+)
+def test_a_request_of_another_shape_is_sent_away_and_the_next_is_served(tmp_path, servers, given):
+    servers(LIBRARY)
+    text = json.dumps(given).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("\0" + os.environ[SERVERS].removeprefix("job="))
+        socket.send_fds(connection, [struct.pack("q", len(text))], [0, 1, 2])
+        connection.sendall(text)
+        assert struct.unpack("i", connection.recv(4)) == (forkserver.SENT_AWAY,)
+    assert run(tmp_path, LOADED)[1] == "True\n"
+
+
+def test_another_user_is_neither_served_nor_trusted(tmp_path, servers, monkeypatch):
+    servers(LIBRARY)
+    other = struct.pack("3i", os.getpid(), os.geteuid() + 1, os.getegid())
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "getsockopt", lambda *_: other)
+        connection = socket.socket(socket.AF_UNIX)
+        assert not forkclient.is_own(connection) and not forkserver._is_own(connection)
+        monkeypatch.chdir(tmp_path)
+        assert forkclient.ask(["job.py"]) == forkclient.SENT_AWAY
+    assert run(tmp_path, LOADED)[1] == "True\n"
 
 
 @pytest.mark.parametrize(
@@ -254,8 +284,8 @@ def test_every_server_answers_for_its_scripts_until_all_are_stopped(tmp_path, mo
     ends = []
     monkeypatch.setattr(warm.atexit, "register", lambda *call: ends.append(call))
     monkeypatch.setenv(SERVERS, "")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("far" * 80)))  # no such folder, too
     words = shlex.split(warm.start())
-    folder = Path(os.environ[SERVERS])
     for name in ("job", "task", "other"):
         script = tmp_path / f"{name}.py"
         script.write_text("import sys; print(len(sys.argv), sys.argv[0])")
@@ -263,5 +293,5 @@ def test_every_server_answers_for_its_scripts_until_all_are_stopped(tmp_path, mo
         assert done.stdout == f"1 {script}\n"
     ((stop, *arguments),) = ends
     stop(*arguments)
-    assert not folder.exists()
+    assert {*tmp_path.iterdir()} == {tmp_path / f"{name}.py" for name in ("job", "task", "other")}
     assert [server.returncode for server in arguments[0]] == [0, 0]

@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 
-SERVERS = "FEDLIB_WARM_SOCKETS"  # environment: folder of the servers' sockets, by script
+SERVERS = "FEDLIB_WARM_SOCKETS"  # environment: where servers listen, as script=address ...
 SENT_AWAY = 1 << 16  # as in forkserver.py
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -21,9 +21,12 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 def ask(argv: list[str]) -> int:
     """Exit status of the job, negative for a signal; `SENT_AWAY` if this is not done for us."""
     script = os.path.basename(argv[0]).removesuffix(".py")
+    known = dict(word.partition("=")[::2] for word in os.environ.get(SERVERS, "").split())
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(os.path.join(os.environ[SERVERS], script))
+        connection.connect(f"\0{known[script]}")
+        if not is_own(connection):  # the server has ended, and another user has taken its place
+            return SENT_AWAY
         request = json.dumps([argv, os.getcwd(), dict(os.environ)]).encode()
         socket.send_fds(connection, [struct.pack("q", len(request))], [0, 1, 2])
         connection.sendall(request)
@@ -38,6 +41,13 @@ def ask(argv: list[str]) -> int:
         return struct.unpack("i", connection.recv(4))[0]
     except (ConnectionError, struct.error):
         sys.exit("error: the process that this job was forked from has ended; run again")
+
+
+def is_own(connection: socket.socket) -> bool:
+    """Whether a process of the same user is at the other end."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", peer)
+    return user == os.geteuid()
 
 
 def main() -> None:

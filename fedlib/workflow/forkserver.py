@@ -27,7 +27,6 @@ import json
 import os
 import runpy
 import selectors
-import shutil
 import signal
 import socket
 import struct
@@ -82,8 +81,7 @@ class Server:
                     return job
 
     def _leave(self) -> None:
-        """The workflow has ended, and maybe had no time to clear up."""
-        shutil.rmtree(os.path.dirname(self.listener.getsockname()), ignore_errors=True)
+        """The workflow has ended."""
         sys.exit()
 
     def _arrived(self) -> Request | None:
@@ -91,7 +89,7 @@ class Server:
         connection, _ = self.listener.accept()
         request = None
         with contextlib.suppress(OSError, ValueError, struct.error):  # it died while it asked
-            request = receive(connection)
+            request = receive(connection) if _is_own(connection) else None
         if request is None or not self._is_ready_for(request.environment):
             answer(connection, SENT_AWAY)
         else:
@@ -181,7 +179,21 @@ def receive(connection: socket.socket) -> Request:
             raise ValueError("the client is gone")
         text += part
     connection.settimeout(None)
-    return Request(*json.loads(text), files, connection)
+    match json.loads(text):
+        case [list(argv), str(folder), dict(environment)] if all(map(_is_text, argv)):
+            if argv and all(map(_is_text, environment.values())):
+                return Request(argv, folder, environment, files, connection)
+    raise ValueError("that is no request")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Whether a process of the same user asks; as in forkclient.py."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", peer)[1] == os.geteuid()
 
 
 def threads() -> set[str]:

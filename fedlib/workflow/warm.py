@@ -8,11 +8,11 @@ Linux. Nothing but the time depends on it: see `forkserver.py`.
 
 import atexit
 import os
+import secrets
 import shlex
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -52,32 +52,39 @@ def start(*wanted: str) -> str:
     Args:
       wanted: scripts that will be run; all, if none is named.
     """
-    folder = Path(tempfile.mkdtemp(prefix="fedlib-"))
-    kinds = {s: names for s, names in KINDS.items() if not wanted or set(wanted) & set(s)}
-    servers = [_server(folder, scripts, names) for scripts, names in kinds.items()]
-    os.environ[SERVERS] = str(folder)
+    servers, addresses = [], []
+    for scripts, names in KINDS.items():
+        if not wanted or set(wanted) & set(scripts):
+            server, address = _server(names)
+            servers.append(server)
+            addresses += [f"{script}={address}" for script in scripts]
+    os.environ[SERVERS] = " ".join(addresses)
     atexit.register(_stop, servers)
     return shlex.join([sys.executable, "-I", "-S", str(HERE / "forkclient.py")])
 
 
-def _server(folder: Path, scripts: Iterable[str], names: Iterable[str]) -> subprocess.Popen:
-    """A server of these scripts, which listens by the time a job is started."""
+def _server(names: Iterable[str]) -> tuple[subprocess.Popen, str]:
+    """A server that imports what is named, and listens by the time a job is started; its address.
+
+    The address is in Linux's abstract namespace: it is no file, so that neither the length of
+    TMPDIR nor what may be written there matters, and it is gone when the last process is. Everyone
+    on the machine can connect; server and client answer their own user alone.
+    """
+    address = f"fedlib-{secrets.token_hex(16)}"
     with socket.socket(socket.AF_UNIX) as listener:
-        path = folder / ".".join([*scripts, "socket"])
-        listener.bind(str(path))
+        listener.bind(f"\0{address}")
         listener.listen(128)
-        for script in scripts:
-            (folder / script).symlink_to(path)
-        return subprocess.Popen(
+        server = subprocess.Popen(
             [sys.executable, HERE / "forkserver.py", str(listener.fileno()), *names],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
         )
+    return server, address
 
 
 def _stop(servers: Iterable[subprocess.Popen]) -> None:
-    """Let the servers end; they delete the folder."""
+    """Let the servers end."""
     for server in servers:
         server.stdin.close()
     for server in servers:
