@@ -7,10 +7,14 @@ Snakemakes that it starts, so that the lock lasts as long as any of them, and no
 An *output* is written by one job at a time. A job that finds it locked by a job of another workflow
 which is dead takes it for that one's orphan: it asks the orphan to save its state, waits until that
 has been done and goes on from there. A job that anybody living has started is left alone.
+
+Where a file system has no locks, as some of clusters have not, nothing is locked, and that is said.
 """
 
 import contextlib
+import errno
 import fcntl
+import functools
 import json
 import os
 import re
@@ -28,7 +32,8 @@ from fedlib.errors import BusyError
 FOLDER = ".snakemake"
 DESCRIPTOR = "FEDLIB_LOCK"  # environment: number of the open lock file that was passed on
 WORKFLOW = "FEDLIB_WORKFLOW"  # environment of jobs: which workflow they belong to
-PATIENCE = 60.0  # seconds between two lines of who waits for an orphan; it answers after its round
+PATIENCE = 60.0  # seconds between two lines of who waits; an orphan answers after its round
+WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # what file systems without locks say
 
 _HELD: list[IO] = []  # open files whose locks last as long as the process
 
@@ -50,7 +55,7 @@ def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> IO:
     if file is None:
         path.parent.mkdir(exist_ok=True)
         file = path.open("a+")
-        if not _try(file):
+        if not take(file):
             raise BusyError(_occupied(path.parent.parent, file))
         holder = {
             "id": f"{os.getpid()}-{time.time_ns()}",
@@ -73,6 +78,7 @@ def exclusive(
     what: str,
     *,
     succeed: bool = False,
+    wait: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> Iterator[None]:
     """Hold the lock file `path`; the kernel frees it however the process ends.
@@ -82,6 +88,7 @@ def exclusive(
       what: is protected, for the message.
       succeed: ask a holder that is an orphan on this machine to stop (SIGTERM), wait until it has
         and take over, instead of failing.
+      wait: for any other holder, too, until it has ended.
       report: gets a line now and then while it waits.
 
     Raises:
@@ -90,29 +97,73 @@ def exclusive(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        while not _try(file):
+        while not take(file):
             pid, host, workflow = _owner(file)
-            if not (succeed and host == socket.gethostname() and _is_dead(workflow)):
+            here = host == socket.gethostname()
+            if succeed and here and _is_dead(workflow) and _has_open(pid, file):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGTERM)
+                whom = f"pid {pid}, left by a workflow that was killed, to finish its round"
+                _await(file, report, whom, f"; `kill -9 {pid}` gives up what it did last")
+            elif wait:
+                _await(file, report, f"pid {pid} on {host}, which writes {what}")
+            else:
                 raise BusyError(
                     f"{what} is being written by another process (pid {pid} on {host}); "
                     "wait for it or stop it, then run again"
                 )
-            _await(int(pid), file, report)
         _write(file, f"{os.getpid()} {socket.gethostname()} {os.environ.get(WORKFLOW, '')}")
         yield
 
 
-def _await(pid: int, file: IO, report: Callable[[str], None]) -> None:
-    """Ask an orphan to stop, and return when it has."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+def take(file: IO, kind: int = fcntl.LOCK_EX) -> bool:
+    """Take the lock of a file if it is free; whether that worked.
+
+    Where the file system has no locks it always works, and a line on stderr says so.
+    """
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in WITHOUT:
+            raise
+        _tell_unlocked(str(Path(file.name).parent), error.strerror)
+    return True
+
+
+@functools.cache
+def _tell_unlocked(folder: str, reason: str) -> None:
+    """Say, once, that nobody is kept from a folder."""
+    print(
+        f"warning: the file system of {folder} has no locks ({reason}): nothing keeps two "
+        "processes from writing the same files there, so start one workflow at a time",
+        file=sys.stderr,
+    )
+
+
+def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -> None:
+    """Return when the holder of a lock has ended, and the lock is taken."""
     told = time.monotonic()
-    report(f"waiting for pid {pid}, left by a workflow that was killed, to finish its round")
-    while not _try(file):
+    report(f"waiting for {whom}")
+    while not take(file):
         if time.monotonic() - told >= PATIENCE:
             told = time.monotonic()
-            report(f"still waiting for pid {pid}; `kill -9 {pid}` gives up what it did last")
+            report(f"still waiting for {whom}{hint}")
         time.sleep(0.1)
+
+
+def _has_open(pid: str, file: IO) -> bool:
+    """Whether that process, as this one sees it, has the file open.
+
+    Numbers are given anew, and those of another container or machine of that name are others'.
+    """
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed since
+                if os.path.samestat(link.stat(), os.fstat(file.fileno())):
+                    return True
+    return False
 
 
 def _is_dead(workflow: str) -> bool:
@@ -121,7 +172,7 @@ def _is_dead(workflow: str) -> bool:
     if not path or workflow == os.environ.get(WORKFLOW):
         return False
     with contextlib.suppress(FileNotFoundError), open(path) as file:
-        free = _try(file, fcntl.LOCK_SH)
+        free = take(file, fcntl.LOCK_SH)
         return free or _holder(file).get("id") != name
     return True
 
@@ -139,15 +190,6 @@ def _passed_on(path: Path) -> IO | None:
             os.set_inheritable(int(number), False)
             return os.fdopen(int(number), "a+")
     return None
-
-
-def _try(file: IO, kind: int = fcntl.LOCK_EX) -> bool:
-    """Take the lock if it is free; whether that worked."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _write(file: IO, text: str) -> None:

@@ -5,12 +5,16 @@ import errno
 import gzip
 import http.server
 import io
+import os
+import queue
+import re
 import subprocess
 import sys
 import tarfile
 import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ from fedlib.data import download
 from fedlib.data.archives import unpack
 from fedlib.data.download import fetch, receipt
 from fedlib.data.raw import RawFile, RawFolder
-from fedlib.errors import BusyError, ConfigError, DataError
+from fedlib.errors import ConfigError, DataError
 from fedlib.locks import exclusive
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -532,9 +536,17 @@ def test_the_receipt_depends_on_content_alone(server, tmp_path):
     assert content["files"][0] == {"path": "set/b", "size": 1, "sha256": b.sha256}
 
 
-def test_two_downloads_of_one_data_set_exclude_each_other(server, tmp_path):
-    with exclusive(tmp_path / "set/.download.lock", "it"), pytest.raises(BusyError, match="set"):
-        fetch([of(server)], tmp_path, report=quiet)
+def test_who_comes_second_to_a_data_set_waits_and_takes_what_the_first_has_brought(
+    server, tmp_path
+):
+    told = queue.Queue()
+    with ThreadPoolExecutor() as pool:
+        with exclusive(tmp_path / "set/.download.lock", "it"):
+            second = pool.submit(fetch, [of(server)], tmp_path, report=told.put)
+            assert re.match(rf"waiting for pid {os.getpid()} on .*/set$", told.get(timeout=60))
+            put(tmp_path, of(server), CONTENT)
+        second.result(timeout=60)
+    assert server.requests == []
 
 
 def test_progress_says_percent_rate_and_time_left(monkeypatch):

@@ -1,8 +1,10 @@
 """Locks that end with their process: of a folder that is worked in, and of what a job writes."""
 
 import contextlib
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -181,7 +183,7 @@ def test_an_orphan_is_asked_to_stop_and_waited_for_however_long_it_takes(
         with exclusive(tmp_path / "lock", "it", succeed=True, report=told.append):
             assert not is_there(int(leader.said)) or told
     assert told[0].startswith(f"waiting for pid {leader.said}, left by a workflow that was killed")
-    assert any(line.startswith(f"still waiting for pid {leader.said}; `kill -9") for line in told)
+    assert any(f"to finish its round; `kill -9 {leader.said}` gives up" in line for line in told)
 
 
 def refused(tmp_path, pid: int):
@@ -211,6 +213,51 @@ def test_another_job_of_the_same_workflow_is_no_orphan(tmp_path, hold):
     hold(tmp_path)
     with process(JOB, tmp_path / "lock", 0) as holder:
         refused(tmp_path, holder.pid)
+
+
+def test_no_other_process_is_asked_to_stop_whatever_number_the_lock_gives(tmp_path, hold):
+    """Such as that of a process in another container of the same name."""
+    with process(LEADER, tmp_path, JOB, tmp_path / "lock", 0) as leader:
+        end(leader)
+        hold(tmp_path)
+        with subprocess.Popen(["sleep", "60"]) as bystander:
+            try:
+                text = (tmp_path / "lock").read_text()
+                (tmp_path / "lock").write_text(text.replace(leader.said, str(bystander.pid), 1))
+                refused(tmp_path, bystander.pid)
+            finally:
+                bystander.kill()
+                os.kill(int(leader.said), signal.SIGKILL)
+
+
+def test_who_waits_goes_on_when_the_holder_has_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    told = []
+    with process(JOB, tmp_path / "lock", 0.5) as holder:
+        holder.terminate()
+        with exclusive(tmp_path / "lock", "it", wait=True, report=told.append):
+            pass
+    host = socket.gethostname()
+    assert told[:2] == [f"{word} for pid {holder.pid} on {host}, which writes it"
+                        for word in ("waiting", "still waiting")]  # fmt: skip
+
+
+def test_where_a_file_system_has_no_locks_a_line_says_so_and_work_goes_on(
+    tmp_path, hold, monkeypatch, capsys
+):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    hold(tmp_path)
+    for name in "ab":
+        with exclusive(tmp_path / f"out/{name}", "it", succeed=True):
+            pass
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" (")[0] for line in lines] == [
+        f"warning: the file system of {folder} has no locks"
+        for folder in (tmp_path, tmp_path / "out")
+    ]
 
 
 def test_processes_of_other_machines_are_left_alone(tmp_path, hold, monkeypatch):

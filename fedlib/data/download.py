@@ -68,14 +68,15 @@ def fetch(
       ConfigError: for a mirror that is neither a folder nor such an address.
       DataError: if a file that is there is not the official one, or one cannot be had: every
         address is named with its reason, and what to put where by hand.
-      BusyError: if another process is fetching the same data set.
     """
     raw = Path(raw)
     check_mirror(mirror)
     missing = [file for source in files for file in source.files(raw) if not _is_there(file, raw)]
     if not missing:
         return
-    with exclusive(raw / missing[0].dataset / ".download.lock", f"{raw / missing[0].dataset}"):
+    folder = raw / missing[0].dataset
+    with exclusive(folder / ".download.lock", str(folder), wait=True, report=report):
+        missing = [file for file in missing if not _is_there(file, raw)]  # others may have come
         packed: dict[RawFile, list[RawFile]] = {}
         reasons = []
         for file in missing:

@@ -12,7 +12,6 @@ A scheduler that already gave this job a single card (Slurm does) is left alone.
 """
 
 import contextlib
-import fcntl
 import glob
 import math
 import os
@@ -23,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedlib import locks
 from fedlib.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -87,9 +87,7 @@ def lease(
     while True:
         for name, slot in slots:
             with (folder / f"{_path_safe(name)}.{slot}").open("a") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+                if not locks.take(file):
                     continue
                 before = os.environ.get("CUDA_VISIBLE_DEVICES")
                 os.environ["CUDA_VISIBLE_DEVICES"] = name
