@@ -51,7 +51,12 @@ def cache(tmp_path, monkeypatch):
 SOURCE = """
     def f(x, *, y=1):
         total = x + y  # add
+        if total is None:
+            raise ValueError(f"no total of {x}", y)
         return f"{x:>{y}} is {total}"
+
+    class C:
+        z: int = 2
     """
 
 
@@ -65,8 +70,13 @@ SOURCE = """
         SOURCE.replace("x + y", "(\n            x\n            + y\n        )"),
         SOURCE.replace('f"{x:>{y}} is {total}"', "f'{x:>{y}} ' f'is {total}'"),
         SOURCE + "\n\n",
+        SOURCE.replace('f"no total of {x}"', '"no sum"'),
+        SOURCE.replace("f(x, *, y=1):", "f(x: int, *, y: float = 1) -> str:"),
+        SOURCE.replace("total = x", "total: float = x"),
+        SOURCE.replace("total = x", "late: str\n        total = x"),
     ],
-    ids=["no comment", "comment", "module doc", "doc", "layout", "quotes", "blank lines"],
+    ids="no-comment comment module-doc doc layout quotes blank-lines error arguments variable "
+    "declaration".split(),
 )
 def test_text_that_means_the_same_has_the_same_digest(package, same):
     assert package.digest(same) == package.digest(SOURCE)
@@ -82,6 +92,11 @@ def test_text_that_means_the_same_has_the_same_digest(package, same):
         ("is {total}", "is  {total}"),
         (":>{y}", ":<{y}"),
         ("return", "yield"),
+        ("ValueError", "TypeError"),
+        ('{x}", y)', '{x}", x)'),
+        ("is None", "is not None"),
+        ("z: int", "z: ClassVar[int]"),
+        ("z: int = 2", "z = 2"),
     ],
 )
 def test_every_change_of_meaning_changes_the_digest(package, old, new):

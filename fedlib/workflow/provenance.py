@@ -1,9 +1,9 @@
 """Which code made a result.
 
 The code digest of a job is a digest of what its code *means*: of the syntax trees of the job's
-script and of every `fedlib` module that it can import, without comments, docstrings, positions and
-formatting. Editing a method re-runs the runs of that method, and reformatting a file re-runs
-nothing. The digest is the same on Python 3.11 to 3.13.
+script and of every `fedlib` module that it can import, without comments, docstrings, formatting,
+texts of errors and annotations of functions. Editing a method re-runs the runs of that method, and
+rewording an error re-runs nothing. The digest is the same on Python 3.11 to 3.13.
 
 A *root* is a dotted module name ("fedlib.methods.fedem") or the path of a script
 ("scripts/train.py"). Modules that are loaded by name at run time (`importlib.import_module`) are
@@ -205,7 +205,7 @@ def _scan(base: Path, name: str) -> _Module:
 def _meaning(tree: ast.Module, package: str) -> Meaning:
     """What a file of `package` says, and the names that it imports from this project."""
     ours = {name for name in _imported(tree, package) if name.partition(".")[0] == PACKAGE}
-    digest = hashlib.sha256(_canonical(tree).encode()).hexdigest()
+    digest = hashlib.sha256(_canonical(_Computing().visit(tree)).encode()).hexdigest()
     return Meaning(digest, tuple(sorted(ours)))
 
 
@@ -275,6 +275,53 @@ def _is_type_checking(node: ast.AST) -> bool:
         return False
     test = node.test
     return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
+
+
+class _Computing(ast.NodeTransformer):
+    """Takes out of a syntax tree texts of errors, and annotations of functions and their variables.
+
+    Annotations of a class stay, as they make the fields of a dataclass.
+    """
+
+    _in_function = False
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        node.exc = node.exc and _Textless().visit(node.exc)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self._inside(node, True)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._inside(node, False)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if not self._in_function:
+            return node
+        return node.value and ast.Assign([node.target], node.value)
+
+    def _inside(self, node: ast.AST, in_function: bool) -> ast.AST:
+        before, self._in_function = self._in_function, in_function
+        self.generic_visit(node)
+        self._in_function = before
+        return node
+
+
+class _Textless(ast.NodeTransformer):
+    """Replaces every text by the empty one."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Constant:
+        return ast.Constant("")
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant("") if isinstance(node.value, str) else node
 
 
 def _canonical(node: object) -> str:
