@@ -76,11 +76,11 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
     [
         (
             {"name": "../../../TRAVERSED"},
-            "table of a pack: name must be .*'../../../TRAVERSED'",
+            "name of a pack.s table must be .*'../../../TRAVERSED'",
         ),
-        ({"name": "/tmp/TRAVERSED"}, "table of a pack: name must be"),
-        ({"paper": "../../../TRAVERSED"}, "table of a pack: paper must be"),
-        ({"name": None}, "table of a pack: name must be .*got None"),
+        ({"name": "/tmp/TRAVERSED"}, "name of a pack.s table must be"),
+        ({"paper": "../../../TRAVERSED"}, "paper of a pack.s table must be"),
+        ({"name": None}, "name of a pack.s table must be .*got None"),
         ({"kind": ["accuracy"]}, "no table kind"),
         ({"params": {"x": 1}}, "table kind accuracy: .*its params are"),
         ({"params": None}, "table kind accuracy"),
