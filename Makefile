@@ -68,7 +68,7 @@ workflow = $(BIN)/python scripts/workflow.py
 .NOTPARALLEL:
 .PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
-.PHONY: test-faults test-large test-soak
+.PHONY: test-changed test-faults test-large test-soak
 .PHONY: lock unlock clean keep figures-from
 
 help:  ## list the targets
@@ -118,6 +118,9 @@ test: $(STAMP)  ## all tests
 
 test-fast: $(STAMP)  ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(TESTS)
+
+test-changed: $(STAMP)  ## the tests that uncommitted changes can reach; ARGS=main: those since main
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)
 
 test-faults: $(STAMP)  ## kills, damage, full disks, bad input, at length: hours; docs/reliability.md
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_faults_*.py $(TESTS)

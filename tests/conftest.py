@@ -4,6 +4,7 @@ import fcntl
 import os
 from types import SimpleNamespace
 
+import changed
 import pytest
 import workflow
 
@@ -15,6 +16,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 IID = {"kind": "iid", "num_clients": 4, "train_fraction": 0.8}
 LOCAL = {"solver": "sgd", "lr": 0.1, "batch_size": 32}
 _COUNTED: dict[str, dict[str, int]] = {}  # outcomes of faults, see `tally`
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--changed", metavar="REVISION", help="only tests that the changes since then can reach"
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    revision = config.getoption("--changed")
+    if revision is None or not collection_path.match("test_*.py"):
+        return None
+    return None if changed.can_reach(collection_path, changed.since(revision)) else True
 
 
 def toy_paper(scale="demo", *, name="toy", federations=("digits", "mnist"), runs=None, **changes):
