@@ -11,7 +11,7 @@ PAPER     ?= pfedmm
 FROM      ?=
 # What `list` lists, and words that narrow it, such as WHAT="methods fedmix"; for `compare`, words.
 WHAT      ?=
-# Folders of results/ that `compare` compares, such as A=demo B=demo-lr3.
+# Folders of results/ that `compare` compares, such as A=demo B=demo-slow.
 A         ?=
 B         ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
@@ -98,7 +98,7 @@ plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothin
 list: $(STAMP)  ## papers, methods, data, tables, ... and where each comes from; WHAT="methods fedmix"
 	@$(workflow) list
 
-compare: $(STAMP)  ## what differs between two folders of results: A=demo B=demo-lr3
+compare: $(STAMP)  ## what differs between two folders of results: A=demo B=demo-slow
 	@$(workflow) compare
 
 calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE

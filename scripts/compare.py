@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare two folders of results: `make compare A=demo B=demo-lr3`.
+"""Compare two folders of results: `make compare A=demo B=demo-slow`.
 
 Prints what differs in specification, code and numbers; of the numbers, only rows that have all the
 words that are given. All of them, those that are the same included, are written to
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("a", help="a folder of results/, such as demo or demo-lr3")
+    parser.add_argument("a", help="a folder of results/, such as demo or demo-slow")
     parser.add_argument("b", help="another")
     parser.add_argument(
         "words", nargs="*", help="that the rows shown must have, such as fedem loss"

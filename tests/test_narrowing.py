@@ -50,13 +50,21 @@ def finish(folder, **config):
 def test_tables_of_a_scale_do_not_lose_finished_runs(folder, selection, lost, first):
     finish(folder)
     message = (
-        rf"{[*selection][-1]}=.* would take {lost} finished runs out of the tables of one in "
-        rf"results/demo, such as {first}; add a tag, such as tag=part, for a folder of its own, or"
+        rf"{[*selection][-1]}=.* would drop {lost} finished runs from the tables of one in "
+        rf"results/demo, such as {first}; add a tag, such as tag=part, for a folder of its own, or "
+        "select them too$"
     )
     with pytest.raises(ConfigError, match=message):
         narrowing.check(Plan(selection))
     narrowing.check(Plan(selection | {"tag": "part"}))
     narrowing.check(Plan({"scale": "full"} | selection))  # nothing is there
+
+
+def test_one_run_is_one_run(folder):
+    finish(folder, seeds=[3], labels=["fedem"], federations=["digits"])
+    message = r"would drop 1 finished run from the tables of one .*, or select it too$"
+    with pytest.raises(ConfigError, match=message):
+        narrowing.check(Plan({"seeds": [4]}))
 
 
 def test_a_selection_may_grow_step_by_step_and_everything_is_never_refused(folder):

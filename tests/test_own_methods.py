@@ -1,6 +1,7 @@
 """A method from a user's file: where it is run and shown, what it depends on, each mistake."""
 
 import re
+import shutil
 
 import pytest
 from conftest import toy_paper, toy_run
@@ -203,20 +204,67 @@ def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, messag
         build(run.spec(0))
 
 
+SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
+    "params": {"group": "server"}
+}
+
+
+@pytest.mark.parametrize(
+    ("base", "protocols", "runs"),
+    [
+        ("Method", "", 2),  # the base class's: seen and unseen clients
+        ("Method", "protocols = {'seen': {'default': 'predict'}, 'server': {}}", 2),
+        ("Method", "protocols: ClassVar = {'server': {'default': 'predict'}}", 4),
+        ("FedServer", "", 4),
+        ("Method", "protocols = dict(seen={'default': 'predict'})", 4),  # preflight tells
+    ],
+)
+def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, base, protocols, runs):
+    shown = SERVER | {"federations": ("digits", "mnist")}
+    tested = toy_paper(name="tested", tables={"main": spec.Table("accuracy", **shown)}, figures={})
+    declare(toy=toy_paper(), tested=tested)
+    text = MINE.replace("MyWay(Method)", f"MyWay({base})").replace(
+        "    local: Solver", f"    {protocols}\n    local: Solver"
+    )
+    head = "class FedServer(Method):\n    protocols = {'server': {'default': 'predict'}}\n\n"
+    path = mine(text.replace("@dataclass", f"{head}@dataclass"))
+    plan = Plan({"methods": [path]})
+    assert [key[2] for key in plan.runs].count("own-my-way") == runs
+    told = [line for line in narrowing.remarks(plan) if "is not in" in line]
+    why = "the server has the test examples there, and `protocols` of MyWay name no predictor"
+    assert told == ([f"MyWay is not in tested: {why} for the group server"] if runs == 2 else [])
+    assert ("own-my-way" in plan.papers["tested"].tables["main"].labels) == (runs == 4)
+    if runs == 2:
+        with pytest.raises(ConfigError, match=f"methods: .*my_way.py: tested: {why}"):
+            Plan({"methods": [path], "papers": ["tested"]})
+
+
+def test_a_base_class_of_the_project_says_what_it_predicts(mine, declare):
+    shown = SERVER | {"federations": ("digits", "mnist")}
+    declare(toy=toy_paper(tables={"main": spec.Table("accuracy", **shown)}, figures={}))
+    theirs = "from fedlib.methods.{} import {}\n"
+    path = mine(theirs.format("local", "Local") + MINE.replace("(Method)", "(Local)"))
+    with pytest.raises(ConfigError, match="name no predictor for the group server"):
+        Plan({"methods": [path]})
+    path = mine(theirs.format("fedavg", "FedAvg") + MINE.replace("(Method)", "(FedAvg)"))
+    assert "own-my-way" in {key[2] for key in Plan({"methods": [path]}).runs}
+
+
 @pytest.mark.slow
-def test_a_method_without_a_predictor_for_the_server_that_tests_it_is_refused(
+def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs(
     mine, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config = {"papers": ["fedmoe"], "federations": ["digits-m6"], "labels": ["fedavg"]}
-    message = r"papers.fedmoe.runs\[digits-m6/own-my-way\]: .* of the server here, .*seen, uns"
+    message = r"papers.fedmoe.runs\[digits-m6/own-my-way\]: .* of the server here, .*seen"
+    protocols = "\n    protocols = dict(seen={'default': 'personalise'})\n"
     with pytest.raises(ConfigError, match=message):
-        preflight.check(Plan({"methods": [mine()], **config}))
+        preflight.check(Plan({"methods": [mine(MINE + protocols)], **config}))
     server = 'protocols = {"seen": {}, "server": {"default": "personalise"}}'
     preflight.check(Plan({"methods": [mine(MINE + f"\n    {server}\n")], **config}))
 
 
-def test_tables_do_not_lose_its_rows_when_a_later_command_does_not_name_it(
+def test_a_method_that_a_later_command_does_not_name_blocks_nothing_and_may_be_deleted(
     mine, tmp_path, monkeypatch, declare
 ):
     declare(toy=toy_paper())
@@ -228,24 +276,27 @@ def test_tables_do_not_lose_its_rows_when_a_later_command_does_not_name_it(
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     narrowing.check(with_it)
-    message = (
-        r"this configuration would take 4 finished runs out of the tables of toy in results/demo, "
-        r"such as digits/own-my-way/seed3; .* or select those too \(methods=\[...\]\)"
+    narrowing.check(Plan({}))
+    [told] = narrowing.remarks(Plan({}))
+    assert told == (
+        "own-my-way is finished in results/demo and not in the tables of toy: name its file in "
+        "methods=[...] to show it; to delete it: rm -r results/demo/runs/*/*/own-my-way"
     )
-    with pytest.raises(ConfigError, match=message):
-        narrowing.check(Plan({}))
-    narrowing.check(Plan({"tag": "without"}))
+    [told] = narrowing.remarks(with_it)
+    assert "finished" not in told
+    for folder in tmp_path.glob("results/demo/runs/*/*/own-my-way"):
+        shutil.rmtree(folder)
+    assert list(narrowing.remarks(Plan({}))) == []
 
 
 def test_a_line_says_where_it_is_run_and_where_not(mine, declare):
     other = toy_paper(name="other", runs=[toy_run(label="fedem")])
     declare(toy=toy_paper(), other=other)
     path = mine()
-    [told] = list(narrowing.remarks(Plan({"methods": [path]})))
-    assert told == (
-        f"MyWay of {path}, run like fedavg on toy/digits, toy/mnist; not in other, without a run "
-        "fedavg there"
-    )
+    assert list(narrowing.remarks(Plan({"methods": [path]}))) == [
+        f"MyWay of {path}, run like fedavg on toy/digits, toy/mnist",
+        "MyWay is not in other: there is no run fedavg",
+    ]
 
 
 def test_it_is_listed_with_what_it_sends(mine, declare):

@@ -106,7 +106,7 @@ def steps(order: Order) -> list[list[str]]:
             return [[sys.executable, "scripts/list.py", *order.what, *given]]
         case "compare":
             if not all(order.folders):
-                raise ConfigError("A and B name folders of results, such as A=demo B=demo-lr3")
+                raise ConfigError("A and B name folders of results, such as A=demo B=demo-slow")
             script = [sys.executable, "scripts/compare.py", *order.options]
             return [[*script, "--", *order.folders, *order.what]]
         case "calibrate":

@@ -4,7 +4,8 @@ The folder of a scale shows what that scale declares. A configuration that selec
 seeds adds to it: what is trained stays, and papers that are not selected keep their tables and
 their place in the report. Tables, however, are made of the runs that are selected. Where they would
 lose runs that are done, the configuration is refused: it may select those too, or have a tag. The
-folder of a tag shows its last configuration.
+folder of a tag shows its last configuration. A user's own methods are in tables while the
+configuration names them; a line says which of them are not.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from fedlib import papers
 from fedlib.errors import ConfigError
 from fedlib.spec import Run, Table
 from fedlib.workflow import own_methods
-from fedlib.workflow.declarations import Cell, cells_of, declared
+from fedlib.workflow.declarations import cells_of, declared
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.selection import ends_too_early
 
@@ -33,22 +34,19 @@ def check(plan: Plan, root: Path = Path()) -> None:
     for name in () if plan.config["tag"] else plan.papers:
         if not (root / plan.path("metrics", paper=name)).exists():
             continue
-        own = own_methods.finished(root / plan.path("runs", paper=name))
-        known = {*cells_of(declared(name, plan.scale)), *(Cell(name, *cell) for cell in own)}
-        others = known.difference(plan.cells(name))
+        others = {*cells_of(declared(name, plan.scale))}.difference(plan.cells(name))
         files = {cell: root / plan.path("evaluation", **cell._asdict()) for cell in sorted(others)}
         lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
         if lost:
-            brought = any(cell.label.startswith(own_methods.PREFIX) for cell in others)
-            those = "those too (methods=[...])" if brought else "those too"
+            runs, them = ("runs", "them") if len(lost) > 1 else ("run", "it")
             raise ConfigError(
-                f"{_filters(plan) or 'this configuration'} would take {len(lost)} finished runs "
-                f"out of the tables of {name} in results/{plan.folder}, such as {lost[0]}; add a "
-                f"tag, such as tag=part, for a folder of its own, or select {those}"
+                f"{_filters(plan) or 'this configuration'} would drop {len(lost)} finished {runs} "
+                f"from the tables of {name} in results/{plan.folder}, such as {lost[0]}; add a "
+                f"tag, such as tag=part, for a folder of its own, or select {them} too"
             )
 
 
-def remarks(plan: Plan) -> Iterator[str]:
+def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
     """What is left out, and what becomes of it, in lines for whoever starts the workflow."""
     if _filters(plan):
         declared_ones = [declared(name, plan.scale) for name in papers.names()]
@@ -58,7 +56,9 @@ def remarks(plan: Plan) -> Iterator[str]:
             f"{_filters(plan)}: {len(plan.cells())} of the {whole} trainings that scale "
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
-    yield from own_methods.remarks(plan.papers, plan.config["methods"] or ())
+    yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
+    yield from _own_left_out(plan, root)
+    yield from (f"set: {text} is what is declared; it changes nothing" for text in plan.idle)
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
             there = getattr(paper, stage + "s")
@@ -66,6 +66,22 @@ def remarks(plan: Plan) -> Iterator[str]:
                 runs = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
                 for remark in _lacking(exhibit, runs, key in there):
                     yield f"{stage} {name}/{key} is {remark}"
+
+
+def _own_left_out(plan: Plan, root: Path) -> Iterator[str]:
+    """Of a user's methods that are finished in the folder, those that tables do not show now."""
+    left: dict[str, list[str]] = {}
+    for name in plan.papers:
+        here = {cell.label for cell in plan.cells(name)}
+        found = own_methods.finished(root / plan.path("runs", paper=name))
+        for label in sorted(found - here):
+            left.setdefault(label, []).append(name)
+    for label, names in left.items():
+        yield (
+            f"{label} is finished in results/{plan.folder} and not in the tables of "
+            f"{', '.join(names)}: name its file in methods=[...] to show it; to delete it: rm -r "
+            f"results/{plan.folder}/runs/*/*/{label}"
+        )
 
 
 def _lacking(exhibit: Table, runs: list[Run], is_there: bool) -> Iterator[str]:

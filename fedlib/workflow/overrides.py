@@ -1,4 +1,4 @@
-"""Other values than those declared, from the configuration: `set: [fedem.local.lr=0.3]`.
+"""Other values than those declared, from the configuration: `set: [fedem.local.lr=0.03]`.
 
 Each is NAME.KEY=VALUE. The name is that of a federation, the label of a run on all federations, or
 FEDERATION/LABEL. A run has the keys `RUN`, of which most lead on to keys of their own (local.lr,
@@ -20,7 +20,7 @@ from fedlib.spec import Data, Paper, Run
 
 RUN = ("rounds", "evaluate_every", "local", "params", "model_params", "modules", "participation")
 DATA = ("partition", "params", "seed")
-EXAMPLE = "set=[fedem.local.lr=0.3,emnist.num_clients=50]"
+EXAMPLE = "set=[fedem.local.lr=0.03,emnist.num_clients=50]"
 
 
 class Override(NamedTuple):
@@ -79,6 +79,15 @@ def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Pape
         if refused and changed == before:
             raise refused[0]
     return changed
+
+
+def idle(papers: Mapping[str, Paper], given: Iterable[str]) -> list[str]:
+    """Those overrides that change nothing of these papers, each after the ones before it."""
+    found = []
+    for text in given:
+        before, papers = papers, applied(papers, [text])
+        found += [text] if papers == before else []
+    return found
 
 
 def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:

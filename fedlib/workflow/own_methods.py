@@ -3,7 +3,8 @@
 Each is PATH or PATH:LABEL. The file has a class that is called like it and derived from
 `fedlib.methods.base.Method`. It is run wherever a paper has a run of that label, "fedavg" if none
 is named, and as that one is: data, model, rounds, seeds, local solver. It is shown beside it in
-every table and figure of `KINDS`. Its run is called by `PREFIX` and the name of the file, which
+every table and figure of `KINDS`. Where a server tests methods, one without a predictor for a
+server is left out. Its run is called by `PREFIX` and the name of the file, which
 other parts of a configuration may name: set=[own-fedper.params.k=3].
 
 The file is read and not imported here, as a plan imports the standard library only; that it can be
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from fedlib.errors import ConfigError
 from fedlib.run_spec import class_of_file, is_file
 from fedlib.spec import Paper, Run, Table
+from fedlib.workflow import shown
 from fedlib.workflow.provenance import ROOT, registered
 
 LIKE = "fedavg"
@@ -94,7 +96,7 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
 
     Raises:
       ConfigError: for a file without a method, for names that are taken, and for a method that no
-        paper has a run to be like of.
+        paper has a run to be like of, or can test.
     """
     methods = [parse(text) for text in given]
     found = dict(papers)
@@ -103,6 +105,8 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
             raise ConfigError(f"methods: two are called {Path(own.path).stem}; rename one")
         before = found
         found = {name: _with(paper, own) for name, paper in found.items()}
+        if found == before and _have(papers.values(), own):
+            raise ConfigError(f"methods: {own.text}: {', '.join(papers)}: {_untested(own)}")
         if found == before:
             labels = sorted({run.label for paper in papers.values() for run in paper.runs})
             near = difflib.get_close_matches(own.like, labels, n=3) or labels[:3]
@@ -119,24 +123,39 @@ def is_own(run: Run) -> bool:
     return run.label.startswith(PREFIX) and is_file(run.method)
 
 
-def remarks(papers: Mapping[str, Paper], given: Iterable[str]) -> Iterator[str]:
-    """Where each of these methods is run, in a line."""
+def remarks(
+    papers: Mapping[str, Paper], declared: Mapping[str, Paper], given: Iterable[str]
+) -> Iterator[str]:
+    """Where each of these methods is run in `papers`, a selection of `declared`, and where not."""
     for own in map(parse, given):
         where = [f"{p.name}/{r.federation}" for p in papers.values() for r in p.runs if _of(r, own)]
-        without = [p.name for p in papers.values() if not any(_of(r, own) for r in p.runs)]
-        rest = f"; not in {', '.join(without)}, without a run {own.like} there" if without else ""
-        yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}{rest}"
+        yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
+        for name in (p.name for p in papers.values() if not any(_of(r, own) for r in p.runs)):
+            there = _have([declared[name]], own)
+            why = _untested(own) if there else f"there is no run {own.like}"
+            yield f"{own.title} is not in {name}: {why}"
 
 
-def finished(runs: Path) -> list[tuple[str, str, int]]:
-    """Federation, label and seed of what a paper's folder of runs has of such methods, finished."""
+def finished(runs: Path) -> set[str]:
+    """Labels of such methods of which a paper's folder of runs has a finished run."""
     files = runs.glob(f"*/{PREFIX}*/seed*/evaluation.h5")
-    names = sorted(file.relative_to(runs).parts for file in files)
-    return [(federation, label, int(seed[4:])) for federation, label, seed, _ in names]
+    return {file.relative_to(runs).parts[1] for file in files}
 
 
 def _of(run: Run, own: Own) -> bool:
     return run.label == own.label
+
+
+def _have(papers: Iterable[Paper], own: Own) -> bool:
+    """Whether papers have a run that a method could be like of."""
+    return any(run.label == own.like for paper in papers for run in paper.runs)
+
+
+def _untested(own: Own) -> str:
+    return (
+        f"the server has the test examples there, and `protocols` of {own.title} name no predictor "
+        "for the group server"
+    )
 
 
 def _with(paper: Paper, own: Own) -> Paper:
@@ -149,12 +168,56 @@ def _with(paper: Paper, own: Own) -> Paper:
             f"methods: {own.path}: {paper.name} has a run that tables call {own.title} already; "
             "call the file and its class otherwise"
         )
-    return replace(
+    beside = replace(
         paper,
-        runs=(*paper.runs, *(_like(run, own) for run in alike)),
         tables={name: _shown(exhibit, own) for name, exhibit in paper.tables.items()},
         figures={name: _shown(exhibit, own) for name, exhibit in paper.figures.items()},
     )
+    groups = _groups(own.path, own.title)
+    runs = [
+        _like(run, own)
+        for run in alike
+        if groups is None or groups.issuperset(shown.tested(beside, run.federation, own.label))
+    ]
+    return replace(beside, runs=(*paper.runs, *runs)) if runs else paper
+
+
+def _groups(path: str, name: str) -> frozenset[str] | None:
+    """The groups that a class of a file has predictors for by its `protocols`, or its bases'.
+
+    None if the text does not tell, so that it is found out when the method is built.
+    """
+    body = ast.parse((ROOT / path).read_bytes()).body
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+    if name not in classes:
+        return None
+    for statement in classes[name].body:
+        match statement:
+            case (
+                ast.AnnAssign(target=ast.Name(id="protocols"), value=ast.expr() as value)
+                | ast.Assign(targets=[ast.Name(id="protocols")], value=value)
+            ):
+                return _literal_groups(value)
+            case ast.FunctionDef(name="protocols"):
+                return None
+    imported = {
+        alias.asname or alias.name: (f"{node.module}".replace(".", "/") + ".py", alias.name)
+        for node in body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for base in [base.id for base in classes[name].bases if isinstance(base, ast.Name)]:
+        file, called = (path, base) if base in classes else imported.get(base, ("", base))
+        if file and (ROOT / file).exists() and (found := _groups(file, called)) is not None:
+            return found
+    return None
+
+
+def _literal_groups(value: ast.expr) -> frozenset[str] | None:
+    try:
+        return frozenset(group for group, found in ast.literal_eval(value).items() if found)
+    except (AttributeError, ValueError):
+        return None
 
 
 def _like(run: Run, own: Own) -> Run:

@@ -40,6 +40,7 @@ class Plan:
       config: the configuration with every key present (see config.yaml).
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
+      idle: what `set` gives the value that is declared.
       folder_note: what makes this folder differ from the scale's own, "" if nothing does.
       declared: papers by name, each as it is declared, of which `papers` is a selection.
       papers: by name, each as declared but with the configuration's seeds, rounds and selection.
@@ -56,7 +57,6 @@ class Plan:
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        self.folder_note = folder_note(self.config)
         names = self.config["papers"] or papers.names()
         self.declared = {name: declared(name, self.scale) for name in names}
         found = own_methods.added(self.declared, self.config["methods"] or ())
@@ -68,6 +68,10 @@ class Plan:
         # Without a word on papers, those are meant that have what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
+        names = self.papers if self.config["set"] else ()
+        chosen = {name: selected(found[name], self.config) for name in names}
+        self.idle = overrides.idle(chosen, self.config["set"] or ())
+        self.folder_note = folder_note(self.config, self.idle)
         self._data = {
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }

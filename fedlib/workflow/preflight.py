@@ -20,7 +20,7 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json, write_text
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
-from fedlib.workflow.shown import views
+from fedlib.workflow.shown import tested
 
 SCRIPT = "scripts/preflight.py"
 REMEMBERED = 20_000  # of all checkouts and versions of a user; a scale has up to a thousand
@@ -91,7 +91,8 @@ def pieces(plan: Plan) -> Iterator[Piece]:
     """What a plan builds, seeds taken together."""
     for (paper, federation, label), run in plan.runs.items():
         names = {"paper": paper, "federation": federation, "label": label}
-        spec, code = run.spec(0) | {"groups": _groups(plan, **names)}, plan.code("train", **names)
+        groups = tested(plan.papers[paper], federation, label)
+        spec, code = run.spec(0) | {"groups": groups}, plan.code("train", **names)
         where = f"papers.{paper}.runs[{federation}/{label}]"
         yield Piece(where, "train", canonical_json(spec), code)
     for name, paper in plan.papers.items():
@@ -104,19 +105,6 @@ def pieces(plan: Plan) -> Iterator[Piece]:
                 spec = canonical_json({"kind": exhibit.kind, "params": exhibit.params})
                 code = plan.code(stage, paper=name, **{stage: key})
                 yield Piece(f"papers.{name}.{stage}s[{key}].params", stage, spec, code)
-
-
-def _groups(plan: Plan, paper: str, federation: str, label: str) -> list[str]:
-    """Whose test examples every method must be able to predict that is shown where this run is.
-
-    Clients that train always have a predictor and unseen ones may have none. A server has test
-    examples where clients have not, and what cannot predict them has no number at all.
-    """
-    declared = plan.papers[paper]
-    shown = [*declared.tables.values(), *declared.figures.values()]
-    about = [exhibit for exhibit in shown if exhibit.shows(federation, label)]
-    primary = ("server", "default", "test")
-    return ["server"] if any(primary in views(x, federation, label) for x in about) else []
 
 
 def _answers(found: list[Piece]) -> dict[str, str | bool | None]:

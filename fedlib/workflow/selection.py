@@ -1,7 +1,7 @@
 """What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from fedlib.spec import Data, Paper, Run, Table
 from fedlib.workflow import overrides, own_methods
@@ -153,8 +153,12 @@ def goes_on(run: Run, other: Run) -> bool:
     )
 
 
-def folder_note(config: Mapping) -> str:
-    """What makes a folder of results differ from its scale's own, "" if nothing does."""
+def folder_note(config: Mapping, idle: Sequence[str] = ()) -> str:
+    """What makes a folder of results differ from its scale's own, "" if nothing does.
+
+    Args:
+      idle: overrides that change nothing.
+    """
     rounds, precision = config["rounds"], config["precision"]
     notes = []
     if rounds is not None:
@@ -164,6 +168,6 @@ def folder_note(config: Mapping) -> str:
         )
     if precision is not None:
         notes.append(f"models are computed in {precision}")
-    if config["set"]:
-        notes.append(overrides.note(config["set"]))
+    changes = [text for text in config["set"] or () if text not in idle]
+    notes += [overrides.note(changes)] if changes else []
     return "; ".join(notes)

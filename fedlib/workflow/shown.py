@@ -16,7 +16,7 @@ held out. A kind that shows more than these and its params must be in `KINDS`.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedlib.spec import Table
+from fedlib.spec import Paper, Table
 
 Pattern = tuple[str, str, str]
 PRIMARY: dict[str, str] = {"group": "seen", "protocol": "default", "split": "test"}
@@ -34,6 +34,18 @@ def views(exhibit: Table, federation: str, label: str) -> set[Pattern]:
     given = {**PRIMARY, **KINDS.get(exhibit.kind, {})}
     run = {"federation": federation, "label": label}
     return set(_found(exhibit.params, given, run)) - {_view(PRIMARY)}
+
+
+def tested(paper: Paper, federation: str, label: str) -> list[str]:
+    """Whose test examples every method must be able to predict that is shown where this run is.
+
+    Clients that train always have a predictor and unseen ones may have none. A server has test
+    examples where clients have not, and what cannot predict them has no number at all.
+    """
+    exhibits = [*paper.tables.values(), *paper.figures.values()]
+    about = [exhibit for exhibit in exhibits if exhibit.shows(federation, label)]
+    primary = ("server", "default", "test")
+    return ["server"] if any(primary in views(x, federation, label) for x in about) else []
 
 
 def shows_predictions(exhibit: Table) -> bool:
