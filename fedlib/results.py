@@ -19,7 +19,9 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
 FORMAT = 3
-SHARED = "shared"  # split: the test examples of all seen clients together, the same for everybody
+# Split: the test examples of all seen clients together, or the server's where they have none; the
+# same for everybody.
+SHARED = "shared"
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 

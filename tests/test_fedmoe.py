@@ -15,8 +15,10 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
 from fedlib.errors import DataError
 from fedlib.exhibits import metrics
+from fedlib.federation import Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
+from fedlib.results import SHARED, View
 from fedlib.run import evaluate
 from fedlib.run.simulate import Course, Simulation
 
@@ -26,6 +28,8 @@ EXPERTS = 3
 TRAINED = {"solver": "sgd", "lr": 0.1, "batch_size": 5, "epochs": 2, "momentum": 0.9}
 CODE = {"training_gate": "top_k", "combine": "logits", "entropy": "per_expert", "probe": "probe"}
 CODE |= {"balance_weight": 0.1, "l2_weight": 1e-3, "label_smoothing": 0.1, "explore": True}
+CODE |= {"query": "kept"}
+FRESH = {"start": "main", "sync_weights": "none"}
 
 
 def federation(sizes=SIZES, owned=(12, 6, 8)):
@@ -130,7 +134,7 @@ class ByHand:
     def relevance(self):
         x, y = owned(self.data, "train", PROBE if self.method.probe == "probe" else SERVER)
         p = self.gate(x).softmax(-1).detach()
-        if self.method.training_gate == "top_k":
+        if self.method.query == "kept":
             p = torch.nn.functional.one_hot(p.argmax(-1), EXPERTS).double()
         sure = [self.probabilities(m, x)[torch.arange(len(y)), y].detach() for m in self.models]
         return torch.tensor([[sum(p[:, i] * s) for s in sure] for i in range(EXPERTS)])
@@ -138,6 +142,8 @@ class ByHand:
     def round(self):
         method, solver = self.method, self.method.server
         for client, model in enumerate(self.models):
+            if method.start == "main":
+                model.load_state_dict(self.main.state_dict())
             x, y = owned(self.data, "train", client)
             loss = lambda x, y, key, model=model: cross_entropy(model(x), y)  # noqa: E731
             train([*model.parameters()], loss, x, y, method.local, (0, "fit"), client)
@@ -155,7 +161,12 @@ class ByHand:
                         expert.state_dict()[name].mul_(1 - lam).add_(lam * new)
             train(optimise, self.objective, x, y, solver, (0, f"server/{t}"), SERVER)
             losses.append(self.validation_loss())
-        share = self.relevance().softmax(0)
+        if method.sync_weights == "code":
+            self.synchronise()
+        return losses
+
+    def synchronise(self):
+        share, lam = self.relevance().softmax(0), self.method.lam
         a = self.alpha.detach()
         share = torch.cat([a * share, (1 - a).expand(1, 3)]).softmax(0)
         with torch.no_grad():
@@ -164,7 +175,6 @@ class ByHand:
                     experts = [e.state_dict()[name] for e in (*self.routed, self.main)]
                     mixed = sum(w * e for w, e in zip(column, experts, strict=True))
                     value.mul_(lam).add_((1 - lam) * mixed)
-        return losses
 
     def validation_loss(self):
         x, y = owned(self.data, "val", SERVER)
@@ -174,7 +184,11 @@ class ByHand:
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("settings", [{}, CODE], ids=["paper", "code"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, CODE, {"query": "kept"}, FRESH],
+    ids=["paper", "code", "query", "fresh"],
+)
 def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
     # The server's momenta would live on from one inner step to the next, which the loop lacks.
     server = TRAINED | {"keeps": "round"}
@@ -208,6 +222,8 @@ def test_a_round_is_the_papers_algorithm_by_hand(executor, settings):
         {"gate_training": "before", "main_solver": {"solver": "adam", "lr": 0.01}},
         {"confidence": "logit", "sync_weights": "none", "keep": "last"},
         {"warm_start": {"solver": "adam", "lr": 0.01}},
+        {"num_main": 2, **FRESH, "warm_start": {"solver": "adam", "lr": 0.01}},
+        {"query": "kept", "balance_weight": 1.0},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -236,6 +252,27 @@ def test_without_routed_experts_say_it_is_fedavg_of_equal_clients():
         for each, end in ((method, state), (fedavg, averaged))
     ]
     assert_close(*scores, 1e-12)
+
+
+@pytest.mark.parametrize("settings", [FRESH, {"client_lam": 0.0, "sync_weights": "convex"}])
+def test_clients_who_pause_make_it_fedavg_only_if_they_start_from_the_main_expert(settings):
+    data = federation((8, 8, 8, 8))
+    method = fedmoe(1, lam=1.0, alpha=0.0, alpha_lr_scale=0.0, **settings)
+    fedavg = FedAvg(task=method.task, local=method.local)
+    states = [each.init(data.num_clients, 0) for each in (method, fedavg)]
+    sent = []
+    for number, ids in enumerate(([0, 1], [1, 2], [0, 2])):
+        course = {"round": number, "aggregation": "renormalised"}
+        cohorts = [cohort_of(method.task, data, ids, **course) for _ in states]
+        pairs = zip((method, fedavg), states, cohorts, strict=True)
+        states = [each.round(state, cohort) for each, state, cohort in pairs]
+        sent.append([(cohort.journal.down, cohort.journal.up) for cohort in cohorts])
+    main, params = tree.take(states[0].model["main"], 0), states[1].params
+    same = all(torch.allclose(main[name], x, atol=1e-12) for name, x in params.items())
+    assert same == (settings is FRESH)
+    if settings is FRESH:
+        assert_close(main, params, 1e-12)
+        assert all(ours == theirs for ours, theirs in sent)
 
 
 def test_main_experts_are_the_plain_mean_whatever_clients_own():
@@ -407,6 +444,29 @@ def test_a_mixture_that_is_kept_shares_no_memory_with_the_one_in_training():
     assert_close(state.best.params, before, 0)
 
 
+def test_the_last_mixture_and_every_clients_own_model_can_be_asked_at_the_end():
+    method = fedmoe(server=TRAINED | {"lr": 3.0}, local=sgd(lr=1.0), inner_steps=2)
+    data = federation()
+    of_server = [data.test.of(owner) if owner == SERVER else [] for owner in range(PROBE + 1)]
+    data = replace(data, test=Split.from_lists(of_server))  # clients have none
+    state = run(method, data, rounds=6)
+    assert int(state.best.round) < 6  # rates at which the loss rises again
+    everybody = lambda group: cohort_of(method.task, data, data.ids(group))  # noqa: E731
+    views = [View("server", "last", "test"), View("seen", "own", SHARED)]
+    found = evaluate.final(method, state, everybody, views=views).scores
+    x, y = owned(data, "test", SERVER)
+    for view, models in (
+        (View("server", "default", "test"), [state.best.params]),
+        (views[0], [{name: state.model[name] for name in state.best.params}]),
+        (views[1], [{"own": state.models[c]} for c in range(3)]),
+    ):
+        said = [method.predict(model, Batch(x, y, torch.arange(len(x)))) for model in models]
+        assert found[view].correct[0].tolist() == [(p.argmax(-1) == y).sum() for p in said]
+        losses = [cross_entropy(p, y).item() for p in said]
+        np.testing.assert_allclose(found[view].loss[0], losses, rtol=1e-10)
+    assert found[views[0]].loss != found[View("server", "default", "test")].loss
+
+
 def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
     method, data = fedmoe(log_rounds=[2, 3, 9], lam=0.5), federation()
     state = run(method, data, rounds=3, ids=[0, 2])
@@ -469,6 +529,9 @@ def test_a_server_without_validation_examples_cannot_choose():
         ({"entropy_weight": -1.0}, r"entropy_weight must be in \[0, inf\], got -1.0"),
         ({"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
         ({"log_rounds": [2, 1]}, r"must ascend from 1 or more, got \[2, 1\]"),
+        ({"query": "hard"}, "query must be one of .*, got 'hard'"),
+        ({"start": "main"}, r"start 'main' .* takes the place of sync.* 'none', got 'code'"),
+        (FRESH | {"num_main": 0}, r"start 'main' needs a main expert.* at least 1, got 0"),
         ({"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be one of .*, got 'adagrad'"),
     ],
 )

@@ -49,9 +49,10 @@ def test_every_exhibit_of_the_paper_and_of_ours_is_there(scale):
     assert {*paper.tables} == {
         *("criteria", "size", "accuracy", "num_experts", "parts", "entropy_weight", "top_l"),
         *("mixtures", "main_experts", "reserved", "skewed", "weights", "released_code"),
-        *("warm_start", "alpha"),
+        *("warm_start", "alpha", "own_models"),
         *("cost",),
         *(() if scale == "reduced" else ("rolling",)),
+        *(("steps",) if scale in ("reduced", "full") else ()),
     }
     assert {*paper.figures} == {
         *("accuracy_over_rounds", "alpha_over_rounds", "gate_by_class", "gate_of_the_code"),
@@ -86,7 +87,8 @@ def test_the_ablations_have_a_row_for_every_printed_one(table, exhibit, role):
     declared = declare("full").tables[table]
     assert declared.published == exhibit
     rows = {row.get("printed", row["label"]) for row in declared.params["rows"]}
-    assert rows == {row["label"] for row in published() if row["exhibit"] == exhibit}
+    fewer = {f"fedmoe-k{number}" for number in settings.FEWER}  # ours
+    assert rows - fewer == {row["label"] for row in published() if row["exhibit"] == exhibit}
     if role:
         assert {*PRINTED_AS[role].values()} <= rows
 
@@ -102,10 +104,17 @@ def test_an_ablation_changes_one_thing():
         **{"fedmoe-wc-paper": {"sync_weights"}, "fedmoe-wc-convex": {"sync_weights"}},
         **{"fedmoe-wc-paper-mean": {"sync_weights", "sync_reduce"}},
         **{"fedmoe-wr-mean": {"relevance_reduce"}, "fedmoe-beta-1e-1": {"entropy_weight"}},
+        **{"fedmoe-fresh": {"start", "sync_weights"}, "fedmoe-fixed-alpha": {"alpha_lr_scale"}},
+        **{f"fedmoe-lambda-{lam:g}": {"lam", "client_lam"} for lam in (0.05, 0.3, 0.5, 1)},
+        **{f"fedmoe-k{n}": set() for n in (1, 3)},
     }
     base = paper.run("femnist-m50", "fedmoe")
     for label, names in expected.items():
         assert changes(paper.run("femnist-m50", label), base) == names, label
+    base, code = (paper.run("femnist-m50-code", label) for label in ("fedmoe", "fedmoe-code"))
+    balanced = paper.run("femnist-m50-code", "fedmoe-balanced")
+    assert changes(balanced, base) == {"query", "balance_weight"}
+    assert changes(paper.run("femnist-m50-code", "fedmoe-code-shared"), code) == {"init_experts"}
 
 
 @pytest.mark.parametrize(

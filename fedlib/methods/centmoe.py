@@ -1,6 +1,7 @@
 """CentMoE: the server trains a mixture of experts on its own examples, and clients do nothing.
 
-What Fed-MoE is compared with to see what clients add; it is the same for any number of clients.
+What Fed-MoE is compared with to see what clients add. Their number makes no difference where the
+server's examples and the rounds do not depend on it.
 
 Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
 IJCAI 2025 (doi 10.24963/ijcai.2025/610), Section 5; there is no code of it.
@@ -43,6 +44,7 @@ class CentMoE(GatedMixture):
     training_gate: str = "top_k"
 
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_mixture"}}
     clients_train: ClassVar = False
 
     def init(self, num_clients: int, seed: int) -> State:
@@ -69,6 +71,10 @@ class CentMoE(GatedMixture):
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The best mixture, for everybody."""
         return cohort.broadcast(state.best.params)
+
+    def last_mixture(self, state: State, cohort: Cohort) -> Model:
+        """The mixture of the last round, whichever was chosen."""
+        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
 
     def diagnostics(self, state: State) -> dict:
         """Which mixture was chosen."""

@@ -44,6 +44,7 @@ class Ensemble(Method):
     local: Solver
 
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    final_protocols: ClassVar = {**Method.final_protocols, "seen": {"own": "own_models"}}
 
     def init(self, num_clients: int, seed: int) -> State:
         """The same drawn model for everybody."""
@@ -68,6 +69,11 @@ class Ensemble(Method):
         models = tree.stack([state.models[client] for client in members])
         device = self.task.device
         return cohort.broadcast(tree.map(lambda x: x.to(device), models))
+
+    def own_models(self, state: State, cohort: Cohort) -> Rows:
+        """Of each client an ensemble of its own model alone: what it has without the others."""
+        models = tree.take(state.models, cohort.host_ids)
+        return Rows(tree.map(lambda x: x[None], model) for model in models)
 
     def server_parameters(self, state: State) -> int:
         """The models of all clients, as the server may have every one of them."""

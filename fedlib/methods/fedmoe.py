@@ -39,6 +39,8 @@ from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
 from fedlib.tree import Rows
 
+OWN = "own"  # protocol, and what is predicted with under it
+
 
 class Log(NamedTuple):
     """What happened in each of `log_rounds`, 0 before; clients who were absent have 0."""
@@ -73,6 +75,11 @@ class FedMoE(GatedMixture):
       lam: lambda: how far experts go towards clients' models, and how much of its own a client
         keeps. 1 replaces experts and leaves clients alone.
       main_lam, client_lam: instead of `lam`, for main experts and for clients; None is `lam`.
+      start: what a client of the cohort trains from: its "own" model (Algorithm 1), which is as old
+        as its last round; or the "main" expert as it is now, the mean of several, which takes the
+        place of synchronisation.
+      query: the gate Q with which relevance is measured: "soft", the probabilities of all experts
+        (Equation 4), or "kept", the values of those that inference keeps (code).
       inner_steps: T of Algorithm 1.
       gate_training: in every "inner" step (paper), or once "before" the first round (code).
       noise_lr_scale, alpha_lr_scale, routed_lr_scale, main_lr_scale: factors of the server's rate;
@@ -97,6 +104,8 @@ class FedMoE(GatedMixture):
     lam: float = 0.1
     main_lam: float | None = None
     client_lam: float | None = None
+    start: str = "own"
+    query: str = "soft"
     inner_steps: int = 1
     gate_training: str = "inner"
     noise_lr_scale: float = 1.0
@@ -115,6 +124,8 @@ class FedMoE(GatedMixture):
         "relevance_reduce": relevance.REDUCTIONS,
         "sync_reduce": relevance.REDUCTIONS,
         "sync_weights": (*relevance.SYNC_WEIGHTS, "none"),
+        "start": ("own", "main"),
+        "query": ("soft", "kept"),
         "gate_training": ("inner", "before"),
         "init_experts": ("shared", "independent"),
         "keep": ("best", "last"),
@@ -126,6 +137,11 @@ class FedMoE(GatedMixture):
         **{f"{name}_lr_scale": (0, torch.inf) for name in ("noise", "alpha", "routed", "main")},
     }
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    final_protocols: ClassVar = {
+        **Method.final_protocols,
+        "seen": {OWN: "own_models"},
+        "server": {"last": "last_mixture"},
+    }
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
@@ -135,6 +151,12 @@ class FedMoE(GatedMixture):
             if isinstance(spec := getattr(self, name), Mapping):
                 object.__setattr__(self, name, from_spec(dict(spec)))
         GatedMixture.__post_init__(self)
+        if self.start == "main" and not (self.num_main and self.sync_weights == "none"):
+            raise ValueError(
+                "start 'main' needs a main expert and takes the place of synchronisation: num_main "
+                f"must be at least 1, got {self.num_main}, and sync_weights 'none', got "
+                f"{self.sync_weights!r}"
+            )
 
     @property
     def trains_experts(self) -> bool:
@@ -167,8 +189,8 @@ class FedMoE(GatedMixture):
         """Clients train; the server moves its experts, trains its gate, synchronises clients."""
         if self.warm_start:
             state = self.begun(state, cohort)
-        sent = tree.take(state.models, cohort.host_ids)
-        trained, memory = cohort.fit(self.task.loss, sent, local=self.local, memory=state.memory)
+        start = self.starts(state, cohort)
+        trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)  # stage A
 
         server, probe = cohort.everyone("server"), cohort.everyone(self.probe)
@@ -177,7 +199,7 @@ class FedMoE(GatedMixture):
         if self.gate_training == "before" and cohort.round == 0:
             model, own = self.train_gate(model, own, server, "server/before")
         for t in range(self.inner_steps):  # stage B
-            found = relevance.relevance(self.query(model, probe), sure, self.relevance_reduce)
+            found = relevance.relevance(self.queried(model, probe), sure, self.relevance_reduce)
             weights = self.client_weights(found)
             model = self.moved(model, trained, weights)
             if self.main_solver and self.num_main:
@@ -186,7 +208,7 @@ class FedMoE(GatedMixture):
                 model, own = self.train_gate(model, own, server, f"server/{t}")
             best = self.renewed(best, model, server)
 
-        query = self.query(model, probe)  # stage C
+        query = self.queried(model, probe)  # stage C
         found = relevance.relevance(query, sure, self.sync_reduce)
         synced, shares = self.synchronised(trained, model, found)
         if shares is not None:
@@ -194,6 +216,13 @@ class FedMoE(GatedMixture):
         models = tree.put(state.models, cohort.host_ids, synced)
         log = self.logged(state.log, query, model, weights, shares, cohort)
         return State(models, model, memory, own, best, log)
+
+    def starts(self, state: State, cohort: Cohort) -> Rows:
+        """What each client of the cohort trains from; its own model is there already."""
+        if self.start == "own":
+            return tree.take(state.models, cohort.host_ids)
+        main = tree.map(lambda x: x.mean(0), state.model["main"])
+        return Rows(tree.unstack(cohort.broadcast(main)))
 
     def confidences(self, trained: Rows, probe: Cohort) -> Tensor:
         """P_y, how sure each client's model is of the probe's labels -> [C, N]"""
@@ -208,9 +237,9 @@ class FedMoE(GatedMixture):
         both = torch.cat([-logits, logits], -1) if logits.shape[-1] == 1 else logits
         return -nll(both, batch.y)
 
-    def query(self, model: Model, probe: Cohort) -> Tensor:
+    def queried(self, model: Model, probe: Cohort) -> Tensor:
         """Q, what the gate makes of the probe -> [N, K]"""
-        gates = self.soft_gates if self.training_gate == "soft" else self.gates
+        gates = self.soft_gates if self.query == "soft" else self.gates
         return probe.score(gates, tree.broadcast(model["gate"], 1))[0]
 
     def client_weights(self, found: Tensor) -> Tensor:
@@ -292,8 +321,9 @@ class FedMoE(GatedMixture):
             own = tree.map(lambda old, new: new.to(old), state.models[0], warm)
             models = Rows([own] * len(state.models))
             state = state._replace(models=models, model=state.model | experts)
-        news = zip(cohort.host_ids, never_trained(state.memory, cohort), strict=True)
-        cohort.scatter(Rows(state.models[client] if new else {} for client, new in news))
+        if self.start == "own":
+            news = zip(cohort.host_ids, never_trained(state.memory, cohort), strict=True)
+            cohort.scatter(Rows(state.models[client] if new else {} for client, new in news))
         return state
 
     def train_main(self, model: Model, server: Cohort, stream: str) -> Model:
@@ -310,6 +340,20 @@ class FedMoE(GatedMixture):
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The server's mixture, for everybody."""
         return cohort.broadcast(state.best.params)
+
+    def last_mixture(self, state: State, cohort: Cohort) -> Model:
+        """The mixture of the last round, whichever was chosen."""
+        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
+
+    def own_models(self, state: State, cohort: Cohort) -> dict[str, Rows]:
+        """Of each client its own model, as training left it."""
+        return {OWN: tree.take(state.models, cohort.host_ids)}
+
+    def predict(self, personal: Model | dict[str, Params], batch: Batch) -> Tensor:
+        """Log-probabilities of a mixture, or of ONE client's own model -> [B, L]"""
+        if OWN in personal:
+            return self.task.log_probs(personal[OWN], batch)
+        return GatedMixture.predict(self, personal, batch)
 
     # -- what is written down ----------------------------------------------------------------
 

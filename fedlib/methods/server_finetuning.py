@@ -27,10 +27,11 @@ from fedlib.methods.parts.chosen import Chosen
 
 
 class State(NamedTuple):
-    """The clients' average, what their solvers remember, and the server's best copy."""
+    """The clients' average, what their solvers remember, and the server's copies."""
 
     params: Params
     memory: Memory
+    last: Params  # copy, of the last round
     best: Chosen
 
 
@@ -47,6 +48,7 @@ class ServerFinetuning(Method):
     server: Solver | Mapping
 
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_copy"}}
 
     def __post_init__(self):
         """Raises ValueError for a specification that is no solver's."""
@@ -57,7 +59,7 @@ class ServerFinetuning(Method):
         """The drawn model; nothing remembered."""
         params = self.task.init(seed)
         memory = self.local.memory(self.task.trainable(params), num_clients)
-        return State(params, memory, chosen.start(params))
+        return State(params, memory, params, chosen.start(params))
 
     def round(self, state: State, cohort: Cohort) -> State:
         """A round of FedAvg, then a copy is trained on the server."""
@@ -76,13 +78,16 @@ class ServerFinetuning(Method):
         )
         losses = server.score(self.task.losses, tuned, split="val")
         loss = server.example_mean(losses, "val")[0]
-        return State(
-            params, memory, state.best.renewed(tree.take(tuned, 0), loss, cohort.round + 1)
-        )
+        tuned = tree.take(tuned, 0)
+        return State(params, memory, tuned, state.best.renewed(tuned, loss, cohort.round + 1))
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The server's best copy, for everybody."""
         return cohort.broadcast(state.best.params)
+
+    def last_copy(self, state: State, cohort: Cohort) -> Params:
+        """The copy of the last round, whichever was chosen."""
+        return cohort.broadcast(state.last)
 
     def server_parameters(self, state: State) -> int:
         """The clients' average and the best copy, without running statistics."""

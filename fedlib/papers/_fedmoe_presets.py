@@ -21,6 +21,7 @@ LAMBDA = 0.1  # code, its option --a; the paper says only that it is in (0, 1)
 BETA = 1e-3  # paper, everywhere
 SPARSE = {  # code: what all its folders do
     "training_gate": "top_k",
+    "query": "kept",
     "gate_value": "renorm",
     "combine": "logits",
     "entropy": "per_expert",

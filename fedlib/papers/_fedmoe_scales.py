@@ -8,12 +8,14 @@ that the gate is trained on.
 from fedlib.papers._fedmoe_settings import (
     BETAS,
     EXPERTS,
+    FEWER,
     GATES,
     KEPT,
     MAINS,
     OURS,
     PARTS,
     PRINTED,
+    STEPS,
     WARM,
     WEIGHTS,
     Networks,
@@ -66,10 +68,11 @@ QUICK = {  # rates of ours, at which few rounds show something; lambda moves exp
 }
 DEMO = (
     *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
-    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-wr-mean", *GATES, *WARM),
+    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-balanced", "fedmoe-code", *WARM),
 )
 ABLATIONS = (
     *("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates", "warm"),
+    "alone",
 )
 ALL_BUT_SKEWED = ("size", *ABLATIONS, "reserved", "even", "written")
 
@@ -135,28 +138,33 @@ def _made_up_texts(labels: tuple[str, ...]) -> Setting:
 
 # -- reduced ------------------------------------------------------------------------------
 
+REPLACED = {"lam": 1.0, "client_lam": 0.0}  # as in the released code on FEMNIST (section 3.1)
 LITE = (
-    *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2", "fedmoe-top-5"),
-    *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", "fedmoe-k10"),
+    *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
+    *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", *(f"fedmoe-k{n}" for n in FEWER)),
+    *("fedmoe-lambda-0.1", "fedmoe-lambda-0.5", "fedmoe-lambda-1", "fedmoe-fixed-alpha"),
     *(*WEIGHTS, *GATES, *WARM),
 )
 
 
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Real CIFAR-10 and LEAF's FEMNIST with the `lite` settings of section 5.2."""
-    few = ("fedavg", "fedprox", "avg-moe", "fedmoe")
+    few = ("fedavg", "fedprox", "avg-moe", "fedmoe", "fedmoe-fresh")
+    written = ("reserved", "written")
     return (
         "reduced: the real CIFAR-10 and LEAF's FEMNIST with narrow networks, few examples and "
         "rounds, and one seed.",
         (0,),
         (
-            _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "reserved", "written")),
-            _femnist_lite(50, 1, 30, PRINTED, ("main",)),
+            _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "steps", *written)),
+            _femnist_lite(50, 1, 30, (*PRINTED, "fedmoe-fresh"), ("main",)),
             _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
             # FedJETs and the parts of the method take an hour here, so they are FEMNIST's alone.
-            _cifar10_lite(10, (*few, "centmoe"), ("main", "even", "written")),
+            _cifar10_lite(
+                *(10, (*few, "centmoe", "fedmoe-lambda-0.5"), ("main", "even", "written", "steps"))
+            ),
             _cifar10_lite(50, few, ("main",)),
-            _cifar10_lite(100, ("fedavg", "fedmoe"), ("main",)),
+            _cifar10_lite(100, ("fedavg", "fedmoe", "fedmoe-fresh"), ("main",)),
             # Avg-MoE does not use what is skewed.
             _cifar10_lite(10, ("fedmoe",), ("skewed",), majority=MAJORITY),
         ),
@@ -187,8 +195,8 @@ def _femnist_lite(
         rounds=rounds,
         local={"lr": 1e-3, "epochs": 1},
         server={"lr": 3e-4},
-        params={"lam": 1.0, "client_lam": 0.0},
-        evaluate_every=5,
+        params=REPLACED,
+        evaluate_every=1,
     )
 
 
@@ -203,14 +211,14 @@ def _cifar10_lite(
         preset="cifar10",
         notes=(
             "375 images per client, 200 reserved instead of 1,000, 500 to validate on and 2,000 to "
-            "test on instead of 10,000; a ResNet-18 of width 16 instead of 64; 8 rounds instead of "
-            "100. One inner step with λ = 0.41 for the experts moves them as far as five with "
-            "0.1.",
+            "test on instead of 10,000; a ResNet-18 of width 16 instead of 64; 8 rounds of one "
+            "inner step instead of 100 of five. So that experts leave their first draw in these "
+            "rounds, λ is 1 for experts and 0 for clients, as in the released code on FEMNIST.",
         ),
         rounds=8,
         server={"schedule": {"kind": "cosine", "period": 8 * 5}},
-        params={"inner_steps": 1, "lam": 0.41, "client_lam": 0.1},
-        evaluate_every=2,
+        params={"inner_steps": 1, **REPLACED},
+        evaluate_every=1,
     )
 
 
@@ -220,14 +228,18 @@ EVERYTHING = (*PRINTED, *OURS)
 ON_FEMNIST = (
     *(*EVERYTHING, *PARTS, "fedmoe-beta-1e-1", *(f"fedmoe-top-{n}" for n in KEPT)),
     *(*(f"fedmoe-main-{n}" for n in MAINS), *WEIGHTS, "avg-moe-k5"),
+    *(*(x for x in STEPS if x != "fedmoe-lambda-0.1"), *(f"fedmoe-k{n}" for n in FEWER)),
     *(f"{method}-k{num}" for num in EXPERTS for method in ("fedmoe", "avg-moe")),
 )
 ON_CIFAR10 = (
     *(*EVERYTHING, *PARTS, *(f"fedmoe-beta-{beta}" for beta in BETAS)),
     *(*(f"fedmoe-top-{n}" for n in KEPT), *WEIGHTS),
 )
-FEMNIST_ROLES = ("main", "size", "experts", "parts", "kept", "mixtures", "mains", "weights")
-CIFAR10_ROLES = ("main", "parts", "betas", "kept", "mixtures", "weights")
+FEMNIST_ROLES = (
+    *("main", "size", "experts", "parts", "kept", "mixtures", "mains", "weights", "steps"),
+    "alone",
+)
+CIFAR10_ROLES = ("main", "parts", "betas", "kept", "mixtures", "weights", "alone")
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:

@@ -50,6 +50,9 @@ def _fedmoe(title: str, experts: int | None = None, preset: str = "paper", **par
 
 BETAS = {"1e-4": 1e-4, "1e-2": 1e-2, "1e-1": 1e-1}  # Table 5, besides 0 and 1e-3
 EXPERTS = (10, 20, 30)  # Table 3, besides the usual ones
+FEWER = (1, 3)  # experts; ours (section 5)
+LAMBDAS = (0.05, 0.1, 0.3, 0.5, 1)  # ours (section 5); the paper says only that it is in (0, 1)
+BALANCED = {"query": "kept", "balance_weight": 1.0}  # of the code on FEMNIST
 KEPT = (2, 3, 5)  # Table 6, besides 1
 MAINS = (0, 2, 3)  # Table 8, besides 1
 NO_ENTROPY, NO_SYNC = {"entropy_weight": 0.0}, {"sync_weights": "none"}
@@ -108,7 +111,25 @@ VARIANTS = {
         f"fedmoe-beta-{name}": _fedmoe(f"β = {name}", entropy_weight=beta)
         for name, beta in BETAS.items()
     },
-    **{f"fedmoe-k{num}": _fedmoe(f"{num} experts", experts=num) for num in (*EXPERTS, 6)},
+    "fedmoe-fresh": Variant(
+        "Fed-MoE, fresh starts",
+        "fedmoe",
+        {"start": "main", **NO_SYNC},
+        notes=(
+            "clients of a round train from the server's main expert, not from their own models; "
+            "ours",
+        ),
+    ),
+    "fedmoe-balanced": _fedmoe("balanced load", **BALANCED),
+    "fedmoe-fixed-alpha": _fedmoe("α fixed", alpha_lr_scale=0.0),
+    **{
+        f"fedmoe-lambda-{lam:g}": _fedmoe(f"λ = {lam:g}", lam=lam, client_lam=lam)
+        for lam in LAMBDAS
+    },
+    **{
+        f"fedmoe-k{num}": _fedmoe(f"{num} expert{'s' * (num > 1)}", experts=num)
+        for num in (*FEWER, 6, *EXPERTS)
+    },
     **{
         f"avg-moe-k{num}": Variant(f"Avg-MoE, {num} experts", "moe_fedavg", experts=num)
         for num in (3, 5, 6, *EXPERTS)
@@ -126,15 +147,24 @@ VARIANTS = {
     "fedmoe-code-straight-through": _fedmoe(
         "released code, straight through", preset="code", gate_value="straight_through"
     ),
+    "fedmoe-code-shared": _fedmoe(
+        "released code, one first draw", preset="code", init_experts="shared"
+    ),
 }
 PRINTED = ("fedavg", "fedprox", "centmoe", "avg-moe", "fedjets", "fedmoe")  # Table 2, in order
-OURS = ("server-finetuning", "uniform-mixture", "ensemble")
+OURS = ("fedmoe-fresh", "server-finetuning", "uniform-mixture", "ensemble")
 PARTS = ("fedmoe-plain", "fedmoe-entropy", "fedmoe-sync", "fedmoe")  # Table 4
 WEIGHTS = (  # Wʳ and Wᶜ
     *("fedmoe", "fedmoe-wc-paper", "fedmoe-wc-paper-mean", "fedmoe-wc-convex"),
     *("fedmoe-wr-mean", "uniform-mixture"),
 )
-GATES = ("fedmoe", "fedmoe-code", "fedmoe-code-straight-through")
+GATES = (
+    *("fedmoe", "fedmoe-balanced", "fedmoe-code", "fedmoe-code-shared"),
+    "fedmoe-code-straight-through",
+)
+STEPS = (  # how far experts and clients move, and alpha
+    *("fedmoe", *(f"fedmoe-lambda-{lam:g}" for lam in LAMBDAS), "fedmoe-fixed-alpha"),
+)
 WARM = ("fedmoe", "fedmoe-warm")
 
 

@@ -18,11 +18,13 @@ from fedlib.papers import _frame
 from fedlib.papers._fedmoe_criteria import PRINTED_AS, criteria, skew_pairs
 from fedlib.papers._fedmoe_settings import (
     EXPERTS,
+    FEWER,
     GATES,
     KEPT,
     MAINS,
     OURS,
     PRINTED,
+    STEPS,
     WARM,
     WEIGHTS,
     Setting,
@@ -171,7 +173,7 @@ def _ablations(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str
 def _num_experts(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> Table:
     """Table 3: as many experts on the server as in the clients' mixtures of Avg-MoE."""
     usual = next((s.num_experts for s in _of(settings, "experts")), 0)
-    numbers = sorted({usual, 6, *EXPERTS})
+    numbers = sorted({usual, 6, *FEWER, *EXPERTS})
     rows = [
         {"label": f"avg-moe-k{number}", "title": f"Avg-MoE, {number} experts"} for number in numbers
     ]
@@ -239,7 +241,7 @@ def _reserved(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str,
 
 def _ours(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     """What the paper does not show: other readings of its equations, and of its code."""
-    written = _named(settings, "written")
+    written, alone = _named(settings, "written"), _named(settings, "alone")
     return {
         "weights": _accuracy(
             "Readings of the weights Wʳ and Wᶜ",
@@ -251,6 +253,31 @@ def _ours(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Tab
             runs,
             "weights",
             WEIGHTS,
+        ),
+        "steps": _accuracy(
+            "How far experts, clients and α move",
+            "λ for experts and clients alike, as in Equations 6 and 13: with 1 experts are "
+            "replaced and clients keep what they trained. Or an α that is not learned. The paper "
+            "prints no such numbers.",
+            settings,
+            runs,
+            "steps",
+            STEPS,
+        ),
+        "own_models": Table(
+            kind="views",
+            title="Clients' own models",
+            caption="Mean accuracy of the clients' own models on the server's test examples, "
+            "beside that of the server's. In the ensemble clients train alone, so its column of "
+            "clients is what the literature calls Local. The paper prints no such numbers.",
+            labels=_labels(("ensemble", "fedmoe", "fedmoe-fresh"), runs, alone),
+            federations=alone,
+            params={
+                "columns": [
+                    {"title": "Clients", "protocol": "own", "split": "shared"},
+                    {"title": "Server", "group": "server", "metric": "accuracy"},
+                ]
+            },
         ),
         "released_code": _accuracy(
             "What the released code does",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.device import upload
 from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
@@ -94,14 +95,16 @@ def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predic
 
 
 def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort) -> ClientScores:
-    """How the clients of `cohort` do on the test examples of `everyone`, all together.
+    """How the clients of `cohort` do on the test examples that `everyone` shares, all together.
 
-    By turns: each of them predicts for the next of everyone's clients, until it has had all.
+    By turns: each of them predicts for the next of their owners, until it has had all.
     """
+    owners = shared_owners(cohort.data.federation, everyone.host_ids)
     places = np.flatnonzero(np.isin(everyone.host_ids, cohort.host_ids))
     correct, count, loss = 0, 0, 0
-    for distance in range(everyone.size):
-        others = everyone.some((places + distance) % everyone.size)
+    for distance in range(len(owners)):
+        ids = owners[(places + distance) % len(owners)]
+        others = replace(cohort, ids=upload(ids, cohort.ids.device), known_ids=ids)
         found = score(method, personal, others, "test")
         correct, count = correct + found.correct, count + found.count
         loss = loss + found.loss * found.count
@@ -268,8 +271,8 @@ def asked(
             for pattern in patterns
         )
 
-    there = held_out(federation, group)
-    splits = ("train", *there, *([SHARED] if "test" in there else []))
+    shared = [SHARED] if len(shared_owners(federation, federation.ids(group))) else []
+    splits = ("train", *held_out(federation, group), *shared)
     protocols = [*method.protocols[group], *method.final_protocols.get(group, {})]
     found = {p: [split for split in splits if wanted(View(group, p, split))] for p in protocols}
     return {protocol: theirs for protocol, theirs in found.items() if theirs}
@@ -359,6 +362,11 @@ def held_out(federation: Federation, group: str) -> list[str]:
     """The splits other than "train" on which the clients of `group` have examples."""
     ids = federation.ids(group)
     return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]
+
+
+def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:
+    """Who owns the test examples that the clients `ids` share: they, or else the server."""
+    return next((x for x in (ids, federation.ids("server")) if federation.test.sizes[x].any()), [])
 
 
 def of_clients(scores: Scores, ids: np.ndarray) -> ClientScores:

@@ -26,6 +26,7 @@ OF_PREDICTIONS = frozenset({"macro_f1", "auc"})
 KINDS: dict[str, dict[str, str]] = {  # what these show besides, where their params do not say
     "unseen": {"group": "unseen", "protocol": "*"},
     "gate_weights": {"protocol": "moe"},  # that of the mixtures whose gates it shows
+    "global_accuracy": {"group": "server", "protocol": "last"},  # of methods that choose a state
 }
 
 
