@@ -214,6 +214,24 @@ def test_a_run_without_flops_is_named():
         to_target(0.5, exhibit, frames=(frame[frame["metric"] != metrics.FLOPS], clients))
 
 
+def test_bars_are_what_was_sent_and_computed_until_the_target():
+    figure = draw("cost_to_target", shown(), targets={"cifar10-n10": 0.90})
+    sent, computed = figure.axes
+    runs = list(CURVES)
+    ends = {}
+    for axes in figure.axes:
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == [x.upper() for x in runs]
+        assert axes.get_title() == "cifar10, N = 10: 90 %"
+        bars = (bar.get_x() + bar.get_width() for bar in axes.patches)
+        ends[axes] = dict(zip(runs, bars, strict=True))
+    assert ends[sent]["pfedmoe"] == pytest.approx(20 * 4)  # MiB; with one seed, after 20 rounds
+    assert ends[computed]["pfedmoe"] == pytest.approx(20 * 1000 * 5e6 / 1e12)
+    told = dict(zip(runs, (text.get_text() for text in sent.texts), strict=True))
+    assert told.pop("pfedmoe") == "80" and {*told.values()} == {"not reached"}
+    assert all(ends[sent][label] == sent.get_xlim()[0] for label in told)  # no bar
+    assert faults(figure) == []
+
+
 # Gains
 
 

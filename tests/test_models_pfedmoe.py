@@ -1,6 +1,7 @@
 """The networks of pFedMoE: sizes as the specification has them, and its gate by its formulas."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -130,6 +131,27 @@ def test_each_statistic_alone_is_the_normalisation_of_that_name(share):
         F.batch_norm(x, None, None, training=True, eps=EPSILON),
     ][share]
     torch.testing.assert_close(norm(x), expected, rtol=0, atol=1e-12)
+
+
+def test_two_dimensional_switchable_normalisation_mixes_the_statistics_by_their_shares():
+    x = torch.tensor([[[1.0, 3], [5, 7]], [[0, 2], [4, 10]]], dtype=torch.float64).unsqueeze(2)
+    # By map, example and channel of the batch, worked out by hand; shares differ from each other.
+    means = [[[2, 4, 1.5], [6, 4, 6.5]], [[1, 4, 1.5], [7, 4, 6.5]]]
+    variances = [[[1, 5, 1.25], [1, 5, 5.25]], [[1, 14, 1.25], [9, 14, 5.25]]]
+    of_means, of_variances = [0.5, 0.25, 0.25], [0.125, 0.25, 0.625]
+    norm = SwitchNorm2d(2).double()
+    norm.mean_shares.data = torch.tensor(of_means, dtype=torch.float64).log()
+    norm.var_shares.data = torch.tensor(of_variances, dtype=torch.float64).log()
+    found = norm(x)
+    for example, channel in product(range(2), range(2)):
+        mean = sum(w * m for w, m in zip(of_means, means[example][channel], strict=True))
+        of_map = variances[example][channel]
+        variance = sum(w * v for w, v in zip(of_variances, of_map, strict=True))
+        expected = (x[example, channel] - mean) / (variance + EPSILON) ** 0.5
+        torch.testing.assert_close(found[example, channel], expected, rtol=0, atol=1e-12)
+    # A tenth of the batch's, which begin at 0 and 1.
+    assert norm.running_mean.tolist() == pytest.approx([0.15, 0.65])
+    assert norm.running_var.tolist() == pytest.approx([0.9 + 0.125, 0.9 + 0.525])
 
 
 def test_running_statistics_tell_evaluation_what_training_saw():

@@ -13,6 +13,7 @@ from fedlib.workflow.provenance import ROOT
 
 every_scale = pytest.mark.parametrize("scale", SCALES)
 WITH_SMALL = ("pfedmoe", "fml", "fedkd", "fedapen")
+KINDS = ("heterogeneous", "homogeneous")
 FULL = [(dataset, n) for dataset in ("mnist", "cifar10", "cifar100") for n in (10, 50, 100)]
 
 
@@ -79,8 +80,43 @@ def test_every_method_runs_with_five_architectures_and_with_one(scale):
     labels = {run.label for run in paper.runs}
     assert {*settings.MAIN} <= labels
     same = {label for label in labels if label.endswith(settings.SAME)}
-    new = {*settings.same(settings.NEW)}
-    assert same == (new if scale.startswith("demo") else new | {*settings.same(settings.MAIN)})
+    few = {*settings.same(settings.NEW)}
+    assert same == (few if scale.startswith("demo") else {*settings.HOMOGENEOUS})
+
+
+@pytest.mark.parametrize("scale", ["reduced", "full"])
+def test_the_shared_extractor_may_be_as_large_as_all_others_with_one_architecture(scale):
+    paper = declare(scale)  # section 3, option G = CNN-1
+    run, base = (paper.run("cifar10-n10", f"{x}-homogeneous") for x in ("pfedmoe-g1", "pfedmoe"))
+    assert changes(run, base) == {"model_params"}
+    assert (sizes(run), run.model_params["size"]) == (("cnn1",), "cnn1")
+    assert run.label in paper.tables["accuracy_homogeneous"].labels
+
+
+@pytest.mark.parametrize(("scale", "dataset"), [("reduced", "mnist"), ("full", "cifar10")])
+def test_one_federation_has_uneven_shares_of_the_same_classes(scale, dataset):
+    paper = declare(scale)
+    even, uneven = (paper.federation(name) for name in paper.tables["shares"].federations)
+    assert (even.name, uneven.partition["kind"]) == (f"{dataset}-n10", "path_dir")
+    assert even.partition | {"kind": "path_dir", "alpha": 0.5} == uneven.partition
+    assert paper.run(uneven.name, "pfedmoe").local == paper.run(even.name, "pfedmoe").local
+
+
+@every_scale
+def test_every_round_is_evaluated_where_rounds_to_a_target_are_counted(scale):
+    paper = declare(scale)
+    targets = [paper.tables[f"to_target_{name}"].params["targets"] for name in KINDS]
+    aimed = {name for found in targets for name in found}
+    assert aimed
+    assert {run.evaluate_every for run in paper.runs if run.federation in aimed} == {1}
+
+
+@every_scale
+def test_fedavg_says_that_its_row_is_the_servers_model(scale):
+    paper = declare(scale)
+    (title,) = {run.title for run in paper.runs if run.method == "fedavg"}
+    assert "server's model" in title
+    assert all(run.notes for run in paper.runs if run.method == "fedavg")
 
 
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10"])
@@ -169,7 +205,7 @@ def test_every_sweep_is_drawn_in_one_panel_per_data_set():
 
 def test_targets_are_those_of_section_9_1():
     paper = declare("full")
-    for setting in ("heterogeneous", "homogeneous"):
+    for setting in KINDS:
         assert paper.tables[f"to_target_{setting}"].params["targets"] == {
             **{f"cifar10-n{n}": 0.9 for n in (10, 50, 100)},
             **{"cifar100-n10": 0.7, "cifar100-n50": 0.6, "cifar100-n100": 0.5},
@@ -178,9 +214,9 @@ def test_targets_are_those_of_section_9_1():
 
 def test_the_reduced_scale_has_what_the_acceptance_targets_are_about():
     paper = declare("reduced")
-    assert len(paper.seeds) == 3
     for label in ("pfedmoe", "standalone", "lg-fedavg", "pfedmoe-fixed"):
-        assert paper.run("cifar10-n10", label)
+        run = paper.run("cifar10-n10", label)
+        assert (run.rounds, paper.seeds_of(run)) == (40, (0, 1, 2))
     assert {data.dataset for data in paper.data} == {"cifar10", "mnist"}
     assert all(data.partition["num_clients"] == 10 for data in paper.data)
 
@@ -188,7 +224,7 @@ def test_the_reduced_scale_has_what_the_acceptance_targets_are_about():
 def test_published_numbers_are_looked_for_where_they_are():
     paper = declare("full")
     exhibits = {row["exhibit"] for row in published()}
-    for setting in ("heterogeneous", "homogeneous"):
+    for setting in KINDS:
         table = paper.tables[f"accuracy_{setting}"]
         assert {*table.params["names"]} == {*table.federations}
         for name in table.params["names"].values():

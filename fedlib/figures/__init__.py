@@ -16,6 +16,7 @@ KINDS = {
     "client_differences": "fedlib.figures.client_differences:draw",
     "client_matrices": "fedlib.figures.client_matrices:draw",
     "cluster_usage": "fedlib.figures.cluster_usage:draw",
+    "cost_to_target": "fedlib.figures.cost_to_target:draw",
     "expert_weights": "fedlib.figures.expert_weights:draw",
     "exploration": "fedlib.figures.exploration:draw",
     "gain_bars": "fedlib.figures.gain_bars:draw",

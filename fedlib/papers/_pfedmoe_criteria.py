@@ -10,6 +10,7 @@ from fedlib.papers._pfedmoe_settings import MUTUAL, SAME, Setting
 from fedlib.spec import Run, Table
 
 METRIC = "accuracy_client_mean"
+BEST = "best_client_mean"  # a measure: the highest `METRIC` of a run, which the tables show as best
 WITHIN = 0.02  # section 9.1: of cheap baselines
 NEAR = 0.02  # ours, of pFedMoE itself
 CHEAP = {"standalone": "Standalone", "lg-fedavg": "LG-FedAvg", "fedproto": "FedProto", "fd": "FD"}
@@ -23,12 +24,15 @@ def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
     return table(found, runs, "sibling-heterogeneous-n10")
 
 
-def _mean(federation: str, label: str, source: str | None = None, at: str = "last") -> dict:
-    """Mean accuracy of a run, with the published number of a source."""
+def _mean(federation: str, label: str, source: str | None = None) -> dict:
+    """Mean accuracy of a run after its last round.
+
+    With the published number of a source, which is that of the best round, of its best round.
+    """
     setting = "homogeneous" if label.endswith(SAME) else "heterogeneous"
     dataset, _, number = federation.partition("-")
     printed = (f"{source}-{setting}-{number}", dataset, label, METRIC) if source else None
-    return cell(federation, label, printed, metric=METRIC, at=at)
+    return cell(federation, label, printed, metric=BEST if printed else METRIC)
 
 
 def _ahead(name: str) -> list[dict]:
@@ -106,7 +110,7 @@ def _printed() -> list[dict]:
             f"{title} on CIFAR-10 within two points of the sibling's{how}",
             "section 9.1",
             "published",
-            [_mean(name, f"{label}{suffix}", "sibling", at="best")],
+            [_mean(name, f"{label}{suffix}", "sibling")],
             tolerance=WITHIN,
         )
         for suffix, how in (("", ", five architectures"), (SAME, ", one architecture"))
@@ -117,7 +121,7 @@ def _printed() -> list[dict]:
             f"pFedMoE on CIFAR-10 within two points of the number that its gains imply{how}",
             "section 9.1",
             "published",
-            [_mean(name, f"pfedmoe{suffix}", "inferred", at="best")],
+            [_mean(name, f"pfedmoe{suffix}", "inferred")],
             tolerance=NEAR,
         )
         for suffix, how in (("", ", five architectures"), (SAME, ", one architecture"))

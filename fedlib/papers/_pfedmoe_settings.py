@@ -18,6 +18,7 @@ SGD = {  # section 5; solvers begin anew in every round
     **{"solver": "sgd", "lr": LR, "momentum": 0.9, "weight_decay": 1e-3, "clip_norm": 50.0},
     "keeps": "round",
 }
+SEEDS = (0, 1, 2)  # three trials (9.1)
 RECORDED = 40  # test examples of a client whose representations are kept, for t-SNE; ours
 SMALLEST = 5  # architecture of which the shared small model is (section 3)
 
@@ -77,7 +78,15 @@ VARIANTS = {
     "fml": Variant("FML", "fml", small=SMALLEST),
     "fedkd": Variant("FedKD", "fedkd", small=SMALLEST),
     "fedapen": Variant("FedAPEN", "fedapen", small=SMALLEST),
-    "fedavg": Variant("FedAvg", "fedavg", homogeneous=True),
+    "fedavg": Variant(
+        "FedAvg (server's model)",
+        "fedavg",
+        homogeneous=True,
+        notes=(
+            "the server's average on every client's test examples. All other rows are of what "
+            "clients have after their own training, and are not comparable with it.",
+        ),
+    ),
     "fedrep": Variant("FedRep", "fedrep", homogeneous=True),
     **{
         f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate=gate)
@@ -104,18 +113,23 @@ MAIN = tuple(VARIANTS)[:10]
 MUTUAL = ("fml", "fedkd", "fedapen")  # the paper's own category (section 8)
 BASELINES = tuple(x for x in MAIN if x not in ("pfedmoe", "fedgh", "fedtgp"))  # its seven
 NEW = ("fedavg", "fedrep")  # which no source has numbers of
+COMPARED = ("pfedmoe", "standalone", "lg-fedavg", "fd", "fedproto")  # by criteria (9.1)
 GATES = (
     "pfedmoe",
     *(f"pfedmoe-{name}" for name in (*NORMS, *MODES)),
     *(f"pfedmoe-m{width}" for width in WIDTHS),
     *(f"pfedmoe-lr{rate:g}" for rate in RATES),
 )
+LARGE = "pfedmoe-g1"  # whose shared extractor is as large as all others in the homogeneous setting
 EXTRACTORS = (*(f"pfedmoe-g{size}" for size in SIZES), "pfedmoe")
 
 
 def same(labels: Iterable[str]) -> tuple[str, ...]:
     """The labels in the homogeneous setting."""
     return tuple(f"{label}{SAME}" for label in labels)
+
+
+HOMOGENEOUS = same((*MAIN, *NEW, LARGE))
 
 
 @dataclass(frozen=True)
@@ -153,9 +167,11 @@ class Setting:
       batch_size, epochs: of a client in a round.
       roles: which tables and figures the federation is for; see `fedlib.papers.pfedmoe`.
       lr: of all groups.
-      evaluate_every: rounds between evaluations.
-      target: accuracy whose cost is looked for, if any.
+      evaluate_every: rounds between evaluations, where there is no target.
+      target: accuracy whose cost is looked for, if any; every round is then evaluated, as the cost
+        is that of the first to reach it.
       published: how the published exhibits of the federation end, if there are any.
+      repeated: labels whose runs have `SEEDS` in place of the paper's seeds at the scale.
     """
 
     data: Data
@@ -171,6 +187,7 @@ class Setting:
     evaluate_every: int = 5
     target: float | None = None
     published: str | None = None
+    repeated: tuple[str, ...] = ()
 
     def runs(self) -> Iterator[Run]:
         """A run of each label."""
@@ -202,7 +219,8 @@ class Setting:
                 else math.nextafter(self.cohort / self.num_clients, 1),
                 "aggregation": "renormalised",
             },
-            evaluate_every=min(self.evaluate_every, self.rounds),
+            evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
+            seeds=SEEDS if label in self.repeated else (),
             notes=variant.notes,
         )
 

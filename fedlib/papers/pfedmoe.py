@@ -8,7 +8,7 @@ pFedMM's code base calls pFedMoE is another method, `gated_experts`.
 
 Scales:
   demo     digits in place of all data sets; settings of ours
-  reduced  a tenth of CIFAR-10 and MNIST, ten clients, few rounds
+  reduced  a tenth of CIFAR-10 and MNIST, ten clients, 40 and 5 rounds, most runs once
   full     the paper's data sets, models, federations and rounds
 """
 
@@ -19,14 +19,14 @@ from fedlib.papers import _pfedmoe_scales as scales
 from fedlib.papers._pfedmoe_criteria import criteria
 from fedlib.papers._pfedmoe_settings import (
     BASELINES,
+    COMPARED,
     EXTRACTORS,
     GATES,
+    HOMOGENEOUS,
     MAIN,
     MUTUAL,
-    NEW,
     SAME,
     Setting,
-    same,
 )
 from fedlib.spec import Figure, Paper, Run, Table
 
@@ -85,9 +85,9 @@ def _exhibits(
 def _tables(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     """Those of one setting: accuracy, gains, costs."""
     what, suffix = SETTINGS[name]
-    labels = MAIN if name == "heterogeneous" else same((*MAIN, *NEW))
+    labels = MAIN if name == "heterogeneous" else HOMOGENEOUS
     main = _where(settings, runs, "main", labels)
-    aimed = tuple(s.data.name for s in settings if s.data.name in main and s.target)
+    targets = _targets(settings, main)
     cifar = tuple(x for x in main if x.startswith("cifar")) or main
     compared = tuple(f"{label}{suffix}" for label in ("pfedmoe", *BASELINES))
     compared_on = _where(settings, runs, "main", compared, of=cifar, all_of=True)
@@ -136,12 +136,14 @@ def _tables(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> 
             title=f"Rounds, communication and computation to a target, {name} models",
             caption="The target is 90 % on CIFAR-10, and 70, 60 and 50 % on CIFAR-100 with 10, 50 "
             "and 100 clients; at other scales and on other data sets it is ours.",
-            labels=_labels(labels, runs, aimed),
-            federations=aimed,
-            params={
-                "targets": {s.data.name: s.target for s in settings if s.data.name in aimed},
-                **MEAN,
-            },
+            labels=_labels(labels, runs, tuple(targets)),
+            federations=tuple(targets),
+            params={"targets": targets, **MEAN},
+        ),
+        f"repeated_{name}": Table(
+            kind="beside_published",
+            params={"sources": [], "names": {}, **MEAN},
+            **_repeated(name, settings, runs),
         ),
         f"cost_{name}": Table(
             kind="cost",
@@ -153,11 +155,29 @@ def _tables(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> 
     }
 
 
+def _targets(settings: tuple[Setting, ...], federations: tuple[str, ...]) -> dict[str, float]:
+    """The targets of those federations that have one."""
+    return {s.data.name: s.target for s in settings if s.data.name in federations and s.target}
+
+
+def _repeated(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict:
+    """What the table and the figure have in common of runs that alone have three seeds."""
+    what, suffix = SETTINGS[name]
+    labels = tuple(f"{label}{suffix}" for label in COMPARED)
+    return {
+        "title": f"pFedMoE and the baselines of the criteria, {name} models",
+        "caption": f"Clients have {what}. At this scale, only these runs have three seeds.",
+        "labels": labels,
+        "federations": _where(settings, runs, "compared", labels),
+    }
+
+
 def _ablations(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str, Table]:
     """The gate, the size of the small extractor, and a test set that all share."""
     gate = _where(settings, runs, "gate", GATES)
     extractor = _where(settings, runs, "extractor", EXTRACTORS)
     shared = _where(settings, runs, "gate", CURVES)
+    shares = _where(settings, runs, "shares", scales.FEW)
     return {
         "gate": Table(
             kind="views",
@@ -175,6 +195,15 @@ def _ablations(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[str
             labels=_labels(EXTRACTORS, runs, extractor),
             federations=extractor,
             params={"columns": AGGREGATED},
+        ),
+        "shares": Table(
+            kind="views",
+            title="Even and uneven shares of a class",
+            caption="Owners of a class share it about evenly, or in the proportions of a Dirichlet "
+            f"draw with concentration {scales.UNEVEN:g}, which is ours.",
+            labels=_labels(scales.FEW, runs, shares[-1:]),
+            federations=shares,
+            params={"columns": COMMON[:1]},
         ),
         "shared_test_set": Table(
             kind="views",
@@ -194,6 +223,8 @@ def _figures(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) ->
     labels = tuple(f"{label}{suffix}" for label in CURVES)
     main = _where(settings, runs, "main", labels)
     compared = _where(settings, runs, "main", labels, all_of=True)
+    everything = MAIN if name == "heterogeneous" else HOMOGENEOUS
+    targets = _targets(settings, _where(settings, runs, "main", everything))
     return {
         f"accuracy_over_rounds_{name}": Figure(
             kind="accuracy_over_rounds",
@@ -202,6 +233,17 @@ def _figures(name: str, settings: tuple[Setting, ...], runs: tuple[Run, ...]) ->
             labels=_labels(labels, runs, main),
             federations=main,
             params=dict(MEAN),
+        ),
+        f"repeated_over_rounds_{name}": Figure(
+            kind="accuracy_over_rounds", params=dict(MEAN), **_repeated(name, settings, runs)
+        ),
+        f"cost_to_target_{name}": Figure(
+            kind="cost_to_target",
+            title=f"Communication and computation to a target, {name} models",
+            caption=f"Clients have {what}. Without a bar: the target is not reached.",
+            labels=_labels(everything, runs, tuple(targets)),
+            federations=tuple(targets),
+            params={"targets": targets, **MEAN},
         ),
         f"client_differences_{name}": Figure(
             kind="client_differences",

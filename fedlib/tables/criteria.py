@@ -1,8 +1,8 @@
 """What a reproduction was meant to show, and whether it does: acceptance criteria with verdicts.
 
 A criterion is data: predicates of `fedlib.exhibits.predicates` on numbers of runs, which are means
-over their seeds. One whose runs are not here is shown as not run; one whose runs lack a number is
-an error.
+over the seeds that all of them have. One whose runs are not here is shown as not run; one whose
+runs lack a number is an error.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ def build(
         and a "published" number of its own in place of the cells'.
 
     Raises:
-      ConfigError: for a criterion that is not such.
+      ConfigError: for a criterion that is not such, or whose runs have no seed in common.
       DataError: if a run that is there lacks the number.
     """
     for criterion in criteria:
@@ -79,9 +79,9 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
             about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
     return [
         exhibits.scale_text(exhibit),
-        f"{_tally(numbers)}. Values are means over the seeds of a run, in the order in which the "
-        "criterion names them: percent, differences in points with a sign, or plain numbers. A "
-        "verdict is about these means: no test of significance.",
+        f"{_tally(numbers)}. Values are means over the seeds that all its runs have, in the order "
+        "in which the criterion names them: percent, differences in points with a sign, or plain "
+        "numbers. A verdict is about these means: no test of significance.",
         f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
         "Published: the same numbers as the paper prints them, where it does.",
         *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
@@ -167,9 +167,11 @@ def _row(
     ours: list[float] = []
     seeds = 0
     if run:
-        found = [[source.of(cell) for cell in term] for term in terms]
+        found = _of_common_seeds([[source.of(cell) for cell in term] for term in terms])
         ours = [_difference([series.mean() for series in term]) for term in found]
-        seeds = min(len(series) for term in found for series in term)
+        seeds = len(found[0][0])
+        if not seeds:
+            raise ConfigError(f"criterion {criterion['title']!r}: its runs have no seed in common")
         reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
     own = criterion.get("published")
     theirs = [_number(own, published)] if own else theirs
@@ -189,6 +191,12 @@ def _row(
         "seeds": seeds,
     }
     return texts | about, cells
+
+
+def _of_common_seeds(terms: list[list[pd.Series]]) -> list[list[pd.Series]]:
+    """The numbers of the seeds that all have."""
+    common = set.intersection(*({*series.index} for term in terms for series in term))
+    return [[series[series.index.isin(common)] for series in term] for term in terms]
 
 
 def _difference(numbers: list[float]) -> float:
