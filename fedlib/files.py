@@ -12,8 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedlib.errors import DataError
-
 
 @contextlib.contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
@@ -87,20 +85,6 @@ def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path` atomically, as UTF-8."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def read_json(path: str | Path) -> dict:
-    """The JSON object in `path`.
-
-    Raises:
-      DataError: if the file is missing or not JSON.
-    """
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON ({error}); delete it and run again") from None
 
 
 def canonical_json(value: object) -> str:

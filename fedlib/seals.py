@@ -8,6 +8,7 @@ compared before any of them is interpreted: what is truncated or changed never r
 The standard library is all this needs.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -91,6 +92,23 @@ def read_json(path: str | Path, remedy: str = "delete it and run again") -> dict
     value = json.loads(checked(path, remedy))
     del value[ENTRY]
     return value
+
+
+def remember(path: str | Path, value: dict) -> None:
+    """`write_json` to a cache, where that is possible."""
+    with contextlib.suppress(OSError):
+        write_json(path, value)
+
+
+def remembered(path: str | Path) -> dict:
+    """What `write_json` wrote to a cache; nothing if it is not there or not whole.
+
+    For what only saves time: who asks finds it out anew.
+    """
+    try:
+        return read_json(path)
+    except DataError:
+        return {}
 
 
 def _seal(content: bytes) -> bytes:

@@ -16,21 +16,24 @@ import importlib.metadata
 import json
 import sys
 import time
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import files
+from fedlib import files, seals
 from fedlib.environment import environment
 from fedlib.errors import ConfigError, DataError
 from fedlib.run_spec import of_training, run_roots
 from fedlib.spec import Data
 from fedlib.workflow import command, config, dryrun, estimates
-from fedlib.workflow.costs import hours
+from fedlib.workflow.costs import hours, words
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
 TELL_EVERY = 10  # seconds
+# Said of what is batched over clients and, for some layer, one by one in truth.
+PERFORMANCE = "There is a performance drop"
 # What is remembered is of these modules as they were: an edit may change its form, or its meaning.
 SIZES, REHEARSAL, FORECAST = (
     ROOT / f"fedlib/{name}.py" for name in ("data/sizes", "run/rehearsal", "run/forecast")
@@ -46,13 +49,13 @@ def main() -> None:
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
-    path = ROOT / plan.path("estimates")
-    before = files.read_json(path).get("runs", {}) if path.exists() else {}
-    keys = {name: _key(plan, name) for name in plan.runs}
-    names = {name: "/".join(name) for name in plan.runs}
-    todo = [n for n in keys if before.get(names[n], {}).get("key") != keys[n]]
+    before = seals.remembered(ROOT / plan.path("estimates")).get("runs", {})
+    open_ = {estimates.run_name(job) for _, job in estimates.remaining(plan, ROOT)}
+    keys = {name: _key(plan, name) for name in plan.runs if "/".join(name) in open_}
+    todo = [n for n in keys if before.get("/".join(n), {}).get("key") != keys[n]]
     if todo:
-        _reckon(plan, todo, keys, names, path, before)
+        warnings.filterwarnings("ignore", PERFORMANCE, UserWarning)
+        _reckon(plan, todo, keys, before)
     if plan.config["budget"]:
         _choose(plan)
 
@@ -77,28 +80,36 @@ def _key(plan: Plan, name: tuple[str, str, str]) -> str:
     return hashlib.sha256(files.canonical_json(facts).encode()).hexdigest()[:16]
 
 
-def _reckon(plan: Plan, todo: list, keys: dict, names: dict, path: Path, before: dict) -> None:
-    """Estimate these runs and write them down with the others."""
+def _reckon(plan: Plan, todo: list, keys: dict, before: dict) -> None:
+    """Estimate these runs and write them down with the others, all that is known every moment."""
     from fedlib.workflow import gpu
 
+    path = ROOT / plan.path("estimates")
     with gpu.device(plan.config["device"]) as device:
         maker, found = Maker(plan, device), dict(before)
-        told = time.monotonic()
+        unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
+        about = {"unit": unit, "machine": environment()[kind]}
+
+        def keep() -> None:
+            maker.remember()
+            seals.write_json(path, {**about, "runs": found})
+
+        began = told = time.monotonic()
         try:
             for number, name in enumerate(todo):
-                if time.monotonic() > told + TELL_EVERY:
+                if number and time.monotonic() > told + TELL_EVERY:
+                    keep()  # who ends this, however that is done, loses little
                     told = time.monotonic()
-                    print(f"estimating: {number} of {len(todo)} runs", flush=True)
+                    left = words((told - began) / number * (len(todo) - number))
+                    print(
+                        f"estimating: {number} of {len(todo)} runs, about {left} left", flush=True
+                    )
                 try:
-                    found[names[name]] = {"key": keys[name], **maker.jobs(name)}
+                    found["/".join(name)] = {"key": keys[name], **maker.jobs(name)}
                 except (ConfigError, DataError) as error:
-                    print(f"{names[name]}: not estimated, {error}")
-        finally:  # whoever does not want to wait loses nothing
-            maker.remember()
-        machine = environment()["gpu" if device == "cuda" else "cpu"]
-    unit = "GPU" if device == "cuda" else "core"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_text(path, json.dumps({"unit": unit, "machine": machine, "runs": found}, indent=1))
+                    print(f"{'/'.join(name)}: not estimated, {error}")
+        finally:
+            keep()
     print(f"estimated {len(todo)} runs anew: {path.relative_to(ROOT)}")
 
 
@@ -115,7 +126,10 @@ class Maker:
         self.plan, self.device = plan, device
         self._folder = rates.file().parent
         self._rates, self._fresh = rates.remembered(), {}
-        self._kept = {name: self._read(name) for name in ("sizes", "rehearsals")}
+        self._kept = {
+            name: seals.remembered(self._folder / f"{name}.json")
+            for name in ("sizes", "rehearsals")
+        }
         self._machine = rates.machine(device)
 
     def jobs(self, name: tuple[str, str, str]) -> dict:
@@ -141,13 +155,9 @@ class Maker:
 
         if self._fresh:
             rates.remember(self._fresh)
-        self._folder.mkdir(parents=True, exist_ok=True)
+            self._fresh = {}
         for name, found in self._kept.items():
-            files.write_text(self._folder / f"{name}.json", files.canonical_json(found) + "\n")
-
-    def _read(self, name: str) -> dict:
-        path = self._folder / f"{name}.json"
-        return files.read_json(path) if path.exists() else {}
+            seals.remember(self._folder / f"{name}.json", found)
 
     def _sizes(self, name: tuple[str, str, str]) -> dict:
         """Of a run's federation."""
@@ -163,7 +173,7 @@ class Maker:
         found = sizes.Sizes(*self._kept["sizes"][key])
         manifest = _manifest(self.plan, name)
         if manifest.exists():
-            found = sizes.of_manifest(files.read_json(manifest), found)
+            found = sizes.of_manifest(seals.read_json(manifest), found)
         return found._asdict()
 
     def _rehearsed(self, spec: dict, views: list, sizes: dict) -> list:

@@ -1,6 +1,5 @@
 """The choice of an executor: by measurement, but only one that was asked for and is remembered."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 from test_stages import SPEC, options, run_here, shards
 
-from fedlib import methods, tree
+from fedlib import methods, seals, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.rewriting import available
 from fedlib.errors import DataError
@@ -158,7 +157,7 @@ def test_auto_takes_what_was_remembered_for_this_run_and_no_other(cache):
     assert calibration.chosen("auto", *other).notes["chosen_by"] == "rule"
     calibrate.remember(calibration.key(*other), {"executor": "loop", "seconds": {}})
     assert calibration.chosen("auto", *other).name == "loop"
-    assert len(json.loads(cache.read_text())) == 2
+    assert len(seals.read_json(cache)) == 2
 
 
 def test_a_forced_executor_is_what_it_is():
@@ -171,7 +170,7 @@ def test_a_forced_executor_is_what_it_is():
 def test_a_damaged_file_is_named(cache):
     cache.parent.mkdir()
     cache.write_text("{")
-    with pytest.raises(DataError, match=r"executors\.json is not valid JSON"):
+    with pytest.raises(DataError, match=r"executors\.json is truncated or corrupted"):
         calibration.chosen("auto", *a_run())
 
 

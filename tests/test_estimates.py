@@ -1,10 +1,12 @@
 """What a plan is estimated to cost, and what a budget buys."""
 
 import json
+import re
 
 import pytest
 from conftest import toy_paper
 
+from fedlib import seals
 from fedlib.errors import ConfigError
 from fedlib.workflow import costs, dryrun, estimates
 from fedlib.workflow.config import budget_seconds
@@ -151,3 +153,49 @@ def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, m
     monkeypatch.setitem(estimate._digests, estimate.REHEARSAL, "edited")
     assert estimate.Maker(plan, "cpu").jobs(name) == found
     assert estimate._key(plan, name) != before
+
+
+@pytest.fixture
+def estimating(tmp_path, monkeypatch):
+    """Function that estimates a plan of one run with two seeds as `make plan` does; its folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    (tmp_path / "config.yaml").write_text("scale: demo\n")
+    words = ["papers=fedmix", "federations=digits", "labels=[fedavg,local-global]", "seeds=[1]"]
+    monkeypatch.setattr(estimate.sys, "argv", ["estimate.py", "--config", *words])
+    return lambda: estimate.main() or tmp_path / "results/demo"
+
+
+def made_up(monkeypatch, jobs):
+    monkeypatch.setattr(estimate.Maker, "jobs", jobs)
+    monkeypatch.setattr(estimate, "TELL_EVERY", -1)
+
+
+def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_is_told(
+    estimating, monkeypatch, tmp_path, capsys
+):
+    kept = []
+
+    def jobs(maker, name):
+        kept.append(seals.remembered(tmp_path / "results/demo/estimates.json").get("runs", {}))
+        return {stage: {"seconds": 1, "mb": 1} for stage in estimates.TIMED}
+
+    made_up(monkeypatch, jobs)
+    folder = estimating()
+    assert [len(found) for found in kept] == [0, 1]  # a kill at the second loses nothing
+    assert re.search(r"^estimating: 1 of 2 runs, about \d+ s left$", capsys.readouterr().out, re.M)
+    (folder / "estimates.json").write_text('{"runs": {"x": {"train": {"secomds": 1}}}}')
+    assert Estimates.of(Plan({"scale": "demo"}), tmp_path).known == {}
+    estimating()
+    assert len(kept) == 4
+
+
+def test_finished_runs_are_not_estimated(estimating, monkeypatch, tmp_path, capsys):
+    made_up(monkeypatch, lambda maker, name: pytest.fail(f"{name} is done"))
+    for label in ("fedavg", "local-global"):
+        folder = tmp_path / f"results/demo/runs/fedmix/digits/{label}/seed1"
+        folder.mkdir(parents=True)
+        for name in ("history.h5", "evaluation.h5"):
+            (folder / name).touch()
+    estimating()
+    assert capsys.readouterr().out == ""

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from fedlib import files
-from fedlib.errors import DataError
-from fedlib.files import atomic, canonical_json, read_json, write_text
+from fedlib.files import atomic, canonical_json, write_text
 from fedlib.workflow.provenance import ROOT
 
 
@@ -94,12 +93,3 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys_and_refuses_nan():
     assert canonical_json({"b": 1, "a": [1.5, None]}) == '{"a":[1.5,null],"b":1}'
     with pytest.raises(ValueError):
         canonical_json(float("nan"))
-
-
-@pytest.mark.parametrize("content", [None, "{", ""])
-def test_json_that_is_missing_or_broken_is_named(tmp_path, content):
-    file = tmp_path / "x.json"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(DataError, match="x.json"):
-        read_json(file)

@@ -134,3 +134,25 @@ def test_a_frame_comes_back_with_its_types(tmp_path):
     frames.write_parquet(FRAME.astype({"label": "category"}), tmp_path / "x.parquet")
     found = frames.read_parquet(tmp_path / "x.parquet")
     pd.testing.assert_frame_equal(found, FRAME.astype({"label": "category"}))
+
+
+DAMAGE = {
+    "missing": lambda file: file.unlink(),
+    "not sealed": lambda file: file.write_text('{"a": 1}'),
+    "one bit": lambda file: file.write_bytes(file.read_bytes().replace(b"known", b"knowm")),
+    "not UTF-8": lambda file: file.write_bytes(file.read_bytes().replace(b"known", b"kn\xffwn")),
+    "truncated": lambda file: file.write_bytes(file.read_bytes()[:-9]),
+    "empty": lambda file: file.write_bytes(b""),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=[*DAMAGE])
+def test_a_damaged_cache_is_no_cache_and_one_that_cannot_be_written_costs_nothing(tmp_path, damage):
+    file = tmp_path / "cache/x.json"
+    seals.remember(file, {"known": 1})
+    assert seals.remembered(file) == {"known": 1}
+    damage(file)
+    assert seals.remembered(file) == {}
+    (tmp_path / "place").touch()
+    seals.remember(tmp_path / "place/x.json", {"known": 1})

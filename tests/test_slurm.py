@@ -4,7 +4,6 @@
 """
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ import pytest
 import slurm_node
 import workflow
 
+from fedlib import seals
 from fedlib.run.checkpoint import Checkpoints
 
 PLUGIN = "snakemake_executor_plugin_slurm"
@@ -222,7 +222,7 @@ def test_a_job_that_needs_more_memory_than_was_estimated_gets_twice_as_much(
     (folder / "mine/hungry.py").write_text(HUNGRY)
     little = {stage: {"seconds": 600, "mb": 500} for stage in ("train", "evaluate")}
     estimates = {"unit": "core", "machine": "made up", "runs": {"pfedmm/digits/own-hungry": little}}
-    (folder / "results/demo-slurm/estimates.json").write_text(json.dumps(estimates))
+    seals.write_json(folder / "results/demo-slurm/estimates.json", estimates)
     method, state = "methods=[mine/hungry.py]", f"{RUNS}/own-hungry/seed0/state.pt"
     sent = Sent(node, folder, "--config", method, "labels=[own-hungry]", target=state)
     assert sent.ends() == 0 and (folder / state).exists()

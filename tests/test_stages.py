@@ -17,7 +17,7 @@ import pytest
 import torch
 from support import toy_federation
 
-from fedlib import files, spec
+from fedlib import files, seals, spec
 from fedlib.exhibits import metrics
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run_spec import RUN_ENTRIES
@@ -128,11 +128,11 @@ def copied(trained, tmp_path):
 def wait_for_round(process, folder, number):
     """Return once the process has a checkpoint of at least round `number`."""
     index, deadline = folder / "checkpoints" / "checkpoint.json", time.monotonic() + 60
-    while not index.exists() or files.read_json(index)["round"] < number:
+    while not index.exists() or seals.read_json(index)["round"] < number:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "no checkpoint within a minute"
         time.sleep(0.005)
-    return files.read_json(index)["round"]
+    return seals.read_json(index)["round"]
 
 
 def assert_same_run(folder, other):
@@ -229,7 +229,7 @@ def test_ctrl_c_saves_a_checkpoint_too_and_a_second_one_ends_the_run_at_once(tmp
     assert (code, stderr) == (128 + signal.SIGINT, "")
     assert "press Ctrl-C once more to stop at once" in stdout
     assert "; the same command goes on from there" in stdout
-    assert files.read_json(folder / "checkpoints" / "checkpoint.json")["round"] >= 1
+    assert seals.read_json(folder / "checkpoints" / "checkpoint.json")["round"] >= 1
 
     # While it waits for another one to end a round, only the second Ctrl-C can be heard.
     endless = "import signal, sys\nsys.path[:0] = sys.argv[1:]\nfrom train import Stop\nStop()\n"

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import math
 import os
 import re
 import resource
@@ -825,8 +826,22 @@ def test_snakemake_s_reasons_are_put_into_a_few_words(reason, cause):
     assert dryrun.Job("train", {}, reason).cause == cause
 
 
-def test_benchmarks_that_do_not_say_what_they_are_of_are_skipped(tmp_path):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule_name": None},
+        {"params": {}},
+        {"params": {"spec": "[]"}},
+        {"params": {"spec": '{"rounds": 0}'}},
+        {"s": "x"},
+        {"s": math.nan},
+    ],
+)
+def test_benchmarks_that_do_not_say_what_they_are_of_are_skipped(tmp_path, change):
     file = tmp_path / "results/demo/benchmarks/train/a.jsonl"
     file.parent.mkdir(parents=True)
-    file.write_text('{"s": 3.0}\nnot JSON\n')
-    assert dryrun.records(tmp_path, PLAN) == []
+    whole = {"rule_name": "train", "wildcards": JOB, "params": {"spec": '{"rounds": 2}'}, "s": 3}
+    lines = [b"not JSON", b"\xff", json.dumps(whole | change).encode(), json.dumps(whole).encode()]
+    file.write_bytes(b"\n".join(lines))
+    [record] = dryrun.records(tmp_path, PLAN)
+    assert (record.rounds, record.seconds) == (2, 3.0)

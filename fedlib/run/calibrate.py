@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedlib import seals
 from fedlib.engine.choice import choose, goes_one_by_one, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.rewriting import available
-from fedlib.files import canonical_json, write_text
 from fedlib.methods.base import Method
 from fedlib.run.calibration import cohort_sizes, file, remembered
 from fedlib.run.simulate import Course, Simulation
@@ -41,8 +41,7 @@ CANDIDATES = {
 
 def remember(name: str, entry: dict) -> None:
     """Add a measurement to the file, or replace it there."""
-    file().parent.mkdir(parents=True, exist_ok=True)
-    write_text(file(), canonical_json(remembered() | {name: entry}) + "\n")
+    seals.write_json(file(), remembered() | {name: entry})
 
 
 def measure(method: Method, data: DeviceData, course: Course) -> dict:

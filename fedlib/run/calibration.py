@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib import tree
+from fedlib import seals, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
 from fedlib.engine.task import Task
 from fedlib.environment import cache_folder
-from fedlib.files import canonical_json, read_json
+from fedlib.files import canonical_json
 from fedlib.methods.base import Method
 from fedlib.run.simulate import Course, Simulation
 
@@ -72,9 +72,10 @@ def remembered() -> dict[str, dict]:
     """All measurements by key; none if there is no file.
 
     Raises:
-      DataError: if the file is not JSON; the message names it.
+      DataError: if the file is damaged; the message names it. Another executor would give other
+        last bits.
     """
-    return read_json(file()) if file().exists() else {}
+    return seals.read_json(file()) if file().exists() else {}
 
 
 def key(method: Method, data: DeviceData, course: Course) -> str:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import torch
 
+from fedlib import seals
 from fedlib.engine.choice import BLOCK, ONE_BY_ONE, choose
 from fedlib.errors import DataError
-from fedlib.files import canonical_json, read_json, write_text
+from fedlib.files import canonical_json
 from fedlib.run import calibration, evaluate
 from fedlib.run.miniature import small
 from fedlib.run.rehearsal import Rehearsed, Timed, by_example, clock_of
@@ -39,14 +40,13 @@ def file() -> Path:
 
 
 def remembered() -> dict[str, dict]:
-    """All rates by key; none if there is no file."""
-    return read_json(file()) if file().exists() else {}
+    """All rates by key; none if there is no file, or it is damaged."""
+    return seals.remembered(file())
 
 
 def remember(found: dict[str, dict]) -> None:
     """Add rates to the file, or replace them there."""
-    file().parent.mkdir(parents=True, exist_ok=True)
-    write_text(file(), canonical_json(remembered() | found) + "\n")
+    seals.remember(file(), remembered() | found)
 
 
 def batch_size(spec: dict, sizes: dict) -> int:

@@ -6,6 +6,7 @@ any that was timed they are estimated, see `fedlib.workflow.estimates`.
 """
 
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -189,15 +190,21 @@ def _rounds(stage: str, spec: dict) -> int:
 
 
 def _read_benchmark(path: Path) -> list[Record]:
-    """The records in one file; none if a run without the profile left out what job it was."""
+    """The records in one file; none that is damaged, or of a run without the profile.
+
+    That leaves out what job it was.
+    """
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
             stage, spec = entry["rule_name"], json.loads(entry["params"]["spec"])
-            key = _key(stage, entry["wildcards"], spec)
-            found.append(Record(key, _rounds(stage, spec), float(entry["s"])))
-        except (ValueError, KeyError, TypeError):
+            record = Record(
+                _key(stage, entry["wildcards"], spec), _rounds(stage, spec), float(entry["s"])
+            )
+            if record.rounds > 0 and 0 <= record.seconds < math.inf:
+                found.append(record)
+        except (AttributeError, KeyError, TypeError, ValueError):
             continue
     return found
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fedlib.files import read_json
+from fedlib import seals
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
@@ -73,9 +73,8 @@ class Estimates:
 
     @classmethod
     def of(cls, plan: Plan, root: Path = Path()) -> "Estimates":
-        """Those of a plan's folder; none if there is no file."""
-        path = root / plan.path("estimates")
-        return cls(read_json(path) if path.exists() else {})
+        """Those of a plan's folder; none if there is no file, or it is damaged."""
+        return cls(seals.remembered(root / plan.path("estimates")))
 
     def cost(self, stage: str, wildcards: Mapping) -> Cost | None:
         """Of a job; None if it has not been reckoned."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from fedlib import seals
 from fedlib.environment import cache_folder
-from fedlib.errors import DataError
 
 REMEMBERED = 10_000  # files, of all checkouts and versions of a user; a checkout has some 300
 
@@ -49,7 +48,7 @@ class Meanings:
         content = hashlib.sha256(source).hexdigest()
         key = hashlib.sha256(f"{self._rules} {package} {content}".encode()).hexdigest()
         if self._known is None:
-            self._known = _read()
+            self._known = seals.remembered(_file())
         if key not in self._known:
             if not self._new:
                 atexit.register(self.remember)
@@ -62,23 +61,12 @@ class Meanings:
         """Add what this process has found to the list, where that is possible."""
         if not self._new:
             return
-        known = _read()  # others may have added to it
+        known = seals.remembered(_file())  # others may have added to it
         if len(known) + len(self._new) > REMEMBERED:
             known = {}
-        try:
-            seals.write_json(_file(), known | self._new)
-        except OSError:
-            return
+        seals.remember(_file(), known | self._new)
         self._new = {}
 
 
 def _file() -> Path:
     return cache_folder() / "meanings.json"
-
-
-def _read() -> dict[str, list]:
-    """The list; empty if it is not there or not whole."""
-    try:
-        return seals.read_json(_file())
-    except DataError:
-        return {}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fedlib import seals
 from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
-from fedlib.files import canonical_json, write_text
+from fedlib.files import canonical_json
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
 from fedlib.workflow.shown import tested
@@ -56,7 +56,7 @@ def check(plan: Plan) -> None:
       ConfigError: if something cannot be built; names the paper and the run, table or figure.
     """
     file = cache_folder() / "built.json"
-    known = _remembered(file)
+    known = dict.fromkeys(seals.remembered(file).get("keys", ()))
     new: dict[str, list[Piece]] = {}
     for piece in pieces(plan):
         if (key := piece.key) not in known:
@@ -65,7 +65,8 @@ def check(plan: Plan) -> None:
     if not new:
         return
     answers = _answers([same[0] for same in new.values()])
-    _remember(file, [*known, *(key for key in new if answers[key] is None)])
+    built = [*known, *(key for key in new if answers[key] is None)]
+    seals.remember(file, {"keys": built[-REMEMBERED:]})
     wrong = [f"{_names(new[key])}: {answer}" for key, answer in answers.items() if answer]
     if wrong:
         more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
@@ -126,20 +127,3 @@ def _names(same: list[Piece]) -> str:
     """Where the same thing is declared."""
     more = len(same) - 1
     return same[0].where + (f" and {more} more" if more else "")
-
-
-def _remembered(file: Path) -> dict[str, None]:
-    """The keys in the list; none if it is not there or not whole, as it only saves time."""
-    try:
-        return dict.fromkeys(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def _remember(file: Path, keys: list[str]) -> None:
-    """Write the list, where that is possible."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(keys[-REMEMBERED:]))
-    except OSError:
-        return
