@@ -173,7 +173,7 @@ clean: $(STAMP)  ## delete results/SCALE and figures/SCALE; never data/raw
 	@$(workflow) clean
 
 # The lock without PyTorch and what only PyTorch needs.
-OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/} keep'
+OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|nvidia-[^=]*|cuda-[^=]*)==/} keep'
 
 # Of what pip says when it fails, its last error; the rest may be pages.
 override or_say = 2> $(VENV)/pip.log || { \
@@ -198,7 +198,7 @@ ifeq ($(TORCH),own)
 	  exit 1; }
 	@touch $(VENV)/.own-torch
 else
-	@echo 'Installing the pinned packages into $(VENV): 5.5 GB on Linux, "make TORCH=own" for less ...'
+	@echo 'Installing the pinned packages into $(VENV): 5.7 GB on Linux, "make TORCH=own" for less ...'
 	@$(PIP) --require-hashes -r requirements.lock $(or_say)
 	@rm -f $(VENV)/.own-torch
 endif
