@@ -24,11 +24,13 @@ WITH_SERVER = ("centmoe", "fedmoe", "server_finetuning", "uniform_mixture")
 class TinyNet(nn.Module):
     """A two-layer network with everything that needs care: batch statistics and dropout."""
 
-    def __init__(self, features: int, classes: int, hidden: int = 6, norm=False, dropout=0.0):
+    def __init__(
+        self, features: int, classes: int, hidden: int = 6, norm=False, dropout=0.0, bend=nn.Tanh
+    ):
         super().__init__()
         layers = [nn.Linear(features, hidden)]
         layers += [nn.BatchNorm1d(hidden)] if norm else []
-        self.body = nn.Sequential(*layers, nn.Tanh())
+        self.body = nn.Sequential(*layers, bend())
         self.head = nn.Sequential(Dropout(dropout), nn.Linear(hidden, classes))
 
     def forward(self, x):

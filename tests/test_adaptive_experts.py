@@ -21,7 +21,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Task
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import ConfigError, DataError, DivergedError
 from fedlib.federation import Federation, Split
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
@@ -463,11 +463,10 @@ def test_each_client_stops_for_itself():
     assert [ids for ids, _ in stretches] == [[0, 1, 2]] * 3 + [[0, 2]] + [[2]] * 2
 
 
-def test_a_loss_that_is_no_number_is_no_best():
-    kept, _ = on_their_own(
-        toy_federation(), lambda c, e: math.nan if e > 1 else 1.0, max_epochs=200, patience=3
-    )
-    assert kept == {"best": [1] * 3, "last": [16] * 3}
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_client_whose_loss_is_not_finite_has_no_best_model(value):
+    with pytest.raises(DivergedError, match=f"client 1 diverged by .*: test loss is {value}"):
+        on_their_own(toy_federation(), lambda c, e: value if e > 1 and c == 1 else 1.0)
 
 
 def test_a_client_with_nothing_to_stop_on_is_named():

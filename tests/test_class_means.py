@@ -169,9 +169,9 @@ def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
     def loss(params, x, y):
         return nn.functional.cross_entropy(x @ params["weight"].T + params["bias"], y)
 
-    found = server_sgd.train(loss, params, (x, y), sgd, 5, "server")
+    found = server_sgd.train(loss, params, (x, y), sgd, 5, 0, "server")
     optimiser = torch.optim.SGD(net.parameters(), lr=0.3)
-    plan = draw_batches(7, sgd, 5, "server")
+    plan = draw_batches(7, sgd, 5, 0, "server")
     assert [step.size for step in plan.steps] == [3, 3, 1] * 4
     for step in plan.steps:
         index = torch.from_numpy(plan.order[step.start : step.stop])
@@ -186,7 +186,8 @@ def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
 
 def test_a_server_that_was_sent_nothing_trains_nothing():
     params = {"w": torch.ones(2)}
-    found = server_sgd.train(lambda *args: 1 / 0, params, (torch.zeros(0, 2),), SGD(lr=1.0), 0)
+    nothing, sgd = (torch.zeros(0, 2),), SGD(lr=1.0)
+    found = server_sgd.train(lambda *args: 1 / 0, params, nothing, sgd, 0, 0, "server")
     assert torch.equal(found["w"], params["w"])
 
 

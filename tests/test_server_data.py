@@ -335,7 +335,7 @@ def test_the_cost_of_a_training_example_is_the_clients():
 
 def test_a_server_that_diverges_is_named():
     method = replace(tuned(), server=sgd(lr=1e308))
-    with pytest.raises(DivergedError, match="the server diverged in round 1: a lower learning"):
+    with pytest.raises(DivergedError, match="the server diverged in round 1: training loss is nan"):
         silently(simulation(method))
 
 
@@ -410,7 +410,7 @@ def test_a_result_says_which_model_was_chosen_and_by_which_split():
 
 
 def test_the_least_loss_chooses_and_a_tie_keeps_the_first():
-    losses = [3.0, 1.0, 1.0, float("nan"), 2.0]
+    losses = [3.0, 1.0, 1.0, 2.0]
     best = chosen.start({"w": torch.zeros(2)})
     assert (best.loss.item(), best.round.item()) == (float("inf"), -1)
     for number, loss in enumerate(losses, 1):

@@ -21,6 +21,7 @@ from fedlib.engine.batches import Batches, draw_batches
 from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
+from fedlib.engine.journal import Journal
 from fedlib.engine.remembered import Remembered
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
@@ -30,24 +31,6 @@ from fedlib.tree import Rows, Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
 CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
-
-
-@dataclass
-class Journal:
-    """What happened in a round that no method needs to hand on.
-
-    Attributes:
-      losses: per call of `fit`, mean training loss of each client [C].
-      down, up: numbers sent to and from ONE client; the mean where clients differ in it.
-      examples: training examples in the local steps of ALL clients, counting repeats.
-      others: by group, what happened in the round to `Cohort.everyone` of that group.
-    """
-
-    losses: list[Tensor] = field(default_factory=list)
-    down: int | float = 0
-    up: int | float = 0
-    examples: int = 0
-    others: dict[str, "Journal"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -304,7 +287,8 @@ class Cohort:
         weights, statistics, total, count, buffers = self._fold(
             step, start, rates, *per_client, local=local, stream=stream, kinds=tree.kinds(given)
         )
-        self.journal.losses.append(total / count)
+        # Who has no example has no loss: that is no reason to call it divergence.
+        self.journal.add(self.host_ids, total / count.clamp(min=1))
         trained = tree.merge(weights, statistics)
         return trained, memory and memory.renewed(clients, buffers if kept else None, local.epochs)
 

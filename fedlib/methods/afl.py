@@ -72,7 +72,7 @@ class AFL(Method):
         lambdas = state.lambdas if cohort.round else self.shares(cohort)
         losses, gradients, statistics = self.examine(cohort.broadcast(state.params), cohort)
         losses, gradients = cohort.collect((losses, gradients))
-        cohort.journal.losses.append(losses)  # as `fit` does, for the record
+        cohort.journal.add(cohort.host_ids, losses)  # as `fit` does, for the record
 
         own = lambdas[cohort.ids]
         w, old_statistics = tree.partition(state.params, self.task.is_statistic)

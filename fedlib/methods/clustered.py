@@ -27,6 +27,7 @@ from torch.nn.functional import normalize
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert
+from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
@@ -150,8 +151,10 @@ class ClusteredFL(Method):
 
     def assign(self, state: State, cohort: Cohort) -> Params:
         """The model that fits each client's train split best."""
-        losses = cohort.score(self.losses, cohort.held(state.models))
-        return tree.take(state.models, cohort.example_mean(losses).argmin(1))
+        losses = cohort.example_mean(cohort.score(self.losses, cohort.held(state.models)))
+        when, what = f"by round {cohort.round}", "a cluster's training loss"
+        refuse_diverged(losses, cohort.host_ids, when, what)
+        return tree.take(state.models, losses.argmin(1))
 
     def losses(self, models: Params, batch: Batch) -> Tensor:
         """Negative log-likelihood of each example under each cluster's model -> [B, E]"""

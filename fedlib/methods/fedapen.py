@@ -31,7 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import tree
-from fedlib.engine.cohort import Cohort, Journal
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD, Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Method

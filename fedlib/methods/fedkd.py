@@ -32,6 +32,7 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
 from fedlib.methods.base import Method
@@ -110,7 +111,11 @@ class FedKD(Method):
         return self.first_energy + (self.last_energy - self.first_energy) * done
 
     def round(self, state: State, cohort: Cohort) -> State:
-        """Teachers and students train together; students travel compressed."""
+        """Teachers and students train together; students travel compressed.
+
+        Raises:
+          DivergedError: for a student without finite singular values.
+        """
         energy = self.energy(cohort.round)
         message = tree.take(cohort.broadcast(compressed(state.small, energy)), 0)
         own = tree.take(state.models, cohort.host_ids)
@@ -122,7 +127,11 @@ class FedKD(Method):
             memory=state.memory,
         )
         students = trained.pop("small")
-        sent = Rows(compressed(tree.take(students, c), energy) for c in range(cohort.size))
+        apart = [tree.take(students, c) for c in range(cohort.size)]
+        norms = torch.stack([tree.sqnorm(student) for student in apart])
+        when, what = f"in round {cohort.round + 1}", "its student's squared norm"
+        refuse_diverged(norms, cohort.host_ids, when, what)
+        sent = Rows(compressed(student, energy) for student in apart)
         returned = [recovered(student, state.small) for student in cohort.collect(sent)]
         small = plain_mean(tree.stack(returned))
         return State(small, tree.put(state.models, cohort.host_ids, trained), memory)

@@ -25,6 +25,7 @@ from torch.nn.functional import one_hot
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, each_expert
+from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method
@@ -194,11 +195,16 @@ class IFCA(Method):
         return self.choose(experts, cohort, probability, "explore")
 
     def choose(self, experts: Params, cohort: Cohort, explore: float, stream: str) -> Tensor:
-        """The expert of lowest loss on each client's train split, now and then any -> [C]"""
+        """The expert of lowest loss on each client's train split, now and then any -> [C]
+
+        Raises:
+          DivergedError: for an expert whose loss is not finite.
+        """
         if len(tree.leaves(tree.take(experts, 0))[0]) == 1:  # nothing to compare
             return torch.zeros_like(cohort.ids)
         losses = cohort.example_mean(cohort.score(self.losses, experts))
         clients, names = cohort.host_ids, (cohort.seed, cohort.round, stream)
+        refuse_diverged(losses, clients, f"by round {cohort.round}", "an expert's training loss")
         return exploration.choose(losses, explore, clients, *names)
 
     def losses(self, experts: Params, batch: Batch) -> Tensor:
@@ -231,6 +237,8 @@ class IFCA(Method):
         losses = early_stopping.client_losses(
             cohort, self.task.losses, start, split=self.stop_split
         )
+        when, what = f"by round {cohort.round}", f"{self.stop_split} loss"
+        refuse_diverged(losses, cohort.host_ids, when, what)
         members = one_hot(choice, self.num_experts).T.bool()  # [E, C]
         total = torch.where(members, losses, 0).sum(1)
         loss = (total / members.sum(1)).to(state.best_loss.dtype)  # NaN if nobody chose it

@@ -75,7 +75,7 @@ class L2SGD(Method):
             models, memory = cohort.fit(self.task.loss, models, local=local, memory=memory)
         else:  # every round has a training loss
             losses = cohort.score(self.task.losses, models)
-            cohort.journal.losses.append(cohort.example_mean(losses))
+            cohort.journal.add(cohort.host_ids, cohort.example_mean(losses))
         average = cohort.average(models, state.average)
         models = self.mix(models, cohort.broadcast(average))
         return State(average, tree.put(state.models, cohort.ids, models), memory)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.cohort import Cohort, Journal
+from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Params
 from fedlib.federation import CLIENTS, Federation
@@ -119,9 +119,7 @@ class LocalExperts(Method):
         if not len(clients):
             return state
         where = {"ids": cohort.tensor(clients), "known_ids": clients}
-        part = replace(cohort, **where, journal=Journal())
-        trained = self.train(part)
-        cohort.journal.examples += part.journal.examples
+        trained = self.train(replace(cohort, **where))
         models = {
             name: tree.put(state.models[name], clients, Rows(tree.unstack(own)))
             for name, own in trained.models.items()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
+from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Batch, mean_from, nll
 from fedlib.federation import GROUPS, SPLITS, Federation
@@ -122,7 +123,8 @@ def during_training(
             continue
         # Only what is found on the way is remembered: predictions are made once.
         seeing = replace(cohort, remembered=Remembered())
-        state = method.observe(state, seeing, group)
+        with seeing.journal.watched(f"by round {seeing.round}, when observed"):
+            state = method.observe(state, seeing, group)
         splits = held_out(cohort.data.federation, group)
         for personals in in_sets(method, prepared(method, state, seeing, group, final=False)):
             views = {View(group, protocol, split) for protocol in personals for split in splits}
@@ -204,7 +206,10 @@ def scored(
     views: Set[View],
     known: Mapping[View, Scores],
 ) -> Iterator[tuple[View, ClientScores]]:
-    """Scores of those `views` of a group that clients are prepared for, see `in_sets`."""
+    """Scores of those `views` of a group that clients are prepared for, see `in_sets`.
+
+    Raises DivergedError for a loss that is not finite.
+    """
     [group] = {view.group for view in views}
     for split in (*SPLITS, SHARED):
         asked = {p: View(group, p, split) for p in personals if View(group, p, split) in views}
@@ -213,11 +218,13 @@ def scored(
                 yield view, of_clients(known[view], cohort.host_ids)
         new = {view: personals[p] for p, view in asked.items() if view not in known}
         if split == SHARED:
-            for view, personal in new.items():
-                yield view, score_shared(method, personal, cohort, everyone)
-        elif new:
-            found = score_alike(method, list(new.values()), cohort, split)
-            yield from zip(new, found, strict=True)
+            found = [score_shared(method, own, cohort, everyone) for own in new.values()]
+        else:
+            found = score_alike(method, list(new.values()), cohort, split) if new else []
+        for view, scores in zip(new, found, strict=True):
+            when, what = f"by round {cohort.round}", f"{split} loss of {view.protocol!r}"
+            refuse_diverged(scores.loss, cohort.host_ids, when, what, group=group)
+            yield view, scores
 
 
 def prepared(
@@ -245,13 +252,15 @@ def prepared(
 
     def each(protocols: dict[str, str], state: Any) -> Iterator[tuple[str, Any]]:
         for protocol, prepare in protocols.items():
-            personal = getattr(method, prepare)(state, cohort)
+            with cohort.journal.watched(f"by round {cohort.round}, trained for {protocol!r}"):
+                personal = getattr(method, prepare)(state, cohort)
             done(protocol)
             yield protocol, personal
 
     yield from each(some(method.protocols[group]), state)
     if final and (later := some(method.final_protocols.get(group, {}))):
-        common = method.settle(state, cohort, settled)
+        with cohort.journal.watched(f"by round {cohort.round}, trained for {SETTLE!r}"):
+            common = method.settle(state, cohort, settled)
         done(SETTLE)
         yield from each(later, common)
 

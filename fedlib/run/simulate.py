@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.engine.cohort import Cohort, Journal
+from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor
+from fedlib.engine.journal import Journal
 from fedlib.engine.participation import SELECTIONS, sample
-from fedlib.errors import DivergedError
+from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
@@ -25,7 +26,6 @@ from fedlib.run.progress import Rounds
 
 AGGREGATIONS = ("damped", "renormalised", "gossip")
 COUNTED = (*TOTALS, "server_examples")
-ADVICE = "a lower learning rate usually helps"
 FLOAT_BYTES = 4  # what a number costs on the wire, whatever it is computed in
 
 
@@ -167,9 +167,11 @@ class Simulation:
             checkpoint of this one comes first.
 
         Raises:
-          DivergedError: as soon as a client's training loss is not finite.
+          DivergedError: as soon as a loss is not finite, in training or in an evaluation.
+          DataError: if a client that trains has no training examples.
           SystemExit: with status 143, if `stop` asked for it.
         """
+        self._refuse_clients_without_examples()
         state, record, begun = self._begin(checkpoints, report, start)
         progress = Rounds(self.course.rounds, begun, report)
         for done in range(begun + 1, self.course.rounds + 1):
@@ -186,6 +188,15 @@ class Simulation:
                 report(f"stopped after round {done}; the same command goes on from there")
                 raise SystemExit(143)
         return state, record.result(self)
+
+    def _refuse_clients_without_examples(self) -> None:
+        seen = self.federation.ids("seen")
+        empty = seen[self.federation.train.sizes[seen] == 0]
+        if len(empty) and self.method.clients_train:
+            raise DataError(
+                f"client {empty[0]} takes part in training and has no training examples; use a "
+                "partition that gives every seen client some"
+            )
 
     def _begin(
         self, checkpoints: Checkpoints | None, report: Callable, end: tuple | None
@@ -212,7 +223,11 @@ class Simulation:
             self.course.selection,
         )
         cohort = self.cohort(ids, number - 1)
-        state = self.method.round(state, cohort)
+        try:
+            state = self.method.round(state, cohort)
+        except Exception:  # a loss that is not finite may well end in another error
+            cohort.journal.refuse_diverged(f"in round {number}", since=record.since)
+            raise
         record.add_round(cohort, number)
         return state
 
@@ -278,18 +293,12 @@ class Record:
         self.totals["bytes_up"] += round(FLOAT_BYTES * cohort.size * cohort.journal.up)
         self.totals["examples"] += cohort.journal.examples
         self.totals["client_rounds"] += cohort.size
-        for group, journal in cohort.journal.others.items():
-            self.totals["server_examples"] += journal.examples
-            for losses in journal.losses:
-                if not losses.isfinite().all():
-                    raise DivergedError(f"the {group} diverged in round {number}: {ADVICE}")
+        self.totals["server_examples"] += sum(x.examples for x in cohort.journal.others.values())
+        cohort.journal.refuse_diverged(f"in round {number}", since=self.since)
         if not cohort.journal.losses:
             return
         losses = torch.stack(cohort.journal.losses).mean(0).double().cpu().numpy()
-        clients = cohort.host_ids.tolist()
-        for client, loss in zip(clients, losses.tolist(), strict=True):
-            if not np.isfinite(loss):
-                raise DivergedError(self._divergence(client, number, loss))
+        for client, loss in zip(cohort.host_ids.tolist(), losses.tolist(), strict=True):
             self.last_losses[client] = (number, loss)
         self.train_loss.append(float(losses.mean()))
 
@@ -334,13 +343,12 @@ class Record:
         last = {group: scores[-1] for group, scores in found.items() if scores}
         return {group: float(x.correct.sum() / x.count.sum()) for group, x in last.items()}
 
-    def _divergence(self, client: int, number: int, loss: float) -> str:
+    def since(self, client: int) -> str:
+        """What is known of a client before it diverged."""
         before = self.last_losses.get(client)
-        told = f"last finite loss {before[1]:.4g} in round {before[0]}" if before else "its first"
-        return (
-            f"client {client} diverged in round {number}: training loss is {loss} ({told}); "
-            f"{ADVICE}"
-        )
+        if before is None:
+            return " (its first)"
+        return f" (last finite loss {before[1]:.4g} in round {before[0]})"
 
 
 def _pack(state: Any, record: Record) -> dict[str, Tensor]:

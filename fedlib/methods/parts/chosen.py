@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.engine.journal import diverged
 from fedlib.federation import SPLITS
 from fedlib.tree import Tree
 
@@ -25,8 +26,14 @@ class Chosen(NamedTuple):
     def renewed(self, params: Tree, loss: Tensor, round: int) -> "Chosen":
         """With a copy of `params`, if their `loss` [] is less than ever before.
 
-        Waits for the device. A loss that is no number is not less.
+        Waits for the device.
+
+        Raises:
+          DivergedError: for a loss that is not finite.
         """
+        if not loss.isfinite():
+            what = f"{SPLITS[int(self.split)]} loss is {loss.item()}"
+            raise diverged("the server", f"in round {round}", what)
         if not loss < self.loss:
             return self
         return self._replace(

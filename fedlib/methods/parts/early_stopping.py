@@ -16,6 +16,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
+from fedlib.engine.journal import Journal, refuse_diverged
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
@@ -107,6 +108,7 @@ def fit(
 
     Raises:
       DataError: if a client has no examples on the split that decides.
+      DivergedError: as soon as a client's loss is not finite.
     """
     refuse_nothing_to_stop_on(cohort, stopping.split)
     local = replace(local, keeps="run")
@@ -158,8 +160,12 @@ class _Course:
     def train(
         self, losses: Callable, local: Solver, split: str, epochs: int, stream: str
     ) -> np.ndarray:
-        """Go on for so many epochs; mean loss on the split that decides -> [C still training]"""
-        part = self.cohort.some(self.going)
+        """Go on for so many epochs; mean loss on the split that decides -> [C still training]
+
+        Raises:
+          DivergedError: if it, or that of training, is not finite.
+        """
+        part = replace(self.cohort.some(self.going), journal=Journal())
         own = take_rows(self.per_client, upload(self.going, part.ids.device))
         self.params, self.memory = part.fit(
             _mean_of(losses),
@@ -169,7 +175,13 @@ class _Course:
             memory=self.memory,
             stream=stream,
         )
-        return client_losses(part, losses, self.params, *own, split=split).cpu().numpy()
+        self.cohort.journal.examples += part.journal.examples
+        done = int(self.memory.epochs[part.host_ids].max())
+        when = f"by epoch {done} of {stream.partition('/')[0]!r}"
+        part.journal.refuse_diverged(when)
+        found = client_losses(part, losses, self.params, *own, split=split).cpu().numpy()
+        refuse_diverged(found, part.host_ids, when, f"{split} loss")
+        return found
 
     def keep(self, name: str, which: np.ndarray) -> None:
         """Keep the models of those clients, a mask of the ones still training."""

@@ -43,11 +43,10 @@ def probability(
 def choose(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | str) -> Tensor:
     """The model of least loss for each client, or with probability `explore` any -> [C] int64
 
-    Ties are broken at random, a loss that is no number is passed over, and a client without any
-    other loss draws among all models. Of one model nothing is drawn.
+    Ties are broken at random. Of one model nothing is drawn.
 
     Args:
-      losses: [C, E].
+      losses: [C, E], finite.
       clients: [C] whose losses these are. What a client draws is a function of the stream and of
         its number alone.
     """
@@ -56,14 +55,8 @@ def choose(losses: Tensor, explore: float, clients: np.ndarray, *stream: int | s
     draws = streams.generator(*stream).random((int(clients.max()) + 1, 2))[clients]
     draws = torch.from_numpy(draws).to(losses.device)
     explores = draws[:, :1] < explore
-    return nth(lowest(losses) | explores, draws[:, 1])
-
-
-def lowest(losses: Tensor) -> Tensor:
-    """Whether a loss is its row's least, NaN apart; a row of NaN has them all -> [C, E] bool"""
-    numbers = losses.nan_to_num(nan=torch.inf, posinf=torch.inf)
-    least = (numbers == numbers.min(1, keepdim=True).values) & ~losses.isnan()
-    return least | ~least.any(1, keepdim=True)
+    lowest = losses == losses.min(1, keepdim=True).values
+    return nth(lowest | explores, draws[:, 1])
 
 
 def nth(candidates: Tensor, at: Tensor) -> Tensor:

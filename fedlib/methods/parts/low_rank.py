@@ -40,7 +40,7 @@ def compressed(params: Params, energy: float) -> Message:
     """What is sent of ONE model; waits for the device, as the ranks decide on shapes.
 
     Args:
-      params: leaves of one dimension are sent as they are.
+      params: finite, squares included; leaves of one dimension are sent as they are.
       energy: share of the squared singular values that has to be kept, in (0, 1].
     """
     return {name: factored(x, energy) if x.dim() > 1 else x for name, x in params.items()}

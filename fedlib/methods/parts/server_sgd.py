@@ -11,6 +11,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import upload
+from fedlib.engine.journal import diverged
 from fedlib.engine.solvers import SGD, Solver, gradient
 from fedlib.engine.task import Params
 
@@ -26,22 +27,30 @@ def solver(local: Solver, lr: float | None, epochs: int, batch_size: int | None)
 
 
 def train(
-    loss: Callable, params: Params, examples: tuple[Tensor, ...], sgd: SGD, *stream: int | str
-) -> Params:
+    loss: Callable, params: Params, examples: tuple[Tensor, ...], sgd: SGD,
+    seed: int, round: int, stream: str,
+) -> Params:  # fmt: skip
     """`params` after the epochs of `sgd`, which starts afresh, at its constant rate.
 
     Args:
       loss: (params, *batch) -> [], of a batch of rows of the examples.
       params: left as they are.
       examples: [M, ...] each; if M is 0, nothing is trained.
-      stream: of the shuffling.
+      seed, round, stream: of the shuffling.
+
+    Raises:
+      DivergedError: for a loss that is not finite; waits for the device.
     """
-    plan = draw_batches(len(examples[0]), sgd, *stream)
+    plan = draw_batches(len(examples[0]), sgd, seed, round, stream)
     order = upload(plan.order, examples[0].device)
     params = tree.clone(params)
     buffers = sgd.init(params)
+    total = examples[0].new_zeros(())
     for step in plan.steps:
         index = order[step.start : step.stop]
-        grads, _ = gradient(loss, params, *(x[index] for x in examples))
+        grads, value = gradient(loss, params, *(x[index] for x in examples))
+        total = total + value
         sgd.step_(params, sgd.clipped(grads), buffers, sgd.lr, {})
+    if not total.isfinite():
+        raise diverged("the server", f"in round {round + 1}", f"training loss is {total.item()}")
     return params
