@@ -169,7 +169,7 @@ lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)
 unlock: $(STAMP)  ## after a crash: let Snakemake work in this folder again
 	@$(workflow) unlock
 
-clean: $(STAMP)  ## delete results/SCALE and figures/SCALE; never data/raw
+clean: $(STAMP)  ## delete results/SCALE and figures/SCALE, after asking; never data/raw
 	@$(workflow) clean
 
 # The lock without PyTorch and what only PyTorch needs.

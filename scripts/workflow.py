@@ -21,6 +21,7 @@ from fedlib import locks
 from fedlib.workflow import command, console, errands, narrowing, preflight
 from fedlib.workflow.provenance import ROOT
 
+YES = ("y", "yes")
 RUNS = ("demo", "demo-all", "reduced", "reproduce")
 # These may go beside a workflow that runs.
 READERS = ("plan", "list", "compare", "calibrate", "report", "keep", "figures-from")
@@ -48,12 +49,28 @@ def main() -> None:
     reads = target in READERS or order.is_preview
     lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())
     if target == "clean":
-        for folder in errands.clean(order.plan, ROOT):
-            print(f"deleted {folder.relative_to(ROOT)}")
-        print("data/raw is untouched. Delete it by hand if you want to download again.")
+        _clean(order)
     elif target != "unlock":  # nobody is at work here, so that the locks of the dead are gone now
+        before = {} if reads else errands.made(order.plan)
         for step in errands.steps(order):
             _run(step, lock)
+        if not reads and errands.made(order.plan) == before:
+            print(f"Nothing to do: {order.plan.path('report_html')} is up to date.")
+        elif not reads:
+            _run(errands.closing(order), lock)
+
+
+def _clean(order: errands.Order) -> None:
+    """Delete results and figures, once somebody at a terminal has agreed."""
+    folders = errands.made_folders(order.plan, ROOT)
+    for folder in folders:
+        print(f"{folder.relative_to(ROOT)}: {errands.size(folder)}")
+    if folders and sys.stdin.isatty() and input("Delete? [y/N] ").strip().lower() not in YES:
+        print("Nothing was deleted.")
+        return
+    errands.clean(folders)
+    print("Deleted." if folders else f"There is nothing of {order.plan.folder} to delete.")
+    print("data/raw is untouched. Delete it by hand if you want to download again.")
 
 
 def _run(step: list[str], lock) -> None:

@@ -159,3 +159,13 @@ def test_snakemake_speaks_for_itself_unless_asked_otherwise(monkeypatch, asked, 
     assert log in logger.handlers
     assert (own not in logger.handlers) is replaced
     assert any(isinstance(x, Console) for x in logger.handlers) is replaced
+
+
+def test_what_snakemake_says_of_profiles_and_files_before_it_begins_is_left_out():
+    stream = Terminal()
+    quiet = console.Quiet(stream)
+    print("Using workflow specific profile profiles/default for arguments.", file=quiet)
+    quiet.write("Config file config.yaml is extended by additional config.\n")
+    print("error: Using", file=quiet)
+    print(file=quiet)
+    assert stream.getvalue() == "error: Using\n\n" and quiet.isatty()

@@ -25,8 +25,10 @@ def read(target: str, **values: str) -> errands.Order:
 
 
 def steps(target: str, **values: str) -> list[str]:
-    """Its steps as text, without the name of Python."""
-    commands = errands.steps(read(target, **values))
+    """Its steps as text, without the name of Python; of a workflow with what shows its results."""
+    order = read(target, **values)
+    runs = target in errands.SCALES and not order.is_preview
+    commands = errands.steps(order) + ([errands.closing(order)] if runs else [])
     assert all(command[0] == sys.executable for command in commands)
     return [" ".join(command[1:]) for command in commands]
 
@@ -34,8 +36,8 @@ def steps(target: str, **values: str) -> list[str]:
 def test_a_target_cuts_the_shards_runs_and_shows():
     given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
     assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
-        f"-m snakemake partitions {given}",
-        f"-m snakemake {given}",
+        f"-m fedlib.workflow.console partitions {given}",
+        f"-m fedlib.workflow.console {given}",
         "scripts/show_results.py demo pfedmm/main",
     ]
 
@@ -57,13 +59,13 @@ def test_what_is_shown_at_the_end_is_of_what_is_selected():
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
     *_, run, show = steps(target, CONFIG="tag=quick rounds=3")
-    assert run == f"-m snakemake --config scale={scale} tag=quick rounds=3"
+    assert run == f"-m fedlib.workflow.console --config scale={scale} tag=quick rounds=3"
     assert show.startswith(f"scripts/show_results.py {scale}-quick ")
 
 
 def test_options_of_snakemake_come_before_the_configuration():
     order = read("demo", ARGS=" ".join(OPTIONS), CONFIG="tag=a")
-    for command in errands.steps(order)[:2]:
+    for command in errands.steps(order):
         at = command.index("--cores")
         assert command[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
 
@@ -78,7 +80,7 @@ def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
     file.write_text("tag: mine\n")
     order = read("demo", ARGS=f"--configfile '{file}' --cores 1")
     assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
-    for command in errands.steps(order)[:2]:
+    for command in errands.steps(order):
         assert command[command.index("--configfile") + 1] == str(file)
 
 
@@ -169,7 +171,8 @@ def test_the_report_is_written_from_what_is_there():
 
 def test_snakemake_s_own_report_is_another_file():
     assert steps("report", SCALE="reduced", ARGS="--snakemake") == [
-        "-m snakemake --report results/reduced/report-snakemake.html --config scale=reduced"
+        "-m fedlib.workflow.console --report results/reduced/report-snakemake.html "
+        "--config scale=reduced"
     ]
 
 
@@ -240,11 +243,13 @@ def content(folder: Path) -> list[str]:
 def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_path):
     for name in ("results/demo", "results/demo-a", "figures/demo-a", "data/raw"):
         (tmp_path / name / "x").mkdir(parents=True)
-    deleted = errands.clean(read("clean", CONFIG="tag=a").plan, tmp_path)
-    assert [str(path.relative_to(tmp_path)) for path in deleted] == [
-        "results/demo-a",
-        "figures/demo-a",
+    (tmp_path / "results/demo-a/x/file").write_bytes(bytes(1_250_000))
+    found = errands.made_folders(read("clean", CONFIG="tag=a").plan, tmp_path)
+    assert [(str(path.relative_to(tmp_path)), errands.size(path)) for path in found] == [
+        ("results/demo-a", "1.2 MB in 1 file"),
+        ("figures/demo-a", "0.0 MB in 0 files"),
     ]
+    errands.clean(found)
     assert content(tmp_path) == [
         *("data", "data/raw", "data/raw/x", "figures", "results", "results/demo"),
         "results/demo/x",
@@ -255,14 +260,16 @@ def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path):
     (tmp_path / "disk/x").mkdir(parents=True)
     (tmp_path / "results").mkdir()
     (tmp_path / "results/demo").symlink_to(tmp_path / "disk")
-    errands.clean(read("clean").plan, tmp_path)
+    [link] = errands.made_folders(read("clean").plan, tmp_path)
+    assert errands.size(link) == f"a link to {tmp_path / 'disk'}, which stays"
+    errands.clean([link])
     assert content(tmp_path) == ["disk", "disk/x", "results"]
 
 
 def test_raw_files_among_the_results_are_not_deleted(tmp_path):
     (tmp_path / "results/demo/raw").mkdir(parents=True)
     with pytest.raises(ConfigError, match="raw: the raw files in .*results/demo/raw are in "):
-        errands.clean(read("clean", CONFIG="raw=results/demo/raw").plan, tmp_path)
+        errands.made_folders(read("clean", CONFIG="raw=results/demo/raw").plan, tmp_path)
     assert content(tmp_path) == ["results", "results/demo", "results/demo/raw"]
 
 
@@ -321,8 +328,29 @@ def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout)
 def test_make_clean_deletes_one_folder_of_results(checkout):
     done = make(checkout, "clean", "CONFIG=tag=a")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("deleted results/demo-a\n")
+    assert done.stdout.startswith("results/demo-a: 0.0 MB in 0 files\nDeleted.\n")
     assert content(checkout / "results") == ["demo", "demo/x"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer, stays", [("n", True), ("", True), ("y", False)])
+def test_who_sits_at_a_terminal_is_asked_before_anything_is_deleted(checkout, answer, stays):
+    ours, theirs = os.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    done = subprocess.run(
+        [sys.executable, "scripts/workflow.py", "clean"],
+        cwd=checkout,
+        env=clean_environment(),
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+    )
+    for end in (ours, theirs):
+        os.close(end)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("results/demo: 0.0 MB in 0 files\n")
+    assert "Delete? [y/N]" in done.stdout + done.stderr
+    assert (checkout / "results/demo").exists() == stays
 
 
 @pytest.mark.parametrize("given", ["config=tag=a", "Seeds=1", "VENV=x", "unknown=1"])

@@ -300,6 +300,20 @@ def test_a_second_run_has_nothing_to_do(finished):
 
 
 @slow
+def test_a_finished_workflow_says_so_in_a_line(folder):
+    done = subprocess.run(
+        [sys.executable, "scripts/workflow.py", "demo"],
+        cwd=folder,
+        env=workflow.environment(ARGS=f"--configfile {workflow.SMOKE}"),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    _, last = done.stdout.splitlines()  # the first says what is selected
+    assert last == f"Nothing to do: {PLAN.path('report_html')} is up to date."
+
+
+@slow
 def test_snakemake_s_own_report_has_every_table_and_figure(finished, tmp_path):
     report = tmp_path / "report.html"
     done = workflow.snakemake(finished, "--report", str(report), *workflow.smoke())

@@ -6,7 +6,9 @@ In a terminal the line is rewritten; in a file, and in the log of a CI, it is wr
 A failure stands out with the end of the job's log, and the first table is shown as soon as it is
 there. Snakemake's own page about every job goes to its log alone, which is named at the end.
 
-`FEDLIB_PROGRESS=1` asks for it, as `make` does; without it Snakemake speaks for itself.
+`FEDLIB_PROGRESS=1` asks for it, as `make` does; without it Snakemake speaks for itself. Run as a
+program, `python -m fedlib.workflow.console`, this is Snakemake without the lines that it writes
+before it reads the Snakefile.
 """
 
 import logging
@@ -29,6 +31,8 @@ LAST_LINES = 15  # of a failed job's log
 ERASE = "\r\033[K"
 SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
 OF_JOB = "CalledProcessError in file"  # in Snakemake's message that a command failed, and which
+# How the lines begin that Snakemake writes before there is a `Console`.
+USUAL = ("Using workflow specific profile ", "Config file ")
 NAMED = "Complete log(s): "  # how Snakemake's message begins that names its log
 
 
@@ -211,6 +215,31 @@ def install(logger: logging.Logger) -> None:
             logger.addHandler(Console(sys.stderr))
 
 
+class Quiet:
+    """A stream that leaves out lines that begin like one of `USUAL`."""
+
+    def __init__(self, stream: TextIO):
+        self.stream, self.left_out = stream, False
+
+    def write(self, text: str) -> int:
+        """See `TextIO`; the end of a line that was left out may come by itself."""
+        begins, rest = text.startswith(USUAL), self.left_out and text == "\n"
+        self.left_out = begins and not text.endswith("\n")
+        return len(text) if begins or rest else self.stream.write(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
+
+
+def main() -> None:
+    """Be Snakemake."""
+    from snakemake.cli import main as snakemake  # which a plan does not need
+
+    if os.environ.get(VARIABLE) == "1":
+        sys.stderr = Quiet(sys.stderr)
+    snakemake()
+
+
 def _end(log: Path) -> list[str]:
     """The end of a job's log, set off."""
     try:
@@ -225,3 +254,7 @@ def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ import argparse
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from fedlib.workflow.plan import Plan
 
 # Of the targets that run all.
 SCALES = {"demo": "demo", "demo-all": "demo-all", "reduced": "reduced", "reproduce": "full"}
-SNAKEMAKE = (sys.executable, "-m", "snakemake")
+SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
 
 
 class Order(NamedTuple):
@@ -121,13 +121,21 @@ def steps(order: Order) -> list[list[str]]:
     # Shards first and in a call of their own: where they come out with the same content as before,
     # the second call sees that and trains nothing again.
     runs = [[*SNAKEMAKE, *what, *order.options, *given] for what in (["partitions"], [])]
-    runs = [estimate, *runs] if order.plan.config["budget"] else runs
-    if order.is_preview:
-        return runs
+    return [estimate, *runs] if order.plan.config["budget"] else runs
+
+
+def closing(order: Order) -> list[str]:
+    """The command that shows what the steps of a workflow have made."""
     # What the selection has of each paper: its main table, or else the first of the others.
     chosen = {} if order.plan.config["budget"] else order.plan.papers
     tables = [f"{name}/{next(iter(p.tables))}" for name, p in chosen.items() if p.tables]
-    return [*runs, [sys.executable, "scripts/show_results.py", order.plan.folder, *tables]]
+    return [sys.executable, "scripts/show_results.py", order.plan.folder, *tables]
+
+
+def made(plan: Plan) -> dict[str, int]:
+    """When each result of a workflow that is there was written, in nanoseconds."""
+    paths = [path for path in map(Path, plan.targets()) if path.exists()]
+    return {str(path): path.stat().st_mtime_ns for path in paths}
 
 
 def _bought(order: Order) -> Plan:
@@ -163,8 +171,8 @@ def _options(files: list[str], words: list[str]) -> list[str]:
     return [*(["--configfile", *files] if files else []), "--config", *words]
 
 
-def clean(plan: Plan, root: Path) -> list[Path]:
-    """Delete the folders of results and figures of a configuration; those that were there.
+def made_folders(plan: Plan, root: Path) -> list[Path]:
+    """The folders of results and figures of a configuration that are there, for `clean`.
 
     Raises:
       ConfigError: if the raw files are in one of them.
@@ -174,10 +182,21 @@ def clean(plan: Plan, root: Path) -> list[Path]:
     for folder in folders:
         if raw.is_relative_to(folder.resolve()):
             raise ConfigError(f"raw: the raw files in {raw} are in {folder}, which is not deleted")
-    found = [folder for folder in folders if folder.is_symlink() or folder.exists()]
-    for folder in found:
+    return [folder for folder in folders if folder.is_symlink() or folder.exists()]
+
+
+def size(folder: Path) -> str:
+    """What a folder has in it, in words; of a link, where it leads to."""
+    if folder.is_symlink():
+        return f"a link to {folder.readlink()}, which stays"
+    sizes = [path.lstat().st_size for path in folder.rglob("*") if not path.is_dir()]
+    return f"{sum(sizes) / 1e6:,.1f} MB in {len(sizes):,} file{'s' * (len(sizes) != 1)}"
+
+
+def clean(folders: Iterable[Path]) -> None:
+    """Delete folders, and of links nothing but the link."""
+    for folder in folders:
         folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
-    return found
 
 
 def _split(name: str, text: str) -> list[str]:
