@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 from types import SimpleNamespace
 
 import changed
@@ -22,6 +23,13 @@ def pytest_addoption(parser):
     parser.addoption(
         "--changed", metavar="REVISION", help="only tests that the changes since then can reach"
     )
+
+
+def pytest_configure():
+    # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and so would be
+    # all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path, config):

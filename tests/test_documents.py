@@ -60,7 +60,7 @@ def test_modules_exist(document):
 
 
 TEXTS = ("*.py", "*.md", "*.smk", "*.yaml", "*.toml", "Makefile", "Snakefile")
-IGNORED = {".venv", ".git", ".snakemake", "results", "figures", "raw"}
+IGNORED = {".venv", ".venvs", ".git", ".snakemake", "results", "figures", "raw"}
 
 
 def test_no_file_keeps_the_marks_of_a_conflict():
