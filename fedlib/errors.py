@@ -3,6 +3,19 @@
 `fedlib.workflow.command` prints them without a traceback; every other exception is a bug of ours.
 """
 
+import re
+
+# What makes a terminal do something rather than show it, and turns the direction of text.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    r"""`text` as it may be shown in a terminal: of control characters, only tabs and line ends.
+
+    Names of files, and answers of servers, are anybody's. The others are spelt out: "\x1b".
+    """
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
 
 class ConfigError(ValueError):
     """The configuration or a declaration names something that does not exist or makes no sense."""

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -11,7 +10,7 @@ from fedlib import seals
 from fedlib.data import downloads, sources
 from fedlib.data.checks import check_choice
 from fedlib.data.download import fetch, receipt
-from fedlib.errors import StaleCodeError
+from fedlib.errors import StaleCodeError, plain
 from fedlib.workflow import command, provenance
 
 
@@ -38,11 +37,16 @@ def main() -> None:
         raise StaleCodeError(
             f"the list of files of {args.dataset} changed since this job was planned; run again"
         )
-    fetch(files, args.raw, mirror=args.mirror, report=partial(print, flush=True))
+    fetch(files, args.raw, mirror=args.mirror, report=report)
     content = receipt(args.dataset, files, args.raw)
     seals.write_json(args.receipt or args.raw / f"{args.dataset}.json", content)
     print(f"{args.dataset}: {len(content['files'])} raw files in place")
     provenance.assert_covered("scripts/download.py")
+
+
+def report(line: str) -> None:
+    """A line of what happens, which may have words of a server in it."""
+    print(plain(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ def main() -> None:
         preflight.check(order.plan)
         for remark in narrowing.remarks(order.plan):
             print(remark, flush=True)
+    elif target == "plan":
+        preflight.check(order.plan)  # which would else be after minutes of estimating
     told = " ".join(f"{k}={values[k]!r}" for k in DEFAULTS if values[k] != DEFAULTS[k])
     reads = target in READERS or order.is_preview
     lock = None if reads else locks.hold_folder(command=f"make {target} {told}".strip())

@@ -26,8 +26,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure():
-    # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and so would be
-    # all that tests start.
+    # A shell starts what runs in the background, `make test &`, with Ctrl-C ignored, and whatever
+    # tests start would ignore it, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

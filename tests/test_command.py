@@ -67,6 +67,13 @@ def test_a_full_disk_is_found_behind_the_error_of_a_library(error, capsys):
         command.run(raising(error))
 
 
+def test_no_message_moves_the_cursor_or_changes_a_terminal(capsys):
+    given = "no a\x1b[2J\x07\r\x9b1m\u202e\x00\x7f; é, –,\ttab\nand a line"
+    assert command.run(raising(errors.DataError(given))) == 1
+    shown = r"no a\x1b[2J\x07\r\x9b1m\u202e\x00\x7f; é, –," + "\ttab\nand a line"
+    assert capsys.readouterr().err == f"error: {shown}\n"
+
+
 def test_an_interrupt_exits_as_shells_expect(capsys):
     assert command.run(raising(KeyboardInterrupt())) == 128 + 2
     assert capsys.readouterr().err == "error: interrupted\n"

@@ -117,6 +117,14 @@ def test_a_failure_is_told_with_the_end_of_its_log_and_without_snakemake_s_comma
     assert lines[-1].startswith("0 of 2 jobs, 1 failed")
 
 
+def test_what_a_log_has_for_a_terminal_is_spelt_out(told, tmp_path):
+    made, tell = told
+    (tmp_path / "log").write_text("title: \x1b]0;owned\x07")
+    tell("job_error", jobid=1, rule_name="train", log=[tmp_path / "log"])
+    assert r"| title: \x1b]0;owned\x07" in made.stream.getvalue()
+    assert "\x1b" not in made.stream.getvalue()
+
+
 def test_what_is_wrong_with_the_workflow_itself_is_told(told):
     made, tell = told
     tell("error", logging.ERROR, "WorkflowError:\nscale: unknown 'big'")

@@ -27,6 +27,8 @@ from fedlib.data.download import fetch, receipt
 from fedlib.data.raw import RawFile, RawFolder
 from fedlib.errors import ConfigError, DataError
 from fedlib.locks import exclusive
+from fedlib.workflow import preflight
+from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTENT = bytes(range(256)) * 400  # 102,400 bytes
@@ -373,6 +375,17 @@ def test_a_mirror_with_other_content_is_passed_over(server, tmp_path):
 def test_a_mirror_that_cannot_be_is_refused(server, tmp_path, mirror):
     with pytest.raises(ConfigError, match=f"mirror .*{mirror}"):
         fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
+    with pytest.raises(ConfigError, match=f"mirror .*{mirror}"):  # as a plan does
+        preflight.check(Plan({"mirror": mirror}))
+
+
+def test_no_password_in_a_mirror_gets_into_logs_or_messages(tmp_path, server):
+    for mirror in ("https://me:hunter2@host/data", "http://hunter2@host", "file://hunter2@host/a"):
+        with pytest.raises(ConfigError, match="into ~/.netrc, for machine host$") as error:
+            fetch([of(server)], tmp_path, mirror=mirror, report=quiet)
+        assert "hunter2" not in str(error.value)
+    with pytest.raises(ConfigError, match="is no address"):
+        fetch([of(server)], tmp_path, mirror="http://[host", report=quiet)
 
 
 def test_a_file_address_is_an_official_address_too(tmp_path):

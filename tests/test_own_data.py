@@ -54,6 +54,34 @@ def arrays(path, **made):
             file[name] = np.asarray(array).astype(h5py.string_dtype()) if words else array
 
 
+@pytest.mark.parametrize("kind", ["external link", "soft link", "external storage", "virtual"])
+def test_an_hdf5_file_takes_nothing_from_other_files(folder, tmp_path, kind):
+    other = tmp_path / "other.h5"
+    arrays(other, x=np.full((4, 2), 7.0))
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["y"] = np.arange(4)
+        if kind == "external storage":
+            about = {"external": [(str(other), 0, h5py.h5f.UNLIMITED)]}
+            file.create_dataset("x", (4, 2), np.uint8, **about)
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout((4, 2), float)
+            layout[:] = h5py.VirtualSource(other, "x", (4, 2))
+            file.create_virtual_dataset("x", layout)
+        else:
+            file["there"] = h5py.ExternalLink(other, "/")
+            linked = kind == "external link"
+            file["x"] = h5py.ExternalLink(other, "x") if linked else h5py.SoftLink("/there/x")
+    with pytest.raises(DataError, match=r"a\.h5 .*x is (a link|kept in other files); copy"):
+        read(folder)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2J/1.png", "a/1\n2.png"])
+def test_a_name_with_control_characters_is_refused(folder, name):
+    image(folder / name, 1)
+    with pytest.raises(DataError, match="own/mine has .*, a name with control characters; rename"):
+        read(folder)
+
+
 def test_images_by_class_come_in_order_of_their_paths(folder):
     for name, value in {"cat/2": 2, "ant/9": 9, "cat/1": 1, "bee/5": 5}.items():
         image(folder / f"{name}.png", value)
@@ -198,7 +226,7 @@ def test_files_that_are_not_what_their_ending_says_are_refused(folder, ending):
 def test_an_hdf5_group_is_no_array(folder):
     with h5py.File(folder / "a.h5", "w") as file:
         file.create_group("x")
-    with pytest.raises(DataError, match=r"a.h5 is not an HDF5 file of plain arrays: /x is no arr"):
+    with pytest.raises(DataError, match=r"a.h5 is not an HDF5 file of plain arrays: x is no arr"):
         read(folder)
 
 

@@ -110,6 +110,16 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     assert published.read_bytes() == PUBLISHED.read_bytes()
 
 
+@pytest.mark.parametrize("where", ["title", "runs", "\x1b"])
+def test_a_pack_with_control_characters_is_refused(made, tmp_path, where):
+    *_, [exhibit] = packs.read(made / "kept/pack")
+    text = {"title": "a \x1b[2J", "runs": [{"title": "\x9b"}]}.get(where, 1)
+    changed = [*exhibit._replace(spec=exhibit.spec | {where: text})]
+    seals.write_json(tmp_path / "exhibits.json", {"exhibits": [changed]})
+    with pytest.raises(DataError, match="has a text with control characters"):
+        packs.read(tmp_path)
+
+
 @pytest.mark.parametrize("exhibits", [None, [], [["table"]], [["x", {}, True]], [["table", 1, 1]]])
 def test_a_pack_without_exhibits_is_refused(made, tmp_path, exhibits):
     seals.write_json(tmp_path / "exhibits.json", {"exhibits": exhibits})

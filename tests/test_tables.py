@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import made_up
@@ -608,6 +609,15 @@ def test_csv_has_an_empty_field_for_what_does_not_exist():
     assert render.to_csv(sheet("x")) == 'a\n0.1\n""\n'
     again = pd.read_csv(io.StringIO(render.to_csv(build(main_exhibit(), main_metrics()))))
     assert again["published"].tolist() == [0.812, 0.692, 0.842, 0.766]
+
+
+def test_no_text_of_a_csv_is_a_formula_to_a_spreadsheet():
+    texts = ["=cmd|' /C calc'!A0", "@SUM(A1)", "+ Sync", "-2+3", " =1", "-0.5", "FedAvg+", None]
+    numbers = pd.DataFrame({"=title": texts, "value": [-0.5] * 8, "is": [True] * 8})
+    found = pd.read_csv(io.StringIO(render.to_csv(replace(sheet("x"), numbers=numbers))))
+    assert [*found.columns] == ["'=title", "value", "is"]
+    assert [*found["'=title"][:7]] == [f"'{text}" for text in texts[:5]] + texts[5:7]
+    assert found["value"].tolist() == [-0.5] * 8
 
 
 def test_text_of_numbers():

@@ -14,12 +14,11 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from fedlib.data.archives import unpack
+from fedlib.data.downloads import check_mirror, local
 from fedlib.data.raw import CHUNK, LocalFolder, RawFile, RawFolder
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.files import atomic, digest
 from fedlib.locks import exclusive
 
@@ -110,16 +109,6 @@ def receipt(
     return {"dataset": dataset, "files": sorted(entries, key=lambda entry: entry["path"])}
 
 
-def check_mirror(mirror: str | None) -> None:
-    """Raises ConfigError unless `mirror` is None, a folder, or an address that can be read."""
-    if mirror is None or mirror.startswith(("http://", "https://")):
-        return
-    if "://" in mirror and not mirror.startswith("file://"):
-        raise ConfigError(f"mirror must be a folder, file:// or http(s)://, got {mirror!r}")
-    if not _local(mirror).is_dir() or urlsplit(mirror).netloc:
-        raise ConfigError(f"mirror {mirror} is not a folder that exists")
-
-
 def _is_there(file: RawFile, raw: Path) -> bool:
     path = raw / file.path
     if not path.exists():
@@ -171,17 +160,11 @@ def _transfer(address: str, file: RawFile, raw: Path, report: Report) -> None:
         _download(address, file, part, report)
         part.replace(target)
     else:
-        _copy(_local(address), file, target)
+        _copy(local(address), file, target)
         part.unlink(missing_ok=True)
     report(f"{file.path}: complete, from {address}")
     if not file.is_verifiable:
         report(f"{file.path}: no checksum is published; its sha256 is {digest(target)}")
-
-
-def _local(address: str) -> Path:
-    if address.startswith("file://"):
-        return Path(url2pathname(urlsplit(address).path))
-    return Path(address).expanduser()
 
 
 def _copy(source: Path, file: RawFile, target: Path) -> None:

@@ -7,6 +7,7 @@ another program makes, under names that depend on its options, is a `RawFolder`;
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -184,9 +185,17 @@ class LocalFolder(_Below):
 
 
 def local_files(folder: Path) -> list[str]:
-    """Paths, with "/", of what a folder and its folders have, sorted; without hidden files."""
+    """Paths, with "/", of what a folder and its folders have, sorted; without hidden files.
+
+    Raises:
+      DataError: for a name with control characters, such as a line end.
+    """
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(p.as_posix() for p in found if not any(x.startswith(".") for x in p.parts))
+    names = sorted(p.as_posix() for p in found if not any(x.startswith(".") for x in p.parts))
+    for name in names:
+        if re.search(r"[\x00-\x1f\x7f-\x9f]", name):
+            raise DataError(f"{folder} has {name!r}, a name with control characters; rename it")
+    return names
 
 
 def is_inside(name: str) -> bool:

@@ -5,12 +5,12 @@ specification of every table and figure. No states, no data: everything can be d
 with the same numbers as from the runs, and nothing can be trained.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
-from fedlib.errors import DataError
+from fedlib.errors import DataError, plain
 from fedlib.exhibits import frames
 
 FOLDER = "pack"  # in that of what is kept of a paper
@@ -51,7 +51,19 @@ def read(folder: Path) -> tuple[Path, Path, list[Exhibit]]:
     found = seals.read_json(folder / EXHIBITS).get("exhibits")
     if not isinstance(found, list) or not found or not all(map(_is_exhibit, found)):
         raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
+    if odd := next((text for text in _texts(found) if text != plain(text)), ""):
+        raise DataError(f"{folder / EXHIBITS} has a text with control characters: {odd[:80]!r}")
     return folder / METRICS, folder / CLIENTS, [Exhibit(*one) for one in found]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a JSON value, names of entries included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        for one in inner:
+            yield from _texts(one)
 
 
 def _is_exhibit(value: object) -> bool:

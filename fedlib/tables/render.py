@@ -25,6 +25,7 @@ WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
 ABSENT = "–"  # nothing is published, or there is no such run
 NOT_APPLICABLE = "N/A"  # the method has no such thing
 SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # what follows a mean over seeds
+FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+$))")  # but for a number
 RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` has it
 TEX = {
     **{char: f"\\{char}" for char in "&%$#_{}"},
@@ -234,8 +235,18 @@ def read(csv: str | Path, json: str | Path) -> Sheet:
 
 
 def to_csv(sheet: Sheet) -> str:
-    """The numbers of a table; a number that does not exist is an empty field."""
-    return sheet.numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
+    """The numbers of a table; a number that does not exist is an empty field.
+
+    Spreadsheets take a text for a formula that begins as one does; it begins with ' here.
+    """
+    numbers = sheet.numbers.rename(columns=_no_formula)
+    texts = numbers.select_dtypes(exclude=["number", "bool"])
+    numbers = numbers.assign(**{name: texts[name].map(_no_formula) for name in texts})
+    return numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
+
+
+def _no_formula(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def to_json(sheet: Sheet, numbers: str) -> dict:

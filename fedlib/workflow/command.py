@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError
+from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
 from fedlib.run_spec import RUN_ENTRIES, check
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
@@ -210,5 +210,5 @@ def _of_the_machine(error: BaseException | None) -> str | None:
 
 
 def _fail(message: str, code: int = 1) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print(plain(f"error: {message}"), file=sys.stderr)
     return code

@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from fedlib.errors import plain
 from fedlib.workflow.layout import STAGES
 
 VARIABLE = "FEDLIB_PROGRESS"
@@ -175,7 +176,7 @@ class Console(logging.Handler):
         now = time.monotonic()
         if self.rewritten:
             width = shutil.get_terminal_size().columns - 1
-            self.stream.write(ERASE + self.line()[:width])
+            self.stream.write(ERASE + plain(self.line())[:width])
             self.stream.flush()
         elif now - self.told >= FILE_SECONDS:
             self._write(self.line())
@@ -189,7 +190,7 @@ class Console(logging.Handler):
     def _write(self, text: str) -> None:
         """A line that stays."""
         self.told = time.monotonic()
-        self.stream.write(f"{ERASE if self.rewritten else ''}{text}\n")
+        self.stream.write(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
         self.stream.flush()
 
     def _ended(self, number: int) -> Job | None:

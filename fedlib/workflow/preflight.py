@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib import seals
+from fedlib.data import downloads
 from fedlib.environment import cache_folder
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
@@ -50,11 +51,13 @@ class Piece(NamedTuple):
 
 
 def check(plan: Plan) -> None:
-    """Build what was not built before.
+    """Build what was not built before, and look whether the mirror is there.
 
     Raises:
-      ConfigError: if something cannot be built; names the paper and the run, table or figure.
+      ConfigError: if something cannot be built; names the paper and the run, table or figure. Or
+        for a mirror that is no folder or address.
     """
+    downloads.check_mirror(plan.config["mirror"])
     file = cache_folder() / "built.json"
     known = dict.fromkeys(seals.remembered(file).get("keys", ()))
     new: dict[str, list[Piece]] = {}

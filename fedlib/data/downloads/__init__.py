@@ -17,6 +17,8 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from fedlib.data.raw import LocalFolder, RawFile, RawFolder, local_files
 from fedlib.errors import ConfigError
@@ -109,6 +111,37 @@ def check_folder(name: str, source: object) -> None:
             f"a source of {name} is the name of a folder, of letters, digits, '_', '-' and '.', "
             f"got {source!r}"
         )
+
+
+def check_mirror(mirror: str | None) -> None:
+    """Raises ConfigError unless `mirror` is None, a folder, or an address that can be read.
+
+    And without a password, as it would be in logs, command lines and messages.
+    """
+    if mirror is None:
+        return
+    try:
+        parts = urlsplit(mirror)
+    except ValueError as error:
+        raise ConfigError(f"mirror {mirror} is no address: {error}") from None
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "mirror must be an address without a name and password, which logs would show; write "
+            f"them into ~/.netrc, for machine {parts.hostname}"
+        )
+    if mirror.startswith(("http://", "https://")):
+        return
+    if "://" in mirror and not mirror.startswith("file://"):
+        raise ConfigError(f"mirror must be a folder, file:// or http(s)://, got {mirror!r}")
+    if not local(mirror).is_dir() or parts.netloc:
+        raise ConfigError(f"mirror {mirror} is not a folder that exists")
+
+
+def local(address: str) -> Path:
+    """The folder or file that an address without a server names."""
+    if address.startswith("file://"):
+        return Path(url2pathname(urlsplit(address).path))
+    return Path(address).expanduser()
 
 
 @cache

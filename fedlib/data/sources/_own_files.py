@@ -152,16 +152,21 @@ def _npz(path: Path) -> Content:
 def _hdf5(path: Path) -> Content:
     try:
         with h5py.File(path, "r") as file:
-            there = {name: file[name] for name in ("x", "y", "client") if name in file}
-            arrays = {name: _array(found) for name, found in there.items()}
+            arrays = {name: _array(file, name) for name in ("x", "y", "client") if name in [*file]}
     except (KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not an HDF5 file of plain arrays: {error}") from None
     return _of_arrays(path, arrays)
 
 
-def _array(found: object) -> np.ndarray:
+def _array(file: h5py.File, name: str) -> np.ndarray:
+    """An array that is in the file itself: its receipt covers no other file, which may be any."""
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        raise ValueError(f"{name} is a link; copy the array into the file")
+    found = file[name]
     if not isinstance(found, h5py.Dataset):
-        raise ValueError(f"{found.name} is no array")
+        raise ValueError(f"{name} is no array")
+    if found.external or found.is_virtual:
+        raise ValueError(f"{name} is kept in other files; copy the array into this one")
     return np.asarray((found.asstr() if h5py.check_string_dtype(found.dtype) else found)[()])
 
 
