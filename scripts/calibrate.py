@@ -42,6 +42,7 @@ def main() -> None:
 
 def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
     """What was measured of a run, by its key; nothing if it is known or cannot be measured."""
+    from fedlib.engine.choice import rule
     from fedlib.federation import Federation
     from fedlib.run import calibrate, calibration
     from fedlib.run.build import build_simulation
@@ -71,6 +72,8 @@ def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
     calibrate.remember(key, entry)
     times = ", ".join(f"{found} {1e3 * s:.1f} ms" for found, s in entry["seconds"].items())
     print(f"{name}: {entry['executor']} ({times})", flush=True)
+    if reason := calibrate.reason(entry["seconds"], rule(simulation.method.task)):
+        print(f"{name}: {reason}", flush=True)
     for reason, shapes in entry.get("not_traced", {}).items():
         print(f"{name}: steps of {shapes} shapes are not traced, {reason}", flush=True)
     return {key: entry}

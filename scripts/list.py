@@ -1,13 +1,14 @@
 """List what there is and where it comes from: `python scripts/list.py methods fedmix`.
 
-The first word is papers, federations, methods, models, datasets, partitions, tables or figures; all
-of them are listed without one. Entries must have all further words in them.
+The first word is papers, federations, methods, models, datasets, partitions, tables or figures; the
+names of all are listed without one. Entries must have all further words in them.
 """
 
 import argparse
 import shutil
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -34,9 +35,22 @@ def main() -> None:
     width = min(shutil.get_terminal_size((100, 0)).columns, 120)
     for kind, entries in listing.listed(plan, args.what).items():
         print(f"{kind} ({len(entries)})")
+        if not args.what:
+            print("\n".join(_paragraph(_names(entries), "", width)))
+            continue
         for entry in entries:
             print("\n".join(_block(entry, width)))
         print()
+    if not args.what:
+        print('\nmake list WHAT=methods says more of a kind, WHAT="methods fedmix" of some of it.')
+
+
+def _names(entries: list[listing.Entry]) -> str:
+    """What there is of a kind, or how much each paper has of it."""
+    papers = Counter(entry.name.partition("/")[0] for entry in entries)
+    if len(papers) == len(entries):
+        return ", ".join(papers)
+    return ", ".join(f"{number} of {paper}" for paper, number in papers.items())
 
 
 def _block(entry: listing.Entry, width: int) -> list[str]:

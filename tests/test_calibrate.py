@@ -60,6 +60,16 @@ def test_another_executor_than_the_rules_must_be_faster_by_a_margin(seconds, pri
     assert decide(seconds, prior) == expected
 
 
+def test_why_the_fastest_is_not_taken_is_said():
+    seconds = {"loop": 16.5, "traced": 9.4, "batched": 9.8}
+    assert decide(seconds, "batched") == "batched"
+    assert calibrate.reason(seconds, "batched") == (
+        "traced is 1.04 times as fast as batched, the rule's choice, and would be taken from 1.3 "
+        "times on"
+    )
+    assert calibrate.reason(seconds, "loop") == ""  # traced is taken, the fastest
+
+
 def scripted(monkeypatch, seconds):
     """Make the measured time of a round depend on its executor alone."""
     real = calibrate._rounds

@@ -1,5 +1,7 @@
 """What there is, read off registries, declarations and docstrings."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -50,9 +52,17 @@ def test_a_method_says_where_it_is_from_what_it_sends_and_what_is_kept(everythin
     fedem = entry(everything, "methods", "fedem")
     assert fedem.facts["from"].startswith("Marfoq et al.")
     assert "Official code" not in fedem.facts["from"]
-    assert fedem.facts["sends"] == "down state.experts; up trained"
+    assert fedem.facts["sends"] == "down experts; up trained"
     assert fedem.facts["keeps"].startswith("The shared experts, every client's weights")
     assert "pfedmm: fedem, " in fedem.facts["in"]
+
+
+def test_what_is_sent_is_said_in_words(everything):
+    told = {found.name: found.facts["sends"] for found in everything["methods"]}
+    assert not [text for text in told.values() if re.search(r"[^\w ,;]|\bself\b", text)]
+    assert told["qffl"] == "down params; up statistics of clients, sent"
+    assert told["fml"] == "down small; up small"  # as far as code goes: trained.pop('small')
+    assert told["fedmix"].startswith("down experts, gates, ")
 
 
 def test_only_methods_without_communication_send_nothing(everything):
@@ -77,6 +87,23 @@ def test_words_filter_in_any_case_and_all_of_them_must_be_there():
 def test_a_kind_that_does_not_exist_is_refused_with_the_choices():
     with pytest.raises(ConfigError, match="WHAT: unknown 'method'; known: papers, federations, me"):
         listing.listed(Plan({}), ["method"])
+
+
+def test_without_a_kind_names_and_numbers_fit_a_screen():
+    done = subprocess.run(
+        [sys.executable, "scripts/list.py"],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) < 40
+    assert lines[:2] == ["papers (5)", "    adaptive_experts, fedmix, fedmoe, pfedmm, pfedmoe"]
+    methods = next(line for line in lines if line.startswith("methods"))
+    assert methods == f"methods ({len(registered('methods'))})"
+    assert f"{len(Plan({}).papers['fedmix'].figures)} of fedmix" in done.stdout
 
 
 def test_the_list_is_printed_in_blocks():

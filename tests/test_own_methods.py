@@ -306,5 +306,5 @@ def test_it_is_listed_with_what_it_sends(mine, declare):
     )
     plan = Plan({"methods": [mine(text)]})
     [entry] = listing.listed(plan, ["methods", "nothing is learnt"])["methods"]
-    assert re.search("up state.bodies", entry.facts["sends"])
+    assert re.search("up bodies", entry.facts["sends"])
     assert (entry.facts["from"], entry.facts["in"]) == ("me.", "toy: own-my-way")

@@ -78,10 +78,24 @@ def measure(method: Method, data: DeviceData, course: Course) -> dict:
 def decide(seconds: dict[str, float], prior: str) -> str:
     """The fastest executor of those that beat `prior` by their margin; `prior` if none does."""
     for name in sorted(seconds, key=seconds.__getitem__):
-        margin = ALIKE if goes_one_by_one(name) and goes_one_by_one(prior) else MARGIN
-        if seconds[prior] > margin * seconds[name]:
+        if seconds[prior] > _margin(name, prior) * seconds[name]:
             return name
     return prior
+
+
+def reason(seconds: dict[str, float], prior: str) -> str:
+    """Why `decide` does not take the fastest executor; "" where it does."""
+    fastest = min(seconds, key=seconds.__getitem__)
+    if fastest == decide(seconds, prior):
+        return ""
+    return (
+        f"{fastest} is {seconds[prior] / seconds[fastest]:.2f} times as fast as {prior}, the "
+        f"rule's choice, and would be taken from {_margin(fastest, prior)} times on"
+    )
+
+
+def _margin(name: str, prior: str) -> float:
+    return ALIKE if goes_one_by_one(name) and goes_one_by_one(prior) else MARGIN
 
 
 def _block(candidate: str) -> int:

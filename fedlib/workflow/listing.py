@@ -205,7 +205,7 @@ def _line(module: str) -> list[str]:
 
 
 def _exchanged(module: str, calls: tuple[str, ...]) -> list[str]:
-    """What a method hands to these functions of a cohort, as its code has it."""
+    """What a method hands to these functions of a cohort, by the names that its code has for it."""
     found: dict[str, None] = {}
     for part in _line(module):
         for node in ast.walk(_tree(part)):
@@ -213,9 +213,33 @@ def _exchanged(module: str, calls: tuple[str, ...]) -> list[str]:
                 case ast.Call(
                     func=ast.Attribute(value=ast.Name(id="cohort"), attr=name), args=[sent, *_]
                 ) if name in calls:
-                    found[ast.unparse(sent)] = None
-    # What is collected to be averaged is sent once.
-    return [text for text in found if not text.startswith("cohort.")]
+                    found |= dict.fromkeys(_names(sent))
+    return [name.replace("_", " ") for name in found]
+
+
+def _names(node: ast.expr) -> list[str]:
+    """What an expression is about: names without what they are taken from, chosen by or put into.
+
+    Nothing for what comes from a cohort: what is collected to be averaged is sent once.
+    """
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(name)):
+            return [name]
+        case ast.Subscript(value=value) | ast.Starred(value=value) | ast.DictComp(value=value):
+            return _names(value)
+        case ast.GeneratorExp(elt=value) | ast.ListComp(elt=value) | ast.IfExp(body=value):
+            return _names(value)
+        case ast.Tuple(elts=several) | ast.List(elts=several):
+            return [name for one in several for name in _names(one)]
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="cohort"))):
+            return []
+        case ast.Call(func=ast.Attribute(attr="pop"), args=[ast.Constant(name)]):
+            return [name]
+        case ast.Call(func=ast.Name(id=made), args=several) if made[0].isupper():
+            return [name for one in several for name in _names(one)]
+        case ast.Call(args=several):  # of what it is made, and then how
+            return next(filter(None, map(_names, several)), [])
+    return []
 
 
 def _kept(module: str) -> str:
