@@ -130,7 +130,7 @@ def test_the_table_has_a_verdict_from_means_over_seeds_and_the_paper_s_own_numbe
         ["it holds", "Table 1", "81.2, 84.2", "71.0, 82.0", "no", "2"],
     ]
     assert sheet.numbers["margin"].tolist() == pytest.approx([0.75 - 0.70, 0.71 - 0.82])
-    assert any(note.startswith("1 reached, 1 not, 0 not run.") for note in sheet.notes)
+    assert any(note.startswith("1 reached, 1 not reached, 0 not testable") for note in sheet.notes)
 
 
 def test_a_criterion_whose_runs_are_missing_is_not_run_and_shows_what_is_published():
@@ -150,6 +150,40 @@ def test_a_term_of_two_cells_is_their_difference_in_points():
     sheet = build([gain])
     assert [c.text for c in sheet.blocks[0].rows[0]][2:5] == ["+3.0", "+11.0", "yes"]
     assert sheet.numbers["margin"].tolist() == pytest.approx([0.01])
+
+
+def test_differences_are_those_of_the_numbers_that_are_printed():
+    tidy = rows({("emnist", "pfedmm"): [0.8246], ("emnist", "fedavg"): [0.7134]})  # 82.5, 71.3
+    gain = about("between", at_least=0.112) | {"terms": [[cell("pfedmm"), cell("fedavg")]]}
+    near = about("published", tolerance=0.017) | {"terms": [cell("pfedmm")]}  # of 84.2
+    sheet = build([gain, near], ["fedavg", "pfedmm"], tidy=tidy, seeds=[1], scale="full")
+    assert sheet.numbers["value"].tolist() == ["+11.2", "82.5"]
+    assert sheet.numbers["reached"].tolist() == ["yes", "yes"]
+    assert published.difference(0.68140, 0.69361) == -0.013  # 68.1 - 69.4, not -1.2
+    assert published.difference(0.6814, 0.6936, decimals=2) == -0.0122
+    assert np.isnan(published.difference(NAN, 0.5))
+
+
+def test_published_numbers_are_a_criterion_only_where_the_run_has_the_papers_settings():
+    near = about("published", tolerance=0.5) | {"terms": [cell("pfedmm")]}
+    for scale, verdict in (("full", "yes"), ("reduced", "not testable"), ("demo", "not testable")):
+        sheet = build([near, ordered("pfedmm", "fedem")], scale=scale)
+        assert sheet.numbers["reached"].tolist() == [verdict, "yes"]
+        assert sheet.numbers["margin"].isna().tolist() == [verdict != "yes", False]
+        tally = "2 reached, 0 not reached, 0 not" if verdict == "yes" else "1 reached, 0 not "
+        assert any(note.startswith(tally) for note in sheet.notes)
+        assert any(note.startswith("Not testable: ") for note in sheet.notes) == (verdict != "yes")
+    assert sheet.blocks[0].rows[0][3].text == "82.0"  # shown all the same
+
+
+def test_traffic_has_a_unit():
+    tidy = rows({("emnist", "pfedmm"): [0.8], ("emnist", "fedavg"): [0.7]})
+    sent = tidy.assign(metric="bytes", group="all", protocol="", split="")
+    sent["value"] = [5.227e8, 12.0]
+    terms = [{"federation": "emnist", "label": x, "metric": "bytes"} for x in ("pfedmm", "fedavg")]
+    less = about("descending") | {"terms": terms, "unit": "number"}
+    sheet = build([less], ["fedavg", "pfedmm"], tidy=sent, seeds=[1])
+    assert sheet.numbers["value"].tolist() == ["523 MB, 12.0 B"]
 
 
 def test_a_criterion_may_have_a_published_number_of_its_own():
@@ -229,18 +263,6 @@ def test_a_criterion_needs_runs_with_a_seed_in_common():
         build([ordered("pfedmm", "fedem")], tidy=tidy)
 
 
-def test_the_best_client_mean_is_the_highest_of_each_seed_whatever_the_pooled_accuracy():
-    curves = {("accuracy_client_mean", 1): [0.5, 0.9, 0.6], ("accuracy_client_mean", 2): [0.4, 0.3]}
-    curves |= {("accuracy", 1): [0.5, 0.6, 0.95]}
-    where = {"at": "round", "group": "seen", "protocol": "default", "split": "test"}
-    tidy = pd.DataFrame(
-        {**where, "metric": metric, "seed": seed, "round": r, "value": value}
-        for (metric, seed), by_round in curves.items()
-        for r, value in enumerate(by_round)
-    )
-    assert measures.best_client_mean({}, tidy, None).to_dict() == {1: 0.9, 2: 0.4}
-
-
 # What papers declare
 
 
@@ -285,7 +307,7 @@ def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     declared = papers.load(name).declare("full").tables["criteria"].params["criteria"]
     checked = 0
     for criterion in declared:
-        theirs = [criteria._printed(term, file) for term in criterion["terms"]]
+        theirs = [criteria._printed(term, file, "percent") for term in criterion["terms"]]
         if criterion["kind"] != "seeds" and not np.isnan(theirs).any():
             assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion["title"]
             checked += 1
@@ -299,4 +321,4 @@ def test_a_cost_is_that_of_the_whole_run():
     tidy = pd.DataFrame({**where, "label": label, "value": value} for label, value in sent.items())
     cells = [{"federation": "emnist", "label": label, "metric": "bytes"} for label in sent]
     sheet = build([about("descending", unit="number") | {"terms": cells}], tidy=tidy)
-    assert [c.text for c in sheet.blocks[0].rows[0]][3:5] == ["100, 60", "yes"]
+    assert [c.text for c in sheet.blocks[0].rows[0]][3:5] == ["100 B, 60.0 B", "yes"]

@@ -146,11 +146,26 @@ def test_what_is_published_but_not_run_has_a_row_without_results(beside):
     assert other[2:] == [render.ABSENT] * 3 + ["0"]
 
 
-def test_best_is_the_highest_mean_over_clients_of_each_seed(beside):
+def test_best_is_the_round_of_the_highest_pooled_accuracy_of_each_seed(beside):
     numbers = beside.numbers.set_index("label")
     assert numbers.loc["pfedmoe", "mean"] == pytest.approx(0.79)  # last, of 0.80 and 0.78
     assert numbers.loc["pfedmoe", "best_mean"] == pytest.approx(0.89)  # at round 20
-    assert numbers.loc["pfedmoe", "difference"] == pytest.approx(0.89 - 0.9658)
+    assert numbers.loc["pfedmoe", "difference"] == -0.0758  # 89.0 - 96.58
+
+    exhibit = shown()
+    tidy, clients = collect(exhibit)  # as if the pooled accuracy were highest at round 10
+    first = (tidy["at"] == "round") & (tidy["round"] == 10)
+    frames = pd.concat([tidy[tidy["at"] != "best"], tidy[first].assign(at="best")]), clients
+    other = build("beside_published", exhibit, None, frames, **BESIDE).numbers.set_index("label")
+    assert other.loc["pfedmoe", "best_mean"] == pytest.approx(0.59)
+    about = {"federation": "cifar10-n10", "metric": "accuracy_client_mean", "at": "best"}
+    terms = [{**about, "label": label} for label in ("pfedmoe", "standalone")]
+    order = {"title": "order", "source": "us", "kind": "ascending", "terms": terms}
+    sheet = build("criteria", exhibit, None, frames, criteria=[order])
+    assert sheet.numbers["value"].tolist() == ["59.0, 69.0"]
+    groups = [{"title": "all", "labels": ["standalone"], "gain": "gain"}]
+    found = build("gains", exhibit, None, frames, of="pfedmoe", groups=groups).numbers
+    assert found["gain"].tolist() == [-0.1]
 
 
 def test_without_anything_published_there_is_no_such_column():

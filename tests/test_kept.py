@@ -1,5 +1,6 @@
 """The kept page: every published cell beside ours, and what the runs took."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,13 @@ def test_every_published_cell_is_beside_ours_and_those_within_two_points_are_cou
     assert rows[2][4:] == ["97.0", "95.0", "−2.0", "3"]
     assert rows[3][2:] == ["FedMix", "All", "97.7", "95.6", "−2.1", "3"]
     assert len(rows) == 4 and "took" not in text
+
+
+def test_differences_are_those_of_the_numbers_beside_them_also_where_those_are_counted(tmp_path):
+    cell = ("mnist", "FedAvg", "accuracy", 0.69361, -0.01261, 1)  # 69.4, 68.1
+    text = kept.sections(SPEC, project(tmp_path, cell, (*cell[:3], 0.7006, -0.0206, 1)), {})
+    assert re.search(r"69\.4 \|\s*68\.1 \|\s*−1\.3", text)
+    assert re.search(r"70\.1 \|\s*68\.0 \|\s*−2\.1", text) and "1 of 2 within" in text
 
 
 def test_a_row_that_is_called_by_a_number_keeps_its_name(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import methods, seals, tables
+from fedlib import methods, papers, seals, tables
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published
 from fedlib.exhibits import selection as exhibits
@@ -165,6 +165,18 @@ def test_at_full_scale_nothing_excuses_a_difference():
     text = render.to_markdown(build(main_exhibit(scale="full"), main_metrics()))
     assert "no test of the paper" not in text
     assert "- Published numbers are the paper's own." in text
+
+
+def test_what_was_set_at_full_scale_is_named_and_does_not_make_it_another_scale():
+    exhibit = main_exhibit(scale="full", folder_note="set: emnist.fraction = 0.7")
+    text = render.to_markdown(build(exhibit, main_metrics()))
+    assert "no test of the paper" not in text
+    assert "These runs have its settings, except those named after the scale." in text
+
+
+def test_scale_full_does_not_say_how_many_seeds_are_shown_as_fewer_may_be_selected():
+    for name in papers.names():
+        assert "seed" not in papers.load(name).declare("full").scale_note
 
 
 def test_runs_without_a_published_number_are_listed_where_others_have_one():

@@ -25,12 +25,6 @@ def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Se
     return rows.groupby("seed")["value"].mean()
 
 
-def best_client_mean(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
-    """Mean accuracy of the seen clients at the round with the highest of these; as in tables."""
-    shown = exhibits.pick(metrics, at="round", metric="accuracy_client_mean", **PRIMARY._asdict())
-    return shown.groupby("seed")["value"].max()
-
-
 def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
     """A measure of the experts that clients settled on [C] and their true clusters [C]."""
 
@@ -56,7 +50,6 @@ def _unity(chosen: np.ndarray, cluster: np.ndarray) -> float:
 
 MEASURES: dict[str, Measure] = {
     "divergence": divergence,
-    "best_client_mean": best_client_mean,
     "purity": _of_clusters(clusters.purity),
     "unity": _of_clusters(_unity),
     "right_clusters": _of_clusters(clusters.num_right),

@@ -44,6 +44,23 @@ def read(path: str | Path) -> pd.DataFrame:
     return table.assign(label=table["label"].replace(ours))
 
 
+def difference(first: float, second: float, decimals: int = 1) -> float:
+    """`first` minus `second`, fractions, as a reader finds it from the percent that are printed.
+
+    Both are rounded to so many decimals of percent first: 68.1 - 69.4 is -1.3, whatever they were.
+    """
+    return round(_as_printed(first, decimals) - _as_printed(second, decimals), 8)
+
+
+def off(ours: float, published: float, decimals: int = 1) -> float:
+    """Our number, as it is printed with so many decimals of percent, minus the paper's."""
+    return round(_as_printed(ours, decimals) - published, 8)
+
+
+def _as_printed(fraction: float, decimals: int) -> float:
+    return round(100 * fraction, decimals) / 100
+
+
 def fractions(
     published: pd.DataFrame | None, exhibit: str | None, metric: str = "accuracy"
 ) -> dict[tuple[str, str], float]:

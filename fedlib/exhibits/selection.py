@@ -19,6 +19,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.run_spec import is_file
 
 PAPER_SCALE = "full"
+STAND_INS = ("demo", "demo-all")  # scales whose data stand in for the papers'
 PANELS = {"run": "title", "federation": "family"}  # what names a panel of a sweep, by its `of`
 METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {
@@ -297,8 +298,9 @@ def published_note(exhibit: dict, shown: bool) -> list[str]:
         return []
     if not shown:
         return ["The paper prints no numbers for these data sets."]
-    if exhibit["scale"] == PAPER_SCALE and not exhibit["folder_note"]:
-        return ["Published numbers are the paper's own."]
+    if exhibit["scale"] == PAPER_SCALE:
+        changed = " These runs have its settings, except those named after the scale."
+        return [f"Published numbers are the paper's own.{changed * bool(exhibit['folder_note'])}"]
     return [
         "Published numbers are of the paper's own data, rounds and seeds; these runs are at scale "
         f"{exhibit['scale']}, so their difference is no test of the paper."

@@ -153,7 +153,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     written = ("reserved", "written")
     return (
         "reduced: the real CIFAR-10 and LEAF's FEMNIST with narrow networks, few examples and "
-        "rounds, and one seed.",
+        "rounds.",
         (0,),
         (
             _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "steps", *written)),
@@ -246,7 +246,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Data and networks of section 0, rounds and rates of section 3.1."""
     return (
         "full: the paper's data sets, networks and federations with the released code's rounds "
-        "and rates, as the paper prints none; three seeds.",
+        "and rates, as the paper prints none.",
         SEEDS,
         (*_images(), *_texts()),
     )

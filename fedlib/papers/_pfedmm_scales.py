@@ -162,7 +162,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     fedem, fewest = (*FEDEM_README, "pfedmm"), ("local", "fedavg", "pfedmm")
     return (
         "reduced: the first rounds of the papers' runs on the real data sets, with the papers' "
-        "partitions and learning rates, and one seed.",
+        "partitions and learning rates.",
         (TRAINING_SEED,),
         (
             emnist.alone(
@@ -177,7 +177,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The paper's settings; it prints one seed, so that intervals are ours."""
     return (
-        "full: the paper's data, partitions, models and hyper-parameters, with three seeds.",
+        "full: the paper's data, partitions, models and hyper-parameters.",
         (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),
         (
             *(_emnist(), _cifar10(), _cifar100()),

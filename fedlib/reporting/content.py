@@ -15,9 +15,11 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.errors import DataError
+from fedlib.exhibits.published import difference
 from fedlib.exhibits.selection import (
     METRIC_TITLES,
     PAPER_SCALE,
+    STAND_INS,
     federation_text,
     method_title,
     scale_text,
@@ -38,7 +40,12 @@ NEVER_COMPARED = (
     f"No table here has a published number for its data sets ({render.ABSENT}: nothing published)."
 )
 # What a criterion's verdict is called where it stands alone, outside its table's column.
-VERDICTS = {"yes": "reached", "no": "not reached", "not run": "not run"}
+VERDICTS = {
+    "yes": "reached",
+    "no": "not reached",
+    "not testable": "not testable at this scale",
+    "not run": "not run",
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Chapter:
       verdicts: of its criteria, how many there are of each.
       words: of the configuration that makes it, less the scale.
       pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
-        table, federation, title, metric, published, difference.
+        table, federation, title, metric, published, reproduced, and their difference as printed.
     """
 
     name: str
@@ -118,6 +125,11 @@ class Content:
     def is_paper_scale(self) -> bool:
         """Whether published numbers are a test."""
         return self.scale == PAPER_SCALE
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether other data stand in for the papers', so that no verdict is about a paper."""
+        return self.scale in STAND_INS
 
 
 def gather(spec: dict, results: Path, figures: Path) -> Content:
@@ -262,12 +274,15 @@ def _pairs(tables: list[Exhibit], titles: Mapping[str, str]) -> pd.DataFrame:
       titles: of federations.
     """
     columns = ["exhibit", "table", "federation", "title", "metric", "published", "difference"]
-    found = [pd.DataFrame(columns=columns)]
+    found = [pd.DataFrame(columns=[*columns, "reproduced"])]
     for table in tables:
         numbers = table.sheet.numbers
         if {*columns[2:]} <= {*numbers}:  # a difference may be from something else
             rows = numbers.dropna(subset=["published", "difference"])
             place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
-            found.append(rows.assign(**place)[columns])
+            ours = rows["published"] + rows["difference"]
+            pairs = zip(ours, rows["published"], strict=True)
+            off = [difference(*pair) for pair in pairs]
+            found.append(rows.assign(**place, difference=off)[columns].assign(reproduced=ours))
     pairs = pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
     return pairs.assign(federation=pairs["federation"].map(titles))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 from tabulate import tabulate
 
+from fedlib.exhibits.published import difference
 from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.reporting.origin import attributes
 from fedlib.tables.render import markdown, percent, points
@@ -60,7 +61,7 @@ def _cells(paper: dict, results: Path) -> Iterator[tuple]:
             words = table["title"], cell["federation"], cell["title"]
             metric = METRIC_TITLES.get(cell["metric"], cell["metric"])
             ours = cell["published"] + cell["difference"]
-            numbers_of = cell["published"], ours, cell["difference"]
+            numbers_of = cell["published"], ours, difference(ours, cell["published"])
             yield (*map(markdown, words), metric, *numbers_of, cell.get("seeds", ""))
 
 

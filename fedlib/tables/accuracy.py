@@ -67,7 +67,7 @@ def _numbers(exhibit: dict, metrics: pd.DataFrame, published: pd.DataFrame | Non
                         "seeds": int(last["seeds"]),
                         **{f"best_{name}": best[name] for name in STATISTICS},
                         "best_round_mean": best_round.get_group(where).mean(),
-                        "difference": best["mean"] - number,
+                        "difference": printed.off(best["mean"], number),
                     }
                 )
     return notes.with_scale(exhibit, pd.DataFrame(rows))

@@ -153,7 +153,8 @@ def _numbers(
                 }
             )
     numbers = pd.DataFrame(rows)
-    numbers["difference"] = numbers["mean"] - numbers["published"]
+    pairs = zip(numbers["mean"], numbers["published"], strict=True)
+    numbers["difference"] = [printed.off(*pair) for pair in pairs]
     numbers["gb_by_rule"] = comm_gib(
         numbers["message"], numbers["cohort"], numbers["published_rounds"]
     )

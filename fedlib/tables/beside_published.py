@@ -52,8 +52,7 @@ def build(
 ) -> Sheet:
     """The table; its numbers have one row per federation and run, and per published other.
 
-    The published exhibit of a federation is "<source>-<name>", under the label of the run. The best
-    round is that of the highest `metric` on test examples, each seed its own.
+    The published exhibit of a federation is "<source>-<name>", under the label of the run.
 
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
@@ -82,10 +81,8 @@ def build(
         blocks=[_block(federation, numbers, known) for federation in exhibit["federations"]],
         notes=[
             *notes.measured(exhibit),
-            f"{ways.METRICS[metric].capitalize()}. Last: after the last round. Best: at the round "
-            "with the highest of these, each seed its own; a selection on the test examples, which "
-            "flatters every method. Difference: best minus published, in percentage points. Bold: "
-            "highest of the column.",
+            f"{ways.METRICS[metric].capitalize()}. Last: after the last round. {notes.BEST} "
+            "Difference: best minus published, in percentage points. Bold: highest of the column.",
             *_marks(known, numbers),
             *_published_note(exhibit, compared),
             *notes.particulars(exhibit),
@@ -162,7 +159,7 @@ def _numbers(
                     **last,
                     **{f"best_{name}": best[name] for name in STATISTICS},
                     "seeds": 0 if run in unrun else len(exhibit["seeds"]),
-                    "difference": best["mean"] - number.value,
+                    "difference": printed.off(best["mean"], number.value),
                 }
             )
     return pd.DataFrame(rows)
@@ -172,12 +169,7 @@ def _moments(exhibit: dict, metrics: pd.DataFrame, metric: str) -> dict[str, pd.
     """`over_seeds` of every run at the last round, and at its best."""
     mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **PRIMARY._asdict())
     key = ["federation", "label"]
-    rounds = exhibits.pick(mine, at="round")
-    values = {
-        "last": exhibits.pick(mine, at="last"),
-        "best": rounds.groupby([*key, "seed"], sort=False)["value"].max().reset_index(),
-    }
-    return {moment: over_seeds(rows, key).set_index(key) for moment, rows in values.items()}
+    return {at: over_seeds(exhibits.pick(mine, at=at), key).set_index(key) for at in MOMENTS}
 
 
 def _block(federation: dict, numbers: pd.DataFrame, known: _Published) -> Block:

@@ -176,6 +176,12 @@ def quantity(value: float) -> str:
     return f"{text} {PREFIXES[power]}".strip()
 
 
+def in_bytes(value: float) -> str:
+    """What was sent, with its unit, "523 MB"."""
+    text = quantity(value)
+    return f"{text}{'' if text[-1].isalpha() else ' '}B"
+
+
 def factor(ratio: float) -> str:
     """A ratio with two decimals, "4.03×"."""
     return ABSENT if np.isnan(ratio) else f"{ratio:.2f}×"

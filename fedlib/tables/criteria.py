@@ -2,7 +2,8 @@
 
 A criterion is data: predicates of `fedlib.exhibits.predicates` on numbers of runs, which are means
 over the seeds that all of them have. One whose runs are not here is shown as not run; one whose
-runs lack a number is an error.
+runs lack a number is an error. One that asks for the paper's own numbers is not testable at a scale
+with other settings.
 """
 
 from collections import Counter
@@ -17,10 +18,16 @@ from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
 from fedlib.results import TOTALS
 from fedlib.tables import notes
+from fedlib.tables.cost import in_bytes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
 
 NOT_RUN = "not run"
+UNTESTABLE = "not testable"  # at this scale
 VERDICTS = {True: "yes", False: "no", None: NOT_RUN}
+UNTESTABLE_NOTE = (
+    f"{UNTESTABLE.capitalize()}: it asks for the numbers that the paper prints, and at this scale "
+    "rounds, data or models are not the paper's."
+)
 DEFAULTS = {**PRIMARY._asdict(), "metric": "accuracy", "at": "last"}
 CELL = {"federation", "label", "published", *DEFAULTS}
 PUBLISHED = ("exhibit", "dataset", "label", "metric")
@@ -28,6 +35,7 @@ FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by",
 FIELDS |= {"at_least", "at_most", "tolerance"}
 UNITS = ("percent", "number")
 COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
+BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
 
 
 def build(
@@ -60,7 +68,10 @@ def build(
     for criterion in criteria:
         _check(criterion)
     source = _Numbers(exhibit, metrics, clients)
-    rows = [_row(criterion, source, published) for criterion in criteria]
+    rows = [
+        _row(criterion, source, published, predicates.testable(criterion, exhibit["scale"]))
+        for criterion in criteria
+    ]
     numbers = pd.DataFrame([row for row, _ in rows])
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
@@ -84,6 +95,7 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
         "numbers. A verdict is about these means: no test of significance.",
         f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
         "Published: the same numbers as the paper prints them, where it does.",
+        *([UNTESTABLE_NOTE] if (numbers["reached"] == UNTESTABLE).any() else []),
         *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
         *notes.particulars(exhibit),
     ]
@@ -157,22 +169,24 @@ def _cells(term: dict | list[dict]) -> list[dict]:
 
 
 def _row(
-    criterion: dict, source: _Numbers, published: pd.DataFrame | None
+    criterion: dict, source: _Numbers, published: pd.DataFrame | None, testable: bool
 ) -> tuple[dict, list[Cell]]:
-    """The numbers and the cells of one criterion."""
+    """The numbers and the cells of one criterion, which has no verdict unless it is testable."""
     terms = [_cells(term) for term in criterion["terms"]]
     run = all(source.has(cell) for term in terms for cell in term)
-    theirs = [_printed(term, published) for term in criterion["terms"]]
+    unit = criterion.get("unit", "percent")
+    theirs = [_printed(term, published, unit) for term in criterion["terms"]]
     reached = margin = None
     ours: list[float] = []
     seeds = 0
     if run:
         found = _of_common_seeds([[source.of(cell) for cell in term] for term in terms])
-        ours = [_difference([series.mean() for series in term]) for term in found]
+        ours = [_difference([series.mean() for series in term], unit) for term in found]
         seeds = len(found[0][0])
         if not seeds:
             raise ConfigError(f"criterion {criterion['title']!r}: its runs have no seed in common")
-        reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
+        if testable:
+            reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
     own = criterion.get("published")
     theirs = [_number(own, published)] if own else theirs
     texts = {
@@ -180,7 +194,7 @@ def _row(
         "source": criterion["source"],
         "published": _text(criterion, theirs, own is not None),
         "value": _text(criterion, ours) if run else ABSENT,
-        "reached": VERDICTS[reached],
+        "reached": VERDICTS[reached] if testable else UNTESTABLE,
     }
     verdict = Cell(texts["reached"], verdict=texts["reached"])
     *told, _ = map(Cell, texts.values())
@@ -199,13 +213,17 @@ def _of_common_seeds(terms: list[list[pd.Series]]) -> list[list[pd.Series]]:
     return [[series[series.index.isin(common)] for series in term] for term in terms]
 
 
-def _difference(numbers: list[float]) -> float:
-    return float(numbers[0] - numbers[1]) if len(numbers) == 2 else float(numbers[0])
+def _difference(numbers: list[float], unit: str) -> float:
+    """The first number, or the first minus the second: of percent, as printed."""
+    if len(numbers) == 1:
+        return float(numbers[0])
+    return printed.difference(*numbers) if unit == "percent" else float(numbers[0] - numbers[1])
 
 
-def _printed(term: dict | list[dict], published: pd.DataFrame | None) -> float:
+def _printed(term: dict | list[dict], published: pd.DataFrame | None, unit: str) -> float:
     """The term in the paper's own numbers; NaN if it does not print all of them."""
-    return _difference([_number(cell.get("published"), published) for cell in _cells(term)])
+    numbers = [_number(cell.get("published"), published) for cell in _cells(term)]
+    return _difference(numbers, unit)
 
 
 def _number(where: dict | None, published: pd.DataFrame | None) -> float:
@@ -231,7 +249,8 @@ def _text(criterion: dict, values: list[float], plain: bool = False) -> str:
         if np.isnan(value):
             texts.append(ABSENT)
         elif plain or criterion.get("unit") == "number":
-            texts.append(f"{value:.4g}")
+            sent = any(cell.get("metric") in BYTES for cell in _cells(term))
+            texts.append(in_bytes(value) if sent else f"{value:.4g}")
         else:
             texts.append(points(value) if len(_cells(term)) == 2 else percent(value))
     return ", ".join(texts)
@@ -243,6 +262,9 @@ def _columns() -> list[Column]:
 
 
 def _tally(numbers: pd.DataFrame) -> str:
-    """How many were reached, "3 reached, 1 not, 2 not run"."""
+    """How many were reached, "3 reached, 1 not reached, 0 not testable ..., 2 not run"."""
     count = Counter(numbers["reached"])
-    return f"{count['yes']} reached, {count['no']} not, {count[NOT_RUN]} {NOT_RUN}"
+    return (
+        f"{count['yes']} reached, {count['no']} not reached, {count[UNTESTABLE]} {UNTESTABLE} at "
+        f"this scale, {count[NOT_RUN]} {NOT_RUN}"
+    )

@@ -81,9 +81,7 @@ def build(
 def _means(exhibit: dict, metrics: pd.DataFrame, metric: str, at: str) -> pd.Series:
     """Mean over seeds of every run, by federation and label."""
     mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **PRIMARY._asdict())
-    rows = exhibits.pick(mine, at="round" if at == "best" else "last")
-    of_seed = rows.groupby(["federation", "label", "seed"])["value"].max()
-    return of_seed.groupby(["federation", "label"]).mean()
+    return exhibits.pick(mine, at=at).groupby(["federation", "label"])["value"].mean()
 
 
 def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: str) -> dict:
@@ -105,7 +103,7 @@ def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: st
         "title": exhibits.titles(exhibit)[best],
         "other": others[best],
         "mean": here[of],
-        "gain": here[of] - others[best],
+        "gain": printed.difference(here[of], others[best], decimals=2),
     }
 
 

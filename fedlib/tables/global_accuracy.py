@@ -194,7 +194,7 @@ def _numbers(
                     "minus": column.minus,
                     "published": number,
                     **{name: ours[name] for name in STATISTICS},
-                    "difference": ours["mean"] - number,
+                    "difference": printed.off(ours["mean"], number),
                     "seeds": len(exhibit["seeds"]),
                 }
             )
@@ -217,7 +217,7 @@ def _averages(
         same = {"mean": mean, "low": np.nan, "high": np.nan, "std": np.nan, "ci95": np.nan}
         about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": AVERAGE}
         about |= {"column": "All columns", "place": 0, "published": number, **same}
-        found.append(about | {"difference": mean - number, "seeds": 1})
+        found.append(about | {"difference": printed.off(mean, number), "seeds": 1})
     return pd.DataFrame(found)
 
 

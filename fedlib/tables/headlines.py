@@ -19,7 +19,10 @@ from fedlib.tables.render import Block, Cell, Column, Sheet, percent, points
 
 DECIMALS = 2
 FORMULAS = {  # of the first and the second cell
-    "difference": (lambda a, b: a - b, "first minus second, in percentage points"),
+    "difference": (
+        lambda a, b: printed.difference(a, b, DECIMALS),
+        "first minus second, in percentage points",
+    ),
     "reduction": (lambda a, b: 1 - b / a if a else np.nan, "1 - second / first, in percent"),
 }
 CELL = ("federation", "label", "protocol", "statistic")

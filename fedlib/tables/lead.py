@@ -86,13 +86,19 @@ def build(
 
 
 def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
-    """`over_seeds` of the accuracy of `of` minus that of each other run, on the same seeds."""
-    key = ["federation", "seed"]
+    """`over_seeds` of the accuracy of `of` minus that of each other run, on the same seeds.
+
+    The mean is that of the means as they are printed, see `fedlib.exhibits.published.difference`.
+    """
+    key, run = ["federation", "seed"], ["federation", "label"]
     ahead = exhibits.pick(metrics, label=of).set_index(key)["value"]
     others = metrics[metrics["label"] != of].set_index(key)
-    paired = others.assign(value=ahead.reindex(others.index) - others["value"])
-    run = ["federation", "label"]
-    return over_seeds(paired.dropna(subset="value").reset_index(), run).set_index(run)
+    paired = others.assign(ahead=ahead.reindex(others.index), behind=others["value"])
+    paired = paired.dropna(subset="ahead").reset_index()
+    found = over_seeds(paired.assign(value=paired["ahead"] - paired["behind"]), run).set_index(run)
+    means = paired.groupby(run)[["ahead", "behind"]].mean().reindex(found.index)
+    pairs = zip(means["ahead"], means["behind"], strict=True)
+    return found.assign(mean=[printed.difference(*pair) for pair in pairs])
 
 
 def _numbers(
@@ -111,7 +117,7 @@ def _numbers(
                 {
                     **summary.identity(federation, run),
                     "claim": "",
-                    "published": theirs[0] - theirs[1],
+                    "published": printed.difference(*theirs),
                     **summary.statistics(leads, (name, run["label"])),
                     "seeds": int(leads.loc[(name, run["label"]), "seeds"]),
                 }

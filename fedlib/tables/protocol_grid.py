@@ -10,6 +10,7 @@ import pandas as pd
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
+from fedlib.exhibits.published import off
 from fedlib.tables import notes
 from fedlib.tables.render import (
     ABSENT,
@@ -115,7 +116,7 @@ def _numbers(
                         "published_trials": trials,
                         **{name: ours[name] for name in STATISTICS},
                         "seeds": len(exhibit["seeds"]),
-                        "difference": ours["mean"] - number,
+                        "difference": off(ours["mean"], number, DECIMALS),
                     }
                 )
     return pd.DataFrame(rows)
@@ -167,8 +168,8 @@ def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     printed = zip(part["published"], part["published_std"], strict=True)
     texts = [percent(mean, std, DECIMALS) for mean, std in printed]
     theirs = best_cells(part["published"].tolist(), texts, DECIMALS)
-    for their, our, difference in zip(theirs, ours, part["difference"], strict=True):
-        cells += [their, our, Cell(points(difference, DECIMALS))]
+    for their, our, gain in zip(theirs, ours, part["difference"], strict=True):
+        cells += [their, our, Cell(points(gain, DECIMALS))]
     trials = first["published_trials"]
     return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
 

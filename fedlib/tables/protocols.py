@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import ConfigError
+from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.exhibits.selection import METRIC_TITLES
@@ -80,9 +81,10 @@ def _numbers(
                 first = statistics(found, (*where, protocols[0]))["mean"]
                 for protocol in protocols:
                     values = statistics(found, (*where, protocol))
-                    gain = np.nan if protocol == protocols[0] else values["mean"] - first
                     about = {"group": group, "metric": metric, "protocol": protocol}
                     row = {**identity(federation, run), **about, **values}
+                    other = np.nan if protocol == protocols[0] else values["mean"]
+                    gain = printed.difference(other, first)
                     rows.append({**row, "difference": gain, "seeds": len(exhibit["seeds"])})
     return notes.with_scale(exhibit, pd.DataFrame(rows))
 

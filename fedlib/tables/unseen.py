@@ -7,6 +7,7 @@ reports. A method without a default says N/A there.
 import numpy as np
 import pandas as pd
 
+from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes, summary
@@ -71,7 +72,7 @@ def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
                     **summary.statistics(found, (*unseen, "accuracy"), "unseen_"),
                     **summary.statistics(found, (*unseen, "bottom10"), "unseen_bottom10_"),
                 }
-                gap = row["unseen_mean"] - row["seen_mean"]
+                gap = printed.difference(row["unseen_mean"], row["seen_mean"])
                 rows.append({**row, "gap": gap, "seeds": len(exhibit["seeds"])})
     return notes.with_scale(exhibit, pd.DataFrame(rows))
 

@@ -13,6 +13,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.published import off
 from fedlib.results import SHARED
 from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
@@ -145,7 +146,7 @@ def _numbers(
                         **{"column" if k == "title" else k: v for k, v in column._asdict().items()},
                         "published": number,
                         **{name: ours[name] for name in STATISTICS},
-                        "difference": ours["mean"] - number,
+                        "difference": off(ours["mean"], number),
                         "seeds": len(exhibit["seeds"]),
                     }
                 )
