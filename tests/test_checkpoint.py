@@ -1,6 +1,5 @@
 """Checkpoints: whole or not there, checked before they are believed, and executing nothing."""
 
-import pickle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,9 +106,29 @@ class Payload:
 
 def test_loading_a_state_executes_nothing_even_where_the_checksum_is_right(tmp_path):
     torch.save({"weight": Payload(tmp_path / "executed")}, tmp_path / "state.pt")
-    with pytest.raises(pickle.UnpicklingError, match="[Ww]eights"):
+    with pytest.raises(DataError, match="has not tensors by their names alone"):
         load_tensors(tmp_path / "state.pt", digest(tmp_path / "state.pt"))
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("value", [[torch.ones(2)], {"a": 1}, {"a": {"b": torch.ones(1)}}, None])
+def test_a_file_of_anything_else_than_tensors_is_refused_though_its_checksum_is_right(
+    tmp_path, value
+):
+    file = tmp_path / "state.pt"
+    file.write_bytes(b"no tensors") if value is None else torch.save(value, file)
+    with pytest.raises(DataError, match="has not tensors by their names alone; delete it"):
+        load_tensors(file, digest(file))
+
+
+def test_too_little_memory_is_not_taken_for_a_foreign_file(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    sha256 = save_tensors(tmp_path / "state.pt", {"a": torch.ones(1)})
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        load_tensors(tmp_path / "state.pt", sha256)
 
 
 # -- checkpoints --------------------------------------------------------------------------
@@ -203,6 +222,27 @@ def test_the_state_s_own_round_counts(tmp_path):
     entry = seals.read_json(checkpoints.index)
     seals.write_json(checkpoints.index, entry | {"round": 1})
     with pytest.raises(DataError, match="says round 1, state-3.pt was written after round 3; del"):
+        checkpoints.load()
+
+
+@pytest.mark.parametrize(
+    "change", [{"file": "../other/state-3.pt"}, {"file": 3}, {"round": "3"}, {"notes": [1]}]
+)
+def test_an_index_of_another_shape_is_refused_though_its_seal_is_right(tmp_path, change):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    seals.write_json(checkpoints.index, seals.read_json(checkpoints.index) | change)
+    for ask in (checkpoints.load, checkpoints.noted):
+        with pytest.raises(DataError, match=f"json names no state of a round; delete {tmp_path}"):
+            ask()
+
+
+def test_a_checkpoint_of_a_state_without_a_round_is_refused(tmp_path):
+    checkpoints = Checkpoints(tmp_path, STAMP)
+    checkpoints.save(3, flatten(state()))
+    sha256 = save_tensors(tmp_path / "state-3.pt", flatten(state()))
+    seals.write_json(checkpoints.index, seals.read_json(checkpoints.index) | {"sha256": sha256})
+    with pytest.raises(DataError, match="says round 3, state-3.pt was written after round -1; del"):
         checkpoints.load()
 
 

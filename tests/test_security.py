@@ -129,7 +129,7 @@ def test_states_and_weights_of_another_checksum_are_not_opened(tmp_path, monkeyp
     file.write_bytes(b"other")
     with pytest.raises(DataError, match="truncated or corrupted"):
         checkpoint.load_tensors(file, "0" * 64)
-    content = {"files": [{"path": "weights.bin", "sha256": "0" * 64, "size": 5}]}
+    content = {"dataset": "w", "files": [{"path": "weights.bin", "sha256": "0" * 64, "size": 5}]}
     build.seals.write_json(receipt, content)
     with pytest.raises(DataError, match="missing or changed"):
         build.verified_file(receipt)

@@ -237,6 +237,21 @@ def test_other_receipts_than_those_of_the_run_are_refused(given, asked, message,
         )
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"dataset": "encoder_weights"},
+        {"dataset": "x", "files": [{"path": "a"}]},
+        {"dataset": "x", "files": 3},
+    ],
+)
+def test_a_receipt_of_another_shape_is_refused_though_its_seal_is_right(receipts, content):
+    seals.write_json(receipts["encoder_weights"], content)
+    with pytest.raises(DataError, match="encoder_weights.json is no receipt of a download"):
+        weight_files(declared(weights="encoder_weights"), [receipts["encoder_weights"]])
+
+
 def test_a_module_without_a_name_map_cannot_have_weights(receipts):
     module = {"model": "mlp", "params": {}, "weights": "encoder_weights"}
     spec = declared(modules={"gate": module})

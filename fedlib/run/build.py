@@ -97,7 +97,7 @@ def weight_files(spec: dict, receipts: Sequence[Path]) -> Weights:
       ConfigError: unless these are the receipts of what the run asks for.
       DataError: for a receipt without its file.
     """
-    files = {seals.read_json(receipt)["dataset"]: receipt for receipt in receipts}
+    files = {_receipt(receipt)[0]: receipt for receipt in receipts}
     asked = run_weights(spec)
     if {*asked} != {*files} or len(files) != len(receipts):
         given = ", ".join(map(str, receipts)) or "none"
@@ -359,13 +359,25 @@ def verified_file(receipt: Path) -> Path:
     Raises:
       DataError: if the receipt does not name exactly one file, or the file changed since.
     """
-    files = seals.read_json(receipt)["files"]
+    _, files = _receipt(receipt)
     if len(files) != 1:
         raise DataError(f"{receipt} names {len(files)} files, expected the one weight file")
-    file = receipt.parent / files[0]["path"]
-    if not file.exists() or digest(file) != files[0]["sha256"]:
+    [(path, sha256)] = files
+    file = receipt.parent / path
+    if not file.exists() or digest(file) != sha256:
         raise DataError(f"{file} is missing or changed since {receipt} was written; delete both")
     return file
+
+
+def _receipt(path: Path) -> tuple[str, list[tuple[str, str]]]:
+    """What a download receipt is of, and its files, each with its SHA-256."""
+    receipt = seals.read_json(path)
+    try:
+        return str(receipt["dataset"]), [
+            (str(x["path"]), str(x["sha256"])) for x in receipt["files"]
+        ]
+    except (KeyError, TypeError):
+        raise DataError(f"{path} is no receipt of a download; delete it and run again") from None
 
 
 def _text(error: Exception) -> str:

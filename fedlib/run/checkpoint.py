@@ -6,6 +6,7 @@ to another run, is ignored. Both say after how many rounds it was written, and m
 """
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
     """Tensors by name.
 
     Raises:
-      DataError: if the file is missing or its SHA-256 is not `sha256`.
+      DataError: if the file is missing, its SHA-256 is not `sha256`, or it has anything else.
     """
     if not Path(path).exists():
         raise DataError(f"{path} does not exist; run the training stage first")
@@ -54,7 +55,17 @@ def load_tensors(path: str | Path, sha256: str) -> dict[str, Tensor]:
             f"{path} is truncated or corrupted: sha256 is {found[:12]}..., expected "
             f"{sha256[:12]}...; delete it and run again"
         )
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # a foreign file makes PyTorch raise anything
+        if "memory" in str(error):
+            raise
+        loaded = None
+    if not isinstance(loaded, dict) or not all(isinstance(x, Tensor) for x in loaded.values()):
+        raise DataError(f"{path} has not tensors by their names alone; delete it and run again")
+    return loaded
 
 
 def flatten(state: Any) -> dict[str, Tensor]:
@@ -140,13 +151,13 @@ class Checkpoints:
             tensors = load_tensors(self.folder / entry["file"], entry["sha256"])
         except DataError as error:
             raise DataError(f"{error} ({self._remedy})") from None
-        written = int(tensors.pop(ROUND))
+        written = tensors.pop(ROUND, torch.tensor(-1)).tolist()
         if written != entry["round"]:
             raise DataError(
                 f"{self.index} says round {entry['round']}, {entry['file']} was written after "
                 f"round {written}; {self._remedy}"
             )
-        return written, tensors
+        return entry["round"], tensors
 
     def noted(self) -> dict:
         """The notes of the run's checkpoint; none if there is none of this run.
@@ -161,7 +172,13 @@ class Checkpoints:
         if not self.index.exists():
             return None
         entry = seals.read_json(self.index, self._remedy)
-        return entry if entry.get("stamp") == self.stamp else None
+        if entry.get("stamp") != self.stamp:
+            return None
+        match entry:
+            case {"file": str(name), "sha256": str(), "round": int(), "notes": dict()}:
+                if re.fullmatch(r"state-\d+\.pt", name):
+                    return entry
+        raise DataError(f"{self.index} names no state of a round; {self._remedy}")
 
     def clear(self, last: bool = True) -> None:
         """Remove what a killed process was writing and, if `last`, the checkpoint of the run."""
