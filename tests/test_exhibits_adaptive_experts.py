@@ -13,7 +13,7 @@ from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons, metrics, published
 from fedlib.exhibits import selection as exhibits
-from fedlib.figures import gate_weights, ranked, saving, style
+from fedlib.figures import gate_weights, layout, ranked, saving, style
 from fedlib.results import RunResult, View
 from fedlib.tables import render
 
@@ -440,7 +440,8 @@ def test_every_figure_has_titles_labels_and_a_footer_and_stable_bytes(collected,
     for suffix in ("pdf", "png"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()
-    assert all(axes.get_title() and axes.get_xlabel() and axes.get_ylabel() for axes in figure.axes)
+    assert all(axes.get_title() for axes in figure.axes)
+    assert figure.axes[0].get_ylabel() and figure.axes[-1].get_xlabel()
     assert len(figure.axes) == (4 if kind == "exploration" else 2)
     assert faults(figure) == []
     assert "Scale demo: embedded data, 20 clients, 30 rounds. 3 seeds (1, 2, 3)." in footer(figure)
@@ -596,7 +597,7 @@ def test_cdf_of_protocols_has_a_colour_per_protocol_and_dashes_per_run(collected
 
 
 def test_bars_of_variants_stand_side_by_side():
-    figure, (axes, *_) = style.panels(made_up.exhibit(["local"]))
+    _, (axes,) = layout.panels([""])
     ranked.draw_bars(axes, [np.array([[4.0, 2.0]]), np.array([[3.0, 3.0]])], "#000000")
     left = [[patch.get_x() for patch in bars.patches] for bars in axes.containers]
     assert left == [pytest.approx([0.6, 1.6]), pytest.approx([1.0, 2.0])]  # 0.4 wide

@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from pictures import faults
 
 from fedlib import figures, methods, papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics, published
+from fedlib.exhibits import metrics, published, traffic
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import saving, style
+from fedlib.figures import layout, saving, style
 from fedlib.figures.curves import focus
 from fedlib.figures.saving import wrapped
 from fedlib.spec import SCALES
@@ -71,13 +72,19 @@ def footer(figure) -> str:
 
 
 @pytest.mark.parametrize("kind", AXES)
-def test_every_panel_has_labelled_axes_and_every_figure_a_title_and_a_footer(collected, kind):
+def test_axes_are_named_at_the_edges_and_every_panel_has_a_title_and_every_figure_a_footer(
+    collected, kind
+):
     figure = draw(collected, kind)
-    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes] == (
-        [AXES[kind]] * len(figure.axes)
-    )
+    first, second = figure.axes[:2]
+    *_, left, right = figure.axes
     assert len(figure.axes) == (4 if kind == "mixture_weights" else 2)
-    assert figure.get_suptitle() == "Personalised test accuracy"
+    xlabel, ylabel = AXES[kind]
+    assert (first.get_ylabel(), second.get_ylabel()) == (ylabel, "")
+    assert left.get_xlabel() == right.get_xlabel() == xlabel
+    assert len(figure.axes) == 2 or first.get_xlabel() == second.get_xlabel() == ""
+    assert all(axes.get_title() for axes in figure.axes)
+    assert figure.get_suptitle() == ""  # which would be said twice in the report
     assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
 
 
@@ -107,15 +114,33 @@ def test_a_name_that_is_longer_than_its_axis_is_broken_and_others_stay_as_they_a
     assert left.get_ylabel().count("\n") >= 1 and right.get_ylabel() == "Accuracy"
 
 
-def test_a_legend_has_the_room_that_it_needs_beside_the_title(collected):
-    runs = [{**run, "title": f"{run['title']} with a very long name of its own"}
-            for run in collected["main"][0]["runs"]]  # fmt: skip
-    figure = draw(collected, "accuracy_over_rounds", changes={"runs": runs})
+def of_one(exhibit: dict) -> dict:
+    """What narrows an exhibit to its first federation."""
+    first = exhibit["federations"][0]
+    runs = [run for run in exhibit["runs"] if run["federation"] == first["name"]]
+    return {"federations": [first], "runs": runs}
+
+
+def test_a_legend_has_the_room_that_it_needs_and_all_figures_are_of_one_width(collected):
+    main = collected["main"][0]
+    renamed = [{**run, "title": run["title"] * 8} for run in main["runs"]]
+    long = draw(collected, "accuracy_over_rounds", changes={"runs": renamed})
     plain = draw(collected, "accuracy_over_rounds")
-    assert faults(figure) == []
-    saving.fit(plain)
-    widths = [f.axes[0].get_window_extent().width for f in (figure, plain)]
-    assert widths[0] == pytest.approx(widths[1], rel=0.05)
+    single = draw(collected, "accuracy_over_rounds", changes=of_one(main))
+    for figure in (long, plain, single):
+        assert faults(figure) == []
+        assert figure.get_figwidth() == layout.WIDTH
+    assert long.get_figheight() > plain.get_figheight()  # more rows of it
+    below, beside = (f.legends[0].get_window_extent() for f in (plain, single))
+    assert below.y1 <= plain.axes[0].get_window_extent().y0
+    assert beside.x0 >= single.axes[0].get_window_extent().x1
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_all_words_but_the_footer_are_of_one_size(collected, kind):
+    figure = draw(collected, kind)
+    words = [text for text in figure.findobj(Text) if text.get_text() != figure.get_supxlabel()]
+    assert {text.get_fontsize() for text in words} == {style.SIZE}
 
 
 def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
@@ -169,11 +194,76 @@ def test_every_method_has_a_look_of_its_own():
 
 
 def test_runs_of_one_method_share_its_colour_and_differ_in_dashes():
-    runs = [made_up.describe("emnist", label) for label in ("pfedmm", "pfedmm-m2", "pfedmm-m3")]
-    looks = list(style.looks(runs).values())
+    labels = ("pfedmm", "pfedmm-m2", "pfedmm-m3", "fedavg")
+    runs = [made_up.describe("emnist", label) for label in labels]
+    looks = list(style.looks({"runs": runs}).values())[:3]
     assert {look.color for look in looks} == {style.METHODS["pfedmm"].color}
     assert len({str(look.line) for look in looks}) == 3
     assert [look.hollow for look in looks] == [False, True, True]
+    alone = style.looks({"runs": runs[:3]}).values()  # where a colour would tell no method
+    assert len({look.color for look in alone}) == 3
+
+
+def crowd(*methods: str, paper: str = "pfedmm") -> dict:
+    """An exhibit of a run of each method, labelled like it."""
+    return {
+        "paper": paper,
+        "runs": [{"label": m, "title": m, "method": m, "params": {}} for m in methods],
+    }
+
+
+def test_of_more_than_eight_methods_five_are_in_colour_and_the_others_grey():
+    many = ("local", "fedavg", "fedprox", "apfl", "qffl", "afl", "fedem", "ifca", "pfedmm")
+    scores = {"local": 0.1, "fedavg": 0.2, "pfedmm": 0.3, "qffl": 0.9, "afl": 0.8, "apfl": 0.7}
+    looks = style.looks(crowd(*many), scores=scores)
+    coloured = {label for label, look in looks.items() if look != style.OTHERS}
+    assert coloured == {"pfedmm", "fedavg", "local", "qffl", "afl"}
+    handles = style.method_handles(crowd(*many), looks)
+    assert [h.get_label() for h in handles][-1] == "other methods (4)" and len(handles) == 6
+    assert style.others_note(crowd(*many), looks) == "In grey: fedprox, apfl, fedem, ifca."
+    assert style.OTHERS not in style.looks(crowd(*many[1:]), scores=scores).values()
+    with_file = crowd(*many, "mine/fedper.py", paper="shapes")  # which has no method of its name
+    assert style.standing_out(with_file, scores) == (
+        ["mine/fedper.py", "fedavg", "local", "qffl", "afl"]
+    )
+
+
+def test_a_curve_that_lies_under_another_is_wide_and_pale(collected):
+    exhibit, tidy, clients = collected["main"]
+    fedem, pfedmm = (tidy[tidy["label"] == label] for label in ("fedem", "pfedmm"))
+    same = pd.concat([tidy[tidy["label"] != "fedem"], pfedmm.assign(label="fedem")])
+    assert len(fedem)
+    figure = figures.load("accuracy_over_rounds")(exhibit, same, clients, None)
+    lines = dict(zip(LABELS, figure.axes[0].get_lines(), strict=True))
+    assert lines["fedem"].get_linewidth() > lines["pfedmm"].get_linewidth() + 2
+    assert [lines[label].get_alpha() for label in LABELS] == [None, None, 0.4, None]
+    assert "lies under another" in footer(figure)
+    assert "lies under another" not in footer(draw(collected, "accuracy_over_rounds"))
+
+
+def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():
+    axes = Figure().subplots()
+    axes.plot([0.90, 0.91])
+    layout.percent_axis(axes)
+    assert np.ptp(axes.get_ylim()) == pytest.approx(layout.SPAN)
+    assert layout.number(-0.25) == "\N{MINUS SIGN}0.25" and layout.number(1.5, "+.1f") == "+1.5"
+
+
+def test_rounds_are_whole_numbers_in_steps_that_are_easy_to_read():
+    axes = Figure().subplots()
+    axes.plot([0, 5, 10, 15], [0, 1, 1, 1])
+    layout.rounds_axis(axes)
+    inside = [x for x in axes.get_xticks() if 0 <= x <= 15]
+    assert inside == [0, 5, 10, 15]
+
+
+@pytest.mark.parametrize(
+    ("unit", "most", "found"),
+    [("MB", 1.2e11, ("GB", 1e9)), ("MB", 5e5, ("kB", 1e3)), ("MB", 7, ("kB", 1e3)),
+     ("GB", 5 * 2.0**30, ("GB", 2.0**30)), ("GB", 2.0**29, ("MB", 1e6))],
+)  # fmt: skip
+def test_amounts_are_told_in_a_unit_of_which_there_are_1_to_1000(unit, most, found):
+    assert traffic.scaled(unit, most) == found
 
 
 def test_two_unlisted_methods_differ_in_colour_or_marker():
@@ -236,6 +326,7 @@ def test_published_waypoints_are_hollow_and_none_is_beyond_the_last_round(collec
     hollow = [line for line in figure.axes[1].get_lines() if line.get_linestyle() == "None"]
     assert {line.get_markerfacecolor() for line in hollow} == {"white"}
     assert texts(figure)[-2:] == ["published end", "published way-point"]
+    assert "Marks are read off the paper's figure." in footer(figure)
     plain = draw(collected, "accuracy_over_rounds", PUBLISHED, changes)
     assert [axes.get_xlim() for axes in figure.axes] == [axes.get_xlim() for axes in plain.axes]
 
@@ -277,6 +368,7 @@ def test_nothing_published_leaves_no_mark(collected):
     everything = {"peaks": "curve-peak", "waypoints": "curve-waypoints"}
     figure = draw(collected, "accuracy_over_rounds", **everything)
     assert texts(figure) == ["Local", "FedAvg", "FedEM", "pFedMM"]
+    assert "Marks" not in footer(figure)
     assert [len(axes.get_lines()) for axes in figure.axes] == [len(LABELS)] * 2
 
 
@@ -352,7 +444,7 @@ def test_no_two_methods_of_a_paper_share_a_colour_or_a_mark_and_no_two_runs_of_a
     figures = [x for x in paper.figures.values() if x.kind in DISTINGUISHED]
     for figure in figures:
         runs = [run.describe() for run in paper.runs if figure.shows(run.federation, run.label)]
-        drawn = style.looks(runs, figure.params.get("shaded")).values()
+        drawn = style.looks({"runs": runs}, figure.params.get("shaded")).values()
         assert len({(x.color, x.marker, x.line, x.hollow) for x in drawn}) == len(drawn)
 
 
@@ -428,7 +520,7 @@ def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):
     exhibit = made_up.exhibit(["local"])
     tidy, clients = collected["main"][1:]
     figure = figures.load("mixture_weights")(exhibit, tidy, clients, None)
-    assert figure.axes[0].texts[0].get_text() == "none of these runs has mixture weights"
+    assert figure.axes[0].get_title() == "None has mixture weights"
 
 
 def test_sweep_has_a_point_per_value_with_bars_over_seeds(collected):

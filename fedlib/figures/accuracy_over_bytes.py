@@ -1,28 +1,20 @@
 """Accuracy of the seen clients against what was communicated for it."""
 
 import math
-from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
-from fedlib.exhibits.traffic import UNITS, readable
-from fedlib.figures import curves, style
+from fedlib.exhibits.traffic import UNITS, scaled
+from fedlib.figures import curves, layout, style
 
-MEANINGS = {"MB": "1 MB is 1 000 000 bytes", "GB": "1 GB is 2^30 bytes"}
 SCALES = ("log", "linear")
-
-
-class _Axis(NamedTuple):
-    """The x axis: its scale and, per federation, where it ends."""
-
-    scale: str
-    until: dict[str, float] | None
+DECADE = 10  # ratio of amounts, below which a logarithmic axis would have too few ticks
 
 
 @style.styled
@@ -47,8 +39,9 @@ def draw(
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
-      unit: "MB" or "GB", see `UNITS`; MB where there is too little for GB.
-      scale: of the x axis, "log" or "linear".
+      unit: "MB" or "GB", see `fedlib.exhibits.traffic.scaled`, which finds the one to read.
+      scale: of the x axis, "log" or "linear"; linear where a panel has no amount that is `DECADE`
+        times another.
       until: how much is shown of a federation, in the unit; all of it if it is not named.
       shaded: method whose runs are shades of its colour, see `fedlib.figures.style.looks`.
 
@@ -58,38 +51,38 @@ def draw(
     """
     accuracy = curves.Shown(metric, protocol, split)
     curves.check(accuracy, exhibit, until)
-    x = _axis(unit, scale, until)
+    for name, value, known in (("unit", unit, UNITS), ("scale", scale, SCALES)):
+        if value not in known:
+            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
     shown = _with_traffic(exhibit, metrics, accuracy)
-    if unit == "GB" and not until:
-        unit = readable(shown["sent"].max() / UNITS["GB"])
-    shown["sent"] /= UNITS[unit]
-    looks = style.looks(exhibit["runs"], shaded)
-    figure, grid = style.panels(exhibit)
-    silent, focused = False, ""
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
-        _lay_out(axes, scale, federation["title"], unit, accuracy)
-        drawn = []
+    limits = {name: limit * UNITS[unit] for name, limit in (until or {}).items()}
+    shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
+    unit, size = scaled(unit, shown["sent"].max())
+    shown = shown.assign(sent=shown["sent"] / size)
+    looks = style.looks(exhibit, shaded, curves.scores(shown))
+    figure, grid = layout.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
+    scale, silent, focused = _scale(scale, shown), False, ""
+    for axes, federation in grid:
+        here, drawn = exhibits.pick(shown, federation=federation["name"]), []
+        axes.set_xscale(scale)
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
-            silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"], x)
+            mine = exhibits.pick(here, label=run["label"])
+            silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"])
             drawn.append(mine["mean"])
         focused = curves.focus(axes, drawn) or focused
-        style.percent_axis(axes)
+        layout.percent_axis(axes)
         _mark(axes)
-    style.legend(figure, style.method_handles(exhibit, shaded=shaded))
+    handles = style.method_handles(exhibit, looks)
     note = "A line across the panel: a method that sends nothing, at its last accuracy."
-    what = f"Communicated: all clients together, up and down; {MEANINGS[unit]}."
-    band = style.spread_text(exhibit, "band")
-    style.footer(figure, exhibit, what, band, focused, note if silent else "")
+    notes = (
+        f"Communicated: all clients together, up and down; 1 {unit} is {size:,.0f} bytes.",
+        layout.spread_text(exhibit, "band"),
+        focused,
+        note if silent else "",
+        style.others_note(exhibit, looks),
+    )
+    layout.finish(figure, exhibit, handles, *notes)
     return figure
-
-
-def _axis(unit: str, scale: str, until: dict[str, float] | None) -> _Axis:
-    if unit not in UNITS:
-        raise ConfigError(f"unit must be {' or '.join(UNITS)}, got {unit!r}")
-    if scale not in SCALES:
-        raise ConfigError(f"scale must be {' or '.join(SCALES)}, got {scale!r}")
-    return _Axis(scale, until)
 
 
 def _with_traffic(exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown) -> pd.DataFrame:
@@ -101,41 +94,30 @@ def _with_traffic(exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown) 
     return curves.over_rounds(exhibit, metrics, accuracy).join(sent.rename("sent"), on=key)
 
 
-def _lay_out(axes: Axes, scale: str, title: str, unit: str, accuracy: curves.Shown) -> None:
-    axes.set(title=title, xlabel=f"Communicated so far ({unit})", ylabel=accuracy.axis())
-    axes.set_xscale(scale)
-    if scale == "linear":
-        axes.margins(x=0.015)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+def _scale(scale: str, shown: pd.DataFrame) -> str:
+    """The scale of all panels: what is asked for, if all have room for a logarithmic one."""
+    sent = shown[shown["sent"] > 0].groupby("federation")["sent"]
+    return scale if (sent.max() / sent.min() >= DECADE).all() else "linear"
 
 
 def _mark(axes: Axes) -> None:
-    """Ticks of a logarithmic x axis as what is drawn needs them, so that none lies on another."""
-    if axes.get_xscale() == "linear":
-        return
-    low, high = axes.get_xlim()
-    decades = math.log10(high / low)
-    if decades < 1:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
-    else:
-        subs = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,)
+    """Ticks; on a logarithmic axis at powers of ten, and if it is short at 2 and 5 times these."""
+    if axes.get_xscale() == "log":
+        low, high = axes.get_xlim()
+        subs = (1, 2, 5) if math.log10(high / low) < 1.5 else (1,)
         axes.xaxis.set_major_locator(LogLocator(subs=subs))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.margins(x=0.015)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
-def _draw_curve(
-    axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: _Axis
-) -> bool:
+def _draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> bool:
     """Draw one run; True if it sends nothing."""
     if not (curve["sent"] > 0).any():
         line = {name: look.curve()[name] for name in ("color", "linestyle", "linewidth")}
         axes.axhline(curve["mean"].iloc[-1], **line)
         return True
-    possible = curve[curve["sent"] > 0] if x.scale == "log" else curve
-    sending = curves.cut(possible, "sent", x.until)
-    marked = style.markers(runs, curve["label"].iloc[0], len(sending))
-    axes.plot(sending["sent"], sending["mean"], markevery=marked, **look.curve())
-    if (sending["seeds"] > 1).any():
-        band = style.band(look, runs)
-        axes.fill_between(sending["sent"], sending["low"], sending["high"], **band)
+    sending = curve[curve["sent"] > 0] if axes.get_xscale() == "log" else curve
+    curves.draw_curve(axes, sending, look, runs, x="sent")
     return False

@@ -15,7 +15,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
-from fedlib.figures import curves, style
+from fedlib.figures import curves, layout, style
 
 # What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
 # the end is thick and next to it the peak, whose round is mostly unknown, is thin.
@@ -31,6 +31,7 @@ MARKS = {
     },
 }
 CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
+MARKS_NOTE = "Marks are read off the paper's figure."
 CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
 END_SPAN, PEAK_SPAN = (1.012, 1.045), (1.053, 1.086)  # fractions of a panel's width
 
@@ -91,31 +92,34 @@ def draw(
     shown = curves.over_rounds(exhibit, metrics, accuracy)
     paper = _paper(published, metric, exhibit["published"], peaks, waypoints)
     stars = _chosen(exhibit, metrics) if chosen else {}
-    looks = style.looks(exhibit["runs"], shaded)
-    figure, grid = style.panels(exhibit)
+    looks = style.looks(exhibit, shaded, curves.scores(shown))
+    figure, grid = layout.by_federation(exhibit, "Communication round", accuracy.axis())
     marks, focused = set(), ""
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    for axes, federation in grid:
         mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
             look, where = looks[run["label"]], (federation["dataset"], run["label"])
             curves.draw_curve(axes, curve, look, exhibit["runs"])
-            _mark_chosen(axes, curve, stars.get((run["federation"], run["label"]), []), look)
             drawn.append(curve["mean"])
-            marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
-        _lay_out(axes, federation["title"], accuracy)
+            if look != style.OTHERS:
+                chose = stars.get((run["federation"], run["label"]), [])
+                _mark_chosen(axes, curve, chose, look)
+                marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
+        layout.rounds_axis(axes)
         focused = curves.focus(axes, drawn, paper.levels(federation["dataset"])) or focused
-    style.legend(figure, style.method_handles(exhibit, shaded=shaded) + _mark_handles(marks))
-    band, star = style.spread_text(exhibit, "band"), CHOSEN_NOTE if stars else ""
-    of_paper = exhibits.published_note(exhibit, shown=bool(marks))
-    style.footer(figure, exhibit, band, star, focused, *of_paper)
+        layout.percent_axis(axes)
+    notes = (
+        layout.spread_text(exhibit, "band"),
+        CHOSEN_NOTE if stars else "",
+        focused,
+        MARKS_NOTE if marks else "",
+        *exhibits.published_note(exhibit, shown=bool(marks)),
+        style.others_note(exhibit, looks),
+    )
+    handles = style.method_handles(exhibit, looks) + _mark_handles(marks)
+    layout.finish(figure, exhibit, handles, *notes)
     return figure
-
-
-def _lay_out(axes: Axes, title: str, accuracy: curves.Shown) -> None:
-    axes.set(title=title, xlabel="Communication round", ylabel=accuracy.axis())
-    axes.margins(x=0.015)
-    style.percent_axis(axes)
 
 
 def _chosen(exhibit: dict, metrics: pd.DataFrame) -> dict[tuple[str, str], list[float]]:

@@ -12,7 +12,7 @@ from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.alphas import ALPHA, recorded
 from fedlib.exhibits.metrics import over_seeds
-from fedlib.figures import curves, style
+from fedlib.figures import curves, layout, style
 
 PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
 
@@ -34,9 +34,9 @@ def draw(
       DataError: if a run did not record its alpha.
     """
     theirs = printed.fractions(published, exhibit["published"], ALPHA)
-    looks = style.looks(exhibit["runs"])
-    figure, grid = style.panels(exhibit)
-    panels = {f["name"]: axes for f, axes in zip(exhibit["federations"], grid, strict=True)}
+    looks = style.looks(exhibit)
+    figure, grid = layout.by_federation(exhibit, "Communication round", "α")
+    panels = {federation["name"]: axes for axes, federation in grid}
     marked = False
     for federation, run, alpha in recorded(exhibit, metrics):
         axes, curve = panels[federation["name"]], over_seeds(alpha, ["label", "round"])
@@ -45,14 +45,11 @@ def draw(
         if number is not None:
             axes.axhline(number, **PRINTED)
             marked = True
-    for federation in exhibit["federations"]:
-        axes = panels[federation["name"]]
-        axes.set(title=federation["title"], xlabel="Communication round", ylabel="α")
+    for axes in panels.values():
         axes.set_ylim(0, 1)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    handles = style.method_handles(exhibit)
+        layout.rounds_axis(axes)
+    handles = style.method_handles(exhibit, looks)
     handles += [Line2D([], [], label="published, learned", **PRINTED)] if marked else []
-    style.legend(figure, handles)
     sentences = exhibits.published_note(exhibit, shown=marked)
-    style.footer(figure, exhibit, style.spread_text(exhibit, "band"), *sentences)
+    layout.finish(figure, exhibit, handles, layout.spread_text(exhibit, "band"), *sentences)
     return figure

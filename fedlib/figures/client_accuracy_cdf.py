@@ -10,7 +10,9 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import style
+from fedlib.figures import layout, style
+
+AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 
 @style.styled
@@ -49,9 +51,10 @@ def draw(
     default = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split}
     shown = exhibits.pick(exhibits.select(exhibit, clients), **default)
     shown = shown[shown["count"] > 0]
-    looks = style.looks(exhibit["runs"])
-    figure, grid = style.panels(exhibit)
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    scores = shown[shown["group"] == PRIMARY.group].groupby("label")["accuracy"].mean()
+    looks = style.looks(exhibit, scores=scores)
+    figure, grid = layout.by_federation(exhibit, *AXES)
+    for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
             look = looks[run["label"]]
@@ -60,13 +63,12 @@ def draw(
             # The first point of the steps is at zero, on the edge of the panel.
             solid = {"linestyle": "-", "markevery": (first + 1, every)}
             _draw_steps(axes, seen, look.curve() | solid)
-            if unseen:
+            if unseen and look != style.OTHERS:
                 others = exhibits.pick(mine, group="unseen")["accuracy"]
                 thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
                 _draw_steps(axes, others, look.curve() | thin)
-        _label(axes, federation["title"])
-    style.legend(figure, _handles(exhibit, unseen))
-    _footer(figure, exhibit)
+        _scale(axes)
+    _finish(figure, exhibit, _handles(exhibit, looks, unseen), style.others_note(exhibit, looks))
     return figure
 
 
@@ -77,8 +79,8 @@ def _draw_protocols(
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
     rows = exhibits.pick(exhibits.select(exhibit, clients), **where)
     rows = rows[rows["count"] > 0]
-    figure, grid = style.panels(exhibit)
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    figure, grid = layout.by_federation(exhibit, *AXES)
+    for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.pick(rows, federation=federation["name"], label=run["label"])
             number = kinds.of[federation["name"], run["label"]]
@@ -86,7 +88,7 @@ def _draw_protocols(
                 look = style.variant_look(style.protocol_look(protocol.key), number)
                 values = exhibits.pick(mine, protocol=protocol.name)["accuracy"]
                 _draw_steps(axes, values, look.curve() | {"marker": ""})
-        _label(axes, federation["title"])
+        _scale(axes)
     handles = style.protocol_handles(shown)
     if len(kinds.titles) > 1:
         handles += style.variant_handles(kinds.titles)
@@ -94,24 +96,18 @@ def _draw_protocols(
         handle.set_linestyle(style.SOLID)
     for handle in handles:
         handle.set_marker("")
-    style.legend(figure, handles)
-    _footer(figure, exhibit, *ways.selection_note(exhibit))
+    _finish(figure, exhibit, handles, *ways.selection_note(exhibit))
     return figure
 
 
-def _label(axes: Axes, title: str) -> None:
-    axes.set(
-        title=title,
-        xlabel="Test accuracy of a client (%)",
-        ylabel="Fraction of clients at or below",
-        ylim=(0, 1.02),
-    )
+def _scale(axes: Axes) -> None:
+    axes.set_ylim(0, 1.02)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
 
 
-def _footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
-    seeds = "Clients of all seeds together. " if len(exhibit["seeds"]) > 1 else ""
-    style.footer(figure, exhibit, f"After the last round. {seeds}".strip(), *sentences)
+def _finish(figure: Figure, exhibit: dict, handles: list[Line2D], *sentences: str) -> None:
+    seeds = "Clients of all seeds together." if len(exhibit["seeds"]) > 1 else ""
+    layout.finish(figure, exhibit, handles, "After the last round.", seeds, *sentences)
 
 
 def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:
@@ -122,8 +118,8 @@ def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:
     axes.plot(np.r_[x[0], x], np.r_[0, y], drawstyle="steps-post", **curve)
 
 
-def _handles(exhibit: dict, unseen: bool) -> list[Line2D]:
-    handles = style.method_handles(exhibit)
+def _handles(exhibit: dict, looks: dict[str, style.Look], unseen: bool) -> list[Line2D]:
+    handles = style.method_handles(exhibit, looks)
     for handle in handles:
         handle.set_linestyle("-")
     if unseen:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 MOMENTS = {
     "last": "After the last round.",
@@ -48,9 +48,9 @@ def draw(
         raise ConfigError(f"at must be {' or '.join(MOMENTS)}, got {at!r}")
     shown = exhibits.pick(exhibits.select(exhibit, clients), at=at, **PRIMARY._asdict())
     shown = shown[shown["count"] > 0]
-    figure, grid = style.panels(exhibit)
+    figure, grid = layout.by_federation(exhibit, "", "Difference of accuracies (points)")
     spreads: dict[str, None] = {}
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    for axes, federation in grid:
         mine = exhibits.pick(shown, federation=federation["name"])
         other, values = differences(mine, of, federation["name"])
         look = style.method_look(_run(exhibit, federation["name"], of)["method"])
@@ -61,18 +61,18 @@ def draw(
         axes.set(
             title=f"{federation['title']}\nbest other: {title}",
             xlabel="Client, sorted by difference" if crowded else "Client",
-            ylabel="Difference of accuracies (points)",
         )
         axes.grid(False, axis="x")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-    style.footer(
+        axes.yaxis.set_major_formatter(lambda value, _: layout.number(100 * value))
+    layout.finish(
         figure,
         exhibit,
+        [],
         f"Accuracy of {exhibits.titles(exhibit).get(of, of)} on each client's own test examples, "
         "minus that of the best other, which is the method of highest mean "
         "accuracy over clients and seeds.",
         MOMENTS[at],
-        style.spread_text(exhibit, " or ".join(spreads)),
+        layout.spread_text(exhibit, " or ".join(spreads)),
     )
     return figure
 

@@ -14,12 +14,11 @@ from matplotlib.image import AxesImage
 
 from fedlib.exhibits import clusters, of_clients
 from fedlib.exhibits import selection as exhibits
-from fedlib.figures import heat, style
+from fedlib.figures import heat, layout, style
 
-COLORS = "gray_r"  # 0 white, 1 black
-LINE = {"color": "#CC3311", "linewidth": 0.8}
+LINE = {"color": "#D55E00", "linewidth": 0.8}
 MEANING = (
-    "Experts stand in the order of the clusters that rely on them; red lines part the true "
+    "Experts stand in the order of the clusters that rely on them; orange lines part the true "
     "clusters. Purity: share of clients whose cluster is the commonest of their expert's."
 )
 
@@ -83,23 +82,25 @@ def draw(
     ]
     columns = 1 + max(len(row) for row in rows)
     number = max(len(panel.matrix.pi) for row in rows for panel in row)
-    height = min(max(2.4, 1.0 + 0.11 * number), 6.0)
-    figure, grid = style.panels(exhibit, columns * len(rows), columns, height, width=2.45)
-    drawn = []
-    for place, (federation, row) in enumerate(zip(exhibit["federations"], rows, strict=True)):
-        first, *others = grid[place * columns : (place + 1) * columns]
+    height = min(max(2.2, 0.9 + 0.09 * number), 6.0)
+    titles = []
+    for federation, row in zip(exhibit["federations"], rows, strict=True):
         several = f"{federation['title']}\n" if len(rows) > 1 else ""
-        _draw_clusters(first, several, [panel.matrix for panel in row])
-        for panel, axes in zip(row, others, strict=False):
-            image = _draw(axes, _ordered(panel.matrix), panel.matrix.cluster, "Expert")
-            axes.set_title(_title(exhibit, panel.run, panel.matrix))
-        for axes in others[len(row) :]:
-            axes.remove()
-        drawn += [first, *others[: len(row)]]
-    heat.scale(figure, image, drawn, "weight of the expert")
+        titles.append(f"{several}True cluster{_which([panel.matrix for panel in row])}")
+        titles += [_title(exhibit, panel.run, panel.matrix) for panel in row]
+        titles += [None] * (columns - 1 - len(row))
+    about = {"columns": columns, "height": height}
+    figure, grid = layout.panels(titles, "", "Client, sorted by cluster", **about)
+    free = iter(grid)
+    for row in rows:
+        true = row[0].matrix.cluster
+        _draw(next(free), np.eye(int(true.max()) + 1)[true], true, "Cluster")
+        for panel in row:
+            image = _draw(next(free), _ordered(panel.matrix), panel.matrix.cluster, "Expert")
+    heat.scale(figure, image, grid, "weight of the expert")
     best_seed = "Of each run the seed of highest purity, which flatters it."
     chosen = best_seed if seed is None else f"Seed {seed} only."
-    style.footer(figure, exhibit, chosen if len(exhibit["seeds"]) > 1 else "", MEANING)
+    layout.finish(figure, exhibit, [], chosen if len(exhibit["seeds"]) > 1 else "", MEANING)
     return figure
 
 
@@ -130,18 +131,14 @@ def _ordered(matrix: _Matrix) -> np.ndarray:
     return matrix.pi[:, np.lexsort((position, unused))]
 
 
-def _draw_clusters(axes: Axes, heading: str, matrices: list[_Matrix]) -> None:
-    """The true clusters of a federation, beside the matrices of its runs."""
-    true = matrices[0].cluster
-    _draw(axes, np.eye(int(true.max()) + 1)[true], true, "Cluster")
-    # Where every seed has a partition of its own, so it may be with the clusters.
-    same = all(np.array_equal(matrix.cluster, true) for matrix in matrices)
-    which = "" if same else f", seed {matrices[0].seed}"
-    axes.set(title=f"{heading}True cluster{which}", ylabel="Client, sorted by cluster")
+def _which(matrices: list[_Matrix]) -> str:
+    """Of which seed the true clusters are; every seed may have a partition of its own."""
+    same = all(np.array_equal(matrix.cluster, matrices[0].cluster) for matrix in matrices)
+    return "" if same else f", seed {matrices[0].seed}"
 
 
 def _draw(axes: Axes, values: np.ndarray, cluster: np.ndarray, what: str) -> AxesImage:
-    image = heat.draw(axes, values, COLORS, heat.experts(values.shape[1]), what)
+    image = heat.draw(axes, values, heat.experts(values.shape[1]), what)
     for boundary in np.flatnonzero(np.diff(cluster)):
         axes.axhline(boundary + 0.5, **LINE)
     return image

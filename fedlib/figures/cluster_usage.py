@@ -14,7 +14,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import ranked, style
+from fedlib.figures import layout, ranked, style
 
 EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
 
@@ -49,17 +49,15 @@ def draw(
     shown = ranked.at_the_end(exhibit, clients, group)
     measure = partial(_counts, experts=experts, choice=choice)
     color = style.protocol_look("ifca").color
-    figure, grid = style.panels(exhibit)
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    figure, grid = layout.by_federation(exhibit, "Cluster, most popular first", "Clients")
+    for axes, federation in grid:
         counts = ranked.of_variants(exhibit, shown, federation["name"], kinds, measure)
         ranked.draw_bars(axes, counts, color)
         axes.axhline(counts[0][0].sum() / counts[0].shape[1], **EVEN)
-        axes.set(title=federation["title"], xlabel="Cluster, most popular first", ylabel="Clients")
         axes.yaxis.get_major_locator().set_params(integer=True)
     even = Line2D([], [], label="even use", **EVEN)
-    style.legend(figure, [*ranked.handles(kinds.titles, color), even])
     what = f"Choice of the {ways.GROUPS[group]} after the last round; every seed has its own order."
-    ranked.footer(figure, exhibit, what)
+    ranked.finish(figure, exhibit, [*ranked.handles(kinds.titles, color), even], what)
     return figure
 
 

@@ -93,13 +93,20 @@ def over_rounds(exhibit: dict, metrics: pd.DataFrame, shown: Shown) -> pd.DataFr
     return over_seeds(mine, ["federation", "label", "round"])
 
 
-def draw_curve(axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict]) -> None:
-    """A run's mean over seeds by round, with marks, and a band from lowest to highest seed."""
+def scores(shown: pd.DataFrame) -> dict[str, float]:
+    """Where the curves of `over_rounds` end, by label: the mean over federations."""
+    ends = shown.sort_values("round").groupby(["federation", "label"])["mean"].last()
+    return ends.groupby("label").mean().to_dict()
+
+
+def draw_curve(
+    axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: str = "round"
+) -> None:
+    """A run's mean over seeds along `x`, with marks, and a band from lowest to highest seed."""
     marked = style.markers(runs, curve["label"].iloc[0], len(curve))
-    axes.plot(curve["round"], curve["mean"], markevery=marked, **look.curve())
+    axes.plot(curve[x], curve["mean"], markevery=marked, **look.curve())
     if (curve["seeds"] > 1).any():
-        band = style.band(look, runs)
-        axes.fill_between(curve["round"], curve["low"], curve["high"], **band)
+        axes.fill_between(curve[x], curve["low"], curve["high"], **style.band(look, runs))
 
 
 def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) -> str:
@@ -113,7 +120,7 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     ends = [*(curve.iloc[-1] for curve in drawn), *levels]
     room = max(ends) - min(ends)
     start = min(min(ends) - max(0.15 * room, 0.01), *(curve.median() for curve in drawn))
-    if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
+    if len(drawn) < CROWD or start - bottom < (top - bottom) / 3:
         return ""
     peak = max(*levels, *(curve.max() for curve in drawn))
     axes.set_ylim(start, peak + max(0.1 * room, 0.01))

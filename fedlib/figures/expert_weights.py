@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
 from fedlib.exhibits import of_clients
-from fedlib.figures import heat, style
+from fedlib.figures import heat, layout, style
 
-COLORS = "Purples"
 NOTHING = "#E6E6E6"  # a class that the client has no test examples of
 
 
@@ -45,21 +44,18 @@ def draw(
     chosen = of_clients.seed_of(exhibit, seed)
     runs = exhibit["runs"]
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
-    figure, grid = style.panels(exhibit, 2 * len(runs), columns=2)
-    images = []
-    for number, run in enumerate(runs):
+    titles = [f"{run['title']}, {where[run['federation']]}" for run in runs for _ in range(2)]
+    figure, grid = layout.panels(titles, columns=2)
+    for run, histogram, by_class in zip(runs, grid[::2], grid[1::2], strict=True):
         mine = of_clients.clients_of(exhibit, clients, run, chosen)
-        title = f"{run['title']}, {where[run['federation']]}"
         look = style.method_look(run["method"])
-        histogram, by_class = grid[2 * number : 2 * number + 2]
         draw_histogram(histogram, of_clients.matrix(mine, bins), look.color)
-        histogram.set(title=title, ylabel="Test examples (%)")
-        images.append(draw_means(by_class, by_class_of(mine, means)))
-        by_class.set(title=title, ylabel="Client")
-    heat.scale(figure, images[-1], grid[1::2], "mean weight of the local expert")
-    style.footer(
+        image = draw_means(by_class, by_class_of(mine, means))
+    heat.scale(figure, image, grid[1::2], "mean weight of the local expert")
+    layout.finish(
         figure,
         exhibit,
+        [],
         f"Seed {chosen} only." if len(exhibit["seeds"]) > 1 else "",
         "After the last round, test examples of the clients that train. The weights of the local "
         "and the global expert sum to 1. Lines: clients; bars: all of them. Grey: the client has "
@@ -87,8 +83,9 @@ def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
     axes.stairs(counts.sum(0) / counts.sum(), edges, fill=True, color=(color, 0.35))
     for own in counts[counts.sum(1) > 0]:
         axes.stairs(own / own.sum(), edges, color=color, linewidth=0.6, alpha=0.7)
-    axes.set(xlim=(0, 1), ylim=(0, None), xlabel="Weight of the local expert")
-    style.percent_axis(axes)
+    axes.set(xlim=(0, 1), xlabel="Weight of the local expert", ylabel="Test examples (%)")
+    axes.set_ylim(bottom=0)
+    layout.percent_axis(axes)
 
 
 def draw_means(axes: Axes, values: np.ndarray):
@@ -96,4 +93,5 @@ def draw_means(axes: Axes, values: np.ndarray):
     axes.set_facecolor(NOTHING)
     names = [str(label) if values.shape[1] <= 10 or not label % 10 else ""
              for label in range(values.shape[1])]  # fmt: skip
-    return heat.draw(axes, np.ma.masked_invalid(values), COLORS, names, "Class")
+    axes.set_ylabel("Client")
+    return heat.draw(axes, np.ma.masked_invalid(values), names, "Class")

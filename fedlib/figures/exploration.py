@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from fedlib.errors import DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PICKS, TRAFFIC
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
 
@@ -39,7 +39,9 @@ def draw(
         for federation in federations
         if any(run["label"] == label for run in exhibits.runs_of(exhibit, federation["name"]))
     ]
-    figure, grid = style.panels(exhibit, len(places), len(federations), height=2.1)
+    titles = [f"{there['title']}, {exhibits.titles(exhibit)[label]}" for label, there in places]
+    names = "Communication round", "Share of picks (%)"
+    figure, grid = layout.panels(titles, *names, columns=len(federations), height=1.7)
     most, window = 0, 1
     for axes, (label, federation) in zip(grid, places, strict=True):
         mine = exhibits.pick(shown, federation=federation["name"], label=label)
@@ -47,13 +49,11 @@ def draw(
         window = max(window, -(-len(rounds) // WINDOWS))
         _draw_shares(axes, rounds, picks)
         most = max(most, picks.shape[1])
-        axes.set_title(f"{federation['title']}, {exhibits.titles(exhibit)[label]}")
     handles = [Patch(color=_color(rank), label=_rank_title(rank)) for rank in range(most)]
-    style.legend(figure, handles[::-1])
     windows = f"Steps of up to {window} rounds." if window > 1 else ""
     several = len(exhibit["seeds"]) > 1
     seed = f"Seed {exhibit['seeds'][0]} only: clusters of different seeds do not correspond."
-    style.footer(figure, exhibit, windows, seed if several else "")
+    layout.finish(figure, exhibit, handles, windows, seed if several else "")
     return figure
 
 
@@ -83,14 +83,14 @@ def _draw_shares(axes: Axes, rounds: np.ndarray, picks: np.ndarray) -> None:
     for rank, share in enumerate(shares.T):
         axes.stairs(bottom + share, edges, baseline=bottom, fill=True, color=_color(rank))
         bottom = bottom + share
-    axes.set(xlabel="Communication round", ylabel="Share of picks (%)", ylim=(0, 1))
-    axes.set_xlim(edges[0], edges[-1])
+    layout.rounds_axis(axes)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     axes.grid(False)
 
 
 def _color(rank: int) -> str:
-    return style.EXPERTS[rank % len(style.EXPERTS)]
+    return style.PALETTE[rank % len(style.PALETTE)]
 
 
 def _rank_title(rank: int) -> str:

@@ -18,7 +18,7 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import SERVER, check_of_server, over_seeds
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 WIDTH = 0.8  # of the bars of one metric, of the distance between two metrics
 GAIN = "After the last round, on the test examples of the server. Numbers: the gain, in points."
@@ -65,8 +65,9 @@ def draw(
     if len(names) != 2:
         raise ConfigError(f"names are of what is below and above, got {names!r}")
     found = _over_seeds(exhibit, metrics)
-    looks = style.looks(exhibit["runs"])
-    figure, grid = style.panels(exhibit, len(shown))
+    looks = style.looks(exhibit)
+    ylabel = f"{', '.join(bar.title for bar in groups)} (%)"
+    figure, grid = layout.panels([below["family"] for below, _ in shown], "", ylabel)
     marked = False
     for axes, (below, above) in zip(grid, shown, strict=True):
         labels = [run["label"] for run in exhibits.runs_of(exhibit, below["name"])]
@@ -78,14 +79,11 @@ def draw(
             marked |= _mark(axes, x, theirs)
             _number(axes, x, ends, theirs)
         axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
-        axes.set_title(below["family"])
-        axes.set_ylabel(f"{', '.join(bar.title for bar in groups)} (%)")
         axes.set_ylim(0, 1.12)  # room for the numbers above the bars
         axes.grid(False, axis="x")
-        style.percent_axis(axes)
-    style.legend(figure, _handles(exhibit, looks, names, marked))
-    whisker = style.spread_text(exhibit, "whisker")
-    style.footer(figure, exhibit, GAIN, whisker, *exhibits.published_note(exhibit, shown=marked))
+        layout.percent_axis(axes)
+    notes = layout.spread_text(exhibit, "whisker"), *exhibits.published_note(exhibit, shown=marked)
+    layout.finish(figure, exhibit, _handles(exhibit, looks, names, marked), GAIN, *notes)
     return figure
 
 
@@ -142,8 +140,8 @@ def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndar
     tops = np.fmax(np.fmax(below["high"], above["mean"]), np.nan_to_num(theirs).max(0))
     for place, top, gain in zip(x, tops, gains, strict=True):
         if np.isfinite(gain):
-            axes.annotate(f"{gain:+.1f}", (place, top), (0, 4), textcoords="offset points",
-                          ha="center", fontsize=7.5)  # fmt: skip
+            above = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center"}
+            axes.annotate(layout.number(gain, "+.1f"), (place, top), **above)
 
 
 def _published(

@@ -14,7 +14,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import ranked, style
+from fedlib.figures import layout, ranked, style
 
 
 @style.styled
@@ -51,24 +51,19 @@ def draw(
     shown = shown[shown["count"] > 0]  # weights are means over test examples
     measure = partial(_weights, weights=weights, experts=experts)
     color = style.protocol_look("moe").color
-    figure, grid = style.panels(exhibit)
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    names = "Expert, shared ones by weight", "Mean weight of the gate"
+    figure, grid = layout.by_federation(exhibit, *names)
+    for axes, federation in grid:
         values = ranked.of_variants(exhibit, shown, federation["name"], kinds, measure)
         most = max(found.shape[1] for found in values) - 1
         ranked.draw_bars(axes, [_padded(found, most) for found in values], color)
         axes.axvline(most + 0.5, color=style.GREY, linewidth=0.8)
         axes.set_xticks(range(1, most + 2), [*map(str, range(1, most + 1)), "local"])
-        axes.set(
-            title=federation["title"],
-            xlabel="Expert, shared ones by weight",
-            ylabel="Mean weight of the gate",
-        )
-    style.legend(figure, ranked.handles(kinds.titles, color))
     what = (
         f"Mean over the test examples of each of the {ways.GROUPS[group]}, then over clients; an "
         "expert that no client uses counts 0. Every seed has its own order."
     )
-    ranked.footer(figure, exhibit, what)
+    ranked.finish(figure, exhibit, ranked.handles(kinds.titles, color), what)
     return figure
 
 

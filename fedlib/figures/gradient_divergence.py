@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import DIVERGENCE, TRAFFIC, over_seeds
-from fedlib.figures import curves, style
+from fedlib.figures import curves, layout, style
 
 EXPERTS = {
     "mean": "Averaged over the experts of a run.",
@@ -51,27 +51,22 @@ def draw(
     curves.check_until(exhibit, until)
     shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", **TRAFFIC._asdict())
     shown = shown[shown["metric"].str.startswith(f"{DIVERGENCE}_")]
-    looks = style.looks(exhibit["runs"], shaded)
-    figure, grid = style.panels(exhibit)
-    for axes, federation in zip(grid, exhibit["federations"], strict=True):
+    looks = style.looks(exhibit, shaded)
+    figure, grid = layout.by_federation(exhibit, "Communication round", "Gradient divergence")
+    for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             windowed = _windowed(_recorded(shown, run), window, experts)
             curve = curves.cut(windowed, "round", until)
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
-        axes.set(
-            title=federation["title"],
-            xlabel="Communication round",
-            ylabel="Gradient divergence",
-        )
+        layout.rounds_axis(axes)
         axes.set_ylim(bottom=0)
-        axes.margins(x=0.015)
-    style.legend(figure, style.method_handles(exhibit, shaded=shaded))
     smoothed = f"Means over the last {window} rounds, fewer at the start." if window > 1 else ""
     meaning = (
         "0: all clients of a round change a tensor alike; the tensors of a model are added up."
     )
-    band = style.spread_text(exhibit, "band")
-    style.footer(figure, exhibit, EXPERTS[experts], smoothed, meaning, band)
+    band = layout.spread_text(exhibit, "band")
+    handles = style.method_handles(exhibit, looks)
+    layout.finish(figure, exhibit, handles, EXPERTS[experts], smoothed, meaning, band)
     return figure
 
 

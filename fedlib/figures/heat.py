@@ -8,13 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.exhibits import selection as exhibits
+from fedlib.figures import style
+
 
 def draw(
     axes: Axes,
     values: np.ndarray,
-    colors: str,
     columns: Sequence[str],
-    xlabel: str,
+    xlabel: str = "",
     most: float = 1.0,
 ) -> AxesImage:
     """One matrix, its first row on top; the colours of all such panels mean the same.
@@ -22,16 +24,15 @@ def draw(
     Args:
       axes: to draw on.
       values: [rows, columns] in [0, 1].
-      colors: a colour map of Matplotlib that begins with white.
       columns: their names.
-      xlabel: what they are.
+      xlabel: what they are, where the axis has no name yet.
       most: what the darkest shade stands for, the same for all panels of a figure.
     """
-    shades = {"cmap": colors, "vmin": 0, "vmax": most}
+    shades = {"cmap": style.SHADES, "vmin": 0, "vmax": most}
     image = axes.imshow(values, **shades, aspect="auto", interpolation="none")
     axes.grid(False)
     axes.set_xticks(range(values.shape[1]), columns)
-    axes.set_xlabel(xlabel)
+    axes.set_xlabel(xlabel or axes.get_xlabel())
     axes.yaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -42,10 +43,18 @@ def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> Non
     """What the shades mean, right of the panels."""
     _, most = image.get_clim()
     ticks = [0, most / 2, most]
-    bar = figure.colorbar(image, ax=axes, shrink=0.75, aspect=18, pad=0.015, ticks=ticks)
+    bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.015, ticks=ticks)
     bar.set_label(label)
 
 
 def experts(number: int) -> list[str]:
     """Names of so many columns of experts, counted from 1."""
     return [str(expert + 1) for expert in range(number)]
+
+
+def of_run(exhibit: dict, run: dict) -> str:
+    """Lines with a run and its federation before the name of an axis, where there are several."""
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    names = [federations[run["federation"]]["title"]] if len(federations) > 1 else []
+    names += [run["title"]] if len(exhibits.titles(exhibit)) > 1 else []
+    return "".join(f"{name}\n" for name in names)

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 
 @style.styled
@@ -26,24 +26,21 @@ def draw(
     shown = shown[shown["seed"] == exhibit["seeds"][0]]
     weights = _weights(shown)
     labels = [label for label in exhibits.titles(exhibit) if (weights["label"] == label).any()]
-    columns = len(exhibit["federations"])
-    figure, grid = style.panels(exhibit, max(1, len(labels)) * columns, columns, height=1.9)
-    if not labels:
-        for axes in grid:
-            axes.set_axis_off()
-            axes.text(0.5, 0.5, "none of these runs has mixture weights", ha="center")
-    for axes, (label, federation) in zip(
-        grid, [(la, fe) for la in labels for fe in exhibit["federations"]], strict=False
-    ):
+    federations = exhibit["federations"]
+    shown = [(label, federation) for label in labels for federation in federations]
+    titles = [f"{exhibits.titles(exhibit)[label]}, {f['title']}" for label, f in shown]
+    columns = min(len(federations), layout.MAX_COLUMNS)
+    about = {"columns": columns, "height": 1.7}
+    names = "Client, sorted", "Mixture weight"
+    figure, grid = layout.panels(titles or ["None has mixture weights"], *names, **about)
+    for axes, (label, federation) in zip(grid, shown, strict=False):
         mine = exhibits.pick(weights, label=label, federation=federation["name"])
-        title = f"{exhibits.titles(exhibit)[label]}, {federation['title']}"
-        _draw_bars(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy(), title)
+        _draw_bars(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
     number = int(weights[_experts(weights)].notna().any().sum())
     handles = [Patch(color=_color(e), label=f"expert {e + 1}") for e in range(number)]
-    style.legend(figure, handles)
     seed = f"Seed {exhibit['seeds'][0]} only: experts of different seeds do not correspond."
     note = f"After the last round. {seed}" if len(exhibit["seeds"]) > 1 else "After the last round."
-    style.footer(figure, exhibit, note)
+    layout.finish(figure, exhibit, handles, note)
     return figure
 
 
@@ -58,15 +55,14 @@ def _weights(clients: pd.DataFrame) -> pd.DataFrame:
 
 
 def _color(expert: int) -> str:
-    return style.EXPERTS[expert % len(style.EXPERTS)]
+    return style.PALETTE[expert % len(style.PALETTE)]
 
 
-def _draw_bars(axes: Axes, pi: np.ndarray, title: str) -> None:
+def _draw_bars(axes: Axes, pi: np.ndarray) -> None:
     """One bar per client, experts stacked; clients sorted by main expert, then by its weight.
 
     Thousands of clients are one shape per expert: rectangles of each take long to draw.
     """
-    axes.set(title=title, xlabel="Client, sorted", ylabel="Mixture weight")
     axes.grid(False)
     if not pi.size:
         axes.text(0.5, 0.5, "no such run", ha="center", transform=axes.transAxes)

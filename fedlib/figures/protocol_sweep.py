@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import style
+from fedlib.figures import layout, style
 from fedlib.figures.sweep import EVEN, lay_out, positions, scale_of
 
 PANELS = ("federation", "variant")
@@ -65,22 +65,21 @@ def draw(
     values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
     points = _points(places, values)
     printed = ways.Printed(published, exhibit["published"])
-    figure, grid = style.panels(exhibit, places["panel"].nunique())
-    xlabel, crossed = exhibits.parameter_title(parameter, symbol), False
+    names = exhibits.parameter_title(parameter, symbol), YLABEL[metric]
+    figure, grid = layout.panels([*places["panel"].unique()], *names)
+    crossed = False
     for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
         for protocol in shown:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
             _draw_lines(axes, mine, protocol, panels)
             crossed |= _mark_published(axes, exhibit, here, protocol, printed)
-        axes.set(title=title, xlabel=xlabel, ylabel=YLABEL[metric])
         lay_out(axes, settings, scale)
         axes.margins(x=0.06, y=0.08)
-        style.percent_axis(axes)
+        layout.percent_axis(axes)
     if panels == "variant":  # they are there to be compared
         _level(grid)
-    style.legend(figure, _handles(shown, kinds, panels, crossed))
-    sentences = _sentences(exhibit, group, scale, crossed)
-    style.footer(figure, exhibit, exhibits.parameter_note(parameter, symbol), *sentences)
+    notes = exhibits.parameter_note(parameter, symbol), *_notes(exhibit, group, scale, crossed)
+    layout.finish(figure, exhibit, _handles(shown, kinds, panels, crossed), *notes)
     return figure
 
 
@@ -128,11 +127,11 @@ def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
-def _sentences(exhibit: dict, group: str, scale: str, crossed: bool) -> list[str]:
+def _notes(exhibit: dict, group: str, scale: str, crossed: bool) -> list[str]:
     """What the reader must know, under the panels."""
     return [
         f"After the last round, on the {ways.GROUPS[group]}.",
-        style.spread_text(exhibit, "band"),
+        layout.spread_text(exhibit, "band"),
         EVEN if scale == "even" else "",
         *ways.selection_note(exhibit),
         *exhibits.published_note(exhibit, shown=crossed),

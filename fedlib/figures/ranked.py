@@ -15,7 +15,7 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 FILLS = (  # of the variants: full, and then ever paler
     {"alpha": 1.0},
@@ -63,10 +63,10 @@ def of_variants(
     return [measure(exhibits.pick(here, label=run["label"]), run) for run in runs]
 
 
-def footer(figure: Figure, exhibit: dict, what: str) -> None:
-    """What the bars are, and what the whiskers."""
-    whisker = style.spread_text(exhibit, "whisker")
-    style.footer(figure, exhibit, what, whisker, *ways.selection_note(exhibit))
+def finish(figure: Figure, exhibit: dict, entries: list, what: str) -> None:
+    """Add the legend, and say what the bars are and what the whiskers."""
+    whisker = layout.spread_text(exhibit, "whisker")
+    layout.finish(figure, exhibit, entries, what, whisker, *ways.selection_note(exhibit))
 
 
 def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:

@@ -1,7 +1,7 @@
 """Where experts put the same examples: t-SNE of their representations, one panel for each.
 
-All vectors of a run are embedded together, so that panels of one row may be compared; distances
-between far points mean little, as always with t-SNE.
+All vectors of a run are embedded together, and a panel shows the part of that map where its kind
+is; distances between far points mean little, as always with t-SNE.
 
 Source: L. van der Maaten and G. Hinton, "Visualizing Data using t-SNE", JMLR 2008; scikit-learn.
 """
@@ -17,14 +17,12 @@ from matplotlib.lines import Line2D
 from fedlib.errors import ConfigError
 from fedlib.exhibits import of_clients, representations
 from fedlib.exhibits import selection as exhibits
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 PERPLEXITY = 30.0  # that of the software, and at most a third of the points
 SEED = 0  # of the embedding
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#999933",
-          "#332288", "#7A7A7A")  # fmt: skip
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
-MOST = len(COLORS)  # clients, classes that can be told apart
+MOST = len(style.PALETTE)  # clients, classes that can be told apart
 
 
 @style.styled
@@ -52,7 +50,13 @@ def draw(
     chosen = of_clients.seed_of(exhibit, seed)
     shown = exhibits.pick(exhibits.select(exhibit, metrics), at="last", seed=chosen)
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
-    figure, grid = style.panels(exhibit, len(kinds) * len(exhibit["runs"]), columns=len(kinds))
+    several = len(exhibit["runs"]) > 1
+    titles = [
+        f"{run['title']}, {where[run['federation']]}\n{kind}" if several else kind
+        for run in exhibit["runs"]
+        for kind in kinds
+    ]
+    figure, grid = layout.panels(titles, columns=len(kinds))
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
     for row, run in enumerate(exhibit["runs"]):
         about = {"federation": run["federation"], "label": run["label"]}
@@ -63,41 +67,36 @@ def draw(
                 f"vectors, got names for {len(kinds)}"
             )
         panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
-        _draw_row(panels, points, kinds, f"{run['title']}, {where[run['federation']]}")
+        _draw_row(panels, points)
         seen["class"] |= set(points.label.tolist())
         seen["client"] |= set(points.client.tolist())
-    style.legend(figure, _handles(seen))
-    style.footer(
+    layout.finish(
         figure,
         exhibit,
+        _handles(seen),
         f"Seed {chosen}." if len(exhibit["seeds"]) > 1 else "",
         f"t-SNE of the {representations.COMPONENTS} leading principal components of all vectors of "
-        "a run together, test examples of some clients after the last round. The axes of a row are "
-        "the same; distances between far points mean little.",
+        "a run together, test examples of some clients after the last round. A panel shows the "
+        "part of the map where its points are; distances between far points mean little.",
     )
     return figure
 
 
-def _draw_row(
-    panels: Sequence[Axes], points: representations.Points, kinds: list[str], title: str
-) -> None:
-    """One run: a panel per kind, whose axes are the same."""
+def _draw_row(panels: Sequence[Axes], points: representations.Points) -> None:
+    """One run: a panel per kind."""
     places = embedded(points.vectors)
-    low, high = places.min(axis=(0, 1)), places.max(axis=(0, 1))
-    limits = np.stack([low, high]) + 0.04 * np.stack([low - high, high - low])
-    for number, (axes, kind) in enumerate(zip(panels, kinds, strict=True)):
+    for number, axes in enumerate(panels):
         for client, label in sorted(set(zip(points.client, points.label, strict=True))):
             own = (points.client == client) & (points.label == label)
             axes.scatter(
                 *places[own, number].T,
-                s=14,
-                c=COLORS[label % MOST],
+                s=22,
+                c=style.PALETTE[label % MOST],
                 marker=MARKERS[client % MOST],
                 edgecolors="white",
                 linewidths=0.3,
             )
-        axes.set(title=f"{title if number == 0 else ''}\n{kind}", xticks=[], yticks=[])
-        axes.set(xlim=limits[:, 0], ylim=limits[:, 1])
+        axes.set(xticks=[], yticks=[])
 
 
 def embedded(vectors: np.ndarray) -> np.ndarray:
@@ -114,7 +113,7 @@ def _handles(seen: dict[str, set[int]]) -> list[Line2D]:
     """Legend entries: classes by colour, then clients by marker."""
     dot = {"linestyle": "None", "markersize": 5}
     classes = [
-        Line2D([], [], marker="o", color=COLORS[label % MOST], label=f"class {label}", **dot)
+        Line2D([], [], marker="o", color=style.PALETTE[label % MOST], label=f"class {label}", **dot)
         for label in sorted(seen["class"])[:MOST]
     ]
     return classes + [

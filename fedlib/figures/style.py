@@ -6,35 +6,34 @@ Tol, which colour-blind readers can tell apart; markers and dashes say the same 
 """
 
 import functools
-import textwrap
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import matplotlib
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from fedlib.exhibits import selection as exhibits
+from fedlib.run_spec import is_file
 
+SIZE = 8  # points of all words but the footer's, which are `SMALL`
+SMALL = 7
 SETTINGS = {
     "font.family": "DejaVu Sans",  # ships with Matplotlib, so it is the same everywhere
-    "font.size": 9,
-    "axes.titlesize": 9.5,
+    "font.size": SIZE,
+    "axes.titlesize": SIZE,
     "axes.titleweight": "bold",
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8.5,
+    "axes.labelsize": SIZE,
+    "xtick.labelsize": SIZE,
+    "ytick.labelsize": SIZE,
+    "legend.fontsize": SIZE,
     "legend.frameon": False,
     "legend.handlelength": 2.6,
-    "figure.titlesize": 11.5,
+    "legend.borderpad": 0,
+    "legend.borderaxespad": 0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#4D4D4D",
@@ -54,11 +53,9 @@ SETTINGS = {
     "figure.dpi": 100,
     "svg.hashsalt": "fedlib",
 }
-PANEL_WIDTH, PANEL_HEIGHT = 3.35, 2.75  # inches
-BESIDE = 1.55  # inches right of the panels, for a scale of colours; a legend takes what it needs
-LEGEND_PAD = 0.1  # inches
-MAX_COLUMNS = 3
 MANY = 6  # runs in a figure, from which on its bands are paler
+CROWD = 8  # runs in a figure; of more, `STANDING` are in colour
+STANDING = 5
 CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
 GREY = "#6E6E6E"
 # Markers with so little in the middle that they must be larger.
@@ -155,10 +152,12 @@ PROTOCOLS = {
 # Of methods not listed above; unlike the colours of those.
 SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#DDCC77")
 SPARE_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
-EXPERTS = (
-    *("#4477AA", "#EE8866", "#BBCC33", "#99DDFF", "#AA4499", "#EEDD88", "#44BB99", "#FFAABB"),
-    *("#AAAA00", "#BBBBBB"),
+PALETTE = (  # of experts, classes and whatever else is no method
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#882255", "#999933"),
+    *("#332288", "#7A7A7A"),
 )
+SHADES = "Blues"  # of matrices, from 0 on
+OTHERS = Look("#C6C6C6", "", SOLID, width=0.8)  # of runs that do not stand out
 
 
 def method_look(method: str) -> Look:
@@ -182,20 +181,26 @@ def variant_look(look: Look, number: int) -> Look:
     return replace(look, line=dashes[number % len(dashes)], hollow=number > 0, width=width)
 
 
-def looks(runs: Iterable[dict], shaded: str | None = None) -> dict[str, Look]:
+def looks(
+    exhibit: dict, shaded: str | None = None, scores: Mapping[str, float] | None = None
+) -> dict[str, Look]:
     """The look of every label -> {label: Look}
 
     Runs of one method share its colour; all but the first have hollow markers and other dashes.
+    Where all are of one method, the others have colours of their own.
 
     Args:
-      runs: as `fedlib.spec.Run.describe` has them, in row order.
+      exhibit: see `fedlib.exhibits.selection`.
       shaded: registry name of a method whose runs are shades of its colour instead, from light to
         dark in row order, for sweeps with more runs than there are dashes.
+      scores: of the labels; with more than `CROWD` of them, those that do not stand out
+        (`standing_out`) are grey.
     """
     dashes = (DASHED, DOTTED, DASHDOT, LONG)
     first: dict[str, tuple[str, Look]] = {}
-    for run in runs:
+    for run in exhibit["runs"]:
         first.setdefault(run["label"], (run["method"], _run_look(run)))
+    single = len({method for method, _ in first.values()}) == 1
     found: dict[str, Look] = {}
     for label, (method, look) in first.items():
         alike = [other for other, (_, theirs) in first.items() if theirs == look]
@@ -204,10 +209,28 @@ def looks(runs: Iterable[dict], shaded: str | None = None) -> dict[str, Look]:
             found[label] = shade(look, number, len(alike))
         elif number:
             line = dashes[(number - 1) % len(dashes)]
-            found[label] = replace(look, line=line, hollow=True, width=1.5)
+            color = PALETTE[(number - 1) % len(PALETTE)] if single else look.color
+            found[label] = replace(look, color=color, line=line, hollow=True, width=1.5)
         else:
             found[label] = look
-    return found
+    standing = found if scores is None or shaded else standing_out(exhibit, scores)
+    return {label: look if label in standing else OTHERS for label, look in found.items()}
+
+
+def standing_out(exhibit: dict, scores: Mapping[str, float]) -> list[str]:
+    """The labels that are drawn in colour: all of up to `CROWD`, else `STANDING` of them.
+
+    These are the first runs of the paper's own method, of every method from a user's file, of
+    FedAvg and of Local, and then those of the highest scores.
+    """
+    runs = {run["label"]: run["method"] for run in reversed(exhibit["runs"])}
+    if len(runs) <= CROWD:
+        return list(runs)
+    first = {method: label for label, method in runs.items()}  # the last here is the first there
+    own = [method for method in first if is_file(method)]
+    known = [first[m] for m in (exhibit["paper"], *own, "fedavg", "local") if m in first]
+    best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
+    return list(dict.fromkeys([*known, *best]))[:STANDING]
 
 
 def shade(look: Look, number: int, count: int) -> Look:
@@ -240,7 +263,8 @@ def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tu
 def band(look: Look, runs: Iterable[dict]) -> dict:
     """Keyword arguments of `Axes.fill_between`; paler where many bands may lie on one another."""
     many = len({run["label"] for run in runs}) > MANY
-    return {"color": look.color, "alpha": 0.08 if many else 0.15, "linewidth": 0}
+    alpha = 0.0 if look == OTHERS else 0.08 if many else 0.15
+    return {"color": look.color, "alpha": alpha, "linewidth": 0}
 
 
 def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
@@ -256,62 +280,22 @@ def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     return drawn
 
 
-def panels(
-    exhibit: dict,
-    count: int | None = None,
-    columns: int | None = None,
-    height: float = PANEL_HEIGHT,
-    width: float = PANEL_WIDTH,
-) -> tuple[Figure, list[Axes]]:
-    """A figure with the exhibit's title and `count` panels, in reading order.
-
-    Args:
-      exhibit: whose title it is.
-      count: one per federation if not given.
-      columns: panels side by side; up to `MAX_COLUMNS` if not given.
-      height, width: of a panel, in inches.
-    """
-    count = len(exhibit["federations"]) if count is None else count
-    columns = columns or (2 if count == 4 else min(count, MAX_COLUMNS))
-    rows = -(-count // columns)
-    size = (width * columns + BESIDE, height * rows + 0.75)
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.04, hspace=0.05)
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for spare in grid[count:]:
-        spare.remove()
-    title = textwrap.fill(exhibit["title"], int((size[0] - BESIDE) * 10.5))
-    figure.suptitle(title, x=0.012, ha="left", fontweight="bold")
-    return figure, list(grid[:count])
-
-
-def legend(figure: Figure, handles: list) -> None:
-    """The figure's legend, right of the panels, where it covers nothing; the figure grows."""
-    if not handles:
-        return
-    drawn = figure.legend(handles=handles, loc="outside right upper")
-    width, height = _inches(figure, drawn)
-    figure.set_figwidth(figure.get_figwidth() - BESIDE + width + LEGEND_PAD)
-    figure.set_figheight(max(figure.get_figheight(), height + LEGEND_PAD))
-
-
-def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:
-    """Width and height of something in a figure."""
-    box = artist.get_window_extent(figure.canvas.get_renderer())
-    return box.width / figure.dpi, box.height / figure.dpi
-
-
-def method_handles(
-    exhibit: dict, labels: Iterable[str] | None = None, shaded: str | None = None
-) -> list[Line2D]:
-    """Legend entries of the exhibit's runs, in row order; only of `labels` where given."""
-    looked, wanted = looks(exhibit["runs"], shaded), None if labels is None else set(labels)
-    return [
+def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:
+    """Legend entries of the exhibit's runs by their looks, in row order; of grey ones together."""
+    handles = [
         Line2D([], [], label=title, **looked[label].curve())
         for label, title in exhibits.titles(exhibit).items()
-        if wanted is None or label in wanted
+        if looked[label] != OTHERS
     ]
+    others = list(looked.values()).count(OTHERS)
+    label = f"other methods ({others})"
+    return handles + [Line2D([], [], label=label, **OTHERS.curve())] * (others > 0)
+
+
+def others_note(exhibit: dict, looked: Mapping[str, Look]) -> str:
+    """Which runs are grey, if any are."""
+    names = [title for label, title in exhibits.titles(exhibit).items() if looked[label] == OTHERS]
+    return f"In grey: {', '.join(names)}." if names else ""
 
 
 def protocol_handles(shown: Iterable) -> list[Line2D]:
@@ -326,27 +310,3 @@ def variant_handles(titles: list[str]) -> list[Line2D]:
         Line2D([], [], label=title, **variant_look(plain, number).curve())
         for number, title in enumerate(titles)
     ]
-
-
-def footer(figure: Figure, exhibit: dict, *sentences: str) -> None:
-    """Small grey lines under the panels: scale, seeds and whatever the reader must know."""
-    seeds = exhibits.seeds_text(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
-    parts = [exhibits.scale_text(exhibit), f"{seeds}.", *sentences]
-    text = " ".join(part for part in parts if part)
-    beside = _inches(figure, figure.legends[0])[0] if figure.legends else BESIDE
-    width = int((figure.get_figwidth() - beside) * 21)  # characters that fit at this size
-    lines = "\n".join(textwrap.wrap(text, width))
-    figure.supxlabel(lines, x=0.012, ha="left", fontsize=7, color=GREY, linespacing=1.35)
-
-
-def spread_text(exhibit: dict, what: str) -> str:
-    """What the band or bar around a mean shows, if there is more than one seed."""
-    if len(exhibit["seeds"]) == 1:
-        return ""
-    return f"Mean over seeds; {what} from the smallest to the largest seed."
-
-
-def percent_axis(axes: Axes) -> None:
-    """Show the fractions of the y axis as percent, at round numbers."""
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from fedlib.errors import ConfigError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
-from fedlib.figures import curves, style
+from fedlib.figures import curves, layout, style
 
 MOMENT = {
     "last": "After the last round.",
@@ -61,23 +61,19 @@ def draw(
     scale = scale_of(settings)
     points["x"] = positions(points["setting"], settings, scale)
     titles = exhibits.panels(exhibit, of)
-    figure, grid = style.panels(exhibit, len(titles))
+    ylabel = f"Test accuracy, {curves.METRICS[metric]} (%)"
+    figure, grid = layout.panels(titles, exhibits.parameter_title(parameter, symbol), ylabel)
     for axes, title in zip(grid, titles, strict=True):
         for method in methods:
             mine = exhibits.pick(points, panel=title, method=method)
             _draw_points(axes, mine, style.method_look(method))
-        axes.set(
-            title=title,
-            xlabel=exhibits.parameter_title(parameter, symbol),
-            ylabel=f"Test accuracy, {curves.METRICS[metric]} (%)",
-        )
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
-        style.percent_axis(axes)
-    style.legend(figure, _handles(points, methods, exhibit["runs"]))
+        layout.percent_axis(axes)
+    handles = _handles(points, methods, exhibit["runs"])
     even = EVEN if scale == "even" else ""
-    meaning = style.spread_text(exhibit, "bar"), exhibits.parameter_note(parameter, symbol)
-    style.footer(figure, exhibit, MOMENT[at], *meaning, even)
+    meaning = layout.spread_text(exhibit, "bar"), exhibits.parameter_note(parameter, symbol)
+    layout.finish(figure, exhibit, handles, MOMENT[at], *meaning, even)
     return figure
 
 

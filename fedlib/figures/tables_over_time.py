@@ -15,9 +15,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import TABLE, TRAFFIC
 from fedlib.exhibits.of_clients import seed_of
-from fedlib.figures import heat, style
-
-COLORS = "Blues"
+from fedlib.figures import heat, layout, style
 
 
 @style.styled
@@ -53,22 +51,20 @@ def draw(
         mine = exhibits.pick(shown, federation=run["federation"], label=run["label"])
         found.append((run, _tables(mine, f"{run['federation']}/{run['label']}", rounds)))
     columns = max(len(tables) for _, tables in found)
-    figure, grid = style.panels(exhibit, len(found) * columns, columns, height=2.5, width=2.1)
+    titles = []
+    for _, tables in found:
+        titles += [f"Round {round_}" for round_ in tables] + [None] * (columns - len(tables))
+    figure, grid = layout.panels(titles, "Expert", columns=columns)
     most = 1.0 if max(table.max() for _, some in found for table in some.values()) > 0.5 else 0.5
-    drawn = []
-    for place, (run, tables) in enumerate(found):
-        free = iter(grid[place * columns : (place + 1) * columns])
-        for (round_, table), axes in zip(tables.items(), free, strict=False):
-            names = heat.experts(table.shape[1])
-            image = heat.draw(axes, table, COLORS, names, "Expert", most)
-            axes.set(title=_title(exhibit, run, round_), ylabel=rows)
-            drawn.append(axes)
-        for axes in free:
-            axes.remove()
-    heat.scale(figure, image, drawn, values)
+    free = iter(grid)
+    for run, tables in found:
+        for number, (table, axes) in enumerate(zip(tables.values(), free, strict=False)):
+            image = heat.draw(axes, table, heat.experts(table.shape[1]), most=most)
+            axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}{rows}")
+    heat.scale(figure, image, grid, values)
     several = len(exhibit["seeds"]) > 1
     note = f"Seed {seed} only: experts of different seeds do not correspond."
-    style.footer(figure, exhibit, note if several else "")
+    layout.finish(figure, exhibit, [], note if several else "")
     return figure
 
 
@@ -91,11 +87,3 @@ def _table(cells: pd.DataFrame) -> np.ndarray:
     table = np.full(tuple(places.max() + 1), np.nan)
     table[tuple(places.to_numpy().T)] = cells["value"]
     return table
-
-
-def _title(exhibit: dict, run: dict, round_: int) -> str:
-    """What a panel shows; runs and federations are named where there are several."""
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
-    names = [federations[run["federation"]]["title"]] if len(federations) > 1 else []
-    names += [run["title"]] if len(exhibits.titles(exhibit)) > 1 else []
-    return "\n".join([*names, f"Round {round_}"])

@@ -19,9 +19,8 @@ from fedlib.errors import DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import TRAFFIC
 from fedlib.exhibits.of_clients import seed_of
-from fedlib.figures import heat, style
+from fedlib.figures import heat, layout, style
 
-COLORS = "Blues"
 DARK = 0.55  # from which on numbers in cells are white
 KINDS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
 MEANING = (
@@ -69,21 +68,21 @@ def draw(
         for kind in KINDS
     ]
     columns = max(len(found) for _, _, found in rows)
-    figure, grid = style.panels(exhibit, len(rows) * columns, columns, height=1.75, width=2.0)
-    drawn, image = [], None
-    for place, (run, kind, found) in enumerate(rows):
-        own = grid[place * columns : (place + 1) * columns]
-        for axes, (round_, weights) in zip(own, found.items(), strict=False):
-            image = _draw(axes, weights, main=kind == "sync_weights" and _has_main(run))
-            axes.set_title(f"{KINDS[kind]}, round {round_}")
-        for axes in own[len(found) :]:
-            axes.remove()
-        own[0].set_ylabel(f"{_title(exhibit, run)}Client")
-        drawn += own[: len(found)]
-    heat.scale(figure, image, drawn, "Weight")
+    titles = []
+    for _, kind, found in rows:
+        titles += [f"{KINDS[kind]}, round {round_}" for round_ in found]
+        titles += [None] * (columns - len(found))
+    figure, grid = layout.panels(titles, "Expert", columns=columns, height=1.6)
+    free = iter(grid)
+    for run, kind, found in rows:
+        main = kind == "sync_weights" and _has_main(run)
+        for number, (weights, axes) in enumerate(zip(found.values(), free, strict=False)):
+            image = _draw(axes, weights, main)
+            axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}Client")
+    heat.scale(figure, image, grid, "Weight")
     several = len(exhibit["seeds"]) > 1
     only = f"Seed {seed} only: other seeds have other cohorts." if several else ""
-    style.footer(figure, exhibit, only, MEANING)
+    layout.finish(figure, exhibit, [], only, MEANING)
     return figure
 
 
@@ -119,17 +118,9 @@ def _has_main(run: dict) -> bool:
 
 def _draw(axes: Axes, weights: _Weights, main: bool) -> AxesImage:
     names = heat.experts(weights.values.shape[1] - main) + (["0"] if main else [])
-    image = heat.draw(axes, weights.values, COLORS, names, "Expert")
+    image = heat.draw(axes, weights.values, names)
     axes.set_yticks(range(len(weights.clients)), list(map(str, weights.clients)))
     for (row, column), value in np.ndenumerate(weights.values):
         color = "white" if value > DARK else "#262626"
         axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
     return image
-
-
-def _title(exhibit: dict, run: dict) -> str:
-    """Runs and federations are named where there are several."""
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
-    names = [federations[run["federation"]]["title"]] if len(federations) > 1 else []
-    names += [run["title"]] if len(exhibits.titles(exhibit)) > 1 else []
-    return "".join(f"{name}\n" for name in names)

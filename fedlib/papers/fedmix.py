@@ -68,7 +68,6 @@ def _exhibits(
         **_learning_curves(settings, runs),
         **_protocol_curves(settings, runs),
         **_diagnostics(settings, runs),
-        **_leaks(settings),
     }
     return _tables(settings, runs) | {"criteria": criteria(settings, runs)}, figures
 
@@ -286,24 +285,13 @@ def _diagnostics(settings: tuple[Setting, ...], runs: tuple[Run, ...]) -> dict[s
             params={"values": "p(expert | x), mean by label"},
             **_of("collapse", settings),
         ),
-    }
-
-
-def _leaks(settings: tuple[Setting, ...]) -> dict[str, Figure]:
-    """Figures 9 and 10, one run each."""
-    shown = _of("leakage", settings)
-    numbers = {"leak-step": ("label_leakage_step", 9), "leak-epoch": ("label_leakage_epoch", 10)}
-    return {
-        name: Figure(
+        "label_leakage": Figure(
             kind="label_leakage",
             title="Labels read from a first update",
-            caption=f"The paper's Figure {number}: true distribution of each client's labels, and "
-            "the one read from the change of the output bias.",
-            labels=(label,),
-            federations=shown["federations"],
-        )
-        for label, (name, number) in numbers.items()
-        if label in shown["labels"]
+            caption="The paper's Figures 9 and 10: the share of each label among a client's "
+            "examples, and the one read from the change of the output bias.",
+            **_of("leakage", settings),
+        ),
     }
 
 

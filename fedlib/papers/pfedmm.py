@@ -276,11 +276,7 @@ def _figures(what: Declared) -> dict[str, Figure]:
     }
     return {
         "accuracy_over_rounds": Figure(
-            **over_rounds
-            | {
-                "caption": f"{over_rounds['caption']} Marks at the right of a panel and on its "
-                "curves are read off the paper's figure."
-            },
+            **over_rounds,
             title="Accuracy over rounds",
             published="curve-end",
             params={"peaks": "curve-peak", "waypoints": "curve-waypoints"},

@@ -57,7 +57,7 @@ AGGREGATED = [
     {"title": "Extractor as trained", **MEAN},
     {"title": "Extractor as aggregated", "protocol": "aggregated", **MEAN},
 ]
-KINDS = ["r_G, global expert", "r_F, local expert", "r, mixture"]
+KINDS = ["Global expert", "Local expert", "Mixture"]
 
 
 def declare(scale: str) -> Paper:
