@@ -18,7 +18,6 @@ from pictures import faults
 from fedlib import figures, methods, papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import metrics, published, traffic
-from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import layout, saving, style
 from fedlib.figures.curves import focus
 from fedlib.figures.saving import wrapped
@@ -484,36 +483,19 @@ def test_cdf_ends_at_one_and_dashes_are_the_unseen(collected):
     assert {"seen clients", "unseen clients"} <= set(texts(figure))
 
 
-def test_mixture_weights_fill_every_bar(collected):
+def test_mixture_weights_are_stacked_and_fill_the_panel(collected):
     figure = draw(collected, "mixture_weights")
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == [f"{m}, {d}" for m in ("FedEM", "pFedMM") for d in ("EMNIST", "CIFAR-10")]
-    tops = np.zeros(16)
-    for bars in figure.axes[0].containers:
-        tops += [bar.get_height() for bar in bars]
-    assert tops == pytest.approx(np.ones(16))
+    shapes = [shape.get_data() for shape in figure.axes[0].patches]
+    assert shapes[0].baseline.tolist() == [0] * 16
+    assert [shape.baseline.tolist() for shape in shapes[1:]] == (
+        [shape.values.tolist() for shape in shapes[:-1]]
+    )
+    assert shapes[-1].values == pytest.approx(np.ones(16))
+    assert shapes[0].edges[[0, -1]].tolist() == [0.5, 16.5] == list(figure.axes[0].get_xlim())
     assert texts(figure) == ["expert 1", "expert 2", "expert 3"]
     assert "Seed 1 only" in footer(figure)
-
-
-def test_mixture_weights_of_thousands_of_clients_are_one_shape_per_expert(tmp_path):
-    number = style.CROWDED + 100
-    weights = np.random.default_rng(0).dirichlet(np.full(3, 0.4), number)
-    exhibit = made_up.exhibit(["fedem"], names=("emnist",), seeds=(1,))
-    clients = pd.DataFrame({f"pi_{expert}": weights[:, expert] for expert in range(3)}).assign(
-        paper="pfedmm", federation="emnist", label="fedem", seed=1, at="last", **PRIMARY._asdict()
-    )
-    figure = figures.load("mixture_weights")(exhibit, None, clients, None)
-    (axes,) = figure.axes
-    shapes = [shape.get_data() for shape in axes.patches]
-    assert len(shapes) == 3
-    assert shapes[0].baseline.tolist() == [0] * number
-    for lower, upper in zip(shapes, shapes[1:], strict=False):
-        assert upper.baseline.tolist() == lower.values.tolist()
-    assert shapes[2].values == pytest.approx(np.ones(number))
-    heights = np.array([shape.values - shape.baseline for shape in shapes]).T
-    assert sorted(map(tuple, heights.round(9))) == sorted(map(tuple, weights.round(9)))
-    assert shapes[0].edges[[0, -1]].tolist() == [0.5, number + 0.5] == list(axes.get_xlim())
 
 
 def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):

@@ -1,7 +1,9 @@
 """Figures, by kind: `load(kind)` is its `draw(exhibit, metrics, clients, published, **params)`.
 
-The keyword arguments after the first four are the `params` of the declared figure. Nothing is
-imported until it is asked for, so that a figure's code digest covers its own kind only.
+Its arguments are those of all kinds (`fedlib.exhibits.selection`, `fedlib.exhibits.metrics`, of
+which come both metrics and clients, `fedlib.exhibits.published`), and by their names the `params`
+of the declared figure, of which each kind has its own. Nothing is imported until it is asked for,
+so that a figure's code digest covers its own kind only.
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ SCALES = ("log", "linear")
 DECADE = 10  # ratio of amounts, below which a logarithmic axis would have too few ticks
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -35,8 +35,6 @@ def draw(
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
       unit: "MB" or "GB", see `fedlib.exhibits.traffic.scaled`, which finds the one to read.

@@ -49,7 +49,7 @@ class _Paper(NamedTuple):
         return [level for (where, _), level in known if where == dataset]
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -71,8 +71,6 @@ def draw(
     The exhibit's own published numbers are those at which the paper's curves end.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       metric, protocol, split: which accuracy, see `fedlib.figures.curves`; the protocol must have
         been evaluated during training.
       group: whose, "seen" clients' or the "server"'s.
@@ -90,7 +88,11 @@ def draw(
     accuracy = curves.Shown(metric, protocol, split, group)
     curves.check(accuracy, exhibit, until)
     shown = curves.over_rounds(exhibit, metrics, accuracy)
-    paper = _paper(published, metric, exhibit["published"], peaks, waypoints)
+    paper = _Paper(
+        printed.fractions(published, exhibit["published"], metric),
+        printed.fractions(published, peaks, metric),
+        _waypoints(published, waypoints, metric),
+    )
     stars = _chosen(exhibit, metrics) if chosen else {}
     looks = style.looks(exhibit, shaded, curves.scores(shown))
     figure, grid = layout.by_federation(exhibit, "Communication round", accuracy.axis())
@@ -134,21 +136,6 @@ def _mark_chosen(axes: Axes, curve: pd.DataFrame, rounds: list[float], look: sty
     if rounds:
         level = np.interp(rounds, curve["round"], curve["mean"])
         axes.plot(rounds, level, color=look.color, markeredgecolor="white", **CHOSEN)
-
-
-def _paper(
-    published: pd.DataFrame | None,
-    metric: str,
-    ends: str | None,
-    peaks: str | None,
-    waypoints: str | None,
-) -> _Paper:
-    """What the published numbers of these exhibits say of the curves."""
-    return _Paper(
-        printed.fractions(published, ends, metric),
-        printed.fractions(published, peaks, metric),
-        _waypoints(published, waypoints, metric),
-    )
 
 
 def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:

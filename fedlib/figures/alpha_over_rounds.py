@@ -17,7 +17,7 @@ from fedlib.figures import curves, layout, style
 PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -25,10 +25,6 @@ def draw(
     published: pd.DataFrame | None,
 ) -> Figure:
     """The figure, a panel per federation: mean over seeds, and a band.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
 
     Raises:
       DataError: if a run did not record its alpha.

@@ -15,7 +15,7 @@ from fedlib.figures import layout, style
 AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -29,8 +29,6 @@ def draw(
     """The figure, after the last round; the clients of all seeds are pooled.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       unseen: also show the unseen clients (default protocol), dashed.
       protocols: show these of every run, see `fedlib.exhibits.comparisons`, instead of the default
         one alone; a colour is a protocol then, and dashes tell runs apart.

@@ -22,7 +22,7 @@ MOMENTS = {
 WORSE = "#FFFFFF"  # inside of a bar below 0
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -35,8 +35,6 @@ def draw(
     """The figure: mean over seeds, a whisker from the smallest to the largest seed.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       of: label of the method; the exhibit's other runs are those it is compared with.
       at: one of `MOMENTS`.
 

@@ -44,7 +44,7 @@ class _Panel(NamedTuple):
     matrix: _Matrix
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -61,8 +61,6 @@ def draw(
     their numbers mean nothing.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       weights: of which columns of the clients ("pi_0", ...).
       cluster: column of the clients with the true cluster of each, from 0 on.
       seed: of all runs; if not given, for each run the one of highest purity, of those the one that

@@ -19,7 +19,7 @@ from fedlib.figures import layout, ranked, style
 EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -34,8 +34,6 @@ def draw(
     """The figure.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       experts: hyper-parameter that says how many experts a run has, a dotted path into its params.
       choice: column of the clients with the expert of each, from 0 on.
       variants: see `fedlib.exhibits.comparisons.variants`; by labels if not given.

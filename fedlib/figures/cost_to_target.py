@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits import targets as aims
-from fedlib.figures import style
+from fedlib.figures import layout, style
 
 PANELS = {  # field of `Costs`: name of its axis, and its unit
     "bytes": ("Sent by all clients together (MiB)", 2**20),
@@ -24,7 +24,7 @@ ROOM = 4.0  # factors left and right of the bars on their logarithmic axis, the 
 NOT_REACHED = "not reached"
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -37,8 +37,6 @@ def draw(
     """The figure: means over the seeds that reach it, a whisker from the least to the most.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       targets, metric: see `fedlib.exhibits.targets.costs`.
 
     Raises:
@@ -48,23 +46,23 @@ def draw(
     where = [(federation, field) for federation in exhibit["federations"] for field in PANELS]
     most = max(len(exhibits.runs_of(exhibit, f["name"])) for f in exhibit["federations"])
     height = AROUND + ROW_HEIGHT * most
-    figure, grid = style.panels(exhibit, len(where), columns=len(PANELS), height=height)
-    looks = style.looks(exhibit["runs"])
+    titles = [f"{f['title']}: {100 * targets[f['name']]:g} %" for f, _ in where]
+    figure, grid = layout.panels(titles, columns=len(PANELS), height=height)
+    looks = style.looks(exhibit)
     for axes, (federation, field) in zip(grid, where, strict=True):
         runs = exhibits.runs_of(exhibit, federation["name"])
         name, unit = PANELS[field]
         spent = [found[federation["name"], run["label"]][field].dropna() / unit for run in runs]
         _draw_bars(axes, spent, [looks[run["label"]].color for run in runs])
         axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
-        axes.set(
-            title=f"{federation['title']}: {100 * targets[federation['name']]:g} %", xlabel=name
-        )
-    style.footer(
+        axes.set_xlabel(name)
+    layout.finish(
         figure,
         exhibit,
+        [],
         f"Until the first evaluated round at which the {ways.METRICS[metric]}, reaches the target "
         "on test examples; means over the seeds that reach it. Logarithmic axes.",
-        style.spread_text(exhibit, "whisker"),
+        layout.spread_text(exhibit, "whisker"),
     )
     return figure
 
@@ -82,8 +80,8 @@ def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:
             spread = [[mean - values.min()], [values.max() - mean]]
             axes.errorbar(mean, place, xerr=spread, ecolor="#262626", elinewidth=0.9, capsize=2)
             end = values.max()
-        axes.annotate(_text(mean), (end, place), (3, 0), textcoords="offset points", va="center",
-                      fontsize=7)  # fmt: skip
+        beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(_text(mean), (end, place), **beside)
     axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_major_formatter(lambda value, _: _text(value))
     axes.xaxis.set_minor_formatter(NullFormatter())

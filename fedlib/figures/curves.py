@@ -120,7 +120,7 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     ends = [*(curve.iloc[-1] for curve in drawn), *levels]
     room = max(ends) - min(ends)
     start = min(min(ends) - max(0.15 * room, 0.01), *(curve.median() for curve in drawn))
-    if len(drawn) < CROWD or start - bottom < (top - bottom) / 3:
+    if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
         return ""
     peak = max(*levels, *(curve.max() for curve in drawn))
     axes.set_ylim(start, peak + max(0.1 * room, 0.01))

@@ -16,7 +16,7 @@ from fedlib.figures import heat, layout, style
 NOTHING = "#E6E6E6"  # a class that the client has no test examples of
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -30,8 +30,6 @@ def draw(
     """The figure, of one seed.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       bins: columns of the clients ("..._0", ...) with the number of test examples whose weight is
         in each of so many equal parts of [0, 1].
       means: columns with the mean weight on test examples of each class, NaN where there are none.

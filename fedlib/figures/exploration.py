@@ -7,17 +7,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from fedlib.errors import DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PICKS, TRAFFIC
-from fedlib.figures import layout, style
+from fedlib.figures import layout, stacks, style
 
 WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -49,7 +48,7 @@ def draw(
         window = max(window, -(-len(rounds) // WINDOWS))
         _draw_shares(axes, rounds, picks)
         most = max(most, picks.shape[1])
-    handles = [Patch(color=_color(rank), label=_rank_title(rank)) for rank in range(most)]
+    handles = stacks.handles([_rank_title(rank) for rank in range(most)])
     windows = f"Steps of up to {window} rounds." if window > 1 else ""
     several = len(exhibit["seeds"]) > 1
     seed = f"Seed {exhibit['seeds'][0]} only: clusters of different seeds do not correspond."
@@ -79,18 +78,9 @@ def _draw_shares(axes: Axes, rounds: np.ndarray, picks: np.ndarray) -> None:
     shares = totals / totals.sum(axis=1, keepdims=True)
     shares = shares[:, np.argsort(-picks.sum(axis=0), kind="stable")]
     edges = np.array([*(rounds[part[0]] for part in parts), rounds[-1] + 1]) - 0.5
-    bottom = np.zeros(len(parts))
-    for rank, share in enumerate(shares.T):
-        axes.stairs(bottom + share, edges, baseline=bottom, fill=True, color=_color(rank))
-        bottom = bottom + share
+    stacks.draw(axes, shares, edges)
     layout.rounds_axis(axes)
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1))
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-    axes.grid(False)
-
-
-def _color(rank: int) -> str:
-    return style.PALETTE[rank % len(style.PALETTE)]
 
 
 def _rank_title(rank: int) -> str:

@@ -33,7 +33,7 @@ class _Bar(NamedTuple):
     printed: str = ""
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -50,8 +50,6 @@ def draw(
     Pairs of which a federation is not in the exhibit are left out, as only some may be wanted.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       pairs: of each the federations "below" and "above".
       bars: of each the "metric" and "title", maybe the metric by which it is "printed".
       names: of what is below and above, for the legend.

@@ -17,7 +17,7 @@ from fedlib.exhibits.metrics import PRIMARY
 from fedlib.figures import layout, ranked, style
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -32,8 +32,6 @@ def draw(
     """The figure.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       weights: of which columns of the clients ("gate_weights_0", ...); the one after the shared
         experts is the client's own expert.
       experts: hyper-parameter that says how many shared experts a run has, a dotted path into its

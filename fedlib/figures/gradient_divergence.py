@@ -18,7 +18,7 @@ EXPERTS = {
 }
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -33,8 +33,6 @@ def draw(
     """The figure: mean over seeds, and a band over seeds.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
       experts: "mean" or "sum" over the experts of a run; the same for runs of one model.
       until: the last round that is shown of a federation; all of them if it is not named.

@@ -15,7 +15,7 @@ from fedlib.figures import layout, style
 POINTS = {"s": 9, "color": style.PALETTE[0], "alpha": 0.4, "linewidths": 0}
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -29,8 +29,6 @@ def draw(
     """The figure, of one seed.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       recovered, labels: of which columns of the clients ("recovered_0", ...), shares in [0, 1].
       seed: the exhibit's first if not given.
 

@@ -4,14 +4,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.figures import layout, style
+from fedlib.figures import layout, stacks, style
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -25,19 +24,22 @@ def draw(
     shown = exhibits.pick(exhibits.select(exhibit, clients), at="last", **PRIMARY._asdict())
     shown = shown[shown["seed"] == exhibit["seeds"][0]]
     weights = _weights(shown)
-    labels = [label for label in exhibits.titles(exhibit) if (weights["label"] == label).any()]
-    federations = exhibit["federations"]
-    shown = [(label, federation) for label in labels for federation in federations]
-    titles = [f"{exhibits.titles(exhibit)[label]}, {f['title']}" for label, f in shown]
-    columns = min(len(federations), layout.MAX_COLUMNS)
+    rows = {
+        f"{title}, {federation['title']}": exhibits.pick(
+            weights, label=label, federation=federation["name"]
+        )
+        for label, title in exhibits.titles(exhibit).items()
+        for federation in exhibit["federations"]
+    }
+    found = {title: mine for title, mine in rows.items() if len(mine)}
+    columns = min(len(exhibit["federations"]), layout.MAX_COLUMNS)
     about = {"columns": columns, "height": 1.7}
     names = "Client, sorted", "Mixture weight"
-    figure, grid = layout.panels(titles or ["None has mixture weights"], *names, **about)
-    for axes, (label, federation) in zip(grid, shown, strict=False):
-        mine = exhibits.pick(weights, label=label, federation=federation["name"])
-        _draw_bars(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
+    figure, grid = layout.panels([*found] or ["None has mixture weights"], *names, **about)
+    for axes, mine in zip(grid, found.values(), strict=False):
+        _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
     number = int(weights[_experts(weights)].notna().any().sum())
-    handles = [Patch(color=_color(e), label=f"expert {e + 1}") for e in range(number)]
+    handles = stacks.handles([f"expert {expert + 1}" for expert in range(number)])
     seed = f"Seed {exhibit['seeds'][0]} only: experts of different seeds do not correspond."
     note = f"After the last round. {seed}" if len(exhibit["seeds"]) > 1 else "After the last round."
     layout.finish(figure, exhibit, handles, note)
@@ -54,29 +56,8 @@ def _weights(clients: pd.DataFrame) -> pd.DataFrame:
     return clients[clients[experts].notna().any(axis=1)] if experts else clients.iloc[:0]
 
 
-def _color(expert: int) -> str:
-    return style.PALETTE[expert % len(style.PALETTE)]
-
-
-def _draw_bars(axes: Axes, pi: np.ndarray) -> None:
-    """One bar per client, experts stacked; clients sorted by main expert, then by its weight.
-
-    Thousands of clients are one shape per expert: rectangles of each take long to draw.
-    """
-    axes.grid(False)
-    if not pi.size:
-        axes.text(0.5, 0.5, "no such run", ha="center", transform=axes.transAxes)
-        return
+def _draw(axes: Axes, pi: np.ndarray) -> None:
+    """The weights of clients [C, E], sorted by main expert, then by its weight."""
     order = np.lexsort((-pi.max(axis=1), pi.argmax(axis=1)))
-    pi, position, bottom = pi[order], np.arange(1, len(pi) + 1), np.zeros(len(pi))
-    bar = {"width": 1.0, "edgecolor": "white", "linewidth": 0.3 if len(pi) < 60 else 0}
-    edges, solid = np.arange(len(pi) + 1) + 0.5, {"fill": True, "linewidth": 0}
-    for expert, weight in enumerate(pi.T):
-        top, color = bottom + weight, {"color": _color(expert)}
-        if len(pi) > style.CROWDED:
-            axes.stairs(top, edges, baseline=bottom, **solid, **color)
-        else:
-            axes.bar(position, weight, bottom=bottom, **bar, **color)
-        bottom = top
-    axes.set(xlim=(0.5, len(pi) + 0.5), ylim=(0, 1))
+    stacks.draw(axes, pi[order], np.arange(len(pi) + 1) + 0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)

@@ -24,7 +24,7 @@ YLABEL = {
 PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -43,8 +43,6 @@ def draw(
     """The figure; what is published is marked by crosses, see `comparisons.Printed`.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       protocols: in legend order, see `fedlib.exhibits.comparisons`.
       parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
       symbol: how the paper calls the parameter ("J").

@@ -25,7 +25,7 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 MOST = len(style.PALETTE)  # clients, classes that can be told apart
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -38,8 +38,6 @@ def draw(
     """The figure: a row per run, a panel per kind; colours are classes, markers are clients.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       kinds: names of the recorded kinds of vectors, in their order.
       seed: of the runs; the first if not given.
 

@@ -3,7 +3,6 @@
 import textwrap
 from pathlib import Path
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -11,7 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fedlib.figures.style import SETTINGS
+from fedlib.figures.style import SETTINGS, styled
 from fedlib.files import atomic
 
 OVERHANG = 1.12  # a name may be so much longer than the axis or panel that it names
@@ -29,9 +28,7 @@ def save(figure: Figure, *files: str | Path) -> None:
 
     The figure is laid out once, and drawn once for each file; `Figure.savefig` does both twice.
     """
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(SETTINGS)
+    with styled():
         fit(figure)
         figure.set_layout_engine("none")
         for path in map(Path, files):

@@ -5,15 +5,14 @@ or saved (`styled`, `fedlib.figures.saving`). Colours are from the palettes of O
 Tol, which colour-blind readers can tell apart; markers and dashes say the same once more.
 """
 
-import functools
+import contextlib
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import matplotlib
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.exhibits import selection as exhibits
@@ -267,17 +266,13 @@ def band(look: Look, runs: Iterable[dict]) -> dict:
     return {"color": look.color, "alpha": alpha, "linewidth": 0}
 
 
-def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """`draw`, with the project's settings in force while it runs and no others after."""
-
-    @functools.wraps(draw)
-    def drawn(*args, **kwargs) -> Figure:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(SETTINGS)
-            return draw(*args, **kwargs)
-
-    return drawn
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Have the project's settings in force while a block or function runs, and no others after."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        yield
 
 
 def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:

@@ -23,7 +23,7 @@ EVEN = "Values stand at even distances, not to scale."
 EVEN_ABOVE = 1000  # and from which the values stand at even distances, so that none is squashed
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -40,8 +40,6 @@ def draw(
     """The figure.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       parameter, of: what is varied, and whether of a "run" or a "federation"; see
         `fedlib.exhibits.selection.swept`.
       methods: registry names, in legend order.

@@ -18,7 +18,7 @@ from fedlib.exhibits.of_clients import seed_of
 from fedlib.figures import heat, layout, style
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -33,8 +33,6 @@ def draw(
     """The figure, of one seed: the numbers of experts mean nothing from one seed to the next.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       rounds: which of those at which the runs recorded their tables; all of them if not given.
       rows, values: what the rows and the values of the tables are.
       seed: the exhibit's first if not given.

@@ -36,7 +36,7 @@ class _Weights(NamedTuple):
     values: np.ndarray
 
 
-@style.styled
+@style.styled()
 def draw(
     exhibit: dict,
     metrics: pd.DataFrame,
@@ -49,8 +49,6 @@ def draw(
     """The figure, two rows of panels per run, of one seed: others have other cohorts.
 
     Args:
-      exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
-        `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       rounds: which of those at which the runs recorded their weights, by federation; all of them
         if not given.
       seed: the exhibit's first if not given.
