@@ -2,7 +2,7 @@
 
 from snakemake.utils import min_version
 
-min_version("9.1")
+min_version("9.17")  # before, priorities could not be functions
 
 
 configfile: f"{workflow.basedir}/config.yaml"

@@ -35,8 +35,11 @@ def main() -> None:
 def summary(federation: Federation) -> str:
     """Clients by group, examples by split and the spread of client sizes, as three lines."""
     numbers = {group: len(federation.ids(group)) for group in GROUPS}
+    asked = federation.spec["partition"].get("num_clients", 0)
+    left = asked - sum(numbers[group] for group in CLIENTS)
     shown = [group for group in GROUPS if group in CLIENTS or numbers[group]]
     clients = ", ".join(f"{numbers[group]} {group}" for group in shown)
+    clients += f"; {left} of {asked} left out, with too few examples" if left > 0 else ""
     sizes = {name: federation.split(name).sizes for name in SPLITS}
     examples = ", ".join(f"{size.sum()} {name}" for name, size in sizes.items())
     total = np.sum(list(sizes.values()), axis=0)[federation.group < len(CLIENTS)]

@@ -54,8 +54,13 @@ def main() -> None:
         _clean(order)
     elif target != "unlock":  # nobody is at work here, so that the locks of the dead are gone now
         before = {} if reads else errands.made(order.plan)
-        for step in errands.steps(order):
+        *first, last = errands.steps(order)
+        for step in first:
             _run(step, lock)
+        if target in (*RUNS, "plan"):  # what is cut into clients now
+            for remark in narrowing.smaller(order.plan):
+                print(remark, flush=True)
+        _run(last, lock)
         if not reads and errands.made(order.plan) == before:
             print(f"Nothing to do: {order.plan.path('report_html')} is up to date.")
         elif not reads:

@@ -37,6 +37,13 @@ def test_make_targets_exist(document):
     assert named - targets == set()
 
 
+def test_the_fast_tests_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    names = " ".join(re.findall(r"^FAST :?\+?= (.*)$", makefile, re.MULTILINE)).split()
+    assert len(names) > 10
+    assert [name for name in names if not (ROOT / f"tests/test_{name}.py").exists()] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_scripts_exist(document):
     named = set(re.findall(r"scripts/\w+\.py", read(document)))

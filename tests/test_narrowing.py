@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import papers, tables
+from fedlib import papers, seals, tables
 from fedlib.errors import ConfigError
 from fedlib.spec import Figure
 from fedlib.workflow import narrowing
@@ -58,6 +58,20 @@ def test_tables_of_a_scale_do_not_lose_finished_runs(folder, selection, lost, fi
         narrowing.check(Plan(selection))
     narrowing.check(Plan(selection | {"tag": "part"}))
     narrowing.check(Plan({"scale": "full"} | selection))  # nothing is there
+
+
+def test_clients_that_a_partition_could_not_fill_are_told(folder):
+    plan = Plan({"papers": ["one"]})
+    for name, groups in (("digits", ["seen", "unseen", "server"]), ("mnist", ["seen"] * 3)):
+        asked = {"partition": {"kind": "iid", "num_clients": 3}}
+        path = folder / plan.path("manifest", paper="one", federation=name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        seals.write_json(path, {"spec": asked, "group": groups})
+    assert list(narrowing.smaller(plan)) == [
+        "one/digits: 2 of 3 clients; the others would have too few examples to train and to be "
+        "tested, and are left out"
+    ]
+    assert list(narrowing.smaller(Plan({"papers": ["two"]}))) == []  # nothing is cut yet
 
 
 def test_one_run_is_one_run(folder):

@@ -66,6 +66,13 @@ def test_snakemake_has_nothing_to_complain_about():
     assert "Congratulations" in done.stdout, done.stdout
 
 
+def test_the_oldest_snakemake_knows_priorities_that_are_functions():
+    text = (ROOT / "Snakefile").read_text()
+    oldest = re.search(r'^min_version\("(\d+)\.(\d+)', text, re.MULTILINE)
+    assert "priority: turn(" in "".join(rules().values())
+    assert tuple(map(int, oldest.groups())) >= (9, 17)  # 9.16.3: "have to be numeric"
+
+
 @slow
 def test_rules_are_formatted():
     command = [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "rules"]

@@ -11,7 +11,7 @@ configuration names them; a line says which of them are not.
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedlib import papers
+from fedlib import papers, seals
 from fedlib.errors import ConfigError
 from fedlib.spec import Run, Table
 from fedlib.workflow import own_methods
@@ -19,6 +19,7 @@ from fedlib.workflow.declarations import cells_of, declared
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.selection import ends_too_early
 
+CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
 FILTERS = ("papers", "seeds", "federations", "labels", "runs")
 
 
@@ -66,6 +67,24 @@ def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
                 runs = [run for run in paper.runs if exhibit.shows(run.federation, run.label)]
                 for remark in _lacking(exhibit, runs, key in there):
                     yield f"{stage} {name}/{key} is {remark}"
+
+
+def smaller(plan: Plan, root: Path = Path()) -> Iterator[str]:
+    """Federations that have fewer clients than their partition was asked for, in lines."""
+    made: dict[str, tuple[int, int]] = {}
+    for names in plan.partitions():
+        if (path := root / plan.path("manifest", **names)).exists():
+            manifest = seals.read_json(path)
+            asked = manifest["spec"]["partition"].get("num_clients", 0)
+            number = sum(group in CLIENTS for group in manifest["group"])
+            if number < asked:
+                name = f"{names['paper']}/{names['federation']}"
+                made[name] = min(made.get(name, (number, asked)), (number, asked))
+    for name, (number, asked) in made.items():
+        yield (
+            f"{name}: {number} of {asked} clients; the others would have too few examples to train "
+            "and to be tested, and are left out"
+        )
 
 
 def _own_left_out(plan: Plan, root: Path) -> Iterator[str]:
