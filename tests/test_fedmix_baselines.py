@@ -32,6 +32,8 @@ CASES = {
         {"private": "body.1"},
         ("body.0.", "body.1."),
     ),
+    "biased_fedavg, faster": ("biased_fedavg", {"private": BIAS, "private_lr_scale": 3.0}, (BIAS,)),
+    "local_global, slower": ("local_global", {"private_lr_scale": 0.5}, ("body.0.",)),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -54,7 +56,7 @@ def run(method, federation, cohorts=COHORTS, **options):
 def start_of(case, task):
     """Parameters before the first round: those drawn, with a private bias of zero."""
     drawn = task.init(0)
-    return drawn | {BIAS: torch.zeros(3).double()} if case == "biased_fedavg" else drawn
+    return drawn | {BIAS: torch.zeros(3).double()} if case.startswith("biased") else drawn
 
 
 def assert_same(ours, theirs, tolerance=1e-12):
@@ -71,7 +73,14 @@ def trained_by_hand(case, federation, task):
     clients = range(federation.num_clients)
     server = hand.module(start_of(case, task))
     nets = {c: hand.module(start_of(case, task)) for c in clients}
-    solvers = {c: hand.optimiser(net.parameters()) for c, net in nets.items()}
+    rate = 0.1 * CASES[case][1].get("private_lr_scale", 1.0)  # of SOLVER
+
+    def groups(net):
+        own = [p for n, p in net.named_parameters() if n.startswith(private)]
+        rest = [p for n, p in net.named_parameters() if not n.startswith(private)]
+        return [{"params": rest}, *([{"params": own, "lr": rate}] if own else [])]
+
+    solvers = {c: hand.optimiser(groups(net)) for c, net in nets.items()}
     shared = {n: p for n, p in server.named_parameters() if not n.startswith(private)}
     adam = torch.optim.Adam(shared.values(), lr=SERVER_LR)
     for number, cohort in enumerate(COHORTS):
@@ -290,7 +299,7 @@ def test_a_new_shard_is_what_the_server_has_for_fedavg():
 
 
 @executors
-@pytest.mark.parametrize("case", ["biased_fedavg", "local_global"])
+@pytest.mark.parametrize("case", ["biased_fedavg", "local_global", "biased_fedavg, faster"])
 def test_a_new_client_fits_what_is_private_and_nothing_else(case, executor):
     epochs, federation, task = 3, toy_federation(SIZES), tiny_task()
     local = sgd()
@@ -303,7 +312,8 @@ def test_a_new_client_fits_what_is_private_and_nothing_else(case, executor):
     start = {name: start_of(case, task)[name] for name in state.private}
     net = module({**state.params, **start}, norm=False).train()
     own = [p for name, p in net.named_parameters() if name in start]
-    optimiser = torch.optim.SGD(own, lr=0.1, momentum=0.9, weight_decay=5e-4)
+    rate = 0.1 * method.private_lr_scale
+    optimiser = torch.optim.SGD(own, lr=rate, momentum=0.9, weight_decay=5e-4)
     x, y = shard(federation, client, "train")
     batches = draw_batches(len(y), replace(local, epochs=epochs), 0, number, "welcome", client)
     assert len(batches.steps) == epochs * -(-len(y) // local.batch_size)
@@ -422,6 +432,12 @@ def test_lenet_predicts_a_new_shard_from_everybodys_first_convolution(executor):
         x = (x.double() / 255 - 0.5) / 0.25
         mean = (nets[0].body[0](x) + nets[1].body[0](x)) / 2
         torch.testing.assert_close(row, nets[0].head(nets[0].body[1](mean)).softmax(-1))
+
+
+@pytest.mark.parametrize("case", ["biased_fedavg", "local_global"])
+def test_a_rate_of_what_is_private_must_be_one(case):
+    with pytest.raises(ValueError, match="private_lr_scale must be at least 0, got -1"):
+        make(case, private_lr_scale=-1.0)
 
 
 def test_a_part_without_parameters_cannot_be_all_that_is_private():

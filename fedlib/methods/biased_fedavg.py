@@ -29,11 +29,13 @@ class BiasedFedAvg(FedAvgAdam):
 
     Attributes:
       private: name of the output bias.
+      private_lr_scale: multiplies the rate of the bias. Ours; 1 is the paper's single rate.
       new_client_epochs: for which a new client fits its bias; 10 are those of a new gate in FedMix
         [R].
     """
 
     private: str = "head.bias"
+    private_lr_scale: float = 1.0
     new_client_epochs: int = 10
 
     ways: ClassVar = {

@@ -54,6 +54,7 @@ class FedAvgAdam(Curves):
     server_lr: float = 1e-3
     horizon: int = 0
 
+    private_lr_scale: ClassVar[float] = 1.0  # of the clients' rate; a field where clients keep some
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "personalise", "finetuned": "finetune"},
         "unseen": {"default": "personalise", "new_shard": "personalise"},
@@ -64,13 +65,19 @@ class FedAvgAdam(Curves):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
         _ = self.server  # it checks itself
-        if self.horizon < 0:
-            raise ValueError(f"horizon must be at least 0, got {self.horizon}")
+        for name in ("horizon", "private_lr_scale"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 
     @cached_property
     def server(self) -> ServerAdam:
         """The server's optimiser."""
         return ServerAdam(lr=self.server_lr)
+
+    @cached_property
+    def lr_scale(self) -> dict[str, float]:
+        """Factors of the clients' rate, by entry of the parameters."""
+        return {n: self.private_lr_scale for n in self.task.init(0) if self.is_private(n)}
 
     def is_private(self, name: str) -> bool:
         """Whether clients keep this entry of the parameters for themselves."""
@@ -98,7 +105,7 @@ class FedAvgAdam(Curves):
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, step on the server; what is private stays where it is."""
         start = self.personalise(state, cohort)
-        trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
+        trained, memory = self.fit(state, start, cohort)
         returned, private = tree.partition(trained, self.is_private)
         after = self.server_update(state, cohort.collect(returned), cohort)
         private = tree.put(state.private, cohort.ids, private)
@@ -130,8 +137,12 @@ class FedAvgAdam(Curves):
 
     def finetune(self, state: State, cohort: Cohort) -> Params:
         """What each client would have before its upload, if the next round were with it."""
-        start = self.personalise(state, cohort)
-        return cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)[0]
+        return self.fit(state, self.personalise(state, cohort), cohort)[0]
+
+    def fit(self, state: State, start: Params, cohort: Cohort) -> tuple[Params, Memory]:
+        """The clients' parameters [C, ...] after a local round, and what their solvers remember."""
+        about = {"local": self.local, "memory": state.memory, "lr_scale": self.lr_scale}
+        return cohort.fit(self.task.loss, start, **about)
 
     def fit_private(self, state: State, cohort: Cohort, epochs: int) -> Params:
         """The server's parameters, frozen, and private ones that each client fits to them.
@@ -145,7 +156,7 @@ class FedAvgAdam(Curves):
             return self.task.loss({**frozen, **own}, batch)
 
         local = replace(self.local, epochs=epochs, steps=None)
-        own, _ = cohort.fit(loss, start, local=local, stream="welcome")
+        own, _ = cohort.fit(loss, start, local=local, stream="welcome", lr_scale=self.lr_scale)
         return {**cohort.held(frozen), **own}
 
     def personal_numbers(self) -> int:

@@ -40,11 +40,13 @@ class LocalGlobal(FedAvgAdam):
     Attributes:
       private: the last part of the body, which is Sequential, that clients have for themselves;
         they have those before it, too.
+      private_lr_scale: multiplies the rate of the lower part. Ours; 1 is the paper's single rate.
       new_client_epochs: for which a new client trains its lower part; 10 are those of a new gate in
         FedMix [R].
     """
 
     private: str = "body.0"
+    private_lr_scale: float = 1.0
     new_client_epochs: int = 10
 
     ways: ClassVar = {
