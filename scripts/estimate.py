@@ -226,7 +226,7 @@ def _choose(plan: Plan) -> None:
         unknown = float("inf")  # no budget buys it
         seconds.setdefault((name, stage), []).append(unknown if spent is None else spent)
     cells = estimates.cells(plan, seconds, reckoned)
-    bought = estimates.affordable(cells, budget)
+    bought = estimates.affordable(cells, budget, _published(plan))
     path = ROOT / plan.path("budget")
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(path, estimates.selection(bought) + "\n")
@@ -237,6 +237,25 @@ def _choose(plan: Plan) -> None:
         f"budget {plan.config['budget']}: {len(new)} cells to run in {spent} {reckoned.unit}-hours,"
         f" {len(bought) - len(new)} done, {left} not run; see {path.relative_to(ROOT)}"
     )
+
+
+def _published(plan: Plan) -> set[str]:
+    """Names of the cells that a table shows beside a number of the paper."""
+    from fedlib.exhibits import published  # takes a second to import
+
+    found = set()
+    for paper, declared in plan.papers.items():
+        tables = [x for x in declared.tables.values() if x.published and x.kind != "criteria"]
+        numbers = published.read(ROOT / plan.path("published", paper=paper)) if tables else None
+        for run in declared.runs:
+            where = plan.data(paper, run.federation).dataset, run.label
+            if any(
+                table.shows(run.federation, run.label)
+                and published.has(numbers, table.published, *where)
+                for table in tables
+            ):
+                found.add(f"{paper}/{run.federation}/{run.label}")
+    return found
 
 
 def _files(spec: dict) -> list[Path]:

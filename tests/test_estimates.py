@@ -64,6 +64,28 @@ def test_a_budget_buys_whole_cells_cheapest_first(plan):
         ]
 
 
+def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
+    found = cells(plan, reckoned())
+    first, second, third, _ = (cell.name for cell in found)
+    bought = estimates.affordable(found, 2000 + 200, {third})
+    assert [cell.name for cell in bought] == [third, first]
+    assert [cell.name for cell in estimates.affordable(found, 800, {third})] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("paper", "those", "others"),
+    [
+        ("pfedmm", ["emnist/gated-experts", "cifar10/local"], ["synthetic/pfedmm"]),
+        ("adaptive_experts", ["cifar10-p0.2/eps"], ["cifar10-p0.2/local"]),
+        ("fedmix", ["two-shard-mnist/fedmix-vae", "femnist/fedavg"], ["cifar10/fedmix-k14"]),
+    ],
+)
+def test_cells_with_a_published_number_are_those_that_a_table_shows_beside_it(paper, those, others):
+    found = estimate._published(Plan({"scale": "full", "papers": [paper]}))
+    assert {f"{paper}/{name}" for name in those} <= found
+    assert found.isdisjoint(f"{paper}/{name}" for name in others)
+
+
 def test_what_is_done_costs_nothing_and_stays_selected(plan):
     found = cells(plan, reckoned(), done=[("mnist", "fedem")])
     bought = estimates.affordable(found, 200)
@@ -129,7 +151,10 @@ def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
 
 
 def test_hours_are_told_to_three_digits():
-    assert [costs.hours(s) for s in (3600 * 1234, 3600, 9)] == ["1.23e+03", "1", "0.0025"]
+    assert [costs.hours(s) for s in (3600 * 1234, 3600, 9)] == ["1,230", "1", "0.0025"]
+    assert [costs.words(86400 * days) for days in (6417, 45.678, 2)] == [
+        *("6,420 days", "45.7 days", "2 days")
+    ]
 
 
 def test_a_budget_without_a_unit_is_refused(declare):

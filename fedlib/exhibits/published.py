@@ -44,6 +44,18 @@ def read(path: str | Path) -> pd.DataFrame:
     return table.assign(label=table["label"].replace(ours))
 
 
+def has(published: pd.DataFrame, exhibit: str, dataset: str, label: str) -> bool:
+    """Whether an exhibit has a number of a run on a data set.
+
+    Args:
+      exhibit: as a table declares it: the name, its beginning, or a pattern ("table2-p{p}").
+      label: of the run, in the exhibit's rows or at the end of its name.
+    """
+    mine = published[published["exhibit"].str.startswith(exhibit.partition("{")[0])]
+    mine = mine[mine["dataset"] == dataset]
+    return bool(((mine["label"] == label) | mine["exhibit"].str.endswith(f"-{label}")).any())
+
+
 def difference(first: float, second: float, decimals: int = 1) -> float:
     """`first` minus `second`, fractions, as a reader finds it from the percent that are printed.
 

@@ -30,7 +30,10 @@ def told(plan: Plan, cells: Sequence[Cell], reckoned: Estimates) -> Iterator[str
         return
     todo = [cell for cell in cells if cell.jobs]
     if todo:
-        yield "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys:"
+        yield (
+            "Cells, cheapest first; CONFIG=budget=10h makes as many as that buys, those with a "
+            "published number before all others:"
+        )
     for cell in todo[:SHOWN]:
         yield f"  {hours(cell.seconds):>9}  {cell.mb / 1000:5.1f} GB  {cell.name}{_where(cell)}"
     if len(todo) > SHOWN:
@@ -39,15 +42,21 @@ def told(plan: Plan, cells: Sequence[Cell], reckoned: Estimates) -> Iterator[str
 
 def hours(seconds: float) -> str:
     """A number of hours, to three digits."""
-    return f"{seconds / 3600:,.3g}" if seconds >= 36 else f"{seconds / 3600:.4f}"
+    return _digits(seconds / 3600) if seconds >= 36 else f"{seconds / 3600:.4f}"
 
 
 def words(seconds: float) -> str:
     """A duration in the largest unit of which it has at least two."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
+            return f"{_digits(seconds / size)} {unit}"
     return f"{seconds:.0f} s"
+
+
+def _digits(value: float) -> str:
+    """Three digits without an exponent, "6,420"."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
 def _exhibits(plan: Plan, paper: str, cells: Sequence[Cell]) -> Iterator[str]:

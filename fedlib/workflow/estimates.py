@@ -11,7 +11,7 @@ the median over jobs of the same stage and method, or else over all of the stage
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,13 +148,23 @@ def cells(plan: Plan, seconds: Mapping[tuple[str, str], list[float]], known: Est
     return sorted(found, key=lambda cell: (cell.seconds, cell.name))
 
 
-def affordable(all_cells: Iterable[Cell], budget: float) -> list[Cell]:
-    """The cells of tables that `budget` seconds buy, cheapest first; what is done costs nothing.
+def affordable(
+    all_cells: Iterable[Cell], budget: float, published: Collection[str] = ()
+) -> list[Cell]:
+    """The cells of tables that `budget` seconds buy; what is done costs nothing.
 
-    What has been begun is finished first, whatever it costs: tables do not lose what is done.
+    What has been begun is finished first, whatever it costs: tables do not lose what is done. Then
+    come the cells that have a published number, then all others, in both cases cheapest first.
+
+    Args:
+      published: names of the cells that have a published number beside them.
     """
+
+    def order(cell: Cell) -> tuple:
+        return not cell.begun, cell.name not in published, cell.seconds
+
     bought, spent = [], 0.0
-    for cell in sorted(all_cells, key=lambda cell: (not cell.begun, cell.seconds)):
+    for cell in sorted(all_cells, key=order):
         if cell.begun or (cell.tables and spent + cell.seconds <= budget):
             bought.append(cell)
             spent += cell.seconds
