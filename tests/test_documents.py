@@ -9,7 +9,14 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "data/raw/*.md", "results/*.md", "figures/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/*/README.md",
+        "data/raw/*.md",
+        "results/*.md",
+        "figures/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 
@@ -35,6 +42,22 @@ def test_make_targets_exist(document):
     )
     named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(code)))
     assert named - targets == set()
+
+
+def test_the_index_of_kept_results_counts_what_their_pages_count():
+    rows = re.findall(
+        r"\]\((.*)/README.md\).*\| (\d+) \| (\d+) \|$", read("docs/results/README.md"), re.M
+    )
+    kept = {path.parent for path in (ROOT / "docs/results").rglob("REPORT.md")}
+    assert {ROOT / "docs/results" / name for name, *_ in rows} == kept
+    for name, cells, near in rows:
+        page = read(f"docs/results/{name}/REPORT.md")
+        assert f"{near} of {cells} within two percentage points" in page, name
+    full = sum(int(cells) for name, cells, _ in rows if name.startswith("full/"))
+    published = [
+        path.read_text().splitlines()[1:] for path in ROOT.glob("fedlib/papers/published/*.csv")
+    ]
+    assert f"{full} of the {sum(map(len, published))} published" in read("docs/results/README.md")
 
 
 def test_the_fast_tests_exist():

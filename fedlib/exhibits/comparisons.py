@@ -149,8 +149,7 @@ def selection_note(exhibit: dict) -> list[str]:
     if not any(run["params"].get("stop_split") == "test" for run in exhibit["runs"]):
         return []
     return [
-        "Training and the clients' own models stop, and are kept, at what is best on the test "
-        "examples; this is a selection on the test set and flatters what has it."
+        "Early stopping and model selection use the test examples, so these numbers are optimistic."
     ]
 
 

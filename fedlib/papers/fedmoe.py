@@ -342,7 +342,7 @@ def _skewed(settings: tuple[Setting, ...]) -> dict[str, Figure]:
     return {
         "skewed_reserved_set": Figure(
             kind="gain_bars",
-            title="A skewed reserved set, and what an even one gains",
+            title="Effect of a skewed reserved set",
             caption="The paper's Figure 4: 60 % of the reserved data are of one class, or all "
             "classes are alike. The paper shows Sent140 and Yelp at M = 50.",
             labels=tuple(dict.fromkeys(label for s, _ in pairs for label in s.labels)),

@@ -290,15 +290,15 @@ def _of_experts(settings: tuple[Setting, ...]) -> dict[str, Figure]:
     return {
         "expert_weights": Figure(
             kind="expert_weights",
-            title="How much the gate trusts the client's own expert",
+            title="Gate weight of the local expert",
             caption="By test example, and the mean by client and class.",
             labels=("pfedmoe",),
             federations=where,
         ),
         "representations": Figure(
             kind="representations",
-            title="What the experts and their mixture make of the same examples",
-            caption="t-SNE of the representations of some clients' test examples.",
+            title="t-SNE of expert representations",
+            caption="Test examples of some clients, by the two experts and their mixture.",
             labels=("pfedmoe",),
             federations=where,
             params={"kinds": KINDS},

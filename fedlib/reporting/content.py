@@ -37,7 +37,7 @@ COMPARED = (
     "the test set."
 )
 NEVER_COMPARED = (
-    f"No table here has a published number for its data sets ({render.ABSENT}: nothing published)."
+    f"The papers report no numbers on these data sets ({render.ABSENT}: nothing published)."
 )
 # What a criterion's verdict is called where it stands alone, outside its table's column.
 VERDICTS = {

@@ -152,7 +152,9 @@ def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
 def _claim_block(exhibit: dict, row: pd.Series) -> Block:
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
     found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else ABSENT
-    columns = [Column(title) for title in ("Claim", "Largest here", "published", "here")]
+    columns = [
+        Column(title) for title in ("Claim", "Lead over the best baseline", "published", "here")
+    ]
     return Block("Claim", columns, [[Cell(row["claim"]), Cell(found), *_values(row)]], num_keys=2)
 
 
