@@ -29,11 +29,13 @@ READERS = """--report --lint --list-rules --list --list-target-rules --lt --list
 --detailed-summary --dag --rulegraph --filegraph""".split()
 words = [word.partition("=")[0] for word in sys.argv]
 reads = workflow.output_settings.dryrun or any(word in READERS for word in words)
+if workflow.is_main_process:
+    command.tell_interrupts()
 if workflow.is_main_process and not reads:
     command.interrupt_once()
     try:
         hold_folder()
-    except BusyError as error:
+    except (BusyError, OSError) as error:
         raise WorkflowError(str(error)) from None
     console.install(logger)
 

@@ -39,9 +39,10 @@ RUN echo "{digest}  {lock}" | sha256sum --check --status \\
  && python -m pip install --no-cache-dir --no-deps --require-hashes -r {lock}
 
 {copies}
-# What is computed goes into folders that are mounted, whoever the user is; caches go with it.
+# What is computed goes into folders that are mounted, whoever the user is; caches go with it. A
+# number without an account has no name and no home, which Snakemake asks for.
 RUN mkdir -m 777 .snakemake data figures results && useradd --uid 1000 fedlib
-ENV XDG_CACHE_HOME=/tmp/cache MPLCONFIGDIR=/tmp/matplotlib PYTHONUNBUFFERED=1
+ENV USER=fedlib HOME=/tmp XDG_CACHE_HOME=/tmp/cache MPLCONFIGDIR=/tmp/matplotlib PYTHONUNBUFFERED=1
 USER 1000
 
 ENTRYPOINT ["python", "-m", "snakemake"]

@@ -107,7 +107,9 @@ def tell(line: str) -> None:
 
 
 class Stop:
-    """Says whether this process has been asked to stop: by SIGTERM, or by Ctrl-C.
+    """Says whether this process has been asked to stop: by SIGTERM, or by Ctrl-C or a terminal.
+
+    A terminal that is closed sends SIGHUP, which nohup has ignored.
 
     It is asked after every round. A second Ctrl-C ends the process at once.
     """
@@ -116,8 +118,9 @@ class Stop:
         """Listen from now on."""
         self.signal = 0
         signal.signal(signal.SIGTERM, self._arrived)
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is in the background
-            signal.signal(signal.SIGINT, self._arrived)
+        for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is ignored in the background
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._arrived)
 
     def __call__(self) -> bool:
         """Whether a signal has arrived."""

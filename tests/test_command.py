@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,10 @@ def test_a_training_has_as_many_cores_as_are_asked_for(monkeypatch, given, threa
         ),
         (OSError(30, "Read-only file system", "x"), r"\(Read-only file system: x\); allow it, or"),
         (IsADirectoryError(21, "Is a directory", "x"), r"\(Is a directory: x\); move it away and"),
+        (
+            OSError(27, "File too large", "x"),
+            r"too large: x\); allow more \(ulimit -f\) and",
+        ),
         (OSError("HDF5: errno = 5, 'Input/output error'"), "the disk does not work"),
         (MemoryError(), "there is not enough memory; stop other jobs"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "there is not enough memory"),
@@ -157,6 +162,18 @@ def test_what_the_machine_denies_is_a_line_with_a_remedy(capsys, error, message)
     assert command.run(main) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and re.search(message, line), line
+
+
+def test_an_interrupt_that_nobody_catches_is_a_line_and_other_errors_keep_their_traceback():
+    script = "from fedlib.workflow import command; command.tell_interrupts(); raise {}"
+    for error, status, said in (
+        ("KeyboardInterrupt", -signal.SIGINT, r"error: interrupted\n"),
+        ("KeyError('x')", 1, r"Traceback .*KeyError: 'x'\n"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script.format(error)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == status and re.fullmatch(said, done.stderr, re.DOTALL)
 
 
 def test_a_second_interrupt_is_left_to_the_jobs():

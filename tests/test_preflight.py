@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -144,6 +145,29 @@ def test_a_damaged_list_of_what_was_built_only_costs_time(plan, answers, content
     preflight.check(plan(run()))
     assert len(asked) == 4
     assert len(seals.read_json(file)["keys"]) >= 4
+
+
+def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
+    plan, answers, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    answers()
+    for folder, message in (
+        (tmp_path, f"{tmp_path} may not be written, and Snakemake keeps its cache in it; set XDG"),
+        (Path("data/raw"), "data/raw may not be written, and data/raw/digits.json is to be writ"),
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(preflight.os, "access", lambda path, mode, own=folder: path != own)
+        with pytest.raises(ConfigError, match=message):
+            preflight.check(plan(run()))
+    (tmp_path / "data/raw/digits.json").touch()
+    preflight.check(plan(run()))
+
+
+def test_a_checkout_in_a_folder_with_braces_is_refused(plan, monkeypatch, tmp_path):
+    monkeypatch.setattr(preflight, "ROOT", tmp_path / "{mine}")
+    with pytest.raises(ConfigError, match="{mine}: move the checkout to a path without braces"):
+        preflight.check(plan(run()))
 
 
 def test_building_takes_no_memory_for_values(monkeypatch):

@@ -22,6 +22,7 @@ from fedlib.exhibits import metrics
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run_spec import RUN_ENTRIES
 from fedlib.workflow import command
+from scripts.train import Stop
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -80,12 +81,15 @@ def finish(process):
     return process.returncode, stdout, stderr
 
 
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 def run_here(stage, arguments):
     """Exit code of a stage run in this process: the same code without the start of PyTorch."""
     path = ROOT / "scripts" / f"{stage}.py"
     module_spec = importlib.util.spec_from_file_location(f"{stage}_script", path)
     script = importlib.util.module_from_spec(module_spec)
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    kept = {number: signal.getsignal(number) for number in STOPPING}
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", sys.path.copy())
@@ -202,6 +206,19 @@ def test_an_interrupted_run_goes_on_to_the_same_bits_and_nobody_else_may_write(
     left = sorted(file.name for file in (folder / "checkpoints").iterdir())
     assert left == ["checkpoint.json", "lock", f"state-{SPEC['rounds'] - 1}.pt"]
     assert (folder / "checkpoints" / "lock").read_text() == ""
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_asks_a_training_to_stop_unless_nohup_has_it_ignored(ignored):
+    kept = {number: signal.getsignal(number) for number in STOPPING}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+        stop = Stop()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop() is not ignored
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 def test_a_longer_run_goes_on_from_a_shorter_one_to_the_same_bits(trained, tmp_path, call):

@@ -27,6 +27,7 @@ TROUBLES = {
         ("something else is in the place of a file", "move it away"),
     ),
     errno.EIO: ("the disk does not work", "see to it"),
+    errno.EFBIG: ("a file is larger than is allowed here", "allow more (ulimit -f)"),
 }
 NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 
@@ -69,6 +70,18 @@ def interrupt_once() -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, first)
+
+
+def tell_interrupts() -> None:
+    """From now on, Ctrl-C that nobody catches is a line, as in `run`, and no traceback."""
+
+    def tell(kind: type, error: BaseException, trace: object) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            _fail("interrupted")
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = tell
 
 
 def json_argument(text: str) -> dict:

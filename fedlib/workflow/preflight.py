@@ -8,6 +8,8 @@ it reaches, and a plan in which nothing is new costs a look into that list.
 
 import hashlib
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,13 +53,13 @@ class Piece(NamedTuple):
 
 
 def check(plan: Plan) -> None:
-    """Build what was not built before, and look whether the mirror is there.
+    """Build what was not built before, and look whether there is where to write and to load from.
 
     Raises:
       ConfigError: if something cannot be built; names the paper and the run, table or figure. Or
-        for a mirror that is no folder or address.
+        for a folder that is not there or may not be written.
     """
-    downloads.check_mirror(plan.config["mirror"])
+    _check_folders(plan)
     file = cache_folder() / "built.json"
     known = dict.fromkeys(seals.remembered(file).get("keys", ()))
     new: dict[str, list[Piece]] = {}
@@ -74,6 +76,22 @@ def check(plan: Plan) -> None:
     if wrong:
         more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         raise ConfigError("\n  ".join([*wrong[:SHOWN], *more]))
+
+
+def _check_folders(plan: Plan) -> None:
+    """Raises ConfigError for what Snakemake, or a job, would end at with pages of text."""
+    downloads.check_mirror(plan.config["mirror"])
+    if re.search("[{}]", str(ROOT)):
+        raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
+    cache = cache_folder().with_name("snakemake")
+    wanted = {cache: "Snakemake keeps its cache in it; set XDG_CACHE_HOME to another"}
+    for receipt in plan.receipts():
+        if not Path(receipt).exists():
+            wanted[Path(receipt).parent] = f"{receipt} is to be written; set raw to another"
+    for folder, why in wanted.items():
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise ConfigError(f"{there} may not be written, and {why}, or allow it")
 
 
 def check_frames(plan: Plan, root: Path = Path()) -> None:
