@@ -7,8 +7,8 @@ What has the papers' own settings, scale full, is kept in docs/results/full/PAPE
 The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
 --replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows them all with every
 published cell, machines, versions and times, are replaced, and so is the folder pack, from which
-`make figures-from` draws them again; README.md and other files stay as they are. If anything is
-missing or damaged, nothing changes.
+`make figures-from` draws them again; README.md and other files stay as they are. Comparisons of
+which only one member was run are left out. If anything is missing or damaged, nothing changes.
 """
 
 import argparse
@@ -24,11 +24,12 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import packs
 from fedlib.reporting import as_markdown, kept
 from fedlib.reporting.content import gather
-from fedlib.workflow import command, config
+from fedlib.workflow import command, config, packing
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
 MADE = {"train": "history", "evaluate": "evaluation"}  # what a stage writes
+STAGES = ("table", "figure")
 KEPT = ("table_csv", "figure_pdf", "figure_png")
 
 
@@ -63,7 +64,13 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     Raises:
       DataError: for what is missing or damaged.
     """
-    sources = [Path(path) for path in plan.exhibits(*KEPT)]
+    shown = _shown(plan)
+    sources = [
+        Path(plan.path(file, **job))
+        for stage, job in shown
+        for file in KEPT
+        if file.startswith(stage)
+    ]
     missing = [path for path in sources if not path.exists()]
     if missing:
         raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
@@ -73,12 +80,17 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
         shutil.copyfile(source, folder / source.name)
     spec = json.loads(plan.spec("report"))
     spec["papers"] = [chapter for chapter in spec["papers"] if chapter["name"] == paper]
+    for chapter, stage in ((x, y) for x in spec["papers"] for y in STAGES):
+        names = {job[stage] for of, job in shown if of == stage}
+        chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
     # Figures are beside the page, in the folder that has the paper's name.
     results, page = Path(plan.path("results")), folder / "REPORT.md"
     text = as_markdown.page(gather(spec, results, folder.parent), page)
     text += kept.sections(spec, results, {stage: _made(plan, stage) for stage in MADE})
     files.write_text(page, text)
-    return len(sources), packs.write(folder / packs.FOLDER, *_frames(plan, paper), _exhibits(plan))
+    return len(sources), packs.write(
+        folder / packs.FOLDER, *_frames(plan, paper), _exhibits(plan, shown)
+    )
 
 
 def _made(plan: Plan, stage: str) -> list[Path]:
@@ -90,16 +102,25 @@ def _frames(plan: Plan, paper: str) -> list[Path]:
     return [Path(plan.path(name, paper=paper)) for name in ("metrics", "clients")]
 
 
-def _exhibits(plan: Plan) -> list[packs.Exhibit]:
-    """Every table and figure of the plan, as its job is given it."""
+def _shown(plan: Plan) -> list[tuple[str, dict]]:
+    """The jobs of the tables and figures that are worth keeping -> [(stage, wildcards)]"""
+    return [
+        (stage, job)
+        for stage, job in plan.jobs()
+        if stage in STAGES
+        and kept.is_worth_keeping(packing.unpacked(json.loads(plan.spec(stage, **job))))
+    ]
+
+
+def _exhibits(plan: Plan, shown: list[tuple[str, dict]]) -> list[packs.Exhibit]:
+    """Tables and figures, as their jobs are given them."""
     return [
         packs.Exhibit(
             stage,
             json.loads(plan.spec(stage, **job)),
             bool(plan.published(stage, job["paper"], job[stage])),
         )
-        for stage, job in plan.jobs()
-        if stage in ("table", "figure")
+        for stage, job in shown
     ]
 
 

@@ -307,7 +307,7 @@ def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     declared = papers.load(name).declare("full").tables["criteria"].params["criteria"]
     checked = 0
     for criterion in declared:
-        theirs = [criteria._printed(term, file, "percent") for term in criterion["terms"]]
+        theirs = [criteria._printed(term, file) for term in criterion["terms"]]
         if criterion["kind"] != "seeds" and not np.isnan(theirs).any():
             assert predicates.verdict(criterion, theirs, theirs, 1)[0], criterion["title"]
             checked += 1

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from fedlib import figures, tables
+from fedlib.exhibits import packs
 from fedlib.reporting import kept
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
+from fedlib.workflow import packing
 
+KEPT_IN = Path(__file__).resolve().parents[1] / "docs/results"
 SPEC = {"papers": [{"name": "toy", "tables": [{"name": "main", "title": "Main"}, {"name": "x"}]}]}
 
 
@@ -69,6 +74,38 @@ def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
     assert rows[2] == ["train", "2 of 3", "1.50 h", "0.67 h", "1.5 GB"]
     assert rows[3] == ["evaluate", "1 of 1", "0.20 h", "0.10 h", "1.1 GB"]
     assert "published cell" not in text
+
+
+def test_a_comparison_with_one_member_is_not_kept():
+    def worth(kind, runs, published=None):
+        return kept.is_worth_keeping({"kind": kind, "runs": runs, "published": published})
+
+    one, two = [{"label": "fedavg"}], [{"label": "fedavg"}, {"label": "fedem"}]
+    for kind in ("accuracy", "sweep", "accuracy_over_bytes", "lead", "gains"):
+        assert not worth(kind, one) and worth(kind, two)
+    assert worth("accuracy", one, "main") and worth("accuracy_over_rounds", one, "curve-end")
+    assert not worth("lead", one, "main")  # over nobody
+    assert worth("criteria", one) and worth("label_leakage", one)  # about a run by itself
+    assert {*tables.KINDS} | {*figures.KINDS} >= kept.COMPARISONS | kept.LEADS
+
+
+KEPT = sorted(KEPT_IN.rglob("pack"))
+
+
+@pytest.mark.parametrize("pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN)))
+def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
+    _, _, exhibits = packs.read(pack)
+    specs = [(exhibit.stage, packing.unpacked(exhibit.spec)) for exhibit in exhibits]
+    drawn = {
+        f"{spec['name']}.{form}"
+        for stage, spec in specs
+        for form in {"table": ("csv",), "figure": ("pdf", "png")}[stage]
+    }
+    files = {path.name for path in pack.parent.iterdir() if path.suffix in (".csv", ".pdf", ".png")}
+    assert drawn == files
+    assert [spec["name"] for _, spec in specs if not kept.is_worth_keeping(spec)] == []
+    page = (pack.parent / "REPORT.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^### <a id=.*</a>(?:Table|Figure) ", page, re.M)) == len(specs)
 
 
 def result(**changes) -> RunResult:

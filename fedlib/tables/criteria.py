@@ -174,13 +174,13 @@ def _row(
     """The numbers and the cells of one criterion, which has no verdict unless it is testable."""
     terms = [_cells(term) for term in criterion["terms"]]
     run = all(source.has(cell) for term in terms for cell in term)
-    unit = criterion.get("unit", "percent")
-    theirs = [_printed(term, published, unit) for term in criterion["terms"]]
+    theirs = [_printed(term, published) for term in criterion["terms"]]
     reached = margin = None
     ours: list[float] = []
     seeds = 0
     if run:
         found = _of_common_seeds([[source.of(cell) for cell in term] for term in terms])
+        unit = criterion.get("unit", "percent")
         ours = [_difference([series.mean() for series in term], unit) for term in found]
         seeds = len(found[0][0])
         if not seeds:
@@ -220,10 +220,10 @@ def _difference(numbers: list[float], unit: str) -> float:
     return printed.difference(*numbers) if unit == "percent" else float(numbers[0] - numbers[1])
 
 
-def _printed(term: dict | list[dict], published: pd.DataFrame | None, unit: str) -> float:
+def _printed(term: dict | list[dict], published: pd.DataFrame | None) -> float:
     """The term in the paper's own numbers; NaN if it does not print all of them."""
     numbers = [_number(cell.get("published"), published) for cell in _cells(term)]
-    return _difference(numbers, unit)
+    return float(numbers[0] - numbers[1]) if len(numbers) == 2 else numbers[0]
 
 
 def _number(where: dict | None, published: pd.DataFrame | None) -> float:

@@ -117,7 +117,7 @@ def _numbers(
                 {
                     **summary.identity(federation, run),
                     "claim": "",
-                    "published": printed.difference(*theirs),
+                    "published": theirs[0] - theirs[1],
                     **summary.statistics(leads, (name, run["label"])),
                     "seeds": int(leads.loc[(name, run["label"]), "seeds"]),
                 }
