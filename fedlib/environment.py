@@ -42,6 +42,11 @@ def cache_folder() -> Path:
     return Path(cache) / "fedlib"
 
 
+def memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

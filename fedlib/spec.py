@@ -68,7 +68,8 @@ class Run:
       label: path-safe name of the run, unique per federation ("fedem", "pfedmm-m5").
       title: how tables and figures call it ("FedEM").
       method, model: registry names (`fedlib.methods`, `fedlib.models`).
-      model_params: keyword arguments of the model's `build`.
+      model_params: keyword arguments of the model's `build`. What the data decide, `in_features`
+        and `num_classes`, may be left out.
       rounds: communication rounds.
       modules: further architectures that the method needs, by the name of its field: {"gate":
         {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`; and

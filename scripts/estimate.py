@@ -42,7 +42,7 @@ SIZES, REHEARSAL, FORECAST = (
 
 def main() -> None:
     """Parse the arguments, reckon what is not known yet, choose what a budget buys."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument(
         "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
     )
@@ -135,11 +135,12 @@ class Maker:
     def jobs(self, name: tuple[str, str, str]) -> dict:
         """What training and evaluating a run take -> {"train": {...}, "evaluate": {...}}"""
         from fedlib.engine.choice import goes_one_by_one
-        from fedlib.run import forecast, rehearsal
+        from fedlib.run import fitting, forecast, rehearsal
 
         full = json.loads(self.plan.spec("evaluate", seed=_seed(self.plan, name), **_names(name)))
         views, spec = full["views"], of_training(full)
         sizes = self._sizes(name)
+        spec = fitting.completed(spec, fitting.Shapes(sizes["shape"], sizes["num_classes"]))
         rehearsed = rehearsal.Rehearsed(*self._rehearsed(spec, views, sizes))
         setting = self._setting(spec)
         rate = self._rate(spec, sizes, rehearsed, setting)

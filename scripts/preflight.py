@@ -8,6 +8,7 @@ it cannot, and false if that is not known, because a library is not installed on
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from fedlib.workflow import command
 
 def main() -> None:
     """Read, build, write."""
-    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
+    argparse.ArgumentParser(description=command.described(__doc__)).parse_args()
+    warnings.filterwarnings("ignore", "Initializing zero-element", UserWarning)  # it is refused
     json.dump([_answer(*piece) for piece in json.load(sys.stdin)], sys.stdout)
 
 

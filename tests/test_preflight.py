@@ -80,11 +80,23 @@ def answers(monkeypatch):
             "Local needs a server",
         ),
         ({"class_weights": (1, 2)}, "2 class_weights for 10 classes"),
+        (
+            {"model_params": MODEL | {"hidden": 0}},
+            r"model mlp: sizes must be at least 1, got .*weight of shape \[0, 64\]",
+        ),
     ],
 )
 def test_a_run_that_could_not_be_built_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         build(run(**{"label": "fedem", "params": {"num_experts": 3}} | changes).spec(0))
+
+
+def test_sizes_that_the_data_decide_may_be_left_out():
+    left = {"model_params": {"hidden": 8}, "class_weights": (1.0, 2.0, 1.0)}
+    large = [{"model": "mlp", "params": {"hidden": [n, 8]}} for n in (4, 8)]
+    own = {"method": "fedgh", "modules": {"large": large}, "params": {}}
+    method = build(run(**left, **own).spec(0))
+    assert {task.num_outputs for task in (method.task, *method.large)} == {3}
 
 
 def test_models_are_built_without_values():

@@ -11,6 +11,11 @@ import numpy as np
 
 from fedlib import streams
 from fedlib.engine.solvers import Solver
+from fedlib.environment import memory
+from fedlib.errors import ConfigError
+
+STEP_BYTES = 160  # of a `Step` with its numbers, and its key
+ALWAYS = 2**30  # bytes that every machine has
 
 
 class Step(NamedTuple):
@@ -42,7 +47,12 @@ class Batches:
 
 
 def draw_batches(num_examples: int, solver: Solver, *stream: int | str) -> Batches:
-    """Shuffled epochs of a client with `num_examples` examples, cut into steps."""
+    """Shuffled epochs of a client with `num_examples` examples, cut into steps.
+
+    Raises:
+      ConfigError: for so many that this machine has not the memory to list them.
+    """
+    _refuse_endless(num_examples, solver)
     draw = streams.generator(*stream)
     orders, steps = [], []
     for epoch in range(_epochs(num_examples, solver)):
@@ -66,6 +76,18 @@ def _epochs(num_examples: int, solver: Solver) -> int:
     full, rest = divmod(num_examples, solver.batch_size)
     per_epoch = full if rest == 0 or (solver.drop_last and full) else full + 1
     return -(-solver.steps // per_epoch)
+
+
+def _refuse_endless(num_examples: int, solver: Solver) -> None:
+    epochs = _epochs(num_examples, solver)
+    steps = epochs * -(-num_examples // solver.batch_size)
+    wanted = STEP_BYTES * steps + 8 * epochs * num_examples
+    if wanted > ALWAYS and wanted > (has := memory()):
+        raise ConfigError(
+            f"{steps:.3g} local steps in {epochs:.3g} epochs: to list their batches would take "
+            f"about {wanted / 2**30:.3g} GiB, and this machine has {has / 2**30:.3g} GiB; lower "
+            "steps or epochs"
+        )
 
 
 class Wave(NamedTuple):

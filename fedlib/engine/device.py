@@ -1,6 +1,5 @@
 """A federation on the device that computes: put there once, and read without waiting for it."""
 
-import os
 from copy import copy
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedlib import tree
+from fedlib.environment import memory
 from fedlib.federation import SPLITS, Federation, Split
 from fedlib.tree import Rows, Tree
 
@@ -111,4 +111,4 @@ def total_memory(device: torch.device) -> int:
     """Bytes of memory that `device` has, free or not: the same in every run on one machine."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return memory()

@@ -66,8 +66,8 @@ class Task:
         """Builds the module once in training and once in evaluation mode, without its values.
 
         Raises:
-          ValueError: for pretrained parameters that the model has not or has in another shape, or a
-            precision that does not exist or cannot be had.
+          ValueError: for a layer of nothing, pretrained parameters that the model has not or has in
+            another shape, or a precision that does not exist or cannot be had.
         """
         self._check_precision()
         for name, training in (("_training", True), ("_evaluating", False)):
@@ -84,6 +84,9 @@ class Task:
         if unknown:
             raise ValueError(f"pretrained parameters {unknown} are not in the model")
         shapes = {name: value.shape for name, value in self._named()}
+        for name, shape in shapes.items():
+            if 0 in shape:
+                raise ValueError(f"sizes must be at least 1, got {name} of shape {list(shape)}")
         other = sorted(name for name, v in self.pretrained.items() if v.shape != shapes[name])
         if other:
             raise ValueError(f"pretrained parameters {other} have another shape in the model")

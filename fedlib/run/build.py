@@ -19,7 +19,7 @@ from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import evaluate, reuse
+from fedlib.run import evaluate, fitting, reuse
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Course, Simulation
@@ -121,10 +121,10 @@ def _pretrained(model: ModuleType, name: str | None, weights: Weights | None) ->
 
 def _class_weights(spec: dict) -> torch.Tensor | None:
     """Factors of the loss by label -> [L], or None; ValueError unless there is one per class."""
-    weights, num_classes = spec["class_weights"], spec["model_params"]["num_classes"]
+    weights = spec["class_weights"]
     if weights is None:
         return None
-    if len(weights) != num_classes:
+    if len(weights) != (num_classes := spec["model_params"]["num_classes"]):
         raise ValueError(f"{len(weights)} class_weights for {num_classes} classes")
     return torch.tensor(weights, dtype=torch.float64)
 
@@ -167,12 +167,14 @@ def build_simulation(
       weights: receipts of the pretrained weights that the run's model and modules ask for.
 
     Raises:
-      ConfigError: for anything in `spec`, or an executor, that does not exist or makes no sense.
+      ConfigError: for anything in `spec`, or an executor, that does not exist, makes no sense or
+        does not fit the federation.
       DataError: if there is nobody to train.
     """
     if len(federation.ids("seen")) == 0:
         raise DataError("the federation has no seen clients: nobody to train")
     files = weight_files(spec, weights)
+    spec = fitting.completed(spec, fitting.of(federation))
     task = build_task(spec, device, files)
     set_precision(task)
     method = build_method(spec, task, files)
@@ -180,6 +182,8 @@ def build_simulation(
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, Task):
                 _check_tokens(each, federation)
+    fitting.refuse_misfit(spec, task, federation)
+    fitting.refuse_oversized(method)
     course = build_course(spec)
     try:
         data = DeviceData(federation, task.dtype, task.device)

@@ -13,6 +13,8 @@ from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
 from fedlib.run.build import build_simulation
 from fedlib.run.simulate import Simulation
 
+SLOW = 1e-6  # learning rate
+
 
 def small(
     spec: dict,
@@ -36,13 +38,29 @@ def small(
     course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
     if course.get("aggregation") == "gossip":
         course |= {"edge_probability": 1.0, "mixing": "metropolis"}
+    spec = _unpretrained(spec) | {name: _slow(spec[name]) for name in ("local", "params")}
     simulation = build_simulation(
-        _unpretrained(spec) | {"participation": {"rate": 1.0, **course}},
+        spec | {"participation": {"rate": 1.0, **course}},
         federation,
         device=device,
         executor="loop",
     )
     return replace(simulation, executor=executor)
+
+
+def _slow(settings: dict) -> dict:
+    """Settings with learning rates at which nothing diverges, whatever the examples are.
+
+    What is computed, and how fast, does not depend on them.
+    """
+
+    def slowed(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return _slow(value)
+        rate = "lr" in name.split("_") and type(value) in (int, float)
+        return min(value, SLOW) if rate else value
+
+    return {name: slowed(name, value) for name, value in settings.items()}
 
 
 def _unpretrained(spec: dict) -> dict:

@@ -15,6 +15,7 @@ from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.methods.base import Method
+from fedlib.run import fitting
 from fedlib.run.build import assemble, build_course, build_modules, build_task
 from fedlib.run.simulate import check_gossip
 from fedlib.run_spec import architectures
@@ -28,7 +29,8 @@ def check(spec: dict) -> Method:
 
     It may have another entry, "groups": whose test examples the method must have predictors for.
 
-    Left to the job: that shards and pretrained weights have the shapes of the model.
+    Left to the job: that shards and pretrained weights have the shapes of the model. Sizes that
+    are left to the data have stand-ins.
 
     Raises:
       ConfigError, ValueError: for a method, model, solver, course or argument that does not exist
@@ -39,6 +41,10 @@ def check(spec: dict) -> Method:
 
 
 def _check(spec: dict) -> Method:
+    known = fitting.UNKNOWN
+    if spec["class_weights"] is not None:
+        known = known._replace(num_classes=len(spec["class_weights"]))
+    spec = fitting.completed(spec, known)
     further = architectures(spec["modules"])
     _check_weights(spec["model"], spec["weights"])
     for module in further.values():

@@ -1,0 +1,117 @@
+"""Models and the data that they are to read: what a declaration leaves out, and what does not fit.
+
+The sizes that data decide, `in_features` and `num_classes`, may be left out of a declaration: they
+are those of the federation. Whether a model can read the inputs is found out with shapes alone, on
+PyTorch's meta device, before anything is computed.
+"""
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from fedlib import models
+from fedlib.engine.device import total_memory
+from fedlib.engine.task import Task
+from fedlib.errors import ConfigError
+from fedlib.federation import Federation
+from fedlib.methods.base import Method
+
+COPIES = 4  # of a model in training: itself, its start, its gradient and what is sent
+
+
+class Shapes(NamedTuple):
+    """What a model must know of its data.
+
+    Attributes:
+      inputs: shape of an input.
+      num_classes: L.
+    """
+
+    inputs: tuple[int, ...]
+    num_classes: int
+
+
+UNKNOWN = Shapes((1,), 2)  # of data that are not there yet
+
+
+def of(federation: Federation) -> Shapes:
+    """The shapes of a federation."""
+    return Shapes(tuple(federation.x.shape[1:]), federation.num_classes)
+
+
+def completed(spec: dict, shapes: Shapes) -> dict:
+    """A run specification with the sizes that it left to the data.
+
+    Of its model, and of the architectures that clients have in turn; of any other module only
+    `in_features`, as the classes of a gate are experts. What is declared, or has a default, stays.
+    """
+
+    def module(one: dict, *left: str) -> dict:
+        given = isinstance(one.get("params"), Mapping) and "model" in one
+        return (
+            {**one, "params": _filled(one["model"], one["params"], shapes, left)} if given else one
+        )
+
+    both = "in_features", "num_classes"
+    modules = {
+        name: [module(one, *both) for one in further]
+        if isinstance(further, list | tuple)
+        else module(further, "in_features")
+        for name, further in spec["modules"].items()
+    }
+    params = _filled(spec["model"], spec["model_params"], shapes, both)
+    return {**spec, "model_params": params, "modules": modules}
+
+
+def _filled(model: str, params: Mapping, shapes: Shapes, left: tuple[str, ...]) -> Mapping:
+    """The arguments of a model with those of `left` that it needs and has not been given."""
+    if model not in models.MODELS:  # whoever builds it says so
+        return params
+    known = {"in_features": math.prod(shapes.inputs), "num_classes": shapes.num_classes}
+    takes = inspect.signature(models.load(model).build).parameters
+    needed = [name for name in left if name in takes and takes[name].default is inspect._empty]
+    return {**{name: known[name] for name in needed}, **params}
+
+
+def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
+    """Raise ConfigError, with what would be right, for a model that cannot read the federation."""
+    inputs, num_classes = of(federation)
+    given = spec["model_params"].get("in_features", math.prod(inputs))
+    name, shape = f"model {spec['model']}", "x".join(map(str, inputs)) or "1"
+    if given != math.prod(inputs):
+        raise ConfigError(
+            f"{name}: in_features must be {math.prod(inputs)}, as inputs are {shape} numbers, got "
+            f"{given}; it may be left out"
+        )
+    outputs = task.num_outputs
+    if outputs != num_classes and (outputs, num_classes) != (1, 2):
+        raise ConfigError(
+            f"{name}: num_classes must be {num_classes}, as the data have so many, got {outputs}; "
+            "it may be left out"
+        )
+    kind = torch.float32 if federation.tokens is None else torch.int64
+    try:
+        with torch.device("meta"), torch.no_grad():
+            task.build().eval()(torch.zeros((2, *inputs), dtype=kind))
+    except (IndexError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{name}: it cannot read inputs of {shape} numbers: {reason}") from error
+
+
+def refuse_oversized(method: Method) -> None:
+    """Raise ConfigError for more experts than this machine has memory for.
+
+    It would be full after long, and until then nobody would know what is going on.
+    """
+    experts = getattr(method, "num_experts", 1)
+    with torch.device("meta"):
+        numbers = sum(value.numel() for value in method.task.build().parameters())
+    wanted = experts * numbers * COPIES * method.task.dtype.itemsize
+    if wanted > (has := total_memory(method.task.device)):
+        raise ConfigError(
+            f"num_experts must fit into memory: {experts:g} of {numbers} numbers each would take "
+            f"about {wanted / 2**30:.3g} GiB in training, and there are {has / 2**30:.3g} GiB"
+        )

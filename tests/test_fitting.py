@@ -1,0 +1,79 @@
+"""Sizes that the data decide: taken from them where they are left out, and refused where wrong."""
+
+from dataclasses import replace
+
+import pytest
+from conftest import toy_run
+from support import toy_federation
+
+from fedlib.engine.batches import draw_batches
+from fedlib.engine.solvers import SGD
+from fedlib.errors import ConfigError
+from fedlib.run import fitting
+from fedlib.run.build import build_simulation
+
+SHAPES = fitting.Shapes((1, 8, 8), 10)
+MODEL = {"in_features": 4, "hidden": [8], "num_classes": 3}
+
+
+def spec(**changes):
+    return toy_run(**{"method": "fedavg", "model_params": MODEL} | changes).spec(0)
+
+
+def simulation(**changes):
+    return build_simulation(spec(**changes), toy_federation(), executor="loop")
+
+
+def test_what_is_left_out_is_what_the_data_have():
+    bare = spec(model_params={"hidden": 8}, modules={"gate": {"model": "mlp", "params": {}}})
+    full = fitting.completed(bare, SHAPES)
+    assert full["model_params"] == {"hidden": 8, "in_features": 64, "num_classes": 10}
+    assert full["modules"]["gate"]["params"] == {"in_features": 64}  # its classes are experts
+    listed = spec(modules={"large": [{"model": "linear", "params": {}}]})
+    [large] = fitting.completed(listed, SHAPES)["modules"]["large"]
+    assert large["params"] == {"in_features": 64, "num_classes": 10}
+
+
+@pytest.mark.parametrize("params", [MODEL, {"num_classes": 2, "in_features": 1, "hidden": 3}])
+def test_what_is_declared_stays(params):
+    assert fitting.completed(spec(model_params=params), SHAPES) == spec(model_params=params)
+
+
+def test_a_model_without_sizes_is_the_one_with_them():
+    short, whole = simulation(model_params={"hidden": [8]}), simulation()
+    states = [run.run(report=lambda line: None)[0] for run in (short, whole)]
+    for name, value in states[0].params.items():
+        assert value.equal(states[1].params[name])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"in_features": 5}, "model mlp: in_features must be 4, as inputs are 4 numbers, got 5; "),
+        ({"num_classes": 2}, "model mlp: num_classes must be 3, as the data have so many, got 2; "),
+        ({"num_classes": 9}, "num_classes must be 3, as the data have so many, got 9; it may be l"),
+    ],
+)
+def test_sizes_that_do_not_fit_the_data_are_refused_before_training(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        simulation(model_params=MODEL | changes)
+
+
+def test_a_model_that_cannot_read_the_inputs_is_refused_before_training():
+    message = "model emnist_cnn: it cannot read inputs of 4 numbers: .*"
+    with pytest.raises(ConfigError, match=message):
+        simulation(model="emnist_cnn", model_params={"num_classes": 3})
+
+
+def test_more_experts_than_memory_are_refused_with_their_size():
+    message = r"num_experts must fit into memory: 1e\+09 of 67 numbers each would take about 998 G"
+    with pytest.raises(ConfigError, match=message):  # 4 x 8 + 8 + 8 x 3 + 3; 4 copies of 4 bytes
+        simulation(method="fedem", params={"num_experts": 10**9})
+
+
+@pytest.mark.parametrize("endless", [{"steps": 10**12}, {"epochs": 10**12}])
+def test_more_steps_than_can_be_listed_are_refused_with_their_number(endless):
+    with pytest.raises(
+        ConfigError, match=r"e\+1\d local steps in .* epochs: to list .* GiB; lower"
+    ):
+        draw_batches(40, replace(SGD(lr=0.1, batch_size=4), **endless), 0)
