@@ -4,7 +4,13 @@
 """
 
 import re
+import reprlib
+import traceback
 
+SHOWN = 200  # characters of a value in a message
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 3, SHOWN, SHOWN, SHOWN
 # What makes a terminal do something rather than show it, and turns the direction of text.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -35,3 +41,24 @@ class BusyError(RuntimeError):
 
 class StaleCodeError(RuntimeError):
     """The code on disk is not the code this job was planned with."""
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: no deeper than three levels, and no longer than `SHOWN`."""
+    text = _SHORT.repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def of_file(error: Exception, path: str, named: str) -> ConfigError:
+    """What an error in a user's file of Python says, with the last of its lines that led to it.
+
+    Args:
+      path: of the file.
+      named: the file, as the message has it.
+    """
+    lines = [x.lineno for x in traceback.extract_tb(error.__traceback__) if x.filename == path]
+    if isinstance(error, SyntaxError) and error.filename == path:
+        lines, error = [error.lineno], type(error)(error.msg)
+    where = f", line {lines[-1]}" if lines else ""
+    text = " ".join(str(error).split())
+    return ConfigError(f"{named}{where}: {type(error).__name__}: {text}")

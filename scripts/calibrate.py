@@ -20,7 +20,7 @@ from fedlib.workflow.provenance import ROOT
 
 def main() -> None:
     """Parse the arguments, measure and remember."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument(
         "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
     )

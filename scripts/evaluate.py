@@ -8,12 +8,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import EVALUATED, run_roots
-from fedlib.workflow.command import run, run_argument, run_parser
+from fedlib.workflow.command import described, run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(__doc__.splitlines()[0], "evaluate")
+    parser = run_parser(described(__doc__), "evaluate")
     parser.add_argument("--state", type=Path, required=True, help="final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="history of the run, .h5")
     parser.add_argument(

@@ -32,6 +32,8 @@ def main() -> None:
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
+    for name, why in plan.broken.items():
+        print(f"paper {name} is left out: {why}", file=sys.stderr)
     width = min(shutil.get_terminal_size((100, 0)).columns, 120)
     for kind, entries in listing.listed(plan, args.what).items():
         print(f"{kind} ({len(entries)})")

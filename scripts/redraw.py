@@ -27,7 +27,7 @@ SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 
 def main() -> None:
     """Parse the command line and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument("source", type=Path, help="docs/results/PAPER, or its folder pack")
     parser.add_argument("--out", type=Path, help="folder (default: figures/from/PAPER)")
     args = parser.parse_args()

@@ -18,7 +18,7 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the command line, gather, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument("--spec", required=True, help="report specification, JSON or @path")
     parser.add_argument("--results", type=Path, required=True, help="results/FOLDER")
     parser.add_argument("--figures", type=Path, required=True, help="figures/FOLDER")

@@ -15,12 +15,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import run_roots
-from fedlib.workflow.command import run, run_argument, run_parser
+from fedlib.workflow.command import described, run, run_argument, run_parser
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = run_parser(__doc__.splitlines()[0], "train")
+    parser = run_parser(described(__doc__), "train")
     parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
     parser.add_argument(

@@ -33,7 +33,7 @@ DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), 
 
 def main() -> None:
     """Check the order, take the folder, and run its steps."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument("target", choices=TARGETS)
     target = parser.parse_args().target
     os.chdir(ROOT)

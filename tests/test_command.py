@@ -25,6 +25,12 @@ def raising(error: BaseException):
     return main
 
 
+def test_scripts_do_without_docstrings_under_python_oo():
+    assert command.described(None) is None and command.described("One.\n\nTwo.") == "One."
+    for script in (ROOT / "scripts").glob("*.py"):
+        assert "__doc__." not in script.read_text(encoding="utf-8"), script
+
+
 def test_a_script_that_ends_well_exits_with_0(capsys):
     assert command.run(lambda: None) == 0
     assert capsys.readouterr() == ("", "")

@@ -127,17 +127,17 @@ def test_a_file_of_the_configuration(tmp_path, tally, data):
     refused(tally, "configuration file", use)
 
 
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+BOMB = "[&a [x,x,x,x,x,x,x,x,x]" + "".join(  # within a known key: an unknown one is refused before
+    f", &{b} [{','.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
 
 @pytest.mark.parametrize("key", ["labels", "tag", "raw", "rounds", "set"])
 def test_a_bomb_of_references_is_refused_at_once(tmp_path, key):
-    (tmp_path / "x.yaml").write_text(f"{BOMB}{key}: *i\n")
+    (tmp_path / "x.yaml").write_text(f"{key}: {BOMB}]\n")
     with pytest.raises(ConfigError) as raised:
         Plan(config.read([tmp_path / "x.yaml"]))
-    assert len(str(raised.value)) < 2000
+    assert len(str(raised.value)) < 400
 
 
 # --- Declarations and specifications --------------------------------------------------------------

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import toy_paper, toy_run
 
+from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES, Figure, Table, scale_of
-from fedlib.workflow import config, plan, provenance, selection, shell, specs
+from fedlib.workflow import config, narrowing, plan, provenance, selection, shell, specs
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Cell, Plan
@@ -557,7 +559,7 @@ def test_a_wrong_configuration_is_named_with_the_choices(toy, given, message):
 
 
 def test_another_precision_needs_a_tag_and_is_in_specifications_and_exhibits(toy):
-    with pytest.raises(ConfigError, match="precision: bfloat16 needs a tag, such as tag: mine"):
+    with pytest.raises(ConfigError, match="precision: 'bfloat16' needs a tag, such as tag: mine"):
         toy({"precision": "bfloat16"})
     with pytest.raises(ConfigError, match="precision: unknown 'half'; known: float32, tf32, bfl"):
         toy({"precision": "half", "tag": "fast"})
@@ -755,6 +757,40 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, name, content, mes
         (tmp_path / name).write_text(content)
     with pytest.raises(ConfigError, match=message):
         config.read([tmp_path / name])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def declare(scale:", r"broken.py, line 1: SyntaxError: '\(' was never closed"),
+        (
+            "import nowhere_at_all",
+            "broken.py, line 1: ModuleNotFoundError: No module named 'nowher",
+        ),
+        ("x = 1", r"broken.py has no function declare\(scale\), which returns its Paper"),
+        ("def declare(scale):\n    return 1 / 0", "broken.py, line 2: ZeroDivisionError: "),
+    ],
+)
+def test_a_paper_that_cannot_be_read_is_one_line_and_leaves_the_others_alone(
+    tmp_path, monkeypatch, text, told
+):
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "fedlib.papers.broken", raising=False)
+    whole = Plan({})
+    assert "pfedmm" in whole.papers and "broken" not in whole.papers
+    [line] = [line for line in narrowing.remarks(whole) if "left out" in line]
+    assert re.search(f"^paper broken is left out: fedlib/papers/{told}", line)
+    with pytest.raises(ConfigError, match=f"papers: fedlib/papers/{told}"):
+        Plan({"papers": ["broken"]})
+    assert list(narrowing.remarks(Plan({"papers": ["pfedmm"]})))[0].startswith("papers=[pfedmm]")
+
+
+def test_a_seed_that_is_not_declared_is_no_job(toy):
+    names = {"paper": "toy", "federation": "digits", "label": "fedem"}
+    for stage in ("train", "evaluate", "events"):
+        with pytest.raises(ConfigError, match="no run toy/digits/fedem/seed7; it is declared with"):
+            toy().spec(stage, **names, seed=7)
 
 
 def test_a_word_without_a_value_is_refused():

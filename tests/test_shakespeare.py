@@ -119,6 +119,7 @@ def test_nothing_is_read_after_the_plays(monkeypatch):
     [
         ("Moby Dick", "100.txt is not the complete works: no two lines say"),
         (HEADER + "\n" * 8 + "by William Shakespeare\n", "100.txt has no title above its line 13"),
+        (HEADER + "\n\n  ANN. a\n\nby William Shakespeare\n", "somebody speaks in line .*, before"),
     ],
 )
 def test_what_is_not_the_complete_works_is_refused(text, message):

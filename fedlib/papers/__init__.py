@@ -4,11 +4,12 @@ To add a paper, write `fedlib/papers/<name>.py`; its name is its module's. Nothi
 before it is asked for.
 """
 
-import importlib
+import importlib.util
 import pkgutil
 from types import ModuleType
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, of_file
+from fedlib.spec import Paper
 
 
 def names() -> tuple[str, ...]:
@@ -21,8 +22,33 @@ def load(name: str) -> ModuleType:
     """The module of the paper called `name`.
 
     Raises:
-      ConfigError: if there is none; the message lists the choices.
+      ConfigError: if there is none, with the choices; or for one that is not Python, cannot be
+        imported or declares nothing.
     """
     if name not in names():
         raise ConfigError(f"unknown paper {name!r}; known: {', '.join(names())}")
-    return importlib.import_module(f"{__name__}.{name}")
+    named = f"fedlib/papers/{name}.py"
+    try:
+        module = importlib.import_module(f"{__name__}.{name}")
+    except Exception as error:  # whatever a user's file may raise
+        raise of_file(error, _path(name), named) from error
+    if not callable(getattr(module, "declare", None)):
+        raise ConfigError(f"{named} has no function declare(scale), which returns its Paper")
+    return module
+
+
+def declared(name: str, scale: str) -> Paper:
+    """The paper called `name` at a scale; raises as `load`, and for a declaration that fails."""
+    module = load(name)
+    try:
+        return module.declare(scale)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise of_file(error, _path(name), f"fedlib/papers/{name}.py") from error
+
+
+def _path(name: str) -> str:
+    """The file of a paper."""
+    found = importlib.util.find_spec(f"{__name__}.{name}")
+    return found.origin

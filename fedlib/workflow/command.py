@@ -84,6 +84,11 @@ def tell_interrupts() -> None:
     sys.excepthook = tell
 
 
+def described(doc: str | None) -> str | None:
+    """The first line of a script's docstring, for its --help; None under python -OO."""
+    return doc and doc.splitlines()[0]
+
+
 def json_argument(text: str) -> dict:
     """The JSON object in a command-line argument, or in the file that `@path` names.
 

@@ -6,12 +6,11 @@ the standard library only (YAML files need PyYAML, JSON files do not).
 
 import json
 import re
-import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, shown
 from fedlib.spec import SCALES
 from fedlib.workflow import overrides
 from fedlib.workflow.gpu import DEVICES
@@ -68,7 +67,7 @@ def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
     for text in values:
         key, separator, value = text.partition("=")
         if not separator:
-            raise ConfigError(f"a configuration value is given as key=value, got {text!r}")
+            raise ConfigError(f"a configuration value is given as key=value, got {shown(text)}")
         config[key] = value
     return normalised(config)
 
@@ -110,13 +109,13 @@ def check(config: Mapping) -> None:
     for key in LISTS:
         _check_list(key, config[key])
     if any(not 0 <= seed <= MAX_SEED for seed in config["seeds"] or ()):
-        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {config['seeds']!r}")
+        raise ConfigError(f"seeds must be in [0, {MAX_SEED}], got {shown(config['seeds'])}")
     rounds, tag = config["rounds"], config["tag"]
     if rounds is not None and (type(rounds) is not int or rounds < 1):
-        raise ConfigError(f"rounds must be null or a whole number from 1, got {rounds!r}")
+        raise ConfigError(f"rounds must be null or a whole number from 1, got {shown(rounds)}")
     if not isinstance(tag, str) or not re.fullmatch(r"[a-z0-9]{0,40}", tag):
         raise ConfigError(
-            f"tag must consist of at most 40 lower-case letters and digits, got {reprlib.repr(tag)}"
+            f"tag must consist of at most 40 lower-case letters and digits, got {shown(tag)}"
         )
     if f"{config['scale']}-{tag}" in SCALES:
         raise ConfigError(f"tag: {tag} at scale {config['scale']} is a scale; use another tag")
@@ -125,19 +124,19 @@ def check(config: Mapping) -> None:
     for key in TAGGED:
         if config[key] is not None and not tag:
             raise ConfigError(
-                f"{key}: {config[key]} needs a tag, such as tag: mine, so that its runs go to a "
-                f"folder of their own and not into results/{config['scale']}"
+                f"{key}: {shown(config[key])} needs a tag, such as tag: mine, so that its runs go "
+                f"to a folder of their own and not into results/{config['scale']}"
             )
     if config["budget"] is not None:
         budget_seconds(config["budget"])
     for key in SWITCHES:
         if not isinstance(config[key], bool):
-            raise ConfigError(f"{key} must be true or false, got {config[key]!r}")
+            raise ConfigError(f"{key} must be true or false, got {shown(config[key])}")
     _check_paths("methods", config["methods"] or ())
     _check_paths("mirror", filter(None, [config["mirror"]]))
     _check_paths("raw", [config["raw"]])
     if Path(config["raw"]).exists() and not Path(config["raw"]).is_dir():
-        raise ConfigError(f"raw must be a folder, got {config['raw']!r}, which is a file")
+        raise ConfigError(f"raw must be a folder, got {shown(config['raw'])}, which is a file")
 
 
 def budget_seconds(text: object) -> float:
@@ -150,7 +149,7 @@ def budget_seconds(text: object) -> float:
     if not found or not float(found[1]):
         raise ConfigError(
             f"budget must be a number of minutes, hours or days, such as 30m, 10h or 2d, got "
-            f"{text!r}"
+            f"{shown(text)}"
         )
     return float(found[1]) * UNITS[found[2]]
 
@@ -159,20 +158,20 @@ def check_choice(key: str, value: object, choices: Iterable, where: str = "known
     """Raise ConfigError, which lists the choices, unless `value` is one of them."""
     if value not in choices:
         listed = ", ".join(map(str, dict.fromkeys(choices))) or "none"
-        raise ConfigError(f"{key}: unknown {value!r}; {where}: {listed}")
+        raise ConfigError(f"{key}: unknown {shown(value)}; {where}: {listed}")
 
 
 def check_count(key: str, value: object) -> None:
     """Raise ConfigError unless `value` is a whole number from 1 on."""
     if type(value) is not int or value < 1:
-        raise ConfigError(f"{key} must be a whole number from 1, got {value!r}")
+        raise ConfigError(f"{key} must be a whole number from 1, got {shown(value)}")
 
 
 def check_unique(key: str, values: Iterable) -> None:
     """Raise ConfigError if a value is there twice."""
     for value, times in Counter(list(values)).items():
         if times > 1:
-            raise ConfigError(f"{key}: {value!r} is given {times} times")
+            raise ConfigError(f"{key}: {shown(value)} is given {times} times")
 
 
 def _normalised(key: str, value: object) -> object:
@@ -220,7 +219,7 @@ def _check_list(key: str, value: object) -> None:
     wanted = int if key == "seeds" else str
     if not isinstance(value, list | tuple) or not all(type(item) is wanted for item in value):
         what = "whole numbers" if wanted is int else "names"
-        raise ConfigError(f"{key} must be null or a list of {what}, got {value!r}")
+        raise ConfigError(f"{key} must be null or a list of {what}, got {shown(value)}")
     if not value:
         raise ConfigError(f"{key} is empty; null stands for all")
     check_unique(key, value)
@@ -233,15 +232,15 @@ def _check_paths(key: str, values: Iterable) -> None:
 
 def _check_path(key: str, value: object) -> None:
     if not isinstance(value, str):
-        raise ConfigError(f"{key} must be a path, got {value!r}")
+        raise ConfigError(f"{key} must be a path, got {shown(value)}")
     if "://" in value and (key != "mirror" or not value.startswith(ADDRESSES)):
         kinds = {"raw": "a folder", "mirror": f"a folder or an address ({', '.join(ADDRESSES)})"}
-        raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {value!r}")
+        raise ConfigError(f"{key} must be {kinds.get(key, 'a file')}, got {shown(value)}")
     # Snakemake takes braces for wildcards; nobody means a name with line ends.
     if any(len(part.encode(errors="replace")) > LONGEST for part in value.split("/")):
-        raise ConfigError(f"{key} must be a path that can exist, got {value!r:.80}, too long")
+        raise ConfigError(f"{key} must be a path that can exist, got {shown(value)}, too long")
     if re.search(r"[{}\x00-\x1f\x7f]", value):
-        raise ConfigError(f"{key} must be a path without braces and line ends, got {value!r}")
+        raise ConfigError(f"{key} must be a path without braces and line ends, got {shown(value)}")
 
 
 def _read_file(path: Path) -> dict:

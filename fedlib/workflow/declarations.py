@@ -1,14 +1,13 @@
 """What declarations train, and whether they agree with themselves and with what there is."""
 
 import re
-import reprlib
 from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import NamedTuple, get_args, get_origin, get_type_hints
 
 from fedlib import papers
 from fedlib.data import downloads
-from fedlib.errors import ConfigError
+from fedlib.errors import ConfigError, shown
 from fedlib.files import canonical_json
 from fedlib.run_spec import architectures, is_file
 from fedlib.spec import Data, Figure, Paper, Run, Table
@@ -38,12 +37,30 @@ def cells_of(paper: Paper) -> list[Cell]:
 
 
 def declared(name: str, scale: str) -> Paper:
-    """The paper of that name at a scale; ConfigError with the choices if there is none."""
+    """The paper of that name at a scale; ConfigError, with the choices if there is none."""
     try:
-        module = papers.load(name)
+        return papers.declared(name, scale)
     except ConfigError as error:
         raise ConfigError(f"papers: {error}") from None
-    return module.declare(scale)
+
+
+def readable(
+    scale: str, wanted: Iterable[str] | None = None
+) -> tuple[dict[str, Paper], dict[str, str]]:
+    """Every paper at a scale, by name; and of those that cannot be read, why.
+
+    Args:
+      wanted: only these papers, for which it is an error not to be readable; None is all.
+    """
+    if wanted:
+        return {name: declared(name, scale) for name in wanted}, {}
+    found, broken = {}, {}
+    for name in papers.names():
+        try:
+            found[name] = papers.declared(name, scale)
+        except ConfigError as error:
+            broken[name] = str(error)
+    return found, broken
 
 
 def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
@@ -118,7 +135,7 @@ def _check_types(at: str, run: Run) -> None:
     for name, hint in get_type_hints(Run).items():
         value = getattr(run, name)
         if not _is_a(value, hint):
-            text = reprlib.repr(value)
+            text = shown(value)
             raise ConfigError(f"{at}.{name} must be {_in_words(hint)}, got {text}")
 
 
@@ -128,7 +145,7 @@ def _check_json(at: str, declared: Run | Data) -> None:
         try:
             canonical_json(value)
         except (TypeError, ValueError) as error:
-            text = reprlib.repr(value)
+            text = shown(value)
             raise ConfigError(f"{at}.{name} must be JSON, got {text}: {error}") from None
 
 
@@ -188,6 +205,13 @@ def _check_exhibit(where: str, stage: str, exhibit: Table | Figure, paper: Paper
         check_choice(f"{where}.labels", label, labels, "its federations have runs")
     if not common_seeds(paper, [run for run in on_them if run.label in exhibit.labels]):
         raise ConfigError(f"{where}.labels: there is no seed that all of its runs have")
+
+
+def check_seed(paper: Paper, run: Run, seed: int) -> None:
+    """Raise ConfigError, with those there are, unless it is one of the run's seeds."""
+    if seed not in (seeds := paper.seeds_of(run)):
+        name, known = f"{paper.name}/{run.federation}/{run.label}", ", ".join(map(str, seeds))
+        raise ConfigError(f"no run {name}/seed{seed}; it is declared with {known}")
 
 
 def common_seeds(paper: Paper, runs: Iterable[Run]) -> list[int]:

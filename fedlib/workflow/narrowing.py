@@ -11,11 +11,11 @@ configuration names them; a line says which of them are not.
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedlib import papers, seals
+from fedlib import seals
 from fedlib.errors import ConfigError
 from fedlib.spec import Run, Table
 from fedlib.workflow import own_methods
-from fedlib.workflow.declarations import cells_of, declared
+from fedlib.workflow.declarations import cells_of, declared, readable
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.selection import ends_too_early
 
@@ -49,9 +49,9 @@ def check(plan: Plan, root: Path = Path()) -> None:
 
 def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
     """What is left out, and what becomes of it, in lines for whoever starts the workflow."""
+    yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
     if _filters(plan):
-        declared_ones = [declared(name, plan.scale) for name in papers.names()]
-        whole = sum(len(cells_of(paper)) for paper in declared_ones)
+        whole = sum(len(cells_of(paper)) for paper in readable(plan.scale)[0].values())
         stays = "" if plan.config["tag"] else "; what is there of other papers stays"
         yield (
             f"{_filters(plan)}: {len(plan.cells())} of the {whole} trainings that scale "

@@ -17,15 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fedlib import papers
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
 from fedlib.spec import Data, Figure, Paper, Run, Table
-from fedlib.workflow import overrides, own_methods, packing, shown, specs
+from fedlib.workflow import declarations, overrides, own_methods, packing, shown, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
-from fedlib.workflow.declarations import Cell, cells_of, check_paper, check_selection, declared
+from fedlib.workflow.declarations import Cell, cells_of
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import folder_note, goes_on, selected
@@ -42,6 +41,7 @@ class Plan:
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
       idle: what `set` gives the value that is declared.
       folder_note: what makes this folder differ from the scale's own, "" if nothing does.
+      broken: by name, why a paper cannot be read that the configuration does not ask for by name.
       declared: papers by name, each as it is declared, of which `papers` is a selection.
       papers: by name, each as declared but with the configuration's seeds, rounds and selection.
       runs: of these, by paper, federation and label.
@@ -57,13 +57,12 @@ class Plan:
         check(self.config)
         self.scale: str = self.config["scale"]
         self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        names = self.config["papers"] or papers.names()
-        self.declared = {name: declared(name, self.scale) for name in names}
+        self.declared, self.broken = declarations.readable(self.scale, self.config["papers"])
         found = own_methods.added(self.declared, self.config["methods"] or ())
         self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
         for name, paper in self.papers.items():
-            check_paper(paper, name, self.scale)
-        check_selection(self.config, self.papers.values())
+            declarations.check_paper(paper, name, self.scale)
+        declarations.check_selection(self.config, self.papers.values())
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
         # Without a word on papers, those are meant that have what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
@@ -257,11 +256,11 @@ class Plan:
 
     def reported(self) -> Iterator[Paper]:
         """The papers of the report in their order: planned, or with tables in the folder."""
-        for name in papers.names():
+        for name, paper in declarations.readable(self.scale)[0].items():
             if name in self.papers:
                 yield self.papers[name]
             elif Path(self.path("metrics", paper=name)).exists():
-                yield self._as_it_is(declared(name, self.scale))
+                yield self._as_it_is(paper)
 
     def _as_it_is(self, paper: Paper) -> Paper:
         """A paper with the tables and figures that are there."""
@@ -339,7 +338,8 @@ class Plan:
 
     def _run_spec(self, seed: int, **names: str) -> dict:
         """`Run.spec`, asked once for all seeds and stages of a run: there are thousands of them."""
-        key = tuple(names.items())
+        key = tuple(names[name] for name in ("paper", "federation", "label"))
+        declarations.check_seed(self._paper(names["paper"]), self.run(**names), seed)
         if key not in self._run_specs:
             self._run_specs[key] = self.run(**names).spec(seed)
         return {**self._run_specs[key], "seed": seed}

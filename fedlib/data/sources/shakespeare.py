@@ -166,6 +166,8 @@ def _plays(text: str) -> list[tuple[str, dict[str, list[str]]]]:
             role = speech[1].upper()
             if errors and role.startswith("ACT "):
                 role = None
+            elif not plays:
+                raise DataError(f"{TEXT}: somebody speaks in line {number + 2}, before any play")
             else:
                 plays[-1][1].setdefault(role, []).append(speech[2])
         elif role and continued:
