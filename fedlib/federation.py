@@ -212,7 +212,7 @@ class Federation:
         """
         advice = "delete it and run again: the workflow rebuilds it from the raw files"
         try:
-            with h5py.File(shards, "r") as file:
+            with hdf5.opened(shards) as file:
                 if int(file.attrs["format"]) != FORMAT:
                     raise DataError(
                         f"it has format {file.attrs['format']}, this version reads {FORMAT}"

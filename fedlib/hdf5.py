@@ -33,6 +33,15 @@ def create(path: str | Path, **options) -> Iterator[h5py.File]:
                 raise patient.error
 
 
+def opened(path: str | Path) -> h5py.File:
+    """An HDF5 file, to be read.
+
+    The library would lock it, which fails where a file system has no locks. A file that has its
+    name here is whole, and nobody writes it any more.
+    """
+    return h5py.File(path, "r", locking=False)
+
+
 class _Patient:
     """A file that takes all that is written, and remembers why it did not keep it.
 

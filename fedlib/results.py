@@ -160,7 +160,7 @@ def opened(path: str | Path) -> Iterator[h5py.File]:
       DataError: if it is missing, truncated, corrupted or of another format.
     """
     seals.checked(path)
-    with h5py.File(path, "r") as file:
+    with hdf5.opened(path) as file:
         if int(file.attrs["format"]) != FORMAT:
             raise DataError(
                 f"{path} has format {file.attrs['format']}, this version reads {FORMAT}; "

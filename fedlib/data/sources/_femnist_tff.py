@@ -8,8 +8,7 @@ Source: the HDF5 files of earlier versions of TensorFlow Federated, whose layout
 from collections.abc import Mapping
 from pathlib import Path
 
-import h5py
-
+from fedlib import hdf5
 from fedlib.data.raw import RawFile
 from fedlib.data.sources._femnist_leaf import Labelled, in_both, shades
 from fedlib.errors import DataError
@@ -24,7 +23,7 @@ def read(raw: Path, files: Mapping[str, RawFile]) -> list[tuple[Labelled, Labell
     names = [files[name].path for name in ("tff_train", "tff_test")]
     paths = [files[name].locate(raw) for name in ("tff_train", "tff_test")]
     try:
-        with h5py.File(paths[0]) as first, h5py.File(paths[1]) as second:
+        with hdf5.opened(paths[0]) as first, hdf5.opened(paths[1]) as second:
             train, test = first["examples"], second["examples"]
             return [
                 tuple(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
+from fedlib import hdf5
 from fedlib.data.archives import BROKEN
 from fedlib.data.raw import local_files
 from fedlib.errors import DataError
@@ -151,7 +152,7 @@ def _npz(path: Path) -> Content:
 
 def _hdf5(path: Path) -> Content:
     try:
-        with h5py.File(path, "r") as file:
+        with hdf5.opened(path) as file:
             arrays = {name: _array(file, name) for name in ("x", "y", "client") if name in [*file]}
     except (KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not an HDF5 file of plain arrays: {error}") from None
