@@ -192,6 +192,22 @@ def test_reserved_sets_have_the_sizes_of_section_5_3():
         assert column["published"] == f"reserved-{found}"
 
 
+@every_scale
+def test_numbers_printed_of_fifty_clients_are_compared_with_fifty_clients_alone(scale):
+    paper = declare(scale)
+    clients = {data.name: data.partition.get("num_clients") for data in paper.data}
+    names = ("num_experts", "parts", "entropy_weight", "top_l", "main_experts", "mixtures")
+    for name in (*names, "reserved", "skewed"):
+        for column in paper.tables[name].params["columns"]:
+            elsewhere = None if clients[column["federation"]] == 50 else "M = 50"
+            assert column.get("of") == elsewhere, (name, column)
+    for criterion in paper.tables["criteria"].params["criteria"]:
+        for term in criterion["terms"]:
+            exhibit = term.get("published", {}).get("exhibit", "")
+            number = int(exhibit.removeprefix("table2-m")) if exhibit.startswith("table2") else 50
+            assert not exhibit or clients[term["federation"]] == number
+
+
 @pytest.mark.parametrize("dataset", ["sent140", "yelp"])
 def test_a_skewed_reserved_set_differs_in_its_majority_alone(dataset):
     paper = declare("full")

@@ -71,7 +71,7 @@ def made_up(plan: Plan, paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     costs += (metrics.PARAMETERS,)
     cells += [(*TRAFFIC, cost) for cost in costs]
     of_view = pd.DataFrame(cells, columns=["group", "protocol", "split", "metric"])
-    evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best"))
+    evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best", "chosen"))
     everybody = pd.DataFrame(
         [("last", "seen", protocol, "test", client) for protocol in protocols for client in (0, 1)],
         columns=["at", "group", "protocol", "split", "client"],

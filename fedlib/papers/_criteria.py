@@ -30,8 +30,10 @@ def criterion(title: str, source: str, kind: str, terms: list, **arguments) -> d
     return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}
 
 
-def table(criteria: list[dict], runs: Iterable[Run], published: str | None) -> Table:
-    """The table of criteria, about those of their runs that there are."""
+def table(
+    criteria: list[dict], runs: Iterable[Run], published: str | None, values: str = ""
+) -> Table:
+    """The table of criteria, about those of their runs that there are; what its `values` are."""
     named = {
         (one["federation"], one["label"])
         for criterion in criteria
@@ -42,7 +44,7 @@ def table(criteria: list[dict], runs: Iterable[Run], published: str | None) -> T
     return Table(
         kind="criteria",
         title="Acceptance criteria",
-        caption=CAPTION,
+        caption=f"{CAPTION} {values}".strip(),
         labels=tuple(dict.fromkeys(run.label for run in there)),
         federations=tuple(dict.fromkeys(run.federation for run in there)),
         params={"criteria": criteria},

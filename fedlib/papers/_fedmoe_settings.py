@@ -48,6 +48,7 @@ def _fedmoe(title: str, experts: int | None = None, preset: str = "paper", **par
     return Variant(f"Fed-MoE, {title}", "fedmoe", params, experts, preset)
 
 
+ABLATED = 50  # clients of the paper's Tables 3 to 8, section 5.3 and Figure 4
 BETAS = {"1e-4": 1e-4, "1e-2": 1e-2, "1e-1": 1e-1}  # Table 5, besides 0 and 1e-3
 EXPERTS = (10, 20, 30)  # Table 3, besides the usual ones
 FEWER = (1, 3)  # experts; ours (section 5)

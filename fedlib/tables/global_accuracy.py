@@ -3,6 +3,9 @@
 A column is a federation, or by how much one is above another, such as a reserved set with even
 classes above a skewed one. What the paper prints of a run under several names, as where a sweep has
 a point in common with the main table, stands beside each of them.
+
+Two states of every run are shown: that of its last round, and the one with the least loss on the
+server's validation examples, whether the method looks at these or not.
 """
 
 from typing import NamedTuple
@@ -13,9 +16,10 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import SERVER, check_of_server, over_seeds
+from fedlib.exhibits.metrics import METRICS_OF_PREDICTIONS, SERVER, check_of_server, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import (
+    ABSENT,
     Block,
     Cell,
     Column,
@@ -32,9 +36,14 @@ AVERAGE = "Average"
 ROUNDED = 1e-4  # how far a printed average may be from that of printed numbers
 ALL = "all"  # data set of published averages
 MEASURED = (
-    "On the test examples of the server, after the last round, with the model that the method then "
-    "predicts with. Bold: highest of the column."
+    "On the test examples of the server. Last: the model after the last round. Chosen: the one "
+    "with the least loss on the server's validation examples; of all states that training saw "
+    "where the method itself predicts with it, of the evaluated ones elsewhere. Bold: highest of "
+    "the column."
 )
+LAST = "last_"  # prefix of its statistics
+CHOICE = "selected_round"  # metric of methods that choose a state themselves
+RUN = ["federation", "label", "seed"]
 
 
 class _Row(NamedTuple):
@@ -46,7 +55,10 @@ class _Row(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A column: the metric of a federation, `minus` that of another; which are `published`."""
+    """A column: the metric of a federation, `minus` that of another; which are `published`.
+
+    What is printed `of` a setting that is not the federation's has no difference.
+    """
 
     federation: str
     title: str
@@ -54,6 +66,7 @@ class _Shown(NamedTuple):
     minus: str = ""
     published: str = ""
     printed: str = ""
+    of: str = ""
 
 
 def build(
@@ -76,7 +89,8 @@ def build(
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
       columns: of each the "federation" and "title", maybe the "metric" (accuracy), the federation
         to be subtracted ("minus"), the exhibit that is "published", that of the table if it is left
-        out, and the metric by which that is "printed", the same if it is left out.
+        out, the metric by which that is "printed", the same if it is left out, and the title of
+        the setting that it is printed "of" ("M = 50"), if that is another.
       rows: of each the "label", maybe a "title" (the run's) and the label under which it is
         "printed" (its own); the exhibit's runs if not given.
       head: of the column of titles.
@@ -95,7 +109,10 @@ def build(
         numbers = pd.concat([numbers, means], ignore_index=True)
         blocks.append(_block(AVERAGE, means, head))
     compared = bool(numbers["published"].notna().any())
-    difference = "Difference: reproduced minus published, in percentage points."
+    difference = (
+        "Difference: chosen, or last where nothing was chosen, minus published, in percentage "
+        "points."
+    )
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
@@ -103,7 +120,7 @@ def build(
         blocks=blocks,
         notes=[
             *notes.measured(exhibit),
-            MEASURED + (f" {difference}" if compared else ""),
+            MEASURED + (f" {difference}" if numbers["difference"].notna().any() else ""),
             *exhibits.published_note(exhibit, shown=compared),
             *notes.particulars(exhibit),
         ],
@@ -142,11 +159,34 @@ def _rows(exhibit: dict, rows: list[dict] | None) -> list[_Row]:
     return found
 
 
-def _reproduced(exhibit: dict, metrics: pd.DataFrame, shown: list[_Shown]) -> pd.DataFrame:
-    """`over_seeds` of every run and column, indexed by label and the column's position."""
-    view = SERVER._asdict() | {"at": "last"}
-    last = exhibits.pick(exhibits.select(exhibit, metrics), **view)
-    values = last.set_index(["federation", "metric", "label", "seed"])["value"]
+def _reproduced(
+    exhibit: dict, metrics: pd.DataFrame, shown: list[_Shown]
+) -> dict[str, pd.DataFrame]:
+    """`over_seeds` of every run and column, by state; indexed by label and the column's place."""
+    mine = exhibits.select(exhibit, metrics)
+    runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
+    server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
+    choosing = pd.MultiIndex.from_frame(server[RUN]).isin(runs)
+    single = server["metric"].isin([metric.__name__ for metric in METRICS_OF_PREDICTIONS])
+    picked = {
+        "last": [(~choosing, "last", SERVER.protocol), (choosing, "last", "last")],
+        "chosen": [
+            (~single, "chosen", SERVER.protocol),
+            (choosing & single, "last", SERVER.protocol),
+        ],
+    }
+    return {
+        state: _columnwise(
+            pd.concat([exhibits.pick(server[of], at=at, protocol=name) for of, at, name in parts]),
+            shown,
+        )
+        for state, parts in picked.items()
+    }
+
+
+def _columnwise(rows: pd.DataFrame, shown: list[_Shown]) -> pd.DataFrame:
+    """`over_seeds` of every run and column -> DataFrame indexed by label and column's place."""
+    values = rows.set_index(["federation", "metric", "label", "seed"])["value"]
     parts = []
     for place, column in enumerate(shown):
         value = _of(values, column.federation, column.metric)
@@ -170,7 +210,7 @@ def _numbers(
     published: pd.DataFrame | None,
     shown: list[_Shown],
     rows: list[_Row],
-    found: pd.DataFrame,
+    found: dict[str, pd.DataFrame],
 ) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per column and run."""
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
@@ -181,7 +221,9 @@ def _numbers(
             published, column.published or None, column.printed or column.metric
         )
         for row in rows:
-            ours = statistics(found, (row.label, place))
+            chosen = statistics(found["chosen"], (row.label, place))
+            last = statistics(found["last"], (row.label, place), LAST)
+            ours = last["last_mean"] if np.isnan(chosen["mean"]) else chosen["mean"]
             number = theirs.get((federation["dataset"], row.printed), np.nan)
             about = {"label": row.label, "title": row.title}
             numbers.append(
@@ -193,8 +235,10 @@ def _numbers(
                     "metric": column.metric,
                     "minus": column.minus,
                     "published": number,
-                    **{name: ours[name] for name in STATISTICS},
-                    "difference": printed.off(ours["mean"], number),
+                    "of": column.of,
+                    **chosen,
+                    **last,
+                    "difference": np.nan if column.of else printed.off(ours, number),
                     "seeds": len(exhibit["seeds"]),
                 }
             )
@@ -211,39 +255,54 @@ def _averages(
     found = []
     for row in rows:
         mine = exhibits.pick(numbers, label=row.label, title=row.title)
-        mean, number = mine["mean"].mean(skipna=False), theirs.get((ALL, row.printed), np.nan)
+        means = mine[["mean", f"{LAST}mean"]].mean(skipna=False)
+        number = theirs.get((ALL, row.printed), np.nan)
         if not abs(mine["published"].mean(skipna=False) - number) <= ROUNDED:
             number = np.nan
-        same = {"mean": mean, "low": np.nan, "high": np.nan, "std": np.nan, "ci95": np.nan}
+        spread = {state + name: np.nan for state in ("", LAST) for name in STATISTICS}
+        ours = means.fillna(means[f"{LAST}mean"])["mean"]
         about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": AVERAGE}
-        about |= {"column": "All columns", "place": 0, "published": number, **same}
-        found.append(about | {"difference": printed.off(mean, number), "seeds": 1})
+        about |= {"column": "All columns", "place": 0, "published": number, **spread, **means}
+        found.append(about | {"difference": printed.off(ours, number), "seeds": 1})
     return pd.DataFrame(found)
 
 
 def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
     """A row per run; published and difference only in columns of which something is published."""
-    some = numbers.groupby(["label", "title"])["mean"].transform("count") > 0
-    numbers = numbers[some | numbers.groupby(["label", "title"])["published"].transform("any")]
+    known = numbers[["mean", f"{LAST}mean", "published"]].notna().any(axis=1)
+    numbers = numbers[known.groupby([numbers["label"], numbers["title"]]).transform("any")]
     places = [part for _, part in numbers.groupby("place")]
     heads, cells = [Column(head)], [list(map(Cell, places[0]["title"]))]
     for part in places:
-        title, minus = part["column"].iloc[0], bool(part["minus"].iloc[0])
-        ours = best_cells(part["mean"].tolist(), _texts(part, minus))
-        if part["published"].isna().all():
-            heads.append(Column(title))
-            cells.append(ours)
-            continue
-        form = (lambda value: points(value, 2)) if minus else (lambda v: percent(v, decimals=2))
-        theirs = best_cells(part["published"].tolist(), [form(v) for v in part["published"]], 2)
-        heads += [Column(name, title) for name in ("published", "reproduced", "difference")]
-        cells += [theirs, ours, [Cell(points(value)) for value in part["difference"]]]
+        shown = _cells(part)
+        one = len(shown) == 1
+        title = part["column"].iloc[0]
+        heads += [Column(title if one else name, "" if one else title) for name in shown]
+        cells += shown.values()
     return Block(family, heads, [list(row) for row in zip(*cells, strict=True)])
 
 
-def _texts(numbers: pd.DataFrame, minus: bool) -> list[str]:
+def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
+    """The cells of one federation, by their heads: what there is of published and both states."""
+    minus, of = bool(part["minus"].iloc[0]), part["of"].iloc[0]
+    form = (lambda value: points(value, 2)) if minus else (lambda v: percent(v, decimals=2))
+    theirs, found = part["published"].tolist(), {}
+    if part["published"].notna().any():
+        name = f"published, {of}" if of else "published"
+        found[name] = best_cells(theirs, list(map(form, theirs)), 2)
+    for name, prefix in (("last", LAST), ("chosen", "")):
+        means = part[f"{prefix}mean"]
+        if means.notna().any():
+            found[name] = best_cells(means.tolist(), _texts(part, prefix, minus))
+    if part["difference"].notna().any():
+        found["difference"] = [Cell(points(value)) for value in part["difference"]]
+    return found or {"": [Cell(ABSENT)] * len(part)}
+
+
+def _texts(numbers: pd.DataFrame, prefix: str, minus: bool) -> list[str]:
     """Means with what so many seeds can say of their spread; gains with a sign."""
     if not minus:
-        return percents(numbers)
-    rows = numbers[["seeds", *STATISTICS]].to_dict("records")
+        return percents(numbers, prefix)
+    names = {prefix + name: name for name in STATISTICS}
+    rows = numbers[["seeds", *names]].rename(columns=names).to_dict("records")
     return [with_spread(row, "ci95", points) for row in rows]

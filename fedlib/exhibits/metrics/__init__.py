@@ -9,10 +9,11 @@ A client without examples in a split has no accuracy there: it is left out of ev
 NaN only in the table of clients, beside its count of 0. A view in which no client has an example
 is left out altogether.
 
-Three moments of a run are told apart: every evaluated "round", the "last" one, and the "best" one,
-the earliest round of highest pooled test accuracy of the seen clients, or of the server where no
-client has test examples. The best round is a selection on the test set; whatever shows it must say
-so.
+Four moments of a run are told apart: every evaluated "round", the "last" one, the "best" one, the
+earliest round of highest pooled test accuracy of the seen clients, or of the server where no client
+has test examples, and the "chosen" one, the earliest of least loss on the server's validation
+examples, where it has any. The best round is a selection on the test set; whatever shows it must
+say so.
 
 Source: the metrics of FedEM and pFedMM; neither repository has code for the bottom decile, so
   both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and

@@ -11,6 +11,7 @@ from fedlib.results import Predictions, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
 SERVER = View("server", "default", "test")  # a global model on a global test set
+CHOOSING = SERVER._replace(split="val")  # what a server would choose a round by
 
 
 def accuracy(scores: Scores) -> np.ndarray:
@@ -133,3 +134,12 @@ def best_evaluation(history: RunResult) -> int:
       DataError: if the history has no such view.
     """
     return int(np.argmax(accuracy(history.scores[primary(history)])))
+
+
+def chosen_evaluation(history: RunResult) -> int | None:
+    """Position of the earliest evaluation with the least loss on the server's validation examples.
+
+    None where there are no such examples.
+    """
+    scores = history.scores.get(CHOOSING)
+    return int(np.argmin(loss(scores))) if scores and scores.count.any() else None

@@ -14,6 +14,7 @@ from fedlib.exhibits.metrics.definitions import (
     METRICS_OF_SERVER,
     PRIMARY,
     best_evaluation,
+    chosen_evaluation,
 )
 from fedlib.federation import CLIENTS, SPLITS
 from fedlib.results import TOTALS, RunResult, Scores, View
@@ -65,6 +66,9 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
     blocks = [_block(curve, "round", slice(None)) for curve in curves]
     blocks += [_block(curve, "last", slice(-1, None)) for curve in curves]
     blocks += [_block(curve, "best", curve.round == best) for curve in curves]
+    if (place := chosen_evaluation(history)) is not None:
+        chosen = history.round[place]
+        blocks += [_block(curve, "chosen", curve.round == chosen) for curve in curves]
     if evaluation is not None:
         check_agreement(history, evaluation)
         for view, scores in _only_final(history, evaluation).items():
