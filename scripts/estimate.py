@@ -110,7 +110,7 @@ def _reckon(plan: Plan, todo: list, keys: dict, before: dict) -> None:
                     print(f"{'/'.join(name)}: not estimated, {error}")
         finally:
             keep()
-    print(f"estimated {len(todo)} runs anew: {path.relative_to(ROOT)}")
+    print(f"estimated {len(todo)} run{'s' * (len(todo) != 1)} anew: {path.relative_to(ROOT)}")
 
 
 class Maker:

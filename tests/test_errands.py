@@ -1,5 +1,6 @@
 """What `make` asks for: checked before anything happens, and carried out without a shell."""
 
+import json
 import os
 import re
 import shutil
@@ -159,10 +160,21 @@ def test_two_folders_of_results_are_compared():
             steps("compare", **given)
 
 
-def test_the_report_is_written_from_what_is_there():
-    (command,) = errands.steps(read("report", SCALE="reduced"))
-    plan = read("report", SCALE="reduced").plan
-    assert command[1:4] == ["scripts/report.py", "--spec", plan.spec("report")]
+def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
+    order = read("report", SCALE="reduced")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="results/reduced has nothing to report yet; run the"):
+        errands.steps(order)
+    files = [f"table_{form}" for form in ("csv", "md", "tex", "json")]
+    there = [order.plan.path(file, paper="fedmix", table="criteria") for file in files]
+    for path in map(Path, [*there, order.plan.path("metrics", paper="fedmix")]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (command,) = errands.steps(order)
+    assert command[1:3] == ["scripts/report.py", "--spec"]
+    [paper] = json.loads(command[3])["papers"]
+    assert paper["name"] == "fedmix" and not paper["figures"]
+    assert [table["name"] for table in paper["tables"]] == ["criteria"]
     assert " ".join(command[4:]) == (
         "--md results/reduced/REPORT.md --html results/reduced/report.html"
         " --results results/reduced --figures figures/reduced"

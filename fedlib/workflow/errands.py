@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
-from fedlib.workflow import config, gpu
+from fedlib.files import canonical_json
+from fedlib.workflow import config, gpu, specs
 from fedlib.workflow.plan import Plan
 
 # Of the targets that run all.
@@ -147,10 +148,15 @@ def _bought(order: Order) -> Plan:
 
 
 def _report(plan: Plan) -> list[str]:
-    """The command of the report, which takes seconds and asks nothing but its files."""
+    """The command of the report of what is there; it takes seconds."""
+    spec = specs.of_report(plan, there=True)
+    if not spec["papers"]:
+        raise ConfigError(
+            f"results/{plan.folder} has nothing to report yet; run the workflow first"
+        )
     paths = {"md": "report", "html": "report_html", "results": "results", "figures": "figures"}
     words = [word for name, file in paths.items() for word in (f"--{name}", plan.path(file))]
-    return [sys.executable, "scripts/report.py", "--spec", plan.spec("report"), *words]
+    return [sys.executable, "scripts/report.py", "--spec", canonical_json(spec), *words]
 
 
 def _given(order: Order) -> tuple[list[str], list[str]]:

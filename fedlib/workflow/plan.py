@@ -254,13 +254,17 @@ class Plan:
         runs = [self.paths(x, map(Cell._asdict, self.cells())) for x in RUN_FILES]
         return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
 
-    def reported(self) -> Iterator[Paper]:
-        """The papers of the report in their order: planned, or with tables in the folder."""
+    def reported(self, there: bool = False) -> Iterator[Paper]:
+        """The papers of the report in their order: planned, or with tables in the folder.
+
+        Args:
+          there: planned ones, too, with no more than is in the folder.
+        """
         for name, paper in declarations.readable(self.scale)[0].items():
-            if name in self.papers:
+            if name in self.papers and not there:
                 yield self.papers[name]
             elif Path(self.path("metrics", paper=name)).exists():
-                yield self._as_it_is(paper)
+                yield self._as_it_is(self.papers.get(name, paper))
 
     def _as_it_is(self, paper: Paper) -> Paper:
         """A paper with the tables and figures that are there."""

@@ -84,13 +84,19 @@ def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run])
     return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
-def of_report(plan: "Plan") -> dict:
-    """What is in the report, in its order; see `fedlib.reporting.content`."""
+def of_report(plan: "Plan", there: bool = False) -> dict:
+    """What is in the report, in its order; see `fedlib.reporting.content`.
+
+    Args:
+      there: what is in the folder, and not what is planned.
+    """
     return {
         "scale": plan.scale,
         "folder": plan.folder,
         "folder_note": plan.folder_note,
-        "papers": [_of_paper(paper) | {"words": _words(plan, paper)} for paper in plan.reported()],
+        "papers": [
+            _of_paper(paper) | {"words": _words(plan, paper)} for paper in plan.reported(there)
+        ],
     }
 
 
