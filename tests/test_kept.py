@@ -7,14 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import figures, tables
+from fedlib import figures, papers, tables
 from fedlib.exhibits import packs
-from fedlib.reporting import kept
+from fedlib.reporting import kept, standing
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
 from fedlib.workflow import packing
 
-KEPT_IN = Path(__file__).resolve().parents[1] / "docs/results"
+ROOT = Path(__file__).resolve().parents[1]
+KEPT_IN = ROOT / "docs/results"
 SPEC = {"papers": [{"name": "toy", "tables": [{"name": "main", "title": "Main"}, {"name": "x"}]}]}
 
 
@@ -87,6 +88,42 @@ def test_a_comparison_with_one_member_is_not_kept():
     assert not worth("lead", one, "main")  # over nobody
     assert worth("criteria", one) and worth("label_leakage", one)  # about a run by itself
     assert {*tables.KINDS} | {*figures.KINDS} >= kept.COMPARISONS | kept.LEADS
+
+
+def criteria(folder, *rows):
+    names = ("criterion", "kind", "value", "reached")
+    folder.mkdir(parents=True)
+    pd.DataFrame([("a", *rows[0]), ("b", *rows[1])], columns=names).to_csv(folder / "criteria.csv")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([("highest", "9.0, 8.0", "yes"), ("descending", "+2.0, −1.0", "yes")], "shown"),
+        ([("highest", "9.0, 8.0", "yes"), ("highest", "7.0, 8.0", "no")], "in part (1 of 2)"),
+        ([("highest", "7.0, 8.0, 9.0", "no"), ("highest", "7.0, 8.0", "no")], "opposite"),
+        ([("highest", "8.0, 7.0, 9.0", "no"), ("highest", "7.0, 8.0", "no")], "not shown"),
+    ],
+)
+def test_a_main_claim_is_shown_or_not_or_opposite(tmp_path, rows, told):
+    criteria(tmp_path / "toy", *rows)
+    assert standing.claim("toy", ["a", "b"], tmp_path) == f"{told}, at scale reduced"
+    assert standing.claim("toy", ["c"], tmp_path) == "–"
+    criteria(tmp_path / "full/toy/inner", ("highest", "1.0, 2.0", "not run"), rows[1])
+    assert standing.claim("toy", ["a"], tmp_path).endswith("at scale reduced")
+    assert standing.claim("toy", ["b"], tmp_path).endswith("at scale full")
+
+
+def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
+    stand = {}
+    for name in papers.names():
+        declared = [papers.load(name).declare(scale) for scale in ("full", "reduced")]
+        found = [x for one in declared for x in one.tables["criteria"].params["criteria"]]
+        claims = tuple(x["title"] for x in found if x.get("main"))
+        assert claims, f"{name} has no criterion that is about its main claim"
+        numbers = ROOT / f"fedlib/papers/published/{name}.csv"
+        stand[name] = standing.Paper(declared[0].title, numbers, claims)
+    assert standing.table(stand, KEPT_IN) in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))

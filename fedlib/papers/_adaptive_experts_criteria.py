@@ -72,6 +72,7 @@ def _at(setting: Setting, cells: Cells) -> list[dict]:
             SOURCE,
             "descending",
             [moe, cells.of(setting, "none", "ifca")],
+            main=True,
         ),
         criterion(
             f"MoE(ε) above MoE(none) at p = {p:g}",

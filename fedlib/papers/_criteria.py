@@ -26,7 +26,7 @@ def cell(
 
 
 def criterion(title: str, source: str, kind: str, terms: list, **arguments) -> dict:
-    """A criterion about terms; `arguments` are those of its kind, and "unit" and "note"."""
+    """A criterion about terms; `arguments` are those of its kind, and "unit", "note" and "main"."""
     return {"title": title, "source": source, "kind": kind, "terms": terms, **arguments}
 
 

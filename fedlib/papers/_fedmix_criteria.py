@@ -61,6 +61,7 @@ def _known(name: str) -> list[dict]:
             "between",
             [[_of_table_1(name, label), first]],
             at_least=least,
+            main=True,
         )
         for label, (k, least, told) in gains.items()
     ]

@@ -82,6 +82,7 @@ def _table2(settings: tuple[Setting, ...]) -> Iterator[dict]:
                 "Table 2",
                 "highest",
                 [_cell(setting, label, exhibit) for label in labels],
+                main=True,
             )
 
 

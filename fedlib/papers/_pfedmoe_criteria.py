@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, criterion, table
-from fedlib.papers._pfedmoe_settings import MUTUAL, SAME, Setting
+from fedlib.papers._pfedmoe_settings import BASELINES, MUTUAL, SAME, Setting
 from fedlib.spec import Run, Table
 
 METRIC = "accuracy_client_mean"
@@ -45,6 +45,15 @@ def _ahead(name: str) -> list[dict]:
         )
         for label, title in (("standalone", "Standalone"), ("lg-fedavg", "LG-FedAvg"))
     ]
+    found.append(
+        criterion(
+            "pFedMoE above all seven baselines, models of five architectures",
+            "section 9, range of gains",
+            "highest",
+            [_mean(name, label) for label in ("pfedmoe", *BASELINES)],
+            main=True,
+        )
+    )
     found.append(
         criterion(
             "pFedMoE above every mutual-learning baseline, models of five architectures",

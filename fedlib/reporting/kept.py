@@ -72,15 +72,25 @@ def _cells(paper: dict, results: Path) -> Iterator[tuple]:
     """(table, data set, method, metric, published, ours, difference, seeds) of each cell."""
     for table in paper["tables"]:
         file = results / "tables" / paper["name"] / f"{table['name']}.csv"
-        numbers = pd.read_csv(file, dtype={"federation": str, "title": str})  # "5" stays a title
-        if not FIELDS <= {*numbers}:
-            continue
-        for _, cell in numbers.dropna(subset=["published", "difference"]).iterrows():
+        for _, cell in compared(file).iterrows():
             words = table["title"], cell["federation"], cell["title"]
             metric = METRIC_TITLES.get(cell["metric"], cell["metric"])
-            ours = cell["published"] + cell["difference"]
-            numbers_of = cell["published"], ours, difference(ours, cell["published"])
-            yield (*map(markdown, words), metric, *numbers_of, cell.get("seeds", ""))
+            numbers = (cell[name] for name in ("published", "ours", "difference"))
+            yield (*map(markdown, words), metric, *numbers, cell.get("seeds", ""))
+
+
+def compared(file: Path) -> pd.DataFrame:
+    """The rows of a table's csv that have a published number, and "ours"; maybe none.
+
+    "difference" is that of the numbers as printed.
+    """
+    numbers = pd.read_csv(file, dtype={"federation": str, "title": str})  # "5" stays a title
+    if not FIELDS <= {*numbers}:
+        return pd.DataFrame(columns=[*FIELDS, "ours"])
+    found = numbers.dropna(subset=["published", "difference"])
+    ours = found["published"] + found["difference"]
+    off = [difference(*pair) for pair in zip(ours, found["published"], strict=True)]
+    return found.assign(ours=ours, difference=off)
 
 
 def _took(made: Mapping[str, Iterable[Path]]) -> str:

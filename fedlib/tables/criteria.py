@@ -32,7 +32,7 @@ DEFAULTS = {**PRIMARY._asdict(), "metric": "accuracy", "at": "last"}
 CELL = {"federation", "label", "published", *DEFAULTS}
 PUBLISHED = ("exhibit", "dataset", "label", "metric")
 FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by", "or_equal"}
-FIELDS |= {"at_least", "at_most", "tolerance"}
+FIELDS |= {"at_least", "at_most", "tolerance", "main"}
 UNITS = ("percent", "number")
 COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
 BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
@@ -59,7 +59,8 @@ def build(
         `fedlib.exhibits.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default",
         "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
         it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
-        and a "published" number of its own in place of the cells'.
+        and a "published" number of its own in place of the cells'. "main" ones are about the
+        paper's main claim, see `fedlib.reporting.standing`.
 
     Raises:
       ConfigError: for a criterion that is not such, or whose runs have no seed in common.
