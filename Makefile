@@ -47,6 +47,10 @@ ifneq ($(unknown),)
   $(error unknown variable $(firstword $(unknown)); there are $(VARIABLES), in upper case)
 endif
 
+ifneq ($(and $(filter command environment,$(firstword $(origin PYTHON))),$(wildcard $(BIN)/python)),)
+  $(info PYTHON=$(PYTHON) only makes .venv, which is there; to make it anew with that, delete .venv)
+endif
+
 ifeq ($(filter $(TORCH),lock own),)
   $(error TORCH must be lock or own, got $(TORCH))
 endif

@@ -11,20 +11,23 @@ configuration file for the steps after this one.
 """
 
 import argparse
+import contextlib
 import hashlib
 import importlib.metadata
 import json
 import sys
 import time
 import warnings
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files, seals
 from fedlib.environment import environment
-from fedlib.errors import ConfigError, DataError
-from fedlib.run_spec import of_training, run_roots
+from fedlib.errors import ConfigError, DataError, DivergedError, of_file
+from fedlib.run_spec import is_file, of_training, run_roots
 from fedlib.spec import Data
 from fedlib.workflow import command, config, dryrun, estimates
 from fedlib.workflow.costs import hours, words
@@ -95,6 +98,7 @@ def _reckon(plan: Plan, todo: list, keys: dict, before: dict) -> None:
             seals.write_json(path, {**about, "runs": found})
 
         began = told = time.monotonic()
+        troubles = Troubles()
         try:
             for number, name in enumerate(todo):
                 if number and time.monotonic() > told + TELL_EVERY:
@@ -104,13 +108,56 @@ def _reckon(plan: Plan, todo: list, keys: dict, before: dict) -> None:
                     print(
                         f"estimating: {number} of {len(todo)} runs, about {left} left", flush=True
                     )
-                try:
+                with troubles.noted("/".join(name), plan.runs[name].method):
                     found["/".join(name)] = {"key": keys[name], **maker.jobs(name)}
-                except (ConfigError, DataError) as error:
-                    print(f"{'/'.join(name)}: not estimated, {error}")
         finally:
             keep()
+    troubles.tell()
     print(f"estimated {len(todo)} run{'s' * (len(todo) != 1)} anew: {path.relative_to(ROOT)}")
+
+
+class UndealtError(ConfigError):
+    """A federation that cannot be dealt as it is declared: the job that cuts it would say so."""
+
+
+class Troubles:
+    """What runs could not be estimated for, each said once.
+
+    Attributes:
+      wrong: runs by what is wrong with their federation or a user's method, with which they fail.
+      unknown: runs by what only keeps them from being estimated.
+    """
+
+    def __init__(self):
+        self.wrong, self.unknown = defaultdict(list), defaultdict(list)
+
+    @contextlib.contextmanager
+    def noted(self, run: str, method: str) -> Iterator[None]:
+        """Note what happens in this block; errors of our own methods are bugs, and pass."""
+        try:
+            yield
+        except UndealtError as error:
+            self.wrong[str(error)].append(run)
+        except (ConfigError, DataError, DivergedError) as error:
+            self.unknown[str(error)].append(run)
+        except Exception as error:
+            if not is_file(method):
+                raise
+            self.wrong[str(of_file(error, str(ROOT / method), method))].append(run)
+
+    def tell(self) -> None:
+        """Print what is not known; raises ConfigError for what is wrong."""
+        for line in _lines(self.unknown):
+            print(f"not estimated: {line}")
+        if self.wrong:
+            raise ConfigError("\n  ".join(_lines(self.wrong)))
+
+
+def _lines(found: dict[str, list[str]]) -> list[str]:
+    return [
+        f"{runs[0]}{f' and {len(runs) - 1} more' if runs[1:] else ''}: {text}"
+        for text, runs in found.items()
+    ]
 
 
 class Maker:
@@ -170,7 +217,10 @@ class Maker:
         state = downloads.state(declared.dataset, sources, raw)
         key = _short([spec, state, _digest(SIZES)])
         if key not in self._kept["sizes"]:
-            self._kept["sizes"][key] = list(sizes.sizes(spec, raw))
+            try:
+                self._kept["sizes"][key] = list(sizes.sizes(spec, raw))
+            except ConfigError as error:
+                raise UndealtError(str(error)) from None
         found = sizes.Sizes(*self._kept["sizes"][key])
         manifest = _manifest(self.plan, name)
         if manifest.exists():

@@ -117,6 +117,20 @@ def test_a_failure_is_told_with_the_end_of_its_log_and_without_snakemake_s_comma
     assert lines[-1].startswith("0 of 2 jobs, 1 failed")
 
 
+def test_the_same_trouble_is_told_once(told, tmp_path):
+    made, tell = told
+    tell("run_info", stats={"download": 2, "total": 2})
+    for number, text in enumerate(["no network"] * 3 + ["no disk"]):
+        log = tmp_path / f"{number}.log"
+        log.write_text(text)
+        begin(tell, number, "download", dataset="emnist")
+        tell("job_error", jobid=number, rule_name="download", log=[str(log)])
+    written = made.stream.getvalue()
+    assert (written.count("    | no network"), written.count("    | no disk")) == (1, 1)
+    again = "FAILED: download emnist, with the same lines as download emnist\n"
+    assert (written.count("FAILED: "), written.count(again)) == (4, 2)
+
+
 def test_what_a_log_has_for_a_terminal_is_spelt_out(told, tmp_path):
     made, tell = told
     (tmp_path / "log").write_text("title: \x1b]0;owned\x07")

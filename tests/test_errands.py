@@ -323,6 +323,13 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
+def test_make_says_that_a_python_is_not_used_where_there_is_one(checkout):
+    told = make(checkout, "help", "PYTHON=python9").stdout.splitlines()
+    assert told[0].startswith("PYTHON=python9 only makes .venv, which is there; to make it anew")
+    assert told[1:] == make(checkout, "help").stdout.splitlines()
+
+
+@pytest.mark.slow
 def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout):
     before = content(checkout.parent)
     values = [f"{name}={value}" for name, value, _ in NONSENSE if "$" not in value]

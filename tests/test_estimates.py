@@ -7,8 +7,8 @@ import pytest
 from conftest import toy_paper
 
 from fedlib import seals
-from fedlib.errors import ConfigError
-from fedlib.workflow import costs, dryrun, estimates
+from fedlib.errors import ConfigError, DataError
+from fedlib.workflow import config, costs, dryrun, estimates
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
@@ -224,3 +224,35 @@ def test_finished_runs_are_not_estimated(estimating, monkeypatch, tmp_path, caps
             (folder / name).touch()
     estimating()
     assert capsys.readouterr().out == ""
+
+
+def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, monkeypatch):
+    troubles = estimate.Troubles()
+    for run in ("a", "b", "c"):
+        with troubles.noted(run, "fedavg"):
+            raise DataError("no such file")
+    troubles.tell()
+    assert capsys.readouterr().out == "not estimated: a and 2 more: no such file\n"
+    for run in ("d", "e"):
+        with troubles.noted(run, "fedavg"):
+            raise estimate.UndealtError("100000 clients")
+    (tmp_path / "mine.py").write_text("def fail():\n    1 / 0\n")
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    with troubles.noted("f", "mine.py"):
+        names = {}
+        exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), names)
+        names["fail"]()
+    wrong = (
+        r"d and 1 more: 100000 clients\n  f: mine.py, line 2: ZeroDivisionError: division by zero"
+    )
+    with pytest.raises(ConfigError, match=wrong):
+        troubles.tell()
+    with pytest.raises(ZeroDivisionError), troubles.noted("g", "fedavg"):
+        names["fail"]()  # a bug of ours keeps its traceback
+
+
+def test_a_federation_that_cannot_be_dealt_is_no_plan():
+    given = ["papers=[pfedmm]", "federations=[digits]", "labels=[fedavg]", "tag=t"]
+    values = config.read([], [*given, "set=[digits.num_clients=100000]"])
+    with pytest.raises(estimate.UndealtError, match="cannot be dealt to 100000 clients"):
+        estimate.Maker(Plan(values), "cpu").jobs(("pfedmm", "digits", "fedavg"))

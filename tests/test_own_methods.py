@@ -26,10 +26,22 @@ class MyWay(Method):
     local: Solver
     strength: float = 0.5
 
+    protocols = {"seen": {"default": "personalise"}, "unseen": {}}
+
+    def init(self, num_clients, seed):
+        return self.task.init(seed)
+
     def round(self, state, cohort):
         return state
+
+    def personalise(self, state, cohort):
+        return cohort.broadcast(state)
 """
 )
+
+
+PROTOCOLS = 'protocols = {"seen": {"default": "personalise"}, "unseen": {}}'
+BARE = MINE.replace(PROTOCOLS, "")
 
 
 @pytest.fixture
@@ -195,6 +207,23 @@ def test_two_of_one_name_are_refused(mine, tmp_path, declare):
         (HEAD + "1 / 0\nclass MyWay(Method): ...", r"my_way.py, line 5: ZeroDivisionError: divi"),
         (HEAD + "class MyWay(Method): ...", r"Method.__init__\(\) got an unexpected .* 'local'"),
         (MINE.replace("strength: float = 0.5", "strength: float"), r"missing 1 required .*'streng"),
+        (
+            MINE.replace("def init", "def int"),
+            "MyWay has no init, which every method needs; it has int: is",
+        ),
+        (MINE.replace("def round", "def rounds"), "has no round, .* needs; it has rounds: is that"),
+        (
+            MINE.replace("def personalise", "def personalize"),
+            "MyWay has no personalise, which its protocols name; it has personalize: is that",
+        ),
+        (
+            MINE + "\n    def diagnostic(self, state):\n        return {}\n",
+            "MyWay has diagnostic, which nothing calls; rename it to diagnostics, or, .* _diagnos",
+        ),
+        (
+            BARE,
+            'MyWay does not say whom .* from typing import ClassVar; protocols: ClassVar = {"seen',
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, message):
@@ -212,7 +241,6 @@ SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
 @pytest.mark.parametrize(
     ("base", "protocols", "runs"),
     [
-        ("Method", "", 2),  # the base class's: seen and unseen clients
         ("Method", "protocols = {'seen': {'default': 'predict'}, 'server': {}}", 2),
         ("Method", "protocols: ClassVar = {'server': {'default': 'predict'}}", 4),
         ("FedServer", "", 4),
@@ -223,7 +251,7 @@ def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, base
     shown = SERVER | {"federations": ("digits", "mnist")}
     tested = toy_paper(name="tested", tables={"main": spec.Table("accuracy", **shown)}, figures={})
     declare(toy=toy_paper(), tested=tested)
-    text = MINE.replace("MyWay(Method)", f"MyWay({base})").replace(
+    text = BARE.replace("MyWay(Method)", f"MyWay({base})").replace(
         "    local: Solver", f"    {protocols}\n    local: Solver"
     )
     head = "class FedServer(Method):\n    protocols = {'server': {'default': 'predict'}}\n\n"
@@ -243,10 +271,10 @@ def test_a_base_class_of_the_project_says_what_it_predicts(mine, declare):
     shown = SERVER | {"federations": ("digits", "mnist")}
     declare(toy=toy_paper(tables={"main": spec.Table("accuracy", **shown)}, figures={}))
     theirs = "from fedlib.methods.{} import {}\n"
-    path = mine(theirs.format("local", "Local") + MINE.replace("(Method)", "(Local)"))
+    path = mine(theirs.format("local", "Local") + BARE.replace("(Method)", "(Local)"))
     with pytest.raises(ConfigError, match="name no predictor for the group server"):
         Plan({"methods": [path]})
-    path = mine(theirs.format("fedavg", "FedAvg") + MINE.replace("(Method)", "(FedAvg)"))
+    path = mine(theirs.format("fedavg", "FedAvg") + BARE.replace("(Method)", "(FedAvg)"))
     assert "own-my-way" in {key[2] for key in Plan({"methods": [path]}).runs}
 
 
@@ -259,9 +287,9 @@ def test_what_the_text_does_not_tell_of_predictors_is_found_before_anything_runs
     message = r"papers.fedmoe.runs\[digits-m6/own-my-way\]: .* of the server here, .*seen"
     protocols = "\n    protocols = dict(seen={'default': 'personalise'})\n"
     with pytest.raises(ConfigError, match=message):
-        preflight.check(Plan({"methods": [mine(MINE + protocols)], **config}))
+        preflight.check(Plan({"methods": [mine(BARE + protocols)], **config}))
     server = 'protocols = {"seen": {}, "server": {"default": "personalise"}}'
-    preflight.check(Plan({"methods": [mine(MINE + f"\n    {server}\n")], **config}))
+    preflight.check(Plan({"methods": [mine(BARE + f"\n    {server}\n")], **config}))
 
 
 def test_a_method_that_a_later_command_does_not_name_blocks_nothing_and_may_be_deleted(

@@ -47,7 +47,9 @@ def answers(monkeypatch):
         def script(command, *, input, **_):
             found = json.loads(input)
             asked.extend(stage for stage, _ in found)
-            told = json.dumps([by_stage.get(stage) for stage, _ in found])
+            given = {stage: iter(x) for stage, x in by_stage.items() if isinstance(x, list)}
+            told = [next(given[s]) if s in given else by_stage.get(s) for s, _ in found]
+            told = json.dumps(told)
             return SimpleNamespace(returncode=0, stdout=told, stderr="told once\ntold once\n")
 
         monkeypatch.setattr(subprocess, "run", script)
@@ -122,10 +124,19 @@ def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(pla
     assert asked == ["train", "table"]
 
 
+def test_what_is_wrong_with_several_is_said_once(plan, answers):
+    # Two pieces: they differ in a specification.
+    made = plan(run(), run(label="fedem", params={"num_experts": 2}))
+    answers(train="no such module")
+    message = r"^papers.toy.runs\[digits/fedavg\] and 1 more: no such module$"
+    with pytest.raises(ConfigError, match=message):
+        preflight.check(made)
+
+
 def test_many_complaints_are_counted(plan, answers):
     runs = [run(label=f"r{i}", method="fedavg", rounds=i + 1) for i in range(8)]
-    answers(train="no good")
-    with pytest.raises(ConfigError, match=r"runs\[digits/r4\]: no good\n  and 3 more$"):
+    answers(train=[f"no good {i}" for i in range(8)])
+    with pytest.raises(ConfigError, match=r"runs\[digits/r4\]: no good 4\n  and 3 more$"):
         preflight.check(plan(*runs))
 
 

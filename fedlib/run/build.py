@@ -19,7 +19,7 @@ from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
 from fedlib.results import RunResult
-from fedlib.run import evaluate, fitting, reuse
+from fedlib.run import evaluate, fitting, hooks, reuse
 from fedlib.run.calibration import chosen
 from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Course, Simulation
@@ -148,7 +148,9 @@ def assemble(spec: dict, task: Task, modules: dict[str, Task | tuple[Task, ...]]
             if unknown:
                 raise ValueError(f"unknown {what} {unknown}; it takes {sorted(known)}")
         solver = solvers.from_spec(spec["local"])
-        return method(task=task, local=solver, **modules, **spec["params"])
+        made = method(task=task, local=solver, **modules, **spec["params"])
+        hooks.check(made)
+        return made
     except SENSELESS as error:
         raise ConfigError(f"method {spec['method']}: {_text(error)}") from error
 

@@ -29,6 +29,7 @@ REPLACED = "DefaultStreamHandler"  # Snakemake's name for what writes its pages
 TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
 ENOUGH = 0.05  # of the jobs must have ended, before it is told how long the others may take
 LAST_LINES = 15  # of a failed job's log
+QUOTE = "    | "  # before these
 ERASE = "\r\033[K"
 SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
 OF_JOB = "CalledProcessError in file"  # in Snakemake's message that a command failed, and which
@@ -55,7 +56,7 @@ class Console(logging.Handler):
       total: number of all jobs.
       running: jobs that have been started, by Snakemake's number.
       took: seconds of the jobs that have ended, by rule.
-      failed: how many jobs have.
+      failed: how many jobs have; said: which of them first ended with which lines.
       log: Snakemake's own, once it has been named.
     """
 
@@ -66,6 +67,7 @@ class Console(logging.Handler):
         self.total = self.failed = 0
         self.running: dict[int, Job] = {}
         self.took: dict[str, list[float]] = defaultdict(list)
+        self.said: dict[tuple[str, ...], str] = {}
         self.began = self.told = time.monotonic()
         self.waits = dict(SHOWN)
         self.log = ""
@@ -124,9 +126,14 @@ class Console(logging.Handler):
     def _job_error(self, record: logging.LogRecord) -> None:
         job = self._ended(record.jobid)
         self.failed += 1
-        self._write(f"FAILED: {job.name if job else record.rule_name}")
-        for file in record.log:
-            self._write("\n".join(_end(Path(str(file)))))
+        name = job.name if job else record.rule_name
+        log = [line for file in record.log for line in _end(Path(str(file)))]
+        quoted = tuple(line for line in log if line.startswith(QUOTE))
+        if quoted and quoted in self.said:  # another attempt, or a run with the same trouble
+            self._write(f"FAILED: {name}, with the same lines as {self.said[quoted]}")
+            return
+        self.said[quoted] = name
+        self._write("\n".join([f"FAILED: {name}", *log]))
 
     def _error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
@@ -248,7 +255,7 @@ def _end(log: Path) -> list[str]:
     except OSError:
         return [f"    {log} was not written"]
     told = [f"    {log}{' ends:' if len(lines) > LAST_LINES else ':'}"]
-    return told + [f"    | {line}" for line in lines[-LAST_LINES:]]
+    return told + [QUOTE + line for line in lines[-LAST_LINES:]]
 
 
 def _clock(seconds: float) -> str:

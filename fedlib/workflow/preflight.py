@@ -72,7 +72,11 @@ def check(plan: Plan) -> None:
     answers = _answers([same[0] for same in new.values()])
     built = [*known, *(key for key in new if answers[key] is None)]
     seals.remember(file, {"keys": built[-REMEMBERED:]})
-    wrong = [f"{_names(new[key])}: {answer}" for key, answer in answers.items() if answer]
+    alike: dict[str, list[Piece]] = {}
+    for key, answer in answers.items():
+        if answer:
+            alike.setdefault(answer, []).extend(new[key])
+    wrong = [f"{_names(same)}: {answer}" for answer, same in alike.items()]
     if wrong:
         more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         raise ConfigError("\n  ".join([*wrong[:SHOWN], *more]))

@@ -1,0 +1,66 @@
+"""Whether a method has what the engine calls, under the names by which it is called.
+
+A name that nothing calls is found here and not, silently, by a function of the base class that is
+called in its place.
+"""
+
+import difflib
+from dataclasses import fields
+
+from fedlib.methods.base import Curves, Method
+
+HOOKS = tuple(name for name in vars(Method) if not name.startswith("_"))
+NEEDED = ("init", "round")
+LIKE = 0.85  # how alike a name is to that of a hook that it misspells, see difflib
+EXAMPLE = '"seen": {"default": "personalise"}'
+
+
+def check(method: Method) -> None:
+    """Raise ValueError for a method without what is called, with the name that was meant if any."""
+    cls = type(method)
+    _refuse_silence(cls)
+    own = _own_names(method)
+    asked = [*method.protocols.values(), *method.final_protocols.values()]
+    named = {way: "its protocols name" for ways in asked for way in ways.values()}
+    for name, who in {**dict.fromkeys(NEEDED, "every method needs"), **named}.items():
+        if not _is_there(cls, name):
+            others = sorted({*own, *dir(cls)} - {name})
+            near = difflib.get_close_matches(name, others, n=1, cutoff=LIKE)
+            meant = f"; it has {near[0]}: is that meant?" if near else ""
+            raise ValueError(f"{cls.__name__} has no {name}, which {who}{meant}")
+    for name in sorted(own - named.keys()):
+        free = [hook for hook in HOOKS if getattr(cls, hook, None) is getattr(Method, hook)]
+        if near := difflib.get_close_matches(name, free, n=1, cutoff=LIKE):
+            raise ValueError(
+                f"{cls.__name__} has {name}, which nothing calls; rename it to {near[0]}, or, if "
+                f"it is a helper, to _{name}"
+            )
+
+
+def _own_names(method: Method) -> set[str]:
+    """Public names that a method's classes have beyond the base class and hyper-parameters."""
+    classes = type(method).__mro__
+    found = [name for cls in classes[: classes.index(Method)] for name in vars(cls)]
+    known = {*vars(Method), *vars(Curves), *(field.name for field in fields(method))}
+    return {name for name in found if name[0] != "_" and name not in known}
+
+
+def _is_there(cls: type, name: str) -> bool:
+    """Whether a class has it, and more than the base class's word that it must have it."""
+    abstract = (*NEEDED, "personalise")
+    found = getattr(cls, name, None)
+    return found is not None and not (name in abstract and found is getattr(Method, name))
+
+
+def _refuse_silence(cls: type) -> None:
+    """Raise ValueError for a class of a user's that does not say whom it can predict for."""
+    kind = Curves if issubclass(cls, Curves) else Method
+    name = "ways" if kind is Curves else "protocols"
+    between = cls.__mro__[: cls.__mro__.index(kind)]
+    if any(name in vars(one) or one.__module__.startswith("fedlib.") for one in between):
+        return
+    raise ValueError(
+        f"{cls.__name__} does not say whom it can predict for. If a client that never trained has "
+        f'no number, write: from typing import ClassVar; {name}: ClassVar = {{{EXAMPLE}, "unseen": '
+        f'{{}}}}. If personalise serves it too, "unseen": {{"default": "personalise"}}'
+    )
