@@ -314,6 +314,27 @@ def test_batches_of_one_example_leave_experts_empty_and_nothing_fails(settings):
 # -- settings --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("solver", "beta"), [("adam", 1e-3), ("adam", 1e-1), ("sgd", 1e-3)])
+def test_of_experts_that_are_alike_adam_makes_the_gate_sure_however_small_beta_is(solver, beta):
+    # The entropy alone has a gradient, and Adam divides by its size.
+    settings = {"solver": solver, "lr": 0.01, "batch_size": 6, "epochs": 150}
+    method, data = fedmoe(server=settings, entropy_weight=beta), federation()
+    model, cohort = method.init(data.num_clients, 0).model, cohort_of(method.task, data)
+    server = cohort.everyone("server")
+    own = method.server.memory(method.mixture_task.trainable(method.trained_part(model)), 6)
+    after, _ = method.train_gate(model, own, server, "server")
+    x, _ = owned(data, "train", SERVER)
+    entropies = []
+    for gate in (model["gate"], after["gate"]):
+        p = module_of(method.gate, gate)(x).softmax(-1)
+        entropies.append(-(p * p.log()).sum(-1).mean().item())
+    before, end = entropies
+    if solver == "adam":
+        assert before > 0.9 * np.log(EXPERTS) and end < 0.1
+    else:
+        assert end > 0.95 * before
+
+
 def test_the_released_codes_gate_learns_from_its_load_alone():
     settings = CODE | {"gate_value": "renorm", "explore": False, "l2_weight": 0.0}
     start = fedmoe(**settings).init(6, 0).model["gate"]
