@@ -539,17 +539,18 @@ def test_resnet20_draws_convolutions_of_variance_two_over_fan_in():
             assert abs(ratio - 1) < 5 * (2 / value.numel()) ** 0.5
 
 
-def test_resnet20_augments_in_training_alone_and_has_the_same_parameters():
+@pytest.mark.parametrize("model", ["resnet20", "lenet5"])
+def test_fedmixs_networks_augment_in_training_alone_and_have_the_same_parameters(model):
     plain, augmenting = (
-        task_of("resnet20", {"num_classes": 10, "augment": augment}, dtype=torch.float64)
+        task_of(model, {"num_classes": 10, "augment": augment}, dtype=torch.float64)
         for augment in (False, True)
     )
     params = plain.init(0)
-    assert params.keys() == augmenting.init(0).keys()
+    theirs = dict(zip(augmenting.init(0), params.values(), strict=True))
     for train in (False, True):
         batch = batch_of((3, 32, 32), train)
         batch = batch._replace(x=batch.x.double())
-        found, expected = augmenting.logits(params, batch), plain.logits(params, batch)
+        found, expected = augmenting.logits(theirs, batch), plain.logits(params, batch)
         assert torch.equal(found, expected) != train
     with ambient.dropout_key(batch.key):
         seen = batch._replace(x=CropFlip(4)(batch.x))

@@ -12,6 +12,7 @@ Deviation: ReLU follows the pooling instead of preceding it; the maximum commute
 
 from torch import Tensor, nn
 
+from fedlib.models.layers.augment import CropFlip
 from fedlib.models.layers.conv import KERNEL, side_after
 from fedlib.models.layers.fast import MaxPool2d
 
@@ -27,10 +28,12 @@ class LeNet5(nn.Module):
         in_channels: int,
         side: int,
         padding: int,
+        augment: bool,
     ):
         super().__init__()
         left = side_after(side, 2, padding)
         lower = nn.Sequential(
+            *([CropFlip()] if augment else []),
             nn.Conv2d(in_channels, channels, KERNEL, padding=padding),  # [B, channels, 28, 28]
             MaxPool2d(2),
             nn.ReLU(),
@@ -58,6 +61,7 @@ def build(
     in_channels: int = 3,
     side: int = 32,
     padding: int = 0,
+    augment: bool = False,
 ) -> nn.Module:
     """The architecture, freshly drawn as torch does.
 
@@ -68,5 +72,7 @@ def build(
       hidden: features.
       in_channels, side: of an image.
       padding: of the convolutions; 2 keeps the side of a map, which images of 8 pixels need.
+      augment: whether it trains on random crops and flips of its images; see `CropFlip`. The paper
+        says so of CIFAR-100 alone.
     """
-    return LeNet5(num_classes, channels, hidden, in_channels, side, padding)
+    return LeNet5(num_classes, channels, hidden, in_channels, side, padding, augment)
