@@ -1,7 +1,7 @@
-"""Build what a plan is made of, without data: methods, models, partitions, tables and figures.
+"""Build what a plan is made of, without data: methods, models and partitions.
 
-Reads [[stage, specification], ...] as JSON from its input, where the stage is train, partition,
-table or figure, and writes a list with an answer for each: null if it can be built, a complaint if
+Reads [[stage, specification], ...] as JSON from its input, where the stage is train or partition,
+and writes a list with an answer for each: null if it can be built, a complaint if
 it cannot, and false if that is not known, because a library is not installed on this machine.
 """
 
@@ -44,15 +44,9 @@ def _check(stage: str) -> Callable[[dict], object]:
         from fedlib.run.preflight import check
 
         return check
-    if stage == "partition":
-        from fedlib.data.build import check
+    from fedlib.data.build import check
 
-        return check
-    if stage == "table":
-        from fedlib.tables import check_params
-    else:
-        from fedlib.figures import check_params
-    return lambda spec: check_params(spec["kind"], spec["params"])
+    return check
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import papers, seals, tables
+from fedlib import papers, seals
 from fedlib.errors import ConfigError
 from fedlib.spec import Figure
+from fedlib.spec.exhibits import KINDS, declared
 from fedlib.workflow import narrowing
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
@@ -216,11 +217,10 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
 ):
     runs = [toy_run(f, label) for f in BOTH for label in ("fedavg", "fedem", "local")]
     labels = ("fedavg", "fedem", "local")
-    exhibit = Figure(kind, "T", "C.", labels, BOTH, params)
-    declare(toy=toy_paper(runs=runs, figures={"x": exhibit, "y": Y}))
-    if kind in tables.KINDS:
-        paper = toy_paper(runs=runs, tables={"x": exhibit}, figures={"y": Y})
-        declare(toy=paper)
+    stage = "table" if kind in KINDS["table"] else "figure"
+    exhibits = {"table": {}, "figure": {"y": Y}}
+    exhibits[stage]["x"] = declared(stage, kind, "T", "C.", labels, BOTH, params)
+    declare(toy=toy_paper(runs=runs, tables=exhibits["table"], figures=exhibits["figure"]))
     plan = Plan({"tag": "part"} | selection)
     found = (plan.papers["toy"].tables | plan.papers["toy"].figures).get("x")
     assert (found.federations if found else ()) == left
@@ -230,7 +230,7 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
 
 def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
     by_federation = {"until": {"digits": 3, "mnist": 4}, "metric": "bottom10"}
-    figure = replace(Y, labels=("fedavg",), params=by_federation)
+    figure = replace(Y, labels=("fedavg",), **by_federation)
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": figure}))
 
     def shown(**selection):
@@ -239,7 +239,7 @@ def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
 
     assert shown() == by_federation
     assert shown(federations=["mnist"]) == by_federation | {"until": {"mnist": 4}}
-    wrong = replace(figure, params={"until": {"minst": 4}})  # is still there to be refused
+    wrong = replace(Y, labels=("fedavg",), until={"minst": 4})  # is still there to be refused
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": wrong}))
     assert shown(federations=["mnist"]) == {"until": {"minst": 4}}
 

@@ -82,11 +82,11 @@ def test_it_is_run_like_fedavg_wherever_that_is_run_but_with_hyper_parameters_of
 def test_it_is_the_last_row_of_what_shows_every_method_and_in_nothing_else(mine, declare):
     shown = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")}
     shown |= {"federations": ("digits", "mnist")}
-    sweep = {"methods": ["fedavg", "fedem"]}
+    sweep = {"parameter": "partition.alpha", "methods": ["fedavg", "fedem"]}
     tables = {
         "main": spec.Table("accuracy", **shown),
         "fedem": spec.Table("accuracy", **shown | {"labels": ("fedem",)}),
-        "lead": spec.Table("lead", **shown, params={"of": "fedem"}),
+        "lead": spec.Table("lead", **shown, params={"of": "fedem", "claim": {}}),
         "clients": spec.Table("sweep", **shown, params={**sweep, "of": "federation"}),
         "experts": spec.Table("sweep", **shown, params={**sweep, "of": "run"}),
     }
@@ -234,7 +234,7 @@ def test_what_cannot_be_built_is_refused_before_anything_runs(mine, text, messag
 
 
 SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
-    "params": {"group": "server"}
+    "params": {"columns": [{"federation": "digits", "title": "Digits"}]}
 }
 
 
@@ -249,7 +249,9 @@ SERVER = {"title": "T", "caption": "C.", "labels": ("fedavg", "fedem")} | {
 )
 def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, base, protocols, runs):
     shown = SERVER | {"federations": ("digits", "mnist")}
-    tested = toy_paper(name="tested", tables={"main": spec.Table("accuracy", **shown)}, figures={})
+    tested = toy_paper(
+        name="tested", tables={"main": spec.Table("global_accuracy", **shown)}, figures={}
+    )
     declare(toy=toy_paper(), tested=tested)
     text = BARE.replace("MyWay(Method)", f"MyWay({base})").replace(
         "    local: Solver", f"    {protocols}\n    local: Solver"
@@ -269,7 +271,7 @@ def test_a_server_tests_no_method_without_a_predictor_for_it(mine, declare, base
 
 def test_a_base_class_of_the_project_says_what_it_predicts(mine, declare):
     shown = SERVER | {"federations": ("digits", "mnist")}
-    declare(toy=toy_paper(tables={"main": spec.Table("accuracy", **shown)}, figures={}))
+    declare(toy=toy_paper(tables={"main": spec.Table("global_accuracy", **shown)}, figures={}))
     theirs = "from fedlib.methods.{} import {}\n"
     path = mine(theirs.format("local", "Local") + BARE.replace("(Method)", "(Local)"))
     with pytest.raises(ConfigError, match="name no predictor for the group server"):

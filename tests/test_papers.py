@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from fedlib import figures, methods, models, papers, tables, tree
+from fedlib import methods, models, papers, tree
 from fedlib.data import downloads, sources
 from fedlib.data.build import check
 from fedlib.engine.task import Task
@@ -62,15 +62,6 @@ def test_runs_are_unique_and_exhibits_name_runs_that_exist(name, scale):
         }
         assert {federation for federation, _ in shown} == set(exhibit.federations)
         assert {label for _, label in shown} == set(exhibit.labels)
-
-
-@every_scale
-def test_kinds_of_tables_and_figures_exist_and_take_these_parameters(name, scale):
-    paper = declare(name, scale)
-    for table in paper.tables.values():
-        tables.check_params(table.kind, table.params)
-    for figure in paper.figures.values():
-        figures.check_params(figure.kind, figure.params)
 
 
 @every_scale

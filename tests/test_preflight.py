@@ -13,7 +13,7 @@ from fedlib import models, seals
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import frames
 from fedlib.run.preflight import check as build
-from fedlib.spec import Data, Figure
+from fedlib.spec import Data
 from fedlib.workflow import preflight
 from fedlib.workflow.plan import Plan
 
@@ -112,16 +112,16 @@ def test_a_precision_that_this_machine_lacks_is_no_mistake():
 
 def test_a_complaint_names_all_that_share_it_and_nothing_wrong_is_remembered(plan, answers):
     made = plan(run(), run(title="the same", label="again", method="fedavg"))
-    answers(train="no good", table="nor that")
+    answers(train="no good", partition="nor that")
     message = (
         r"^papers.toy.runs\[digits/fedavg\] and 1 more: no good\n"
-        r"  papers.toy.tables\[main\].params: nor that$"
+        r"  papers.toy.data\[digits\]: nor that$"
     )
     with pytest.raises(ConfigError, match=message):
         preflight.check(made)
     asked = answers()
     preflight.check(made)  # the good ones are known by now
-    assert asked == ["train", "table"]
+    assert asked == ["train", "partition"]
 
 
 def test_what_is_wrong_with_several_is_said_once(plan, answers):
@@ -143,11 +143,11 @@ def test_many_complaints_are_counted(plan, answers):
 def test_what_was_built_is_not_built_again_for_other_seeds_or_another_name(plan, answers):
     asked = answers()
     preflight.check(plan(run()))
-    assert sorted(asked) == ["figure", "partition", "table", "train"]
+    assert sorted(asked) == ["partition", "train"]
     preflight.check(plan(run(label="renamed", method="fedavg"), seeds=(9,)))
-    assert len(asked) == 4
+    assert len(asked) == 2
     preflight.check(plan(run(rounds=21)))
-    assert asked[4:] == ["train"]
+    assert asked[2:] == ["train"]
 
 
 def test_what_cannot_be_built_here_is_told_once_and_not_remembered(plan, answers, capsys):
@@ -156,7 +156,7 @@ def test_what_cannot_be_built_here_is_told_once_and_not_remembered(plan, answers
     preflight.check(made)
     assert capsys.readouterr().err == "told once\n"
     preflight.check(made)
-    assert asked.count("train") == 2 and asked.count("table") == 1
+    assert asked.count("train") == 2 and asked.count("partition") == 1
 
 
 @pytest.mark.parametrize("content", ["[", '{"a": 1}', "7"])
@@ -166,8 +166,8 @@ def test_a_damaged_list_of_what_was_built_only_costs_time(plan, answers, content
     file.write_text(content)
     asked = answers()
     preflight.check(plan(run()))
-    assert len(asked) == 4
-    assert len(seals.read_json(file)["keys"]) >= 4
+    assert len(asked) == 2
+    assert len(seals.read_json(file)["keys"]) >= 2
 
 
 def test_a_folder_that_may_not_be_written_is_named_before_anything_runs(
@@ -224,23 +224,20 @@ def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_p
 @pytest.mark.slow
 def test_mistakes_of_all_kinds_are_found_by_the_script(plan):
     toy = toy_paper(runs=[run()], federations=("digits",))
-    figure = Figure("client_accuracy_cdf", "", "", ("fedavg",), ("digits",), {"bins": 3})
     partition = {"kind": "iid", "num_client": 4, "train_fraction": 0.8}
     made = plan(
         run(local=LOCAL | {"nesterov": True}),
         data=(Data("digits", "digits", partition, 0, "Digits", "iid"),),
         tables=toy.tables,
-        figures={"spread": figure},
+        figures=toy.figures,
     )
     with pytest.raises(ConfigError) as raised:
         preflight.check(made)
-    first, second, third = str(raised.value).splitlines()
+    first, second = str(raised.value).splitlines()
     start = "papers.toy.runs[digits/fedavg]: method fedavg: local has unknown entries ['nesterov']"
     assert first.startswith(start)
     start = "papers.toy.data[digits]: partition iid has no parameter 'num_client'; it takes "
     assert second.strip().startswith(start)
-    start = "papers.toy.figures[spread].params: figure kind client_accuracy_cdf: got an unexpected "
-    assert third.strip().startswith(start)
 
 
 @pytest.mark.slow

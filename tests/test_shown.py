@@ -1,5 +1,7 @@
 """What final evaluations score: what tables and figures show, and nothing else."""
 
+import dataclasses
+import inspect
 import json
 import zlib
 from dataclasses import replace
@@ -10,18 +12,22 @@ import pandas as pd
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import papers, tables
+from fedlib import figures, papers, tables
 from fedlib.errors import ConfigError
 from fedlib.exhibits import metrics
 from fedlib.spec import SCALES, Figure, Table
-from fedlib.workflow import shown
+from fedlib.spec.exhibits import COMMON, KINDS, OF_PREDICTIONS, PRIMARY
 from fedlib.workflow.plan import Plan
 
 SEEN, NEW = ("seen", "default", "test"), ("seen", "new_shard", "val")
 
 
-def exhibit(kind="views", **params) -> Table:
+def exhibit(kind="views", **params):
     return Table(kind, "A title", "A caption.", ("fedavg",), ("digits",), params=params)
+
+
+def figure(kind, **params):
+    return Figure(kind, "A title", "A caption.", ("fedavg",), ("digits",), params=params)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +43,47 @@ def exhibit(kind="views", **params) -> Table:
          {("unseen", "default", "test"), ("unseen", "moe", "test")}),
         (exhibit("protocols", protocols={"default": "As left", "carry": "Renewed"}),
          {("seen", "carry", "test")}),
-        (exhibit("headlines", claims=[{"cells": [{"protocol": "moe", "label": "fedavg"},
-                                                 {"protocol": "local", "label": "fedem"}]}]),
+        (exhibit("headlines", protocols=[], claims=[{"cells": [
+            {"protocol": "moe", "federation": "digits", "label": "fedavg"},
+            {"protocol": "local", "federation": "digits", "label": "fedem"},
+            {"protocol": "carry", "federation": "mnist", "label": "fedavg"}]}]),
          {("seen", "moe", "test")}),
+        (exhibit("criteria", criteria=[{"terms": [
+            {"federation": "digits", "label": "fedavg", "split": "val"},
+            [{"federation": "digits", "label": "fedavg", "group": "unseen"},
+             {"federation": "digits", "label": "fedem", "protocol": "moe"}]]}]),
+         {("seen", "default", "val"), ("unseen", "default", "test")}),
+        (exhibit("global_accuracy", columns=[]), {("server", "last", "test")}),
         (exhibit("unseen"), {("unseen", "*", "test")}),
-        (exhibit("gate_weights", group="unseen"), {("unseen", "moe", "test")}),
-        (exhibit("accuracy_over_bytes", protocol="new_shard", split="val"), {NEW}),
+        (figure("gate_weights", group="unseen"), {("unseen", "moe", "test")}),
+        (figure("accuracy_over_bytes", protocol="new_shard", split="val"), {NEW}),
+        (figure("client_accuracy_cdf", protocols=[{"name": "moe"}]), {("seen", "moe", "test")}),
     ],
 )  # fmt: skip
-def test_the_params_of_an_exhibit_say_what_it_shows(declared, expected):
-    assert shown.views(declared, "digits", "fedavg") == expected
+def test_an_exhibit_says_what_it_shows(declared, expected):
+    assert {*declared.views("digits", "fedavg")} - {PRIMARY} == expected
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"), [(stage, kind) for stage, kinds in KINDS.items() for kind in kinds]
+)
+def test_a_kind_is_declared_with_what_its_module_takes(stage, kind):
+    drawn = (tables if stage == "table" else figures).load(kind)
+    takes = [*inspect.signature(drawn).parameters.values()][4:]
+    own = dataclasses.fields(KINDS[stage][kind])[COMMON:]
+    assert {x.name: None if x.default is x.empty else x.default for x in takes} == {
+        x.name: None if x.default is dataclasses.MISSING else x.default for x in own
+    }
+
+
+def test_a_field_that_a_kind_does_not_have_is_refused_where_it_is_written():
+    message = "table 'A title': the kind views has no field column; its fields are: columns"
+    with pytest.raises(ConfigError, match=message):
+        exhibit(columns=[], column=[])
+    with pytest.raises(ConfigError, match="the kind views needs the field columns"):
+        exhibit()
+    with pytest.raises(ConfigError, match="figure 'A title': no kind 'pie'; choose from accuracy_"):
+        figure("pie")
 
 
 def planned(declare, tables=None, figures=None, **config) -> Plan:
@@ -78,25 +115,27 @@ def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_t
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("kind", "params"),
     [
-        {"metric": "auc"},
-        {"columns": [{"federation": "digits", "metric": "macro_f1"}]},
-        {"criteria": {"one": {"cells": ({"metric": "auc"},)}}},
+        ("protocol_grid", {"protocols": [], "metric": "auc"}),
+        ("views", {"columns": [{"title": "F1", "metric": "macro_f1"}]}),
+        ("global_accuracy", {"columns": [{"federation": "digits", "metric": "macro_f1"}]}),
+        ("criteria", {"criteria": [{"terms": [
+            [{"federation": "x", "label": "y", "metric": "auc"}]]}]}),
     ],
-)
+)  # fmt: skip
 def test_predictions_are_kept_of_the_runs_of_an_exhibit_that_names_a_metric_of_them(
-    declare, params
+    declare, kind, params
 ):
-    plan = planned(declare, tables={"a": exhibit(**params)})
+    plan = planned(declare, tables={"a": exhibit(kind, **params)})
     kept = {label: spec["predictions"] for label, spec in specs(plan, "evaluate").items()}
     assert kept == {"fedavg": True, "fedem": False}
-    assert not shown.shows_predictions(exhibit(auc="accuracy", columns=["macro"]))
+    assert not exhibit("protocol_grid", protocols=[{"name": "auc"}]).shows_predictions
 
 
 def test_the_metrics_of_predictions_are_those_that_evaluations_keep_them_for():
     functions = metrics.METRICS_OF_PREDICTIONS
-    assert {function.__name__ for function in functions} == shown.OF_PREDICTIONS
+    assert {function.__name__ for function in functions} == OF_PREDICTIONS
 
 
 def test_what_is_shown_twice_is_scored_once(declare):
@@ -104,9 +143,7 @@ def test_what_is_shown_twice_is_scored_once(declare):
     plan = planned(
         declare,
         tables={"views": exhibit(columns=[{"title": "New shard", **curve}])},
-        figures={
-            "curve": Figure("accuracy_over_rounds", "A", "A.", ("fedavg",), ("digits",), curve)
-        },
+        figures={"curve": figure("accuracy_over_rounds", **curve)},
     )
     assert specs(plan, "evaluate")["fedavg"]["views"] == [list(NEW)]
 
@@ -175,7 +212,7 @@ def matches(view, pattern) -> bool:
 def test_a_table_is_the_same_without_the_views_that_it_does_not_show(kind, params):
     exhibit = made_up.exhibit(["fedavg"], ["emnist"], kind=kind, name=kind)
     declared = Table(kind, "A", "A.", ("fedavg",), ("emnist",), params=params)
-    asked = {SEEN, ("unseen", *SEEN[1:]), *shown.views(declared, "emnist", "fedavg")}
+    asked = {SEEN, ("unseen", *SEEN[1:]), *declared.views("emnist", "fedavg")}
     matched = [view for view in VIEWS if any(map(partial(matches, view), asked))]
     assert len(matched) < len(VIEWS)
     clients = pd.DataFrame(

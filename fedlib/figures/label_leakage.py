@@ -22,14 +22,11 @@ def draw(
     clients: pd.DataFrame,
     published: pd.DataFrame | None,
     *,
-    recovered: str = "recovered",
-    labels: str = "labels",
     seed: int | None = None,
 ) -> Figure:
     """The figure, of one seed.
 
     Args:
-      recovered, labels: of which columns of the clients ("recovered_0", ...), shares in [0, 1].
       seed: the exhibit's first if not given.
 
     Raises:
@@ -44,7 +41,7 @@ def draw(
     about = []
     for axes, run in zip(grid, exhibit["runs"], strict=True):
         mine = of_clients.clients_of(exhibit, clients, run, seed)
-        true, guess = of_clients.matrix(mine, labels), of_clients.matrix(mine, recovered)
+        true, guess = of_clients.matrix(mine, "labels"), of_clients.matrix(mine, "recovered")
         axes.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
         axes.scatter(true, guess, **POINTS)
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")

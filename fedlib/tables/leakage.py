@@ -4,8 +4,6 @@ Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, append
 pictures and no numbers; specification section 7.5.
 """
 
-from functools import partial
-
 import pandas as pd
 
 from fedlib.exhibits import leakage, of_clients
@@ -27,22 +25,17 @@ def build(
     metrics: pd.DataFrame,
     clients: pd.DataFrame,
     published: pd.DataFrame | None,
-    *,
-    recovered: str = "recovered",
-    labels: str = "labels",
 ) -> Sheet:
     """The table; its numbers have one row per federation, run and seed.
 
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
         `fedlib.exhibits.metrics`, `fedlib.exhibits.published`.
-      recovered, labels: of which columns of the clients ("recovered_0", ...), shares in [0, 1].
 
     Raises:
       DataError: if the clients of a run have no such columns.
     """
-    measure = partial(_recovery, recovered=recovered, labels=labels)
-    numbers = by_seed(exhibit, clients, measure)
+    numbers = by_seed(exhibit, clients, _recovery)
     return Sheet(
         label=f"{exhibit['paper']}-{exhibit['name']}",
         title=exhibit["title"],
@@ -60,9 +53,9 @@ def build(
     )
 
 
-def _recovery(run: dict, clients: pd.DataFrame, recovered: str, labels: str) -> dict[str, float]:
+def _recovery(run: dict, clients: pd.DataFrame) -> dict[str, float]:
     """How well the labels of one run's clients were recovered."""
-    guess, true = of_clients.matrix(clients, recovered), of_clients.matrix(clients, labels)
+    guess, true = of_clients.matrix(clients, "recovered"), of_clients.matrix(clients, "labels")
     distance = leakage.total_variation(guess, true)
     return {
         "clients": len(true),

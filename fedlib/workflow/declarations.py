@@ -10,7 +10,8 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError, shown
 from fedlib.files import canonical_json
 from fedlib.run_spec import architectures, is_file
-from fedlib.spec import Data, Figure, Paper, Run, Table
+from fedlib.spec import Data, Paper, Run
+from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
@@ -192,7 +193,7 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
         check_choice(f"{at}.settled_by", run.settled_by, others)
 
 
-def _check_exhibit(where: str, stage: str, exhibit: Table | Figure, paper: Paper) -> None:
+def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:
     check_choice(f"{where}.kind", exhibit.kind, registered(stage + "s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)

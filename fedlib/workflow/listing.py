@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fedlib.data import downloads
 from fedlib.run_spec import architectures, is_file
-from fedlib.spec import Table
+from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import PACKAGE, ROOT, imports, registered
@@ -146,7 +146,7 @@ def _partitions(plan: Plan) -> Iterator[Entry]:
 def _exhibits(stage: str) -> Callable[[Plan], Iterator[Entry]]:
     def entries(plan: Plan) -> Iterator[Entry]:
         for name, paper in plan.papers.items():
-            exhibits: dict[str, Table] = getattr(paper, stage + "s")
+            exhibits: dict[str, Exhibit] = getattr(paper, stage + "s")
             for key, exhibit in exhibits.items():
                 facts = {
                     "shows": exhibit.caption,

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from fedlib import seals
 from fedlib.errors import ConfigError
-from fedlib.spec import Run, Table
+from fedlib.spec import Run
+from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
 from fedlib.workflow.declarations import cells_of, declared, readable
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.selection import ends_too_early
 
 CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
 FILTERS = ("papers", "seeds", "federations", "labels", "runs")
@@ -103,9 +103,9 @@ def _own_left_out(plan: Plan, root: Path) -> Iterator[str]:
         )
 
 
-def _lacking(exhibit: Table, runs: list[Run], is_there: bool) -> Iterator[str]:
+def _lacking(exhibit: Exhibit, runs: list[Run], is_there: bool) -> Iterator[str]:
     """What an exhibit lacks, of which these runs are selected."""
-    short = [run for run in runs if ends_too_early(run, exhibit)]
+    short = [run for run in runs if exhibit.ends_too_early(run)]
     for run in short:
         yield (
             f"without {run.federation}/{run.label}, which ends after {run.rounds} rounds, before "

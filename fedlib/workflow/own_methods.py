@@ -3,8 +3,8 @@
 Each is PATH or PATH:LABEL. The file has a class that is called like it and derived from
 `fedlib.methods.base.Method`. It is run wherever a paper has a run of that label, "fedavg" if none
 is named, and as that one is: data, model, rounds, seeds, local solver. It is shown beside it in
-every table and figure of `KINDS`. Where a server tests methods, one without a predictor for a
-server is left out. Its run is called by `PREFIX` and the name of the file, which
+every table and figure that has room for others. Where a server tests methods, one without a
+predictor for a server is left out. Its run is called by `PREFIX` and the name of the file, which
 other parts of a configuration may name: set=[own-fedper.params.k=3].
 
 The file is read and not imported here, as a plan imports the standard library only; that it can be
@@ -22,22 +22,12 @@ from typing import NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.run_spec import class_of_file, is_file
-from fedlib.spec import Paper, Run, Table
-from fedlib.workflow import shown
+from fedlib.spec import Paper, Run
 from fedlib.workflow.provenance import ROOT, registered
 
 LIKE = "fedavg"
 PREFIX = "own-"
 EXAMPLE = "mine/fedper.py or mine/fedper.py:fedem"
-# Kinds of tables and figures that have room for any method. The others test a paper's claim, or
-# show what only its methods have.
-KINDS = frozenset(
-    {
-        *("accuracy", "accuracy_and_traffic", "beside_published", "cost", "global_accuracy"),
-        *("sweep", "unseen", "views"),
-        *("accuracy_over_bytes", "accuracy_over_rounds", "client_accuracy_cdf"),
-    }
-)
 
 
 class Own(NamedTuple):
@@ -168,16 +158,17 @@ def _with(paper: Paper, own: Own) -> Paper:
             f"methods: {own.path}: {paper.name} has a run that tables call {own.title} already; "
             "call the file and its class otherwise"
         )
+    who = own.label, own.path, own.like
     beside = replace(
         paper,
-        tables={name: _shown(exhibit, own) for name, exhibit in paper.tables.items()},
-        figures={name: _shown(exhibit, own) for name, exhibit in paper.figures.items()},
+        tables={name: table.beside(*who) for name, table in paper.tables.items()},
+        figures={name: figure.beside(*who) for name, figure in paper.figures.items()},
     )
     groups = _groups(own.path, own.title)
     runs = [
         _like(run, own)
         for run in alike
-        if groups is None or groups.issuperset(shown.tested(beside, run.federation, own.label))
+        if groups is None or groups.issuperset(beside.tested(run.federation, own.label))
     ]
     return replace(beside, runs=(*paper.runs, *runs)) if runs else paper
 
@@ -225,24 +216,6 @@ def _like(run: Run, own: Own) -> Run:
     note = f"A method of your own, from {own.path}; settings are those of {run.title}."
     named = {"label": own.label, "title": own.title, "method": own.path}
     return replace(run, **named, params={}, settled_by="", notes=(note,))
-
-
-def _shown(exhibit: Table, own: Own) -> Table:
-    """An exhibit with the method in its last row, if it shows what the method is like."""
-    params = exhibit.params
-    if exhibit.kind not in KINDS or own.like not in exhibit.labels or _is_special(params):
-        return exhibit
-    if exhibit.kind == "sweep":
-        if params.get("of") != "federation":  # a hyper-parameter, which another method has not
-            return exhibit
-        params = {**params, "methods": [*params["methods"], own.path]}
-    return replace(exhibit, labels=(*exhibit.labels, own.label), params=params)
-
-
-def _is_special(params: Mapping) -> bool:
-    """Whether an exhibit shows predictors that not every method has."""
-    protocol, group = params.get("protocol", "default"), params.get("group", "seen")
-    return protocol != "default" or "protocols" in params or group == "unseen"
 
 
 def _canonical(path: str) -> str:

@@ -21,8 +21,9 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
-from fedlib.spec import Data, Figure, Paper, Run, Table
-from fedlib.workflow import declarations, overrides, own_methods, packing, shown, specs
+from fedlib.spec import Data, Paper, Run
+from fedlib.spec.exhibits import EVERYTHING, Exhibit
+from fedlib.workflow import declarations, overrides, own_methods, packing, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.workflow.declarations import Cell, cells_of
 from fedlib.workflow.layout import PATHS, STAGES
@@ -153,7 +154,7 @@ class Plan:
         """A declared federation."""
         return _find("federation", self._data, (paper, federation), "this configuration has")
 
-    def exhibit(self, stage: str, paper: str, name: str) -> Table | Figure:
+    def exhibit(self, stage: str, paper: str, name: str) -> Exhibit:
         """The table or figure (`stage`) called `name`."""
         declared = getattr(self._paper(paper), stage + "s")
         return _find(stage, declared, name, f"{paper} at scale {self.scale} has")
@@ -358,13 +359,12 @@ class Plan:
         key = (paper, federation, label)
         if key not in self._run_evaluated:
             declared = self._paper(paper)
-            exhibits = [*declared.tables.values(), *declared.figures.values()]
-            about = [x for x in exhibits if x.shows(federation, label)]
-            found = set().union(*(shown.views(x, federation, label) for x in about))
-            self._run_evaluated[key] = {
-                "views": [shown.EVERYTHING] if self.config["evaluate"] == "all" else sorted(found),
-                "predictions": any(map(shown.shows_predictions, about)),
-            }
+            views = [EVERYTHING]
+            if self.config["evaluate"] != "all":
+                views = sorted(declared.views_of(federation, label))
+            about = declared.exhibits_of(federation, label)
+            predictions = any(exhibit.shows_predictions for exhibit in about)
+            self._run_evaluated[key] = {"views": views, "predictions": predictions}
         return self._run_evaluated[key]
 
     def _end_of(self, run: Run, paper: str, seed: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every method, model, solver, partition and exhibit of a plan, built before anything runs.
+"""Every method, model, solver and partition of a plan, built before anything runs.
 
 A mistake in a declaration would otherwise be found by the job that meets it, maybe hours later.
 Building takes libraries that a plan does not need, so that a process of its own does it
@@ -23,7 +23,6 @@ from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
-from fedlib.workflow.shown import tested
 
 SCRIPT = "scripts/preflight.py"
 REMEMBERED = 20_000  # of all checkouts and versions of a user; a scale has up to a thousand
@@ -35,7 +34,7 @@ class Piece(NamedTuple):
 
     Attributes:
       where: it is declared, as messages name it.
-      stage: of the job that builds it: train, partition, table or figure.
+      stage: of the job that builds it: train or partition.
       spec: canonical JSON of what determines it.
       code: digest of the code of that job.
     """
@@ -117,7 +116,7 @@ def pieces(plan: Plan) -> Iterator[Piece]:
     """What a plan builds, seeds taken together."""
     for (paper, federation, label), run in plan.runs.items():
         names = {"paper": paper, "federation": federation, "label": label}
-        groups = tested(plan.papers[paper], federation, label)
+        groups = plan.papers[paper].tested(federation, label)
         spec, code = run.spec(0) | {"groups": groups}, plan.code("train", **names)
         where = f"papers.{paper}.runs[{federation}/{label}]"
         yield Piece(where, "train", canonical_json(spec), code)
@@ -126,11 +125,6 @@ def pieces(plan: Plan) -> Iterator[Piece]:
             where, names = f"papers.{name}.data[{data.name}]", {"paper": name}
             code = plan.code("partition", **names, federation=data.name)
             yield Piece(where, "partition", canonical_json(data.spec(0)), code)
-        for stage in ("table", "figure"):
-            for key, exhibit in getattr(paper, stage + "s").items():
-                spec = canonical_json({"kind": exhibit.kind, "params": exhibit.params})
-                code = plan.code(stage, paper=name, **{stage: key})
-                yield Piece(f"papers.{name}.{stage}s[{key}].params", stage, spec, code)
 
 
 def _answers(found: list[Piece]) -> dict[str, str | bool | None]:

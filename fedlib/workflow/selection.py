@@ -1,15 +1,11 @@
 """What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
-from fedlib.spec import Data, Paper, Run, Table
+from fedlib.spec import Data, Paper, Run
+from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import overrides, own_methods
-
-AGAINST = ("client_differences", "gains")  # kinds of exhibits that compare the run `of` with others
-# Kinds that show what was recorded on the way, and the hyper-parameter with its rounds.
-RECORDED = {"tables_over_time": "table_rounds"}
-OVER_ROUNDS = ("tables_over_time", "weights_over_rounds")  # which name the rounds to show
 
 
 def selected(paper: Paper, config: Mapping) -> Paper:
@@ -34,12 +30,6 @@ def selected(paper: Paper, config: Mapping) -> Paper:
         tables=_narrowed(paper.tables, runs),
         figures=_narrowed(paper.figures, runs),
     )
-
-
-def ends_too_early(run: Run, exhibit: Table) -> bool:
-    """Whether a run ends before the first round after which it records what the exhibit shows."""
-    rounds = run.params.get(RECORDED.get(exhibit.kind, ""), ())
-    return bool(rounds) and min(rounds) > run.rounds
 
 
 def families(paper: Paper) -> list[Data]:
@@ -75,73 +65,10 @@ def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] 
     )
 
 
-def _narrowed(exhibits: Mapping[str, Table], runs: tuple[Run, ...]) -> dict[str, Table]:
-    """The exhibits of what these runs have; dropped if nothing is left to show."""
-    narrowed = {}
-    for name, exhibit in exhibits.items():
-        pairs = {(r.federation, r.label) for r in runs if not ends_too_early(r, exhibit)}
-        shown = [(f, label) for f in exhibit.federations for label in exhibit.labels]
-        shown = _compared(exhibit, [pair for pair in shown if pair in pairs])
-        if shown:
-            federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
-            params = _without({*exhibit.federations} - federations, exhibit.params)
-            if exhibit.kind in OVER_ROUNDS:
-                params = _reached(params, [r for r in runs if (r.federation, r.label) in shown])
-            narrowed[name] = dataclasses.replace(
-                exhibit,
-                labels=tuple(label for label in exhibit.labels if label in labels),
-                federations=tuple(f for f in exhibit.federations if f in federations),
-                params=params,
-            )
-    return narrowed
-
-
-def _reached(params: Mapping, runs: list[Run]) -> Mapping:
-    """The params without rounds to show that these runs, which may be stopped early, never see."""
-    match params.get("rounds"):
-        case None:
-            return params
-        case Mapping() as rounds:
-            reached = {
-                name: _until(some, [run for run in runs if run.federation == name])
-                for name, some in rounds.items()
-            }
-        case rounds:
-            reached = _until(rounds, runs)
-    return {**params, "rounds": reached}
-
-
-def _until(rounds: list[int], runs: list[Run]) -> list[int]:
-    """Of the rounds those that all runs come to."""
-    return [number for number in rounds if all(number <= run.rounds for run in runs)]
-
-
-def _without(federations: Set[str], params: Mapping) -> dict:
-    """The params without what they say by the names of these federations."""
-    return {
-        key: {name: x for name, x in value.items() if name not in federations}
-        if isinstance(value, Mapping)
-        else value
-        for key, value in params.items()
-    }
-
-
-def _compared(exhibit: Table, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of (federation, label), those with which something is left to be set against each other."""
-    params, there = exhibit.params, {federation for federation, _ in pairs}
-    if exhibit.kind in AGAINST:  # on each federation a run and the best of others, or of groups
-        groups = [{*group["labels"]} for group in params.get("groups", ())]
-        for name in sorted(there):
-            labels = {label for federation, label in pairs if federation == name}
-            others = labels - {params["of"]}
-            if params["of"] not in labels or not all(x & others for x in groups or [others]):
-                pairs = [pair for pair in pairs if pair[0] != name]
-    elif exhibit.kind == "global_accuracy":  # columns of a federation, or of one minus another
-        columns = [{c["federation"], c.get("minus") or c["federation"]} for c in params["columns"]]
-        pairs = pairs if any(column <= there for column in columns) else []
-    elif exhibit.kind == "gain_bars":  # pairs of federations
-        pairs = pairs if any({*pair.values()} <= there for pair in params["pairs"]) else []
-    return pairs
+def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[str, Exhibit]:
+    """The exhibits of these runs; dropped if nothing is left to show."""
+    narrowed = {name: exhibit.narrowed(runs) for name, exhibit in exhibits.items()}
+    return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
 
 
 def goes_on(run: Run, other: Run) -> bool:

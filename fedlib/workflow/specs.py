@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fedlib.run_spec import run_weights
-from fedlib.spec import Paper, Run, Table
+from fedlib.spec import Paper, Run
+from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import config, overrides
 from fedlib.workflow.declarations import common_seeds
 from fedlib.workflow.selection import families
@@ -167,7 +168,7 @@ def _weights_of(paper: Paper) -> list[str]:
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 
-def _headings(paper: Paper, exhibits: Mapping[str, Table]) -> list[dict]:
+def _headings(paper: Paper, exhibits: Mapping[str, Exhibit]) -> list[dict]:
     """What stands over tables or figures, and which methods and families of data they are about."""
     methods = {(run.federation, run.label): run.method for run in paper.runs}
     family = {data.name: data.describe()["family"] for data in paper.data}

@@ -6,8 +6,14 @@ shown (a title, a note) must stay out of it.
 """
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from fedlib.spec import figures, tables  # noqa: F401 - the kinds, which register themselves
+from fedlib.spec.exhibits import PRIMARY, Exhibit, View, declared
 
 SHOWN_ONLY = ("federation", "label", "title", "seeds", "settled_by", "notes")  # not in a run's spec
+# A table or figure by the name of its kind.
+Table, Figure = partial(declared, "table"), partial(declared, "figure")
 SCALES = ("demo", "demo-all", "reduced", "full")
 
 
@@ -128,37 +134,6 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of the paper.
-
-    Attributes:
-      kind: module of `fedlib.tables` that builds it.
-      title: one line; caption: what is shown, and how the paper's own table differs.
-      labels: runs in it, in row order; federations: in column order.
-      params: keyword arguments of the module's `build`.
-      published: value of the `exhibit` column of `papers/published/<paper>.csv` that holds this
-        table's numbers, or None if the paper prints none.
-    """
-
-    kind: str
-    title: str
-    caption: str
-    labels: tuple[str, ...]
-    federations: tuple[str, ...]
-    params: dict = field(default_factory=dict)
-    published: str | None = None
-
-    def shows(self, federation: str, label: str) -> bool:
-        """Whether the run of that label on that federation is in it."""
-        return federation in self.federations and label in self.labels
-
-
-@dataclass(frozen=True)
-class Figure(Table):
-    """A figure of the paper; as `Table`, with `kind` a module of `fedlib.figures`."""
-
-
-@dataclass(frozen=True)
 class Paper:
     """Everything a paper's reproduction consists of, at one scale.
 
@@ -178,8 +153,8 @@ class Paper:
     seeds: tuple[int, ...]
     data: tuple[Data, ...]
     runs: tuple[Run, ...]
-    tables: dict[str, Table]
-    figures: dict[str, Figure]
+    tables: dict[str, Exhibit]
+    figures: dict[str, Exhibit]
 
     def federation(self, name: str) -> Data:
         """The declared federation of that name; KeyError with the choices otherwise."""
@@ -188,6 +163,26 @@ class Paper:
                 return data
         known = ", ".join(data.name for data in self.data)
         raise KeyError(f"no federation {name}; {self.name} at scale {self.scale} declares {known}")
+
+    def exhibits_of(self, federation: str, label: str) -> list[Exhibit]:
+        """The tables and figures that a run is in."""
+        exhibits = [*self.tables.values(), *self.figures.values()]
+        return [exhibit for exhibit in exhibits if exhibit.shows(federation, label)]
+
+    def views_of(self, federation: str, label: str) -> set[View]:
+        """What is shown of a run besides the primary view."""
+        about = self.exhibits_of(federation, label)
+        return {view for exhibit in about for view in exhibit.views(federation, label)} - {PRIMARY}
+
+    def tested(self, federation: str, label: str) -> list[str]:
+        """Whose test examples every method must be able to predict that is shown where a run is.
+
+        Clients that train always have a predictor and unseen ones may have none. A server has test
+        examples where clients have not, and what cannot predict them has no number at all.
+        """
+        about = self.exhibits_of(federation, label)
+        shown = View("server") in self.views_of(federation, label)
+        return ["server"] if shown or any(exhibit.of_server for exhibit in about) else []
 
     def seeds_of(self, run: Run) -> tuple[int, ...]:
         """Training seeds of a run."""

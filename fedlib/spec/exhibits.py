@@ -1,0 +1,194 @@
+"""What all kinds of tables and figures have in common.
+
+A kind is a class in `fedlib.spec.tables` or `fedlib.spec.figures`. Its fields are what a paper
+declares. Its methods say all that a plan must know of it: what has to be evaluated for it, what a
+selection of runs leaves of it, and whether a method of a user's has room in it. The module of
+`fedlib.tables` or `fedlib.figures` that the kind names draws it.
+"""
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+from fedlib.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedlib.spec import Run
+
+KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
+# Of `fedlib.exhibits.metrics.definitions`, which this does not import: plans need no NumPy.
+OF_PREDICTIONS = frozenset({"macro_f1", "auc"})
+
+
+class View(NamedTuple):
+    """What is evaluated of a run, see `fedlib.results.View`; "*" stands for any."""
+
+    group: str = "seen"
+    protocol: str = "default"
+    split: str = "test"
+
+
+PRIMARY = View()
+EVERYTHING = View("*", "*", "*")
+Pair = tuple[str, str]  # (federation, label) of a run
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure.
+
+    Attributes:
+      title: one line; caption: what is shown, and how the paper's own differs.
+      labels: runs in it, in row order; federations: in column order.
+      published: value of the `exhibit` column of `papers/published/<paper>.csv` that holds its
+        numbers, or None if the paper prints none.
+      stage: "table" or "figure"; kind: the module that draws it.
+      room_for_others: whether any method fits in, so that one of a user's is shown, too.
+      of_server: whether it shows test examples of the server, so that methods must predict them.
+    """
+
+    title: str
+    caption: str
+    labels: tuple[str, ...]
+    federations: tuple[str, ...]
+    published: str | None = field(default=None, kw_only=True)
+
+    stage: ClassVar[str]
+    kind: ClassVar[str]
+    room_for_others: ClassVar[bool] = False
+    of_server: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **rest: Any):
+        super().__init_subclass__(**rest)
+        if cls.__name__ not in ("Table", "Figure"):
+            cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
+            KINDS[cls.stage][cls.kind] = cls
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What a kind has besides the fields of all, where it is not the default."""
+        own = dataclasses.fields(self)[COMMON:]
+        values = {one.name: getattr(self, one.name) for one in own}
+        return {one.name: values[one.name] for one in own if values[one.name] != one.default}
+
+    def shows(self, federation: str, label: str) -> bool:
+        """Whether the run of that label on that federation is in it."""
+        return federation in self.federations and label in self.labels
+
+    def views(self, federation: str, label: str) -> Iterable[View]:
+        """What it shows of a run that is in it; the primary view goes without saying."""
+        return ()
+
+    def metrics(self) -> Iterable[str]:
+        """Metrics that it shows."""
+        return (self.metric,) if hasattr(self, "metric") else ()
+
+    @property
+    def shows_predictions(self) -> bool:
+        """Whether it shows metrics of single predictions, for which counts do not suffice."""
+        return not OF_PREDICTIONS.isdisjoint(self.metrics())
+
+    def narrowed(self, runs: Sequence["Run"]) -> Self | None:
+        """The exhibit of those of `runs` that are in it; None if nothing is left to show."""
+        there = {(run.federation, run.label) for run in runs if not self.ends_too_early(run)}
+        shown = [(f, label) for f in self.federations for label in self.labels]
+        shown = self.compared([pair for pair in shown if pair in there])
+        if not shown:
+            return None
+        federations, labels = ({pair[i] for pair in shown} for i in (0, 1))
+        return dataclasses.replace(
+            self,
+            labels=tuple(label for label in self.labels if label in labels),
+            federations=tuple(f for f in self.federations if f in federations),
+            **self.left({*self.federations} - federations, [r for r in runs if _pair(r) in shown]),
+        )
+
+    def ends_too_early(self, run: "Run") -> bool:
+        """Whether a run ends before it records what is shown of it."""
+        return False
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """Of the runs that there are, those with which something is left to be compared."""
+        return pairs
+
+    def left(self, gone: Collection[str], runs: Sequence["Run"]) -> dict[str, Any]:
+        """Fields that change where the federations `gone` are not shown, and only `runs` are."""
+        return {}
+
+    def beside(self, label: str, method: str, like: str) -> Self:
+        """The exhibit with a further run in its last row, if it has room for one like `like`."""
+        if not self.room_for_others or like not in self.labels:
+            return self
+        return dataclasses.replace(self, labels=(*self.labels, label))
+
+
+COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have
+
+
+def declared(
+    stage: str,
+    kind: str,
+    title: str,
+    caption: str,
+    labels: tuple[str, ...],
+    federations: tuple[str, ...],
+    params: Mapping | None = None,
+    published: str | None = None,
+) -> Exhibit:
+    """A table or figure (`stage`) by the name of its kind; `params` are the kind's own fields.
+
+    Raises:
+      ConfigError: for another kind, or params that it does not take.
+    """
+    if kind not in KINDS[stage]:
+        known = ", ".join(sorted(KINDS[stage]))
+        raise ConfigError(f"{stage} {title!r}: no kind {kind!r}; choose from {known}")
+    made = KINDS[stage][kind]
+    given = params or {}
+    own = {one.name: one.default for one in dataclasses.fields(made)[COMMON:]}
+    missing = [name for name, default in own.items() if default is dataclasses.MISSING]
+    for problem, names in (
+        ("has no field", sorted(given.keys() - own.keys())),
+        ("needs the field", sorted({*missing} - given.keys())),
+    ):
+        if names:
+            its = f"its fields are: {', '.join(own) or 'none'}"
+            text = f"the kind {kind} {problem} {', '.join(names)}; {its}"
+            raise ConfigError(f"{stage} {title!r}: {text}")
+    return made(title, caption, labels, federations, published=published, **given)
+
+
+def without(gone: Collection[str], by_federation: Mapping | None) -> dict | None:
+    """A mapping by federation without those that are `gone`."""
+    if by_federation is None:
+        return None
+    return {name: value for name, value in by_federation.items() if name not in gone}
+
+
+def reached(rounds: Iterable[int], runs: Iterable["Run"]) -> list[int]:
+    """Of the rounds those that all runs come to."""
+    return [number for number in rounds if all(number <= run.rounds for run in runs)]
+
+
+def against(of: str, groups: Iterable[Collection[str]], pairs: list[Pair]) -> list[Pair]:
+    """The pairs of federations where the run `of` and another one, of each group, are there."""
+    labels: dict[str, set[str]] = {}
+    for federation, label in pairs:
+        labels.setdefault(federation, set()).add(label)
+    kept = {
+        name
+        for name, there in labels.items()
+        if of in there and all({*group} & (there - {of}) for group in groups or [there])
+    }
+    return [pair for pair in pairs if pair[0] in kept]
+
+
+def of_protocols(protocols: Iterable[Mapping], group: str = "seen") -> Iterator[View]:
+    """A view for each of a list of {"name": ...}."""
+    return (View(group, protocol["name"]) for protocol in protocols)
+
+
+def _pair(run: "Run") -> Pair:
+    return run.federation, run.label
