@@ -541,11 +541,11 @@ def test_a_point_is_the_read_share_of_a_client_and_label_against_the_true_one():
     assert faults(figure) == []
 
 
-def test_leakage_that_was_not_recorded_is_named(leaking):
-    exhibit, metrics, clients, *rest = leaking
-    clients = clients.drop(columns=[name for name in clients if name.startswith("labels_")])
+def test_leakage_that_was_not_recorded_is_named():
+    about = shown([described("one-step", "label_leakage")])
+    frames = collect(about, lambda run, seed: result(diagnostics={"recovered": GUESS}))
     with pytest.raises(DataError, match="emnist/one-step has no labels_0, labels_1, ..."):
-        draw("label_leakage", exhibit, metrics, clients, *rest)
+        draw("label_leakage", about, frames)
 
 
 def test_leakage_table_has_distance_and_correlation(leaking):
