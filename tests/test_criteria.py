@@ -162,6 +162,9 @@ def test_differences_are_those_of_the_numbers_that_are_printed():
     assert published.difference(0.68140, 0.69361) == -0.013  # 68.1 - 69.4, not -1.2
     assert published.difference(0.6814, 0.6936, decimals=2) == -0.0122
     assert np.isnan(published.difference(NAN, 0.5))
+    halves = (0.396 + 0.409) / 2, 0.4025, 0.4455, -0.1905
+    assert [*map(published.as_printed, halves)] == [40.3, 40.3, 44.6, -19.1]
+    assert render.percent(0.4025) == "40.3" and render.points(-0.0125) == "−1.3"
 
 
 def test_published_numbers_are_a_criterion_only_where_the_run_has_the_papers_settings():

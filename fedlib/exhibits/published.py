@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
@@ -61,16 +62,24 @@ def difference(first: float, second: float, decimals: int = 1) -> float:
 
     Both are rounded to so many decimals of percent first: 68.1 - 69.4 is -1.3, whatever they were.
     """
-    return round(_as_printed(first, decimals) - _as_printed(second, decimals), 8)
+    return round((as_printed(first, decimals) - as_printed(second, decimals)) / 100, 8)
 
 
 def off(ours: float, published: float, decimals: int = 1) -> float:
     """Our number, as it is printed with so many decimals of percent, minus the paper's."""
-    return round(_as_printed(ours, decimals) - published, 8)
+    return round(as_printed(ours, decimals) / 100 - published, 8)
 
 
-def _as_printed(fraction: float, decimals: int) -> float:
-    return round(100 * fraction, decimals) / 100
+def as_printed(fraction: float, decimals: int = 1) -> float:
+    """A fraction as percent with so many decimals; halves go away from zero, 40.25 to 40.3.
+
+    A mean that is a half but for the rounding of its sum counts as one, so that a number is printed
+    alike wherever it comes from.
+    """
+    scaled = abs(fraction) * 10 ** (2 + decimals)
+    if np.isnan(scaled):
+        return np.nan
+    return float(np.copysign(np.floor(scaled + 0.5 + 1e-6) / 10**decimals, fraction))
 
 
 def fractions(

@@ -17,6 +17,7 @@ from tabulate import tabulate
 from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.exhibits.metrics import INTERVAL_SEEDS
+from fedlib.exhibits.published import as_printed
 from fedlib.files import write_text
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
@@ -142,8 +143,8 @@ def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
     """A fraction as percent with so many decimals, "84.2 ± 0.3"; without an unknown spread."""
     if np.isnan(fraction):
         return ABSENT
-    text = f"{100 * fraction:.{decimals}f}"
-    return text if np.isnan(spread) else f"{text} ± {100 * spread:.{decimals}f}"
+    text, width = (f"{as_printed(x, decimals):.{decimals}f}" for x in (fraction, spread))
+    return text if np.isnan(spread) else f"{text} ± {width}"
 
 
 def percents(
@@ -163,7 +164,7 @@ def percents(
         ["seeds", *columns], axis="columns"
     )
     return [
-        with_spread(row, spread, lambda value: f"{100 * value:.{decimals}f}")
+        with_spread(row, spread, lambda value: percent(value, decimals=decimals))
         for row in rows.to_dict("records")
     ]
 
@@ -194,7 +195,7 @@ def points(difference: float, decimals: int = 1) -> str:
     """A difference of two fractions in percentage points, signed, "+1.2"."""
     if np.isnan(difference):
         return ABSENT
-    rounded = round(100 * difference, decimals) + 0.0  # no negative zero
+    rounded = as_printed(difference, decimals)
     if not rounded:
         return f"{0:.{decimals}f}"
     return f"{rounded:+.{decimals}f}".replace("-", "−")
@@ -202,7 +203,7 @@ def points(difference: float, decimals: int = 1) -> str:
 
 def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[Cell]:
     """A column of cells, bold where the mean is highest at the decimals shown (ties included)."""
-    shown = [round(100 * mean, decimals) for mean in means]
+    shown = [as_printed(mean, decimals) for mean in means]
     known = [value for value in shown if not np.isnan(value)]
     top = max(known) if len(known) > 1 else None
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
