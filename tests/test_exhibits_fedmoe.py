@@ -149,6 +149,17 @@ def test_without_validation_examples_the_last_state_stands_alone():
     assert texts(sheet.blocks[0]) == [["FEDAVG", "28.37", "41.0 (40.0 to 42.0)", "+12.6"]]
 
 
+def test_what_is_known_of_the_last_round_alone_is_of_the_chosen_state_where_a_method_chose():
+    tidy, clients = collect(exhibit := shown(("fedavg", "fedmoe")))
+    f1 = tidy[(tidy["metric"] == "accuracy") & (tidy["at"] == "last")].assign(metric="macro_f1")
+    columns = [COLUMNS[0] | {"metric": "macro_f1"}]
+    sheet = build("global_accuracy", exhibit, (pd.concat([tidy, f1]), clients), columns=columns)
+    assert texts(sheet.blocks[0]) == [
+        ["FEDAVG", "41.0 (40.0 to 42.0)", render.ABSENT],
+        ["FEDMOE", "76.0 (75.0 to 77.0)", "81.0 (80.0 to 82.0)"],
+    ]
+
+
 def test_what_is_printed_of_another_number_of_clients_says_so_and_has_no_difference():
     columns = [COLUMNS[0] | {"title": "M = 10", "of": "M = 50"}]
     sheet = build("global_accuracy", shown(("fedmoe",)), columns=columns)

@@ -17,7 +17,7 @@ WARM_EPOCHS = 1  # of the expert that all others start from (section 4.4)
 AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
 LOGS = 20  # rounds at most whose gate, alpha and weights are written down; ours
 UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
-UNUSED = "uses none of the server's data"
+UNUSED = "trains on none of the server's data"
 CHOOSES = "of its states, that of the least loss on the server's validation examples predicts"
 
 

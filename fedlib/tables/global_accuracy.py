@@ -16,7 +16,7 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import METRICS_OF_PREDICTIONS, SERVER, check_of_server, over_seeds
+from fedlib.exhibits.metrics import SERVER, check_of_server, over_seeds
 from fedlib.tables import notes
 from fedlib.tables.render import (
     ABSENT,
@@ -166,21 +166,15 @@ def _reproduced(
     mine = exhibits.select(exhibit, metrics)
     runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
     server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
-    choosing = pd.MultiIndex.from_frame(server[RUN]).isin(runs)
-    single = server["metric"].isin([metric.__name__ for metric in METRICS_OF_PREDICTIONS])
-    picked = {
-        "last": [(~choosing, "last", SERVER.protocol), (choosing, "last", "last")],
-        "chosen": [
-            (~single, "chosen", SERVER.protocol),
-            (choosing & single, "last", SERVER.protocol),
-        ],
-    }
+    predicts = exhibits.pick(server, protocol=SERVER.protocol)
+    last, chosen = (exhibits.pick(predicts, at=at) for at in ("last", "chosen"))
+    later = exhibits.pick(server, at="last", protocol="last")
+    chose = pd.MultiIndex.from_frame(last[RUN]).isin(runs)
+    # Of the last round alone, such as F1: it is of the chosen state where a method chose.
+    only = last[chose & ~last["metric"].isin(chosen["metric"])]
     return {
-        state: _columnwise(
-            pd.concat([exhibits.pick(server[of], at=at, protocol=name) for of, at, name in parts]),
-            shown,
-        )
-        for state, parts in picked.items()
+        "last": _columnwise(pd.concat([last[~chose], later]), shown),
+        "chosen": _columnwise(pd.concat([chosen, only]), shown),
     }
 
 
