@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import signal
 import sys
 import time
 import warnings
@@ -23,6 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of imports; see command.run
 
 from fedlib import files, seals
 from fedlib.environment import environment

@@ -6,12 +6,15 @@ names of all are listed without one. Entries must have all further words in them
 
 import argparse
 import shutil
+import signal
 import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of imports; see command.run
 
 from fedlib.workflow import command, config, listing
 from fedlib.workflow.plan import Plan

@@ -11,10 +11,13 @@ every seed has a partition of its own: adaptive_experts/digits-p0.2/seed0 (parti
 """
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of imports; see command.run
 
 from fedlib.errors import ConfigError
 from fedlib.workflow import command, config, dryrun, narrowing, preflight, shell

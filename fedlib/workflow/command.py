@@ -1,12 +1,13 @@
 """What every script shares: errors as one line of text, and a declaration as an argument."""
 
 import argparse
+import contextlib
 import errno
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
@@ -38,6 +39,8 @@ def run(main: Callable[[], None]) -> int:
     An error that the user can mend is one line on stderr and 1; Ctrl-C is 130, and 141 that nobody
     reads on. Any other exception is a bug of ours and keeps its traceback.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # a script that was loading
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         main()
         sys.stdout.flush()
@@ -55,6 +58,16 @@ def run(main: Callable[[], None]) -> int:
             raise
         return _fail(f"{reason}: finished files are whole, unfinished ones were removed")
     return 0
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """In this block, which imports libraries, Ctrl-C ends the process without a traceback."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt_once() -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from fedlib.errors import plain
+from fedlib.workflow import command
 from fedlib.workflow.layout import STAGES
 
 VARIABLE = "FEDLIB_PROGRESS"
@@ -241,10 +242,12 @@ class Quiet:
 
 def main() -> None:
     """Be Snakemake."""
-    from snakemake.cli import main as snakemake  # which a plan does not need
+    with command.loading():
+        from snakemake.cli import main as snakemake  # which a plan does not need
 
     if os.environ.get(VARIABLE) == "1":
         sys.stderr = Quiet(sys.stderr)
+    command.tell_interrupts()
     snakemake()
 
 
