@@ -198,7 +198,7 @@ def test_the_page_is_dark_where_the_reader_s_screen_is(ask, scheme, is_dark):
     assert inverted == is_dark
 
 
-def test_on_a_phone_nothing_but_tables_is_wider_than_the_screen(ask, page):
+def test_on_a_phone_only_tables_and_figures_are_wider_than_the_screen(ask, page):
     # A window cannot be as narrow as a phone, a frame can.
     frame = '<html><head></head><body><iframe width="390" height="844"></iframe></body></html>'
     source = json.dumps(page).replace("<", "\\u003c")
@@ -211,9 +211,11 @@ def test_on_a_phone_nothing_but_tables_is_wider_than_the_screen(ask, page):
       const inner = frame.contentDocument;
       const root = inner.documentElement;
       const beyond = root.scrollWidth - root.clientWidth;
-      return [beyond, root.clientWidth, inner.querySelector(".contents").open];
+      const wide = inner.querySelector("figure img").getBoundingClientRect().width;
+      return [beyond, root.clientWidth, inner.querySelector(".contents").open, wide];
         """,
         text=frame,
     )
     assert found[0] == 0 and 300 < found[1] <= 390
     assert found[2] is False
+    assert found[3] >= 600  # so that words in it can be read
