@@ -189,6 +189,8 @@ class Setting:
         if method == "plain_mixture":
             return tables
         served = {"server_lr": self.server_lr, "horizon": rounds, "curves": list(self.followed)}
+        if method == "local_global" and self.model[0] == "mlp":
+            served |= {"private": "body.1"}  # its lowest layer; body.0 only flattens
         if method in ("fedmix", "fedmix_vae"):
             served |= tables | ({"gates": "shared"} if self.shared_gates else {})
         if method == "fedmix_vae":
