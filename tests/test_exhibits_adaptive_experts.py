@@ -258,11 +258,11 @@ def test_the_grid_says_what_it_measures_and_what_it_is_no_test_of(collected):
     assert "± the standard deviation over trials (n - 1)" in text
     assert "published (± s.d.)" in text and "reproduced (± s.d.)" in text and "95 % CI" not in text
     assert "their difference is no test of the paper" in text
-    assert "selection on the test set" not in text
+    assert "model selection use the test examples" not in text
     runs = [dict(run) for run in collected["p"][0]["runs"]]
     runs[0]["params"] = {**runs[0]["params"], "stop_split": "test"}
     text = render.to_markdown(grid(collected, runs=runs, seeds=[1]))
-    assert "selection on the test set" in text
+    assert "model selection use the test examples" in text
     assert "one run each, so no deviation can be given" in text
     plain = build(collected, "protocol_grid", protocols=WAYS)
     assert [row[0].text for row in plain.blocks[0].rows][::2] == [
