@@ -1,6 +1,8 @@
 """The papers' declarations: everything declared constructs, and means what the paper says."""
 
+import functools
 import string
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +14,10 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits.published import read
 from fedlib.exhibits.selection import setting
 from fedlib.files import canonical_json
+from fedlib.papers._frame import at_scale, everything, on
 from fedlib.run import preflight
 from fedlib.run.build import build_method, build_task
-from fedlib.spec import SCALES
+from fedlib.spec import SCALES, tables
 from fedlib.workflow.provenance import ROOT
 
 DECLARED = [(name, scale) for name in papers.names() for scale in SCALES]
@@ -128,6 +131,24 @@ def test_an_unknown_scale_names_the_choices():
     for name in papers.names():
         with pytest.raises(ConfigError, match="demo, demo-all, reduced, full, got 'huge'"):
             declare(name, "huge")
+
+
+def test_an_exhibit_of_a_scale_shows_what_is_run_there_of_the_settings_it_is_for():
+    def made(name, role, *labels):
+        return SimpleNamespace(data=SimpleNamespace(name=name), roles=(role,), labels=labels)
+
+    settings = [made("a", "main", "x", "y"), made("b", "other", "z"), made("c", "main", "u")]
+    runs = [SimpleNamespace(federation=s.data.name, label=x) for s in settings for x in s.labels]
+    cost = functools.partial(tables.Cost, "Cost", "What it costs.")
+    shown = {
+        "all": cost(everything, on("main")),
+        "some": cost(("v", "y", "z", "x"), on("main"), personal=lambda shown: len(shown) == 2),
+        "none": cost(everything, on("main", where=lambda setting: "z" in setting.labels)),
+    }
+    assert at_scale(shown, settings, runs) == {
+        "all": cost(("x", "y", "u"), ("a", "c")),
+        "some": cost(("y", "x"), ("a",), personal=True),
+    }
 
 
 def test_an_unknown_run_names_the_choices():

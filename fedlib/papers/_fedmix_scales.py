@@ -7,7 +7,13 @@ official code; sections are those of docs/papers/fedmix.md, and F1 to F12 its de
 import math
 from dataclasses import replace
 
-from fedlib.papers._fedmix_settings import ETAS, LENET_LINES, MANY_EXPERTS, Setting
+from fedlib.papers._fedmix_settings import (
+    ETAS,
+    LENET_LINES,
+    MANY_EXPERTS,
+    ROTATION_LINES,
+    Setting,
+)
 from fedlib.spec import Data
 
 SEED = 12345  # of the partitions; ours
@@ -36,7 +42,6 @@ ALL_CURVES = (
     *("accuracy", "divergence", "ablation", "experts", "pruning", "new_shard", "finetuned"),
     *("tables", "views"),
 )
-ROTATION_LINES = ("fedavg", "biased-fedavg", "fedmix-label", "fedmix-angle")  # Figures 5 and 6
 DIGITS_MLP = {"in_features": 64, "hidden": [64, 32], "num_classes": 10}
 MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # Liang et al.
 VAE = {"in_features": 784, "hidden": [512, 256], "latent": 32}  # appendix F

@@ -82,6 +82,7 @@ LENET_LINES = (  # Figure 4a and c, in its order; K=2 and K=10 are ours
     *("fedavg", "biased-fedavg", "fedavg-61", "fedavg-113", "fedmix-k4", "fedmix-k2"),
     *("fedmix-k10", "biased-fedmix-k4", "local-global"),
 )
+ROTATION_LINES = ("fedavg", "biased-fedavg", "fedmix-label", "fedmix-angle")  # Figures 5 and 6
 
 
 @dataclass(frozen=True)

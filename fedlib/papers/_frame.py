@@ -1,24 +1,92 @@
-"""What the declarations of all papers have in common."""
+"""What the declarations of all papers have in common.
 
-from collections.abc import Callable, Iterable
+A paper's tables and figures are constants: each is a kind of `fedlib.spec.tables` or
+`fedlib.spec.figures` in which what differs from scale to scale is a function. `federations` is one
+of all settings, and gives those that are shown: `on("accuracy")`. Every other field may be one of
+the settings that are shown. Of `labels`, those without a run on them are left out, so they may name
+more than a scale has.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 from fedlib.errors import ConfigError
-from fedlib.spec import SCALES, Data, Figure, Paper, Run, Table
+from fedlib.spec import SCALES, Data, Paper, Run
+from fedlib.spec.exhibits import Exhibit
 
 
 class Setting(Protocol):
-    """A federation, and what is run on it."""
+    """A federation, what is run on it, and which tables and figures it is for."""
 
     data: Data
+    roles: tuple[str, ...]
 
     def runs(self) -> Iterable[Run]:
         """All runs."""
 
 
-Settings = tuple[Setting, ...]
-Exhibits = Callable[[Settings, tuple[Run, ...]], tuple[dict[str, Table], dict[str, Figure]]]
+Settings = Sequence[Setting]
+Exhibits = Callable[[Settings, tuple[Run, ...]], tuple[dict[str, Exhibit], dict[str, Exhibit]]]
+
+
+def on(*roles: str, where: Callable[[Any], Any] = bool) -> Callable[[Settings], list[Setting]]:
+    """Of all settings those with any of the roles, of which `where` is true."""
+    return lambda settings: [s for s in settings if {*roles} & {*s.roles} and where(s)]
+
+
+def each(value: Callable[[Any], Any]) -> Callable[[Settings], dict[str, Any]]:
+    """By federation what `value` makes of its setting, but for None."""
+
+    def of(shown: Settings) -> dict[str, Any]:
+        values = {setting.data.name: value(setting) for setting in shown}
+        return {name: found for name, found in values.items() if found is not None}
+
+    return of
+
+
+def everything(shown: Settings) -> tuple[str, ...]:
+    """All labels of the settings that are shown."""
+    return tuple(dict.fromkeys(label for setting in shown for label in setting.labels))
+
+
+def at_scale(
+    exhibits: Mapping[str, Exhibit], settings: Settings, runs: Iterable[Run]
+) -> dict[str, Exhibit]:
+    """The tables or figures of a scale, without those that have nothing to show there."""
+    cells = [(run.federation, run.label) for run in runs]
+    made = {name: _made(exhibit, settings, cells) for name, exhibit in exhibits.items()}
+    return {name: exhibit for name, exhibit in made.items() if exhibit.labels}
+
+
+def _made(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) -> Exhibit:
+    """An exhibit with what its functions make of the settings."""
+    shown = exhibit.federations(settings)
+    if not shown:
+        return dataclasses.replace(exhibit, labels=(), federations=())
+    values = {one.name: getattr(exhibit, one.name) for one in dataclasses.fields(exhibit)}
+    fields = {name: x(shown) if callable(x) else x for name, x in values.items()}
+    names = [setting.data.name for setting in shown]
+    there = [cell for cell in cells if cell[0] in names and cell[1] in fields["labels"]]
+    federations, labels = ({cell[i] for cell in there} for i in (0, 1))
+    fields["federations"] = tuple(name for name in names if name in federations)
+    fields["labels"] = tuple(x for x in dict.fromkeys(fields["labels"]) if x in labels)
+    return type(exhibit)(**fields)
+
+
+def constants(
+    tables: Mapping[str, Exhibit],
+    figures: Mapping[str, Exhibit],
+    criteria: Callable[[Settings, tuple[Run, ...]], Exhibit],
+) -> Exhibits:
+    """What makes these of settings and their runs, and the table of criteria."""
+
+    def of(settings: Settings, runs: tuple[Run, ...]) -> tuple[dict, dict]:
+        shown = at_scale(tables, settings, runs) | {"criteria": criteria(settings, runs)}
+        return shown, at_scale(figures, settings, runs)
+
+    return of
 
 
 def declare(
