@@ -22,7 +22,7 @@ SEEDS = 3
 
 def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
     """The table of all criteria."""
-    main = [s.data for s in settings if s.exhibit == "main"]
+    main = [s.data for s in settings if "main" in s.roles]
     stand_ins = [data for data in main if data.name not in REPORTED]
     found = [
         *_orders(stand_ins),

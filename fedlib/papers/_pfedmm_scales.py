@@ -125,7 +125,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 rates=dict.fromkeys(METHODS, 0.3),
                 gate_features=20,
                 labels=tuple(PUBLISHED),
-                exhibit="fedem-readme",
+                roles=("fedem-readme",),
                 **small,
             ),
         ),
@@ -357,7 +357,7 @@ def _shakespeare() -> Setting:
         evaluate_every=5,  # FedEM's scripts, log_freq
         # The gate of the mixture reads pixels: it has no meaning for characters.
         labels=tuple(label for label in METHODS if label != "gated-experts"),
-        exhibit="fedem-readme",
+        roles=("fedem-readme",),
         unpublished=_not_run("Shakespeare", "the learning rate is FedEM's"),
         unseen=UNSEEN,
     )
@@ -393,7 +393,7 @@ def _synthetic() -> Setting:
         fedprox_mu=0.1,
         gate_features=150,
         evaluate_every=5,
-        exhibit="fedem-readme",
+        roles=("fedem-readme",),
         unpublished=dict.fromkeys(METHODS, note),
         unseen=UNSEEN,
     )

@@ -108,6 +108,11 @@ NO_EXPERIMENTS = {
 }
 
 
+def of_experts(label: str, number: int) -> str:
+    """The label of a mixture with another number of experts."""
+    return f"{label}-m{number}"
+
+
 def has_unseen(data: Data) -> bool:
     """Whether some clients of a federation take no part in training."""
     partition = data.partition
@@ -130,9 +135,10 @@ class Setting:
       relu_logits: of pFedMM.
       evaluate_every: rounds between evaluations.
       labels: the methods that are run.
-      exhibit: the table it is for, and which numbers are printed beside it: "main", if the pFedMM
-        paper reports on the data set; "fedem-readme", if FedEM's does; "fedem-settings", if it is
-        run as FedEM's scripts do; "heterogeneity" or "unseen", if it only varies one of these.
+      roles: which tables it is for, and so which numbers are printed beside it: "main", if the
+        pFedMM paper reports on the data set; "fedem-readme", if FedEM's does; "fedem-settings", if
+        it is run as FedEM's scripts do; "heterogeneity" or "unseen", if it only varies one of
+        these.
       unpublished: note on methods whose authors do not run them on this data set.
       num_experts: values of E (the paper's M) that are compared.
       participation: whether methods are also run without a server and with sampled clients.
@@ -159,7 +165,7 @@ class Setting:
     class_weights: tuple[float, ...] | None = None
     evaluate_every: int = 1
     labels: tuple[str, ...] = tuple(METHODS)
-    exhibit: str = "main"
+    roles: tuple[str, ...] = ("main",)
     unpublished: dict[str, str] = field(default_factory=dict)
     num_experts: tuple[int, ...] = ()
     participation: bool = False
@@ -177,19 +183,22 @@ class Setting:
             for experts in self.num_experts:
                 if experts != NUM_EXPERTS:
                     changed = {"num_experts": experts}
-                    yield self._variant(label, f"m{experts}", f"M={experts}", params=changed)
+                    name = of_experts(label, experts)
+                    yield self._variant(label, name, f"M={experts}", params=changed)
         for name in self.ablations:
             told, changed = ABLATIONS[name]
-            yield self._variant("pfedmm", name, told, params=changed)
+            yield self._variant("pfedmm", f"pfedmm-{name}", told, params=changed)
         for label in SERVERLESS if self.participation else ():
             gossip = {"rate": 1.0, "aggregation": "gossip"}
             notes = GOSSIP_NOTES.get(label, ())
-            yield self._variant(label, "gossip", "no server", notes=notes, participation=gossip)
+            yield self._variant(
+                label, f"{label}-gossip", "no server", notes=notes, participation=gossip
+            )
         for label in SAMPLED if self.participation else ():
             for aggregation in ("damped", "renormalised"):
                 told = f"{SAMPLING_RATE:.0%} of clients, {aggregation}"
                 some = {"rate": SAMPLING_RATE, "aggregation": aggregation}
-                yield self._variant(label, aggregation, told, participation=some)
+                yield self._variant(label, f"{label}-{aggregation}", told, participation=some)
 
     def variants(self) -> Iterator["Setting"]:
         """The settings of the experiments that need federations of their own."""
@@ -197,9 +206,9 @@ class Setting:
         if self.unseen:
             yield self._unseen_clients()
 
-    def alone(self, data: Data, labels: tuple[str, ...], exhibit: str, **changes) -> "Setting":
+    def alone(self, data: Data, labels: tuple[str, ...], role: str, **changes) -> "Setting":
         """The setting on other data, with these methods and none of the experiments."""
-        named = {"data": data, "labels": labels, "exhibit": exhibit}
+        named = {"data": data, "labels": labels, "roles": (role,)}
         return replace(self, **NO_EXPERIMENTS | named | changes)
 
     def _unseen_clients(self) -> "Setting":
@@ -243,7 +252,7 @@ class Setting:
     def _variant(
         self,
         label: str,
-        name: str,
+        changed: str,
         told: str,
         params: dict | None = None,
         notes: tuple[str, ...] = (),
@@ -251,13 +260,13 @@ class Setting:
     ) -> Run:
         run = self._run(label)
         params = {**run.params, **(params or {})}
-        named = {"label": f"{label}-{name}", "title": f"{run.title} ({told})", "notes": notes}
+        named = {"label": changed, "title": f"{run.title} ({told})", "notes": notes}
         return replace(run, params=params, **named, **changes)
 
     def _run(self, label: str) -> Run:
         title, method = METHODS[label]
         notes = NOTES.get(label, ())
-        notes += PUBLISHED_NOTES.get(label, ()) if self.exhibit == "main" else ()
+        notes += PUBLISHED_NOTES.get(label, ()) if "main" in self.roles else ()
         notes += (self.unpublished[label],) if label in self.unpublished else ()
         return Run(
             federation=self.data.name,
