@@ -21,7 +21,7 @@ FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the one that the text finds best, then the o
 
 def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
     """The table of all criteria."""
-    primary = [setting for setting in settings if setting.role == "table2"]
+    primary = [setting for setting in settings if "table2" in setting.roles]
     cells = Cells(primary)
     found = [x for setting in primary for x in _at(setting, cells)]
     gaps = [[cells.of(s, "eps", "moe"), cells.of(s, "none", "ifca")] for s in primary]
