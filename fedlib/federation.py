@@ -186,21 +186,31 @@ class Federation:
             **({"tokens": self.tokens._asdict()} if self.tokens else {}),
         }
 
-    def save(self, shards: str | Path, manifest: str | Path) -> None:
-        """Write the shard file, then the manifest that vouches for it, each atomically."""
-        with atomic(shards) as temporary, hdf5.create(temporary) as file:
-            for name, array in self._arrays().items():
-                file.create_dataset(name, data=array)
-            file.attrs.update(
-                format=FORMAT,
-                num_classes=self.num_classes,
-                mean=self.mean,
-                std=self.std,
-                spec=canonical_json(self.spec),
-            )
-            if self.tokens is not None:
-                file.attrs["tokens"] = self.tokens
-        seals.write_json(manifest, self.manifest())
+    def save(
+        self, shards: str | Path, manifest: str | Path, made: seals.Made | None = None
+    ) -> None:
+        """Write the shard file and the manifest that vouches for it, each atomically.
+
+        Args:
+          made: of what they are the result, to be noted in the shard file: the manifest of the same
+            shards stays the same.
+        """
+        with atomic(shards) as temporary:
+            with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
+                for name, array in self._arrays().items():
+                    file.create_dataset(name, data=array)
+                file.attrs.update(
+                    format=FORMAT,
+                    num_classes=self.num_classes,
+                    mean=self.mean,
+                    std=self.std,
+                    spec=canonical_json(self.spec),
+                )
+                if self.tokens is not None:
+                    file.attrs["tokens"] = self.tokens
+            seals.write_json(manifest, self.manifest())
+            if made:
+                seals.note_hdf5(temporary, made._replace(beside=seals.contents(manifest)))
 
     @classmethod
     def load(cls, shards: str | Path, manifest: str | Path | None = None) -> "Federation":
@@ -241,7 +251,8 @@ class Federation:
         except DAMAGE as error:
             raise DataError(f"{shards} is truncated or corrupted ({error}); {advice}") from error
         if manifest is not None:
-            federation._verify(seals.read_json(manifest, advice), shards, advice)
+            told = seals.read_json(manifest, advice, has=("digests", "spec"))
+            federation._verify(told, shards, advice)
         return federation
 
     def _verify(self, manifest: dict, shards: str | Path, advice: str) -> None:

@@ -8,9 +8,12 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from fedlib.errors import DataError
 
 
 @contextlib.contextmanager
@@ -87,6 +90,18 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def regular(path: str | Path) -> Path:
+    """`path`, if reading it comes to an end, as that of a pipe may not.
+
+    Raises:
+      DataError: for a pipe, a socket or a device.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise DataError(f"{path} is no file; move it away and run again")
+    return Path(path)
+
+
 def canonical_json(value: object) -> str:
     """`value` as JSON text that does not depend on the order of keys.
 
@@ -98,7 +113,7 @@ def canonical_json(value: object) -> str:
 
 def digest(path: str | Path, algorithm: str = "sha256") -> str:
     """Hexadecimal digest of a file's bytes."""
-    with Path(path).open("rb") as file:
+    with regular(path).open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 

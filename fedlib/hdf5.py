@@ -12,6 +12,8 @@ from pathlib import Path
 
 import h5py
 
+from fedlib.files import regular
+
 
 @contextlib.contextmanager
 def create(path: str | Path, **options) -> Iterator[h5py.File]:
@@ -39,7 +41,7 @@ def opened(path: str | Path) -> h5py.File:
     The library would lock it, which fails where a file system has no locks. A file that has its
     name here is whole, and nobody writes it any more.
     """
-    return h5py.File(path, "r", locking=False)
+    return h5py.File(regular(path), "r", locking=False)
 
 
 class _Patient:

@@ -94,12 +94,23 @@ class RunResult:
     server_examples: np.ndarray | None = None
     predictions: dict[View, Predictions] = field(default_factory=dict)
 
-    def save(self, path: str | Path) -> None:
-        """Write to an HDF5 file, atomically and sealed (`fedlib.seals`)."""
+    def save(self, path: str | Path, *beside: str | Path) -> None:
+        """Write to an HDF5 file, atomically and sealed (`fedlib.seals`).
+
+        Args:
+          beside: what the same job has written, such as the state that a history is of.
+        """
         with atomic(path) as temporary:
             with hdf5.create(temporary, userblock_size=seals.USERBLOCK) as file:
                 self._write(file)
-            seals.close_hdf5(temporary)
+            seals.close_hdf5(temporary, self._made(beside))
+
+    def _made(self, beside: tuple) -> seals.Made | None:
+        """Of what the file is the result, if a job made it."""
+        if "inputs_sha256" not in self.provenance:
+            return None
+        code, inputs = (self.provenance[name] for name in ("code", "inputs_sha256"))
+        return seals.Made(seals.spec_digest(self.spec), code, inputs, seals.contents(*beside))
 
     @classmethod
     def load(cls, path: str | Path) -> "RunResult":
@@ -160,10 +171,14 @@ def opened(path: str | Path) -> Iterator[h5py.File]:
       DataError: if it is missing, truncated, corrupted or of another format.
     """
     seals.checked(path)
-    with hdf5.opened(path) as file:
-        if int(file.attrs["format"]) != FORMAT:
+    try:
+        opened_file = hdf5.opened(path)
+    except OSError:
+        raise DataError(f"{path} is another file, not HDF5; delete it and run again") from None
+    with opened_file as file:
+        found = file.attrs.get("format")
+        if found != FORMAT or "provenance" not in file.attrs:
             raise DataError(
-                f"{path} has format {file.attrs['format']}, this version reads {FORMAT}; "
-                "delete it and run again"
+                f"{path} has format {found}, this version reads {FORMAT}; delete it and run again"
             )
         yield file

@@ -1,4 +1,7 @@
-"""What the specification of a run (`fedlib.spec.Run.spec`) has in it, and what it names.
+"""What the specification of a run has in it, and what it names.
+
+It is that of `fedlib.spec.Run.spec`, and "data": the digest of the specification of what the run is
+trained on (`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`).
 
 Apart from `fedlib.spec`, because what else a paper declares is no part of the code of a job.
 """
@@ -12,6 +15,7 @@ from fedlib.errors import ConfigError
 RUN_ENTRIES = frozenset(
     {
         "class_weights",
+        "data",
         "evaluate_every",
         "local",
         "method",
@@ -37,6 +41,8 @@ def check(spec: Mapping) -> None:
             raise ConfigError(f"{entry} must be a name, got {spec[entry]!r:.80}")
     if not isinstance(spec["weights"], str | None):
         raise ConfigError(f"weights must be a name or null, got {spec['weights']!r:.80}")
+    if not isinstance(spec["data"], str):
+        raise ConfigError(f"data must be the digest of a specification, got {spec['data']!r:.80}")
     for entry in ("local", "model_params", "modules", "params", "participation"):
         if not isinstance(spec[entry], dict):
             raise ConfigError(f"{entry} must be a JSON object, got {spec[entry]!r:.80}")

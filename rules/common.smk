@@ -11,6 +11,7 @@ from snakemake.common import overwrite_function_params
 from snakemake.common.tbdstring import TBDString
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
+from snakemake.persistence import PersistenceBase
 from snakemake.utils import validate
 
 CHECKOUT = Path(workflow.basedir)
@@ -19,8 +20,8 @@ sys.path.insert(0, str(CHECKOUT))
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.locks import hold_folder
-from fedlib.workflow.layout import STAGES, WILDCARDS
-from fedlib.workflow import bundles, command, console, gpu, narrowing, preflight, specs, warm
+from fedlib.workflow.layout import STAGES, WILDCARDS, templates
+from fedlib.workflow import bundles, command, console, gpu, narrowing, preflight, specs, stale, warm
 from fedlib.workflow.estimates import TIMED, Estimates
 from fedlib.workflow.plan import Plan
 
@@ -43,6 +44,18 @@ if workflow.is_main_process and not reads:
 # is a tenth of the time that planning takes.
 gc.set_threshold(100_000, 50, 1000)
 
+
+def make_again(stale_files):
+    """Let Snakemake take these files for incomplete: it makes them again, if it needs them at all."""
+    incomplete = PersistenceBase.incomplete
+
+    async def with_stale(self, job):
+        found = await incomplete(self, job)
+        return [*found, *(file for file in job.output if file in stale_files and file not in found)]
+
+    PersistenceBase.incomplete = with_stale
+
+
 config.update(normalised(config))
 try:
     check(DEFAULTS | config)
@@ -59,6 +72,7 @@ try:
         if not any(word in READERS for word in words):
             narrowing.check(PLAN)
             preflight.check_frames(PLAN)
+            make_again(stale.look(PLAN))
 except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -74,7 +88,6 @@ except ConfigError as error:
 
 config["about"] = specs.about(PLAN)  # read by the front page of the report alone
 path = PLAN.path
-TEMPLATES = CHECKOUT / "fedlib/reporting/templates"  # of the report, which no code digest knows
 
 
 wildcard_constraints:

@@ -53,6 +53,7 @@ rule figure:
             labels=exhibit_labels("figure", "png"),
         ),
         svg=path("figure_svg"),
+        json=path("figure_json"),
     log:
         path("figure_log"),
     benchmark:
@@ -69,6 +70,7 @@ rule figure:
         "python scripts/figure.py --spec @/dev/stdin --code {params.code}"
         " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
         " --pdf {output.pdf:q} --png {output.png:q} --svg {output.svg:q}"
+        " --json {output.json:q}"
         " <<< {params.spec:q} >> {log:q} 2>&1"
 
 
@@ -76,9 +78,9 @@ rule report:
     """All tables and figures on one page, REPORT.md, and the same for the browser."""
     input:
         tables=PLAN.exhibits("table_csv", "table_json"),
-        figures=PLAN.exhibits("figure_png", "figure_svg"),
+        figures=PLAN.exhibits("figure_pdf", "figure_png", "figure_svg", "figure_json"),
         histories=[PLAN.path("history", **cell._asdict()) for cell in PLAN.cells()],
-        templates=[os.path.relpath(file) for file in sorted(TEMPLATES.iterdir())],
+        templates=[os.path.relpath(file) for file in templates(CHECKOUT)],
     output:
         md=path("report"),
         html=path("report_html"),

@@ -75,7 +75,7 @@ def _key(plan: Plan, name: tuple[str, str, str]) -> str:
     paper, federation, label = name
     spec = json.loads(plan.spec("evaluate", seed=_seed(plan, name), **_names(name)))
     facts = {
-        "spec": {**spec, "seed": 0},
+        "spec": {**spec, "seed": 0, "data": ""},
         "done": _done(plan, name),
         "data": plan.data(paper, federation).spec(0),
         "cut": _digest(_manifest(plan, name)),
@@ -233,7 +233,7 @@ class Maker:
     def _rehearsed(self, spec: dict, views: list, sizes: dict) -> list:
         from fedlib.run import rehearsal
 
-        course = {"rounds": 1, "evaluate_every": 1, "seed": 0}
+        course = {"rounds": 1, "evaluate_every": 1, "seed": 0, "data": ""}
         shapes = {k: v for k, v in sizes.items() if k not in ("group", "train", "val", "test")}
         owned = {
             split: [sizes["group"][i] for i, n in enumerate(sizes[split]) if n]

@@ -50,10 +50,11 @@ def main() -> None:
         simulation = job.simulation(args, spec, device)
         code = provenance.code_digest(*run_roots("train", spec))
         trained = {"code": code, "manifest_sha256": files.digest(args.manifest)}
+        histories = [args.history, *(args.settled or [])[1:]]
         result = evaluate_state(
             simulation,
             spec,
-            job.record(args, simulation, device, provenance.code_digest(*roots)),
+            job.record(args, simulation, device, provenance.code_digest(*roots), *histories),
             state_file=args.state,
             history_file=args.history,
             settled=args.settled,

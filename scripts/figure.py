@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw one figure of a paper from its metrics: PDF, PNG and SVG."""
+"""Draw one figure of a paper from its metrics: PDF, PNG and SVG, and what vouches for them."""
 
 import sys
 from pathlib import Path
@@ -8,21 +8,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import figures
 from fedlib.exhibits import inputs
+from fedlib.exhibits.pictures import vouch
 from fedlib.figures import saving
 from fedlib.workflow import command, packing, provenance
 
 
 def main() -> None:
     """Parse the command line, draw, write."""
-    args = command.exhibit_parser(__doc__, "pdf", "png", "svg").parse_args()
+    args = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json").parse_args()
 
-    spec = packing.unpacked(command.json_argument(args.spec))
+    asked = command.json_argument(args.spec)
+    spec = packing.unpacked(asked)
     roots = ("scripts/figure.py", f"fedlib.figures.{spec['kind']}")
     figures.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
     kind = figures.load(spec["kind"])
     figure = inputs.made(kind, spec, args.metrics, args.clients, args.published)
-    saving.save(figure, args.pdf, args.png, args.svg)
+    pictures = [args.pdf, args.png, args.svg]
+    saving.save(figure, *pictures)
+    read = list(filter(None, (args.metrics, args.clients, args.published)))
+    vouch(args.json, pictures, asked, provenance.code_digest(*roots), read)
     provenance.assert_covered(*roots)
 
 

@@ -23,7 +23,7 @@ from fedlib import files
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import packs
 from fedlib.reporting import as_markdown, kept
-from fedlib.reporting.content import gather
+from fedlib.reporting.content import check_pictures, gather
 from fedlib.workflow import command, config, packing
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
@@ -74,15 +74,16 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     missing = [path for path in sources if not path.exists()]
     if missing:
         raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
-    for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
-        old.unlink()
-    for source in sources:
-        shutil.copyfile(source, folder / source.name)
     spec = json.loads(plan.spec("report"))
     spec["papers"] = [chapter for chapter in spec["papers"] if chapter["name"] == paper]
     for chapter, stage in ((x, y) for x in spec["papers"] for y in STAGES):
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
+    check_pictures(spec, Path(plan.path("figures")))
+    for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
+        old.unlink()
+    for source in sources:
+        shutil.copyfile(source, folder / source.name)
     # Figures are beside the page, in the folder that has the paper's name.
     results, page = Path(plan.path("results")), folder / "REPORT.md"
     text = as_markdown.page(gather(spec, results, folder.parent), page)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from fedlib import seals
 from fedlib.exhibits import metrics
 from fedlib.workflow import command, provenance
 
@@ -25,9 +26,18 @@ def main() -> None:
     args = parser.parse_args()
 
     provenance.check_code(args.code, "scripts/metrics.py")
-    tidy, clients = metrics.collect(command.json_argument(args.spec), args.runs)
-    metrics.write(tidy, args.parquet, args.csv)
-    metrics.write(clients, args.clients)
+    spec = command.json_argument(args.spec)
+    tidy, clients = metrics.collect(spec, args.runs)
+    made = seals.Made(
+        seals.spec_digest(spec),
+        provenance.code_digest("scripts/metrics.py"),
+        seals.contents(*metrics.result_files(spec, args.runs)),
+        seals.contents(),
+    )
+    metrics.write(tidy, args.csv)
+    metrics.write(clients, args.clients, made=made)
+    made = made._replace(beside=seals.contents(args.clients))
+    metrics.write(tidy, args.parquet, made=made)
     print(f"{len(tidy)} metrics and {len(clients)} clients' rows: {args.parquet.parent}")
     provenance.assert_covered("scripts/metrics.py")
 

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
+from fedlib import seals
 from fedlib.data.build import build, roots
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation
 from fedlib.workflow import command, provenance
@@ -27,7 +28,11 @@ def main() -> None:
     modules = ("scripts/partition.py", *roots(spec))
     provenance.check_code(args.code, *modules)
     federation = build(spec, args.raw)
-    federation.save(args.shards, args.manifest)
+    receipt = args.raw / f"{spec['dataset']}.json"  # by hand there need not be one
+    inputs = seals.contents(*([receipt] if receipt.exists() else []))
+    code = provenance.code_digest(*modules)
+    made = seals.Made(seals.spec_digest(spec), code, inputs, seals.contents())
+    federation.save(args.shards, args.manifest, made)
     print(summary(federation))
     provenance.assert_covered(*modules)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import files
+from fedlib import files, seals
 from fedlib.reporting import as_html, as_markdown
-from fedlib.reporting.content import gather
-from fedlib.workflow import command, provenance
+from fedlib.reporting.content import check_pictures, gather
+from fedlib.workflow import command, layout, provenance
 
 
 def main() -> None:
@@ -28,9 +28,16 @@ def main() -> None:
     args = parser.parse_args()
 
     provenance.check_code(args.code, "scripts/report.py")
-    content = gather(command.json_argument(args.spec), args.results, args.figures)
-    files.write_text(args.md, as_markdown.page(content, args.md))
-    files.write_text(args.html, as_html.page(content))
+    spec = command.json_argument(args.spec)
+    check_pictures(spec, args.figures)
+    content = gather(spec, args.results, args.figures)
+    shown = layout.shown(spec, args.results, args.figures)
+    read = seals.contents(*shown, *layout.templates(provenance.ROOT))
+    code = provenance.code_digest("scripts/report.py")
+    made = seals.Made(seals.spec_digest(spec), code, read, seals.contents())
+    note = f"\n<!-- {made} -->\n"
+    files.write_text(args.md, as_markdown.page(content, args.md) + note)
+    files.write_text(args.html, as_html.page(content) + note)
     provenance.assert_covered("scripts/report.py")
     print(f"Report: {args.html} (open it in a browser), {args.md}")
 

@@ -2,11 +2,12 @@
 """Build one table of a paper from its metrics: csv, Markdown, LaTeX and JSON."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import tables
+from fedlib import seals, tables
 from fedlib.exhibits import inputs
 from fedlib.tables import render
 from fedlib.workflow import command, packing, provenance
@@ -16,13 +17,16 @@ def main() -> None:
     """Parse the command line, build, write."""
     args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
-    spec = packing.unpacked(command.json_argument(args.spec))
+    asked = command.json_argument(args.spec)
+    spec = packing.unpacked(asked)
     roots = ("scripts/table.py", f"fedlib.tables.{spec['kind']}")
     tables.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
     kind = tables.load(spec["kind"])
     sheet = inputs.made(kind, spec, args.metrics, args.clients, args.published)
-    render.write(sheet, args.csv, args.md, args.tex, args.json)
+    read = seals.contents(*filter(None, (args.metrics, args.clients, args.published)))
+    made = partial(seals.Made, seals.spec_digest(asked), provenance.code_digest(*roots), read)
+    render.write(sheet, args.csv, args.md, args.tex, args.json, made)
     provenance.assert_covered(*roots)
 
 

@@ -79,7 +79,7 @@ def main() -> None:
             train(
                 simulation,
                 spec,
-                record | {"manifest_sha256": manifest},
+                record,
                 state_file=args.state,
                 history_file=args.history,
                 checkpoints=checkpoints,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedlib.results import RunResult, Scores, View
+from fedlib.seals import spec_digest
 
 TITLES = {
     "local": "Local",
@@ -280,8 +281,12 @@ def heterogeneity(labels, federations: list[dict], **changes) -> dict:
     return exhibit([], (), federations=federations, runs=runs, **changes)
 
 
-def metrics_spec(exhibit: dict) -> dict:
-    """The specification of the metrics stage that covers an exhibit."""
+def metrics_spec(exhibit: dict, more: dict | None = None) -> dict:
+    """The specification of the metrics stage that covers an exhibit.
+
+    Args:
+      more: what the specifications of the runs have besides method and seed.
+    """
     names = ("federation", "label", "method")
     datasets = {federation["name"]: federation for federation in exhibit["federations"]}
     return {
@@ -292,6 +297,10 @@ def metrics_spec(exhibit: dict) -> dict:
                 "dataset": datasets[run["federation"]]["dataset"],
                 "partition": datasets[run["federation"]]["partition_label"],
                 "seeds": exhibit["seeds"],
+                "specs": [
+                    [spec_digest({"method": run["method"], "seed": seed} | (more or {}))] * 2
+                    for seed in exhibit["seeds"]
+                ],
             }
             for run in exhibit["runs"]
         ],

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedlib import tables
-from fedlib.exhibits import metrics, published
+from fedlib.exhibits import metrics, pictures, published
 from fedlib.figures import saving
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
@@ -17,6 +17,7 @@ from fedlib.tables.render import Block, Cell, Column, Sheet
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
 NASTY = "A <b>title</b> & \"quotes\" | 'more' </script> </style> {{ 7 * 7 }}"
+FIGURE = {"name": "curves"}  # its specification
 VERDICTS = ("yes", "no", "not run")
 
 
@@ -79,12 +80,12 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "methods": {"FedAvg": "fedavg", "pFedMM": "pfedmm"},
         "runs": {n: {"fedavg": [1, 2], "pfedmm": [1, 2]} for n in ("emnist", "cifar10")},
         "tables": [
-            {"name": name, "title": sheet.title, "caption": sheet.caption, **about}
+            {"name": name, "title": sheet.title, "caption": sheet.caption, "spec": None, **about}
             for name, sheet in shown.items()
         ],
         "figures": [
             {
-                **{"name": "curves", "title": "Curves", "caption": "Over_rounds."},
+                **{"name": "curves", "title": "Curves", "caption": "Over_rounds.", "spec": None},
                 **{"methods": ["pfedmm"], "families": ["EMNIST"]},
             }
         ],
@@ -103,7 +104,9 @@ def project(root: Path) -> SimpleNamespace:
     for name, sheet in shown.items():
         forms = ("csv", "md", "tex", "json")
         render.write(sheet, *(results / f"tables/pfedmm/{name}.{form}" for form in forms))
-    saving.save(drawn(), *(images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")))
+    drawings = [images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")]
+    saving.save(drawn(), *drawings)
+    pictures.vouch(images / "pfedmm/curves.json", drawings, FIGURE, "0" * 16, [])
     return SimpleNamespace(
         root=root, results=results, figures=images, spec=spec(shown), sheets=shown
     )

@@ -43,6 +43,7 @@ def save_metrics(root, name, values, at="last"):
 def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, made=None, data=None):
     """results/NAME with made-up runs, whose specification and provenance have these too."""
     exhibit = made_up.exhibit(labels, ["emnist"], seeds)
+    more = {"local": {"lr": 0.1, "solver": "sgd"}} | (spec or {})
     runs = root / "results" / name / "runs/pfedmm"
     for described in exhibit["runs"]:
         for seed in seeds:
@@ -50,11 +51,11 @@ def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, mad
             for file, result in results.items():
                 result = replace(
                     result,
-                    spec=result.spec | {"local": {"lr": 0.1, "solver": "sgd"}} | (spec or {}),
+                    spec=result.spec | more,
                     provenance=result.provenance | {"code": "c", "clean": True} | (made or {}),
                 )
                 result.save(runs / f"emnist/{described['label']}/seed{seed}/{file}.h5")
-    tidy, _ = metrics.collect(made_up.metrics_spec(exhibit), runs)
+    tidy, _ = metrics.collect(made_up.metrics_spec(exhibit, more), runs)
     (root / "results" / name / "metrics").mkdir()
     metrics.write(tidy, root / "results" / name / "metrics/pfedmm.parquet")
     for replicate, cut in (data or {"": {"partition": {"num_clients": 20}}}).items():

@@ -366,13 +366,14 @@ def test_another_seed_is_cut_and_trained_and_the_others_are_kept(recut):
     assert found == expected | {f"partition {PAPER}/digits/seed2"}
 
 
-def test_a_partition_of_other_content_repeats_the_runs_of_its_seed(recut, tmp_path):
+def test_a_manifest_of_other_content_is_made_again_and_the_runs_of_its_seed(recut, tmp_path):
     folder = workflow.clone(recut, tmp_path)
     manifest = folder / of_seed(0, "manifest")
     content = json.loads(manifest.read_text())
     content["digests"]["y"] = "0" * 64
     manifest.write_text(json.dumps(content))
-    assert would_run(folder) == SEED_0 | names(PLAN, *AFTER_RUNS)
+    expected = SEED_0 | names(PLAN, *AFTER_RUNS) | {f"partition {PAPER}/digits/seed0"}
+    assert would_run(folder) == expected
 
 
 def test_the_commands_by_hand_are_those_of_the_rules_where_seeds_have_partitions(recut):
@@ -432,12 +433,12 @@ def test_a_deleted_file_of_a_run_is_missed_and_made_again(folder, file, stages):
     assert would_run(folder) == expected | names(PLAN, *AFTER_RUNS)
 
 
-def test_shards_of_other_content_are_trained_on_again(folder):
+def test_a_manifest_of_other_content_is_made_again_and_trained_on_again(folder):
     manifest = folder / PLAN.path("manifest", paper=PAPER, federation="digits")
     content = json.loads(manifest.read_text())
     content["digests"]["y"] = "0" * 64
     manifest.write_text(json.dumps(content))
-    assert would_run(folder) == ALL_RUNS
+    assert would_run(folder) == ALL_RUNS | names(PLAN, "partition")
 
 
 def test_shards_that_come_out_unchanged_are_not_trained_on_again(folder):

@@ -19,6 +19,7 @@ from fedlib.methods.parts import early_stopping
 from fedlib.results import RunResult
 from fedlib.run.build import build_method, build_task, settles
 from fedlib.run.simulate import Course, Simulation
+from fedlib.seals import spec_digest
 from fedlib.spec import SCALES, Run
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.shell import command
@@ -49,7 +50,7 @@ def mixture(**changes):
         local={"solver": "sgd", "lr": 0.05, "batch_size": 4},
         params=params | changes.pop("params", {}),
     )
-    return run.spec(seed=3) | changes
+    return run.spec(seed=3) | {"data": spec_digest({})} | changes
 
 
 def locals_of(**changes):
@@ -66,7 +67,7 @@ def locals_of(**changes):
         local={"solver": "adamw", "lr": 0.01, "batch_size": 4, "weight_decay": 0.1},
         params=params | {"at_once": 3} | changes.pop("params", {}),
     )
-    return run.spec(seed=3) | changes
+    return run.spec(seed=3) | {"data": spec_digest({})} | changes
 
 
 @pytest.fixture(scope="module")

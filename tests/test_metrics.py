@@ -294,9 +294,9 @@ def test_collecting_names_the_run_that_is_wrong(tmp_path):
     with pytest.raises(DataError, match="fedavg/seed1/history.h5 does not exist"):
         metrics.collect(spec, tmp_path)
     made_up.save_runs(exhibit, tmp_path)
-    spec["runs"][0]["method"] = "fedprox"
-    with pytest.raises(DataError, match="is of method fedavg, seed 1, not of fedprox, seed 1"):
-        metrics.collect(spec, tmp_path)
+    exhibit["runs"][0]["method"] = "fedprox"
+    with pytest.raises(DataError, match="fedavg/seed1/history.h5 is the result of something else"):
+        metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
 
 
 def test_a_hundred_runs_take_seconds(tmp_path):

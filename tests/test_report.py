@@ -13,6 +13,7 @@ import pytest
 from docutils.core import publish_string
 from jinja2 import Environment, StrictUndefined
 
+from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.reporting import as_html, as_markdown, content
 from fedlib.tables import render
@@ -230,6 +231,28 @@ def test_a_table_whose_text_or_numbers_were_edited_is_refused(project, tmp_path)
             render.read(tmp_path / "t.csv", tmp_path / "t.json")
 
 
+def test_a_table_or_picture_of_something_else_is_refused(tmp_path):
+    project = made_up_report.project(tmp_path)
+    (paper,) = project.spec["papers"]
+    expected = {"spec": seals.spec_digest(made_up_report.FIGURE)}
+    (figure,) = (paper | {"figures": [paper["figures"][0] | expected]})["figures"]
+    asked = project.spec | {"papers": [paper | {"figures": [figure]}]}
+    content.check_pictures(asked, project.figures)
+    svg = project.figures / "pfedmm/curves.svg"
+    svg.write_bytes(svg.read_bytes().replace(b"0", b"1", 1))
+    with pytest.raises(DataError, match="curves.svg is not the picture that .*curves.json was"):
+        content.check_pictures(asked, project.figures)
+    figure["spec"] = "0" * 64
+    with pytest.raises(DataError, match="curves.json is the result of something else"):
+        content.check_pictures(asked, project.figures)
+
+    tables = project.results / "tables/pfedmm"
+    for form in ("csv", "json"):
+        (tables / f"main.{form}").write_bytes((tables / f"criteria.{form}").read_bytes())
+    with pytest.raises(DataError, match="main.json is table pfedmm-criteria"):
+        gathered(project)
+
+
 # --- HTML -----------------------------------------------------------------------------------------
 
 
@@ -379,7 +402,9 @@ def test_script_writes_both_pages(project, page, html):
     ]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout == f"Report: {browser} (open it in a browser), {md}\n"
-    assert (md.read_text(), browser.read_text()) == (page, html)
+    noted = f"\n<!-- {seals.made(md)} -->\n"
+    assert (md.read_text(), browser.read_text()) == (page + noted, html + noted)
+    assert seals.made(md).spec == seals.spec_digest(project.spec)
 
 
 @pytest.mark.parametrize("scale", ["demo", "reduced", "full"])

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import random
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -14,6 +16,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import frames
 from fedlib.results import RunResult, Scores, View
 
+SELDOM = __file__  # a file that says nothing
 FRAME = pd.DataFrame({"label": ["fedavg", "fedem"], "round": [1, 2], "value": [0.799, np.nan]})
 
 
@@ -92,6 +95,59 @@ def test_a_file_that_is_not_there_is_named(tmp_path, kind):
 def test_a_folder_in_place_of_a_file_is_named(tmp_path, kind):
     with pytest.raises(DataError, match=f"{tmp_path} cannot be read"):
         KINDS[kind][1](tmp_path)
+
+
+READERS = {
+    "json": lambda path: seals.read_json(path, has=("a",)),
+    "parquet": lambda path: frames.read_parquet(path, has=("round",)),
+    "h5": RunResult.load,
+}
+
+
+@kinds
+@pytest.mark.parametrize("other", KINDS)
+def test_a_sealed_file_of_another_kind_is_refused_in_a_line(tmp_path, kind, other):
+    path = tmp_path / "file"
+    if kind != other:
+        KINDS[other][0](path)
+    elif kind == "json":
+        seals.write_json(path, {"b": 1})
+    elif kind == "parquet":
+        frames.write_parquet(FRAME[["label"]], path)
+    else:
+        with h5py.File(path, "w", userblock_size=seals.USERBLOCK) as file:
+            file.attrs["format"] = 3
+        seals.close_hdf5(path)
+    with pytest.raises(DataError, match="file (is another file|has format)") as raised:
+        READERS[kind](path)
+    assert "\n" not in str(raised.value)
+
+
+@kinds
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path, kind):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe is no file; move it away"):
+        READERS[kind](tmp_path / "pipe")
+
+
+@kinds
+def test_a_file_says_of_what_it_is_the_result_and_readers_compare(tmp_path, kind):
+    spec, path = {"seed": 1}, tmp_path / "x"
+    assert seals.made(SELDOM) is None
+    made = seals.Made(seals.spec_digest(spec), "0" * 16, seals.contents(SELDOM), seals.contents())
+    if kind == "json":
+        seals.write_json(path, {"a": 1, seals.MADE: str(made)})
+    elif kind == "parquet":
+        frames.write_parquet(FRAME, path, made)
+        assert frames.read_of(path, made.spec, ("round",)).equals(FRAME)
+        for other in (None, seals.spec_digest({"seed": 2})):
+            with pytest.raises(DataError, match="x is the result of something else"):
+                frames.read_of(path, other, ("round",))
+    else:
+        of_job = {"code": made.code, "inputs_sha256": made.inputs}
+        replace(result(), provenance=of_job).save(path)
+    assert seals.made(path) == made
+    assert READERS[kind](path) is not None  # the seal is of all that
 
 
 def test_an_object_comes_back_without_its_seal_and_without_changing_the_one_given(tmp_path):

@@ -21,6 +21,7 @@ from fedlib import files, seals, spec
 from fedlib.exhibits import metrics
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run_spec import RUN_ENTRIES
+from fedlib.seals import spec_digest
 from fedlib.workflow import command
 from scripts.train import Stop
 
@@ -41,7 +42,7 @@ RUN = spec.Run(
     participation={"rate": 0.7, "aggregation": "damped"},
     evaluate_every=10,
 )
-SPEC = RUN.spec(seed=3)
+SPEC = RUN.spec(seed=3) | {"data": spec_digest({})}
 
 
 def options(folder, run_spec=SPEC, **changes):

@@ -9,32 +9,66 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from fedlib import seals
+from fedlib.errors import DataError
 from fedlib.files import atomic
 
 NOTE = "seal"  # in the footer
 
 
-def write_parquet(frame: pd.DataFrame, path: str | Path, **how: object) -> None:
+def write_parquet(
+    frame: pd.DataFrame, path: str | Path, made: seals.Made | None = None, **how: object
+) -> None:
     """Write a frame without its index as Parquet, atomically and sealed.
 
     Args:
+      made: of what it is the result, to be noted in the footer.
       how: of `pyarrow.parquet.ParquetWriter`, such as a compression.
     """
     table = pa.Table.from_pandas(frame, preserve_index=False)
     with atomic(path) as temporary:
         with pa.parquet.ParquetWriter(temporary, table.schema, **how) as writer:
             writer.write_table(table)
-            writer.add_key_value_metadata({NOTE: seals.BLANK.decode()})
+            notes = {NOTE: seals.BLANK.decode()} | ({seals.MADE: str(made)} if made else {})
+            writer.add_key_value_metadata(notes)
         seals.close(temporary)
 
 
-def read_parquet(path: str | Path) -> pd.DataFrame:
+def read_parquet(path: str | Path, has: tuple[str, ...] = ()) -> pd.DataFrame:
     """The frame that `write_parquet` wrote.
 
+    Args:
+      has: columns of frames of this kind.
+
     Raises:
-      DataError: if the file is missing, or not as it was written.
+      DataError: if the file is missing, not as it was written, or of another kind.
     """
-    return pd.read_parquet(io.BytesIO(seals.checked(path)))
+    content = seals.checked(path)
+    try:
+        frame = pd.read_parquet(io.BytesIO(content))
+    except pa.ArrowInvalid:
+        raise DataError(f"{path} is another file, not Parquet; delete it and run again") from None
+    lacking = [name for name in has if name not in frame]
+    if lacking:
+        raise DataError(
+            f"{path} is another file: it has no column {', '.join(lacking)}; delete it and run "
+            "again"
+        )
+    return frame
+
+
+def read_of(path: str | Path, spec: str | None, has: tuple[str, ...]) -> pd.DataFrame:
+    """`read_parquet` of what is the result of a specification.
+
+    Args:
+      spec: its digest; None for a frame that is not said to be of any.
+
+    Raises:
+      DataError: likewise, and if it is the result of another one.
+    """
+    frame = read_parquet(path, has)
+    made = seals.made(path)
+    seals.check_spec(path, made and made.spec, spec)
+    return frame
 
 
 def write_csv(frame: pd.DataFrame, path: str | Path) -> None:

@@ -12,17 +12,19 @@ def made(kind: Callable, exhibit: dict, metrics: Path, clients: Path, printed: P
 
     Args:
       kind: its `build` or `draw`.
-      exhibit: as `fedlib.exhibits.selection` knows it.
+      exhibit: as `fedlib.exhibits.selection` knows it; "metrics" is the digest of the
+        specification of both frames, which those packed by earlier versions do not have.
       metrics, clients: frames, see `fedlib.exhibits.metrics`.
       printed: the paper's own numbers, if it has any.
 
     Raises:
-      DataError: if a file is missing or damaged, or lacks what the exhibit shows.
+      DataError: if a file is missing, damaged or of something else, or lacks what the exhibit
+        shows.
     """
     return kind(
         exhibit,
-        frames.read_parquet(metrics),
-        frames.read_parquet(clients),
+        frames.read_of(metrics, exhibit.get("metrics"), ("metric", "value")),
+        frames.read_of(clients, exhibit.get("metrics"), ("client",)),
         published.read(printed) if printed else None,
         **exhibit["params"],
     )

@@ -35,7 +35,8 @@ class Exhibit(NamedTuple):
 def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Exhibit]) -> int:
     """Pack the frames in two files, and what is made of them -> bytes"""
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
-        frames.write_parquet(frames.read_parquet(source), folder / name, **SMALL)
+        made = seals.made(source)
+        frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
     seals.write_json(folder / EXHIBITS, {"exhibits": [list(exhibit) for exhibit in exhibits]})
     return sum((folder / name).stat().st_size for name in (METRICS, CLIENTS, EXHIBITS))
 

@@ -267,11 +267,12 @@ def _kept(results: Results, run: Run, seed: int) -> dict | None:
     if not all(file.exists() for file in files):
         return None
     (provenance, spec), (evaluated, _) = map(attributes, files)
+    spec.pop("data", None)  # a digest; what it stands for is in the manifest
     asked = _flat(spec) | {SHARDS: provenance.get("manifest_sha256")}
     for replicate in (f"/seed{seed}", ""):
         manifest = results.path("manifest", run, seed, replicate=replicate)
         if manifest.exists():
-            asked |= _flat(seals.read_json(manifest)["spec"], DATA)
+            asked |= _flat(seals.read_json(manifest, has=("spec",))["spec"], DATA)
             break
     made = {FACT_TITLES.get(name, name): provenance.get(name) for name in FACTS}
     codes = dict(zip(CODE, (provenance.get("code"), evaluated.get("code")), strict=True))

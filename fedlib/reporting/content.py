@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.errors import DataError
+from fedlib.exhibits import pictures
 from fedlib.exhibits.published import difference
 from fedlib.exhibits.selection import (
     METRIC_TITLES,
@@ -147,6 +148,17 @@ def gather(spec: dict, results: Path, figures: Path) -> Content:
     return Content(spec["scale"], spec["folder"], chapters)
 
 
+def check_pictures(spec: dict, figures: Path) -> None:
+    """Nothing, if all figures of a report are as they were drawn, and what was asked for.
+
+    Raises:
+      DataError: naming a file that is not.
+    """
+    for paper in spec["papers"]:
+        for figure in paper["figures"]:
+            pictures.check(figures / paper["name"] / f"{figure['name']}.json", figure["spec"])
+
+
 def differences(chapter: Chapter) -> list[dict]:
     """One row per table and metric that has published numbers: where, how many, and how far off."""
     rows = []
@@ -253,7 +265,10 @@ def _sheet(folder: Path, table: dict) -> Sheet:
     for path in files:
         if not path.exists():
             raise DataError(f"{path} does not exist; run the table stage first")
-    return render.read(*files)
+    sheet = render.read(*files, table["spec"])
+    if sheet.label != f"{folder.name}-{table['name']}":
+        raise DataError(f"{files[1]} is table {sheet.label}; delete it and run the table stage")
+    return sheet
 
 
 def _repeated(notes: Iterable[list[str]]) -> list[str]:

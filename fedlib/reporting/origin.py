@@ -63,7 +63,7 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
                         counts[name][_text(provenance[name])] += 1
             if found:
                 _, spec = next(iter(found.values()))
-                spec = {name: value for name, value in spec.items() if name != "seed"}
+                spec = {name: spec[name] for name in spec if name not in ("seed", "data")}
                 made.append(Made(f"{federation}/{label}", tuple(found), spec))
     facts = {name: dict(values) for name, values in counts.items() if values}
     return Origin(sum(len(run.seeds) for run in made), facts, tuple(made))

@@ -245,7 +245,9 @@ def train(
     sha256 = save_tensors(state_file, tensors)
     diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
     provenance = {**provenance, "state_sha256": sha256, "spent": checkpoints.spent()}
-    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(history_file)
+    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(
+        history_file, state_file
+    )
     checkpoints.clear(last=False)  # a workflow that ends before it knows of this does it again
 
 
@@ -290,10 +292,10 @@ def evaluate_state(
       report: gets a line of progress now and then.
 
     Raises:
-      DataError: if a state is damaged, or was not trained from `spec`; or if that of another run
-        is not what this one would settle.
+      DataError: if a state is damaged, or was not trained from `spec` on the shards of
+        `provenance`; or if that of another run is not what this one would settle.
     """
-    history = _history(history_file, spec)
+    history = _history(history_file, spec, provenance)
     tensors = load_tensors(state_file, history.provenance["state_sha256"])
     state = restore(simulation.init(), tensors)
     common = None
@@ -316,18 +318,22 @@ def evaluate_state(
     measured = {name: np.array([number]) for name, number in numbers.items()}
     diagnostics = result.diagnostics | measured
     taken = sorted("/".join(view) for view in result.scores.keys() & known.keys())
-    provenance = provenance | {"spent": spent(), "taken_from_history": taken}
+    of_state = {"state_sha256": history.provenance["state_sha256"], "taken_from_history": taken}
+    provenance = provenance | of_state | {"spent": spent()}
     return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
 
 
-def _history(file: Path, spec: dict) -> RunResult:
-    """What training recorded; DataError if it was training by another specification."""
+def _history(file: Path, spec: dict, provenance: dict) -> RunResult:
+    """What training recorded; DataError if it was by another specification, or on other shards."""
     history = RunResult.load(file)
     if history.spec != of_training(spec):
         raise DataError(
             f"{file} was written for another run specification; train again, "
             "or evaluate with the specification it was trained with"
         )
+    here = provenance.get("manifest_sha256")
+    if here != history.provenance.get("manifest_sha256"):
+        raise DataError(f"{file} was trained on other shards than are given; train again")
     return history
 
 

@@ -1,10 +1,11 @@
 """What the jobs that train and evaluate a run have in common: the run, and the record of it."""
 
 import argparse
+from pathlib import Path
 
 import torch
 
-from fedlib import files
+from fedlib import files, seals
 from fedlib.environment import environment
 from fedlib.federation import Federation
 from fedlib.run.build import build_simulation
@@ -20,10 +21,12 @@ def simulation(args: argparse.Namespace, spec: dict, device: str) -> Simulation:
       device: as `fedlib.workflow.gpu.device` grants it.
 
     Raises:
-      ConfigError, DataError: see `build_simulation` and `Federation.load`.
+      ConfigError, DataError: see `build_simulation` and `Federation.load`; also if the federation
+        is not the one that the run is declared on.
     """
     torch.set_num_threads(args.threads)
     federation = Federation.load(args.shards, args.manifest)
+    seals.check_spec(args.manifest, seals.spec_digest(federation.spec), spec["data"])
     return build_simulation(
         spec, federation, device=device, executor=args.executor, weights=args.weights
     )
@@ -34,8 +37,15 @@ def weights(args: argparse.Namespace) -> dict[str, str]:
     return {receipt.stem: files.digest(receipt) for receipt in args.weights}
 
 
-def record(args: argparse.Namespace, simulation: Simulation, device: str, code: str) -> dict:
-    """With what a result is made, as its provenance has it; `code` is the digest of the code."""
+def record(
+    args: argparse.Namespace, simulation: Simulation, device: str, code: str, *more: Path
+) -> dict:
+    """With what a result is made, as its provenance has it.
+
+    Args:
+      code: digest of the code.
+      more: files that the job reads besides manifest and weights.
+    """
     return environment() | {
         "device": device,
         "threads": args.threads,
@@ -44,4 +54,6 @@ def record(args: argparse.Namespace, simulation: Simulation, device: str, code: 
         "executor": simulation.executor.setting,
         "execution": simulation.executor.notes,
         "code": code,
+        "manifest_sha256": files.digest(args.manifest),
+        "inputs_sha256": seals.contents(args.manifest, *args.weights, *more),
     }

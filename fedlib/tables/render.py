@@ -209,22 +209,41 @@ def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[
     return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
 
 
-def write(sheet: Sheet, csv: str | Path, md: str | Path, tex: str | Path, json: str | Path) -> None:
-    """Write the four forms of a table, each atomically; the last one vouches for the csv."""
+def write(
+    sheet: Sheet,
+    csv: str | Path,
+    md: str | Path,
+    tex: str | Path,
+    json: str | Path,
+    made: Callable[[str], seals.Made] | None = None,
+) -> None:
+    """Write the four forms of a table, each atomically; the last one vouches for the csv.
+
+    Args:
+      made: of what they are the result, by the `contents` of the first three; to be noted in the
+        last one.
+    """
     numbers = to_csv(sheet)
     write_text(csv, numbers)
     write_text(md, to_markdown(sheet))
     write_text(tex, to_latex(sheet))
-    seals.write_json(json, to_json(sheet, numbers))
+    note = {seals.MADE: str(made(seals.contents(csv, md, tex)))} if made else {}
+    seals.write_json(json, to_json(sheet, numbers) | note)
 
 
-def read(csv: str | Path, json: str | Path) -> Sheet:
+def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
     """The table of which `write` made these two files, its numbers as precise as the csv.
 
+    Args:
+      spec: digest of the specification that it should be the result of; None if nobody knows.
+
     Raises:
-      DataError: if a file is missing or not as it was written.
+      DataError: if a file is missing, not as it was written or the result of something else.
     """
-    text = seals.read_json(json, REMEDY)
+    text = seals.read_json(json, REMEDY, has=(DIGEST, "blocks"))
+    noted = text.pop(seals.MADE, None)
+    if spec is not None:
+        seals.check_spec(json, noted and seals.made(json).spec, spec)
     try:
         numbers = Path(csv).read_bytes()
     except OSError as error:

@@ -27,8 +27,9 @@ from fedlib.workflow.plan import Plan
 
 # A reason of Snakemake's, and what it means; the first that applies is the cause.
 CAUSES = (
-    # By nobody: a plan has no such option, and of itself Snakemake forces what is incomplete.
-    ("Forced execution", "was interrupted"),
+    # By nobody: a plan has no such option, and of itself Snakemake forces what is incomplete, or
+    # what `fedlib.workflow.stale` says is.
+    ("Forced execution", "was interrupted, or is of something else"),
     ("Missing output files", "not there yet"),
     ("Params have changed", "specification or code changed"),
     ("Code has changed", "rule changed"),

@@ -1,5 +1,7 @@
 """Where every file of the workflow is, and what tells the jobs of a stage apart."""
 
+from pathlib import Path
+
 # Every file and folder. {raw} and {folder} are the plan's, the rest are wildcards.
 _CUT = "{paper}/{federation}{replicate}"
 _SEED = "{paper}/{federation}/{label}/seed{seed}"
@@ -33,6 +35,7 @@ PATHS = {
     "figure_pdf": _FIGURE + ".pdf",
     "figure_png": _FIGURE + ".png",
     "figure_svg": _FIGURE + ".svg",
+    "figure_json": _FIGURE + ".json",
     "report": "results/{folder}/REPORT.md",
     "report_html": "results/{folder}/report.html",
     "report_snakemake": "results/{folder}/report-snakemake.html",
@@ -79,3 +82,28 @@ WILDCARDS = {
     "figure": r"[a-z0-9_-]+",
     "seed": r"\d+",
 }
+
+
+def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
+    """What a report of this specification (`specs.of_report`) is made of and looks at.
+
+    The sealed files of tables and figures, and the histories of runs that are still there.
+    """
+    files = []
+    for paper in spec["papers"]:
+        name = paper["name"]
+        files += [f"{results}/tables/{name}/{table['name']}.json" for table in paper["tables"]]
+        files += [f"{figures}/{name}/{figure['name']}.json" for figure in paper["figures"]]
+        histories = [
+            f"{results}/runs/{name}/{federation}/{label}/seed{seed}/history.h5"
+            for federation, labels in paper["runs"].items()
+            for label, seeds in labels.items()
+            for seed in seeds
+        ]
+        files += [file for file in histories if Path(file).exists()]
+    return files
+
+
+def templates(root: Path) -> list[Path]:
+    """What the page of the report is written with, in a checkout."""
+    return sorted((root / "fedlib/reporting/templates").iterdir())

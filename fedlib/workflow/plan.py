@@ -14,13 +14,12 @@ else does.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
 
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
+from fedlib.seals import spec_digest
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import EVERYTHING, Exhibit
 from fedlib.workflow import declarations, overrides, own_methods, packing, specs
@@ -81,6 +80,7 @@ class Plan:
             for run in paper.runs
         }
         self._run_specs: dict[tuple, dict] = {}
+        self._digests: dict[tuple, str] = {}
         self._run_evaluated: dict[tuple, dict] = {}
         self._earlier: dict[tuple, Run | None] = {}
 
@@ -250,35 +250,10 @@ class Plan:
         And what they are made of, so that a file that was deleted is missed.
         """
         tables = ("table_csv", "table_md", "table_tex", "table_json")
-        files = (*tables, "figure_pdf", "figure_png", "figure_svg")
+        files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
         runs = [self.paths(x, map(Cell._asdict, self.cells())) for x in RUN_FILES]
         return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
-
-    def reported(self, there: bool = False) -> Iterator[Paper]:
-        """The papers of the report in their order: planned, or with tables in the folder.
-
-        Args:
-          there: planned ones, too, with no more than is in the folder.
-        """
-        for name, paper in declarations.readable(self.scale)[0].items():
-            if name in self.papers and not there:
-                yield self.papers[name]
-            elif Path(self.path("metrics", paper=name)).exists():
-                yield self._as_it_is(self.papers.get(name, paper))
-
-    def _as_it_is(self, paper: Paper) -> Paper:
-        """A paper with the tables and figures that are there."""
-
-        def whole(stage: str, name: str) -> bool:
-            names = {"paper": paper.name, stage: name}
-            files = [file for file in PATHS if file.startswith(f"{stage}_")]
-            made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
-            return all(Path(path).exists() for path in (self.path(x, **names) for x in made))
-
-        tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
-        figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
-        return replace(paper, tables=tables, figures=figures)
 
     # --- What each job is given ----------------------------------------------------------------
 
@@ -289,6 +264,13 @@ class Plan:
           ConfigError: for a stage or job that the plan does not have.
         """
         return canonical_json(self._spec(stage, **wildcards))
+
+    def digest(self, stage: str, **wildcards: object) -> str:
+        """Digest of the specification of a job, by which its results are known."""
+        key = (stage, *sorted(wildcards.items()))
+        if key not in self._digests:
+            self._digests[key] = spec_digest(self._spec(stage, **wildcards))
+        return self._digests[key]
 
     def roots(self, stage: str, **wildcards: object) -> tuple[str, ...]:
         """Roots of the code of a job: its script, and the modules that it loads by name.
@@ -347,7 +329,9 @@ class Plan:
         declarations.check_seed(self._paper(names["paper"]), self.run(**names), seed)
         if key not in self._run_specs:
             self._run_specs[key] = self.run(**names).spec(seed)
-        return {**self._run_specs[key], "seed": seed}
+        data = {name: names[name] for name in ("paper", "federation")}
+        data["replicate"] = self.replicate(**data, seed=seed)
+        return {**self._run_specs[key], "seed": seed, "data": self.digest("partition", **data)}
 
     def _chain(self, cell: Cell) -> int:
         """How many runs a run goes on from, one after the other."""

@@ -51,6 +51,7 @@ PLUMBING = frozenset(
         "workflow.forkclient",
         "workflow.forkserver",
         "workflow.gpu",
+        "workflow.layout",
         "workflow.meanings",
         "workflow.provenance",
         "workflow.warm",

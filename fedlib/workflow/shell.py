@@ -26,7 +26,7 @@ COMMANDS = {
     "table": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"
     " --csv {table_csv} --md {table_md} --tex {table_tex} --json {table_json} <<< {spec}",
     "figure": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"
-    " --pdf {figure_pdf} --png {figure_png} --svg {figure_svg} <<< {spec}",
+    " --pdf {figure_pdf} --png {figure_png} --svg {figure_svg} --json {figure_json} <<< {spec}",
     "report": "--spec @/dev/stdin --results {results} --figures {figures} --md {report}"
     " --html {report_html} <<< {spec}",
 }

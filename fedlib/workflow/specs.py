@@ -1,13 +1,16 @@
 """The specifications of the jobs that show results: metrics, tables, figures, report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedlib.run_spec import run_weights
 from fedlib.spec import Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import config, overrides
-from fedlib.workflow.declarations import common_seeds
+from fedlib.workflow.declarations import common_seeds, readable
+from fedlib.workflow.layout import PATHS
 from fedlib.workflow.selection import families
 
 if TYPE_CHECKING:
@@ -20,10 +23,11 @@ NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
 
 
 def of_metrics(plan: "Plan", paper: Paper) -> dict:
-    """Which run each row of the metrics is of."""
+    """Which run each row of the metrics is of, and of which specifications its two results are."""
     runs = []
     for run in paper.runs:
         data = plan.data(paper.name, run.federation)
+        names = {"paper": paper.name, "federation": run.federation, "label": run.label}
         runs.append(
             {
                 "federation": run.federation,
@@ -32,6 +36,10 @@ def of_metrics(plan: "Plan", paper: Paper) -> dict:
                 "label": run.label,
                 "method": run.method,
                 "seeds": list(paper.seeds_of(run)),
+                "specs": [
+                    [plan.digest(stage, **names, seed=seed) for stage in ("train", "evaluate")]
+                    for seed in paper.seeds_of(run)
+                ],
             }
         )
     return {"paper": paper.name, "runs": runs}
@@ -61,6 +69,7 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
         "federations": [data.describe() for data in federations],
         "runs": [run.describe() for run in runs],
         "published": exhibit.published,
+        "metrics": plan.digest("metrics", paper=paper.name),
     }
 
 
@@ -95,10 +104,35 @@ def of_report(plan: "Plan", there: bool = False) -> dict:
         "scale": plan.scale,
         "folder": plan.folder,
         "folder_note": plan.folder_note,
-        "papers": [
-            _of_paper(paper) | {"words": _words(plan, paper)} for paper in plan.reported(there)
-        ],
+        "papers": [_of_paper(plan, paper) for paper in _reported(plan, there)],
     }
+
+
+def _reported(plan: "Plan", there: bool) -> Iterator[Paper]:
+    """The papers of the report in their order: planned, or with tables in the folder.
+
+    Args:
+      there: planned ones, too, with no more than is in the folder.
+    """
+    for name, paper in readable(plan.scale)[0].items():
+        if name in plan.papers and not there:
+            yield plan.papers[name]
+        elif Path(plan.path("metrics", paper=name)).exists():
+            yield _as_it_is(plan, plan.papers.get(name, paper))
+
+
+def _as_it_is(plan: "Plan", paper: Paper) -> Paper:
+    """A paper with the tables and figures that are there."""
+
+    def whole(stage: str, name: str) -> bool:
+        names = {"paper": paper.name, stage: name}
+        files = [file for file in PATHS if file.startswith(f"{stage}_")]
+        made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
+        return all(Path(path).exists() for path in (plan.path(x, **names) for x in made))
+
+    tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
+    figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
+    return replace(paper, tables=tables, figures=figures)
 
 
 def _words(plan: "Plan", paper: Paper) -> list[str]:
@@ -118,7 +152,7 @@ def _words(plan: "Plan", paper: Paper) -> list[str]:
     return config.words(given)
 
 
-def _of_paper(paper: Paper) -> dict:
+def _of_paper(plan: "Plan", paper: Paper) -> dict:
     """What the report tells and shows of a paper, and of which runs."""
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
@@ -136,8 +170,9 @@ def _of_paper(paper: Paper) -> dict:
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
         "methods": {run.title: run.method for run in paper.runs},
         "runs": runs,
-        "tables": _headings(paper, paper.tables),
-        "figures": _headings(paper, paper.figures),
+        "tables": _headings(plan, paper, "table"),
+        "figures": _headings(plan, paper, "figure"),
+        "words": _words(plan, paper),
     }
 
 
@@ -168,8 +203,14 @@ def _weights_of(paper: Paper) -> list[str]:
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 
-def _headings(paper: Paper, exhibits: Mapping[str, Exhibit]) -> list[dict]:
-    """What stands over tables or figures, and which methods and families of data they are about."""
+def _headings(plan: "Plan", paper: Paper, stage: str) -> list[dict]:
+    """What stands over tables or figures, and which methods and families of data they are about.
+
+    And of which specifications they are the results: null where that is not known, as those of
+    papers that are not selected may have been made with other selections.
+    """
+    exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
+    is_planned = paper.name in plan.papers
     methods = {(run.federation, run.label): run.method for run in paper.runs}
     family = {data.name: data.describe()["family"] for data in paper.data}
     return [
@@ -186,6 +227,7 @@ def _headings(paper: Paper, exhibits: Mapping[str, Exhibit]) -> list[dict]:
                 }
             ),
             "families": list(dict.fromkeys(family[name] for name in exhibit.federations)),
+            "spec": plan.digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
         }
         for name, exhibit in exhibits.items()
     ]

@@ -38,7 +38,7 @@ from fedlib.exhibits.metrics.definitions import (
     macro_f1,
     primary,
 )
-from fedlib.exhibits.metrics.runs import COLUMNS, collect, write
+from fedlib.exhibits.metrics.runs import COLUMNS, collect, result_files, write
 from fedlib.exhibits.metrics.seeds import INTERVAL_SEEDS, over_seeds
 from fedlib.exhibits.metrics.tidy import (
     CLIENT_COLUMNS,
@@ -85,6 +85,7 @@ __all__ = [
     "macro_f1",
     "over_seeds",
     "primary",
+    "result_files",
     "run_rows",
     "write",
 ]

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedlib import seals
 from fedlib.errors import DataError
 from fedlib.exhibits import frames
 from fedlib.exhibits.metrics.tidy import CLIENT_COLUMNS, ROW_COLUMNS, client_rows, run_rows
 from fedlib.results import RunResult
 
 RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
+FILES = ("history", "evaluation")  # of a run, each with .h5
 COLUMNS = RUN_COLUMNS + ROW_COLUMNS
 
 
@@ -18,19 +20,22 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Args:
       spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
-        "seeds"}]}.
+        "seeds", "specs"}]}, where "specs" has for each seed the digests of the specifications of
+        training and evaluation.
       runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5.
 
     Raises:
-      DataError: naming the run whose files are missing, corrupted or contradictory.
+      DataError: naming the run whose files are missing, corrupted or contradictory, or of another
+        specification, or of other shards than another run on the same federation.
     """
     metrics, clients = [], []
+    cut: dict[str, tuple] = {}
     for run in spec["runs"]:
-        for seed in run["seeds"]:
+        for seed, expected in zip(run["seeds"], run["specs"], strict=True):
             folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
             names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
             names |= {"paper": spec["paper"], "method": run["method"], "seed": seed}
-            rows, shards = _read_run(folder, run["method"], seed)
+            rows, shards = _read_run(folder, expected, cut)
             metrics.append(rows.assign(**names))
             clients.append(shards.assign(**names))
     if not metrics:
@@ -43,27 +48,53 @@ def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
 
 
-def _read_run(folder: Path, method: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    history = RunResult.load(folder / "history.h5")
-    evaluation = RunResult.load(folder / "evaluation.h5")
-    for result, name in ((history, "history.h5"), (evaluation, "evaluation.h5")):
-        found = (result.spec.get("method", method), result.spec.get("seed", seed))
-        if found != (method, seed):
-            raise DataError(
-                f"{folder / name} is of method {found[0]}, seed {found[1]}, "
-                f"not of {method}, seed {seed}; delete the folder and run again"
-            )
+def result_files(spec: dict, runs: str | Path) -> list[Path]:
+    """The files that `collect` reads: all histories, then all evaluations."""
+    folders = [
+        Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
+        for run in spec["runs"]
+        for seed in run["seeds"]
+    ]
+    return [folder / f"{name}.h5" for name in FILES for folder in folders]
+
+
+def _read_run(
+    folder: Path, expected: list[str], cut: dict[str, tuple]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of a run.
+
+    Args:
+      expected: digests of the specifications of its history and its evaluation.
+      cut: for each specification of data a run on it, and of which manifest that was; is added to.
+    """
+    paths = [folder / f"{name}.h5" for name in FILES]
+    history, evaluation = map(RunResult.load, paths)
+    for path, result, digest in zip(paths, (history, evaluation), expected, strict=True):
+        seals.check_spec(path, seals.spec_digest(result.spec), digest)
+    for name in ("state_sha256", "manifest_sha256"):
+        if history.provenance.get(name) != evaluation.provenance.get(name):
+            raise DataError(f"{paths[1]} is not of the training of {paths[0]}; evaluate again")
+    manifest = history.provenance.get("manifest_sha256")
+    first, other = cut.setdefault(history.spec.get("data", ""), (folder, manifest))
+    if manifest != other:
+        raise DataError(f"{folder} and {first} were trained on other shards; delete the older one")
     try:
         return run_rows(history, evaluation), client_rows(history, evaluation)
     except DataError as error:
         raise DataError(f"{folder}: {error}") from None
 
 
-def write(frame: pd.DataFrame, *paths: str | Path) -> None:
-    """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format."""
-    for path in paths:
-        save = frames.write_csv if Path(path).suffix == ".csv" else frames.write_parquet
-        save(frame, path)
+def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = None) -> None:
+    """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format.
+
+    Args:
+      made: of what it is the result, to be noted in Parquet files.
+    """
+    for path in map(Path, paths):
+        if path.suffix == ".csv":
+            frames.write_csv(frame, path)
+        else:
+            frames.write_parquet(frame, path, made)
 
 
 def _numbered(column: str) -> tuple[str, int]:

@@ -1,0 +1,144 @@
+"""Results that are of something else than what is asked for, whatever their times say.
+
+Snakemake compares times, and specifications with those that it has noted in .snakemake. Neither
+tells when folders were exchanged, renamed or copied. But every result says of which specification,
+code and inputs it is one (`fedlib.seals.Made`). What says so of others is made again. And what is
+up to date is no older than its inputs afterwards, so that Snakemake sees it, too: a copy of results
+costs nothing.
+
+Only the first bytes of large files are read.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from fedlib import seals
+from fedlib.errors import DataError
+from fedlib.workflow import layout, specs
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import ROOT
+
+# Files of each stage that say of what they are the result, those beside them that they vouch for,
+# and others.
+RESULTS = {
+    "partition": (("shards",), ("manifest",), ()),
+    "train": (("history",), ("state",), ()),
+    "evaluate": (("evaluation",), (), ()),
+    "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
+    "table": (("table_json",), ("table_csv", "table_md", "table_tex"), ()),
+    "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
+    "report": (("report", "report_html"), (), ()),
+}
+LARGE = "train"  # stage whose other file is only read where its time says that it was replaced
+
+
+def look(plan: Plan, root: Path = Path()) -> set[str]:
+    """Results of something else, which are to be made again.
+
+    The times of those that are up to date are put in the order in which they depend on each other.
+
+    Args:
+      root: what the plan's paths are relative to.
+    """
+    folder = Folder(plan, root)
+    jobs = [(stage, job) for stage, job in plan.jobs() if stage in RESULTS]
+    return {path for stage, job in jobs for path in folder.look(stage, job)}
+
+
+class Folder:
+    """The files of a plan, each looked at once."""
+
+    def __init__(self, plan: Plan, root: Path):
+        self.plan, self.root = plan, root
+        self.content = cache(seals.content)
+
+    def look(self, stage: str, job: dict) -> Iterator[str]:
+        """Results of a job that are of something else; if none is, its times are put right."""
+        kinds = ([self.plan.path(file, **job) for file in kind] for kind in RESULTS[stage])
+        says, beside, others = kinds
+        if not all((self.root / path).exists() for path in (*says, *beside, *others)):
+            return  # Snakemake misses them where they are needed
+        try:
+            wrong = [path for path in says if not self._is_of(path, stage, job, beside)]
+        except (DataError, OSError):
+            wrong = says  # no files at all
+        yield from wrong
+        if not wrong:
+            times = (*inputs(self.plan, stage, job), *_companions(self.plan, stage, job))
+            timed = self.plan.path(f"{stage}_benchmark", **job)  # Snakemake looks at its time, too
+            self._put_right([*says, *beside, *others, timed], list(times))
+
+    def _is_of(self, path: str, stage: str, job: dict, beside: list[str]) -> bool:
+        """Whether a file is the result of this job, as far as that can be known."""
+        made = seals.made(self.root / path)
+        if made is None or made.spec != self.plan.digest(stage, **job):
+            return False
+        if made.code != self.plan.code(stage, **job):
+            return False
+        read = inputs(self.plan, stage, job)
+        if all((self.root / one).exists() for one in read) and made.inputs != self._contents(read):
+            return False
+        if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
+            return True
+        return made.beside == self._contents(beside)
+
+    def _contents(self, paths: list[str]) -> str:
+        return seals.combined(self.content(self.root / path) for path in paths)
+
+    def _time(self, path: str) -> int:
+        return (self.root / path).stat().st_mtime_ns
+
+    def _put_right(self, outputs: list[str], read: list[str]) -> None:
+        """Let outputs be no older than what they were made of, and nothing be of the future."""
+        read, outputs = (
+            [path for path in paths if (self.root / path).exists()] for paths in (read, outputs)
+        )
+        with contextlib.suppress(OSError):  # of others, or on a disk that cannot be written to
+            for path in (*read, *outputs):
+                if self._time(path) > time.time_ns():
+                    os.utime(self.root / path)
+            newest = max(map(self._time, read), default=0)
+            for path in outputs:
+                if self._time(path) < newest:
+                    os.utime(self.root / path, ns=(newest, newest))
+
+
+def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
+    """What a job reads, in the order in which its result has the digest of it.
+
+    Without what another one vouches for: the shards, the state, the numbers of tables.
+    """
+    run = {name: value for name, value in job.items() if name != "seed"}
+    match stage:
+        case "partition":
+            dataset = plan.data(job["paper"], job["federation"]).dataset
+            return [plan.path("receipt", dataset=dataset)]
+        case "train":
+            return [plan.path("manifest", **job), *plan.weights(**run)]
+        case "evaluate":
+            read = [plan.path("manifest", **job), *plan.weights(**run), plan.path("history", **job)]
+            return [*read, *plan.settled_files(**job)[1:]]
+        case "metrics":
+            return [*plan.run_files("history", **job), *plan.run_files("evaluation", **job)]
+        case "table" | "figure":
+            printed = plan.published(stage, job["paper"], job[stage])
+            frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
+            return [*frames, *(str(ROOT / file) for file in printed)]
+    shown = layout.shown(specs.of_report(plan), plan.path("results"), plan.path("figures"))
+    return [*shown, *map(str, layout.templates(ROOT))]
+
+
+def _companions(plan: Plan, stage: str, job: dict) -> list[str]:
+    """What else a job reads, by whose times Snakemake goes."""
+    match stage:
+        case "train":
+            return plan.earlier_files(**job)
+        case "evaluate":
+            return [plan.path("state", **job), *plan.settled_files(**job)[:1]]
+        case "report":
+            return plan.exhibits("table_csv", "figure_pdf", "figure_png", "figure_svg")
+    return []
