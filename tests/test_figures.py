@@ -238,6 +238,11 @@ def test_a_curve_that_lies_under_another_is_wide_and_pale(collected):
     assert [lines[label].get_alpha() for label in LABELS] == [None, None, 0.4, None]
     assert "lies under another" in footer(figure)
     assert "lies under another" not in footer(draw(collected, "accuracy_over_rounds"))
+    grey, colour = style.OTHERS.curve(), style.METHODS["pfedmm"].curve()
+    axes = Figure().subplots()
+    (top,), (below,) = axes.plot([0, 1], **colour), axes.plot([0, 1], **grey)
+    assert layout._uncover(axes)  # although the grey one was drawn last
+    assert below.get_linewidth() > top.get_linewidth() == colour["linewidth"]
 
 
 def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():

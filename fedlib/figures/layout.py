@@ -138,20 +138,21 @@ def _uncover(axes: Axes) -> bool:
     """Make curves wide and pale that others hide, so that both are seen; whether there are any."""
     lines = [
         line
-        for line in axes.get_lines()
+        for line in sorted(axes.get_lines(), key=lambda line: line.get_zorder())
         if line.get_transform() == axes.transData
         and line.get_linestyle() != "None"
-        and line.get_color() != style.OTHERS.color
         and len(line.get_xdata()) > 1
     ]
-    hidden = [
-        (line, sum(_hides(axes, other, line) for other in lines[number + 1 :]))
-        for number, line in enumerate(lines)
-    ]
-    for line, above in hidden:
+    coloured = [line for line in lines if line.get_color() != style.OTHERS.color]
+    hidden = {}
+    for number, line in enumerate(lines):
+        above = [other for other in lines[number + 1 :] if other in coloured]
+        hidden[line] = sum(_hides(axes, other, line) for other in above)
+    for line, above in hidden.items():
         if above:
-            line.set(linewidth=line.get_linewidth() + 3 * above, alpha=0.4, linestyle=style.SOLID)
-    return any(above for _, above in hidden)
+            line.set(linewidth=line.get_linewidth() + 3 * above, linestyle=style.SOLID)
+            line.set_alpha(0.4 if line in coloured else None)
+    return any(hidden.values())
 
 
 def _hides(axes: Axes, line: Line2D, other: Line2D) -> bool:

@@ -85,6 +85,7 @@ class Look:
             "markeredgecolor": self.color if self.hollow else "white",
             "markeredgewidth": 0.9 if self.hollow else 0.5,
             "markersize": 7 if self.marker in STARS else 4.8,
+            "zorder": 2 if self.marker else 1.9,  # what does not stand out is below
         }
 
 
