@@ -7,11 +7,13 @@ each, whose owners share a class about evenly, and 8:2 of them to train and to t
 from fedlib.papers._pfedmoe_settings import (
     COMPARED,
     EXTRACTORS,
+    FEW,
     GATES,
     HOMOGENEOUS,
     MAIN,
     NEW,
     SEEDS,
+    UNEVEN,
     Images,
     Setting,
     same,
@@ -28,9 +30,7 @@ TARGETS = {  # section 9.1; none is given for MNIST
 HELD = {"mnist": 2, "cifar10": 2, "cifar100": 10}  # classes of a client (section 4.1)
 CLASSES = {"cifar10": (4, 6, 8, 10), "cifar100": (30, 50, 70, 90, 100)}  # section 6, besides HELD
 GAMMAS = (0.1, 0.3, 0.5, 1.0)  # section 4.3
-UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; no source has it, ours
 TITLES = {"digits": "Digits", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-FEW = ("pfedmoe", "standalone", "lg-fedavg", "fedproto", "fedkd")  # where the data are varied
 EVERYTHING = (*MAIN, *HOMOGENEOUS)
 
 COLOUR = {"in_channels": 3, "side": 32, "augment": True}

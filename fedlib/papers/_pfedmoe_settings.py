@@ -21,6 +21,7 @@ SGD = {  # section 5; solvers begin anew in every round
 SEEDS = (0, 1, 2)  # three trials (9.1)
 RECORDED = 40  # test examples of a client whose representations are kept, for t-SNE; ours
 SMALLEST = 5  # architecture of which the shared small model is (section 3)
+UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; no source has it, ours
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ GATES = (
 )
 LARGE = "pfedmoe-g1"  # whose shared extractor is as large as all others in the homogeneous setting
 EXTRACTORS = (*(f"pfedmoe-g{size}" for size in SIZES), "pfedmoe")
+FEW = ("pfedmoe", "standalone", "lg-fedavg", "fedproto", "fedkd")  # where the data are varied
 
 
 def same(labels: Iterable[str]) -> tuple[str, ...]:
