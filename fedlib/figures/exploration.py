@@ -48,7 +48,8 @@ def draw(
         window = max(window, -(-len(rounds) // WINDOWS))
         _draw_shares(axes, rounds, picks)
         most = max(most, picks.shape[1])
-    handles = stacks.handles([_rank_title(rank) for rank in range(most)])
+    others = [f"cluster {rank}" for rank in range(2, most + 1)]
+    handles = stacks.handles(["most trained cluster", *others])
     windows = f"Steps of up to {window} rounds." if window > 1 else ""
     several = len(exhibit["seeds"]) > 1
     seed = f"Seed {exhibit['seeds'][0]} only: clusters of different seeds do not correspond."
@@ -81,7 +82,3 @@ def _draw_shares(axes: Axes, rounds: np.ndarray, picks: np.ndarray) -> None:
     stacks.draw(axes, shares, edges)
     layout.rounds_axis(axes)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-
-
-def _rank_title(rank: int) -> str:
-    return "most trained cluster" if rank == 0 else f"cluster {rank + 1}"

@@ -32,10 +32,9 @@ def draw(
         for federation in exhibit["federations"]
     }
     found = {title: mine for title, mine in rows.items() if len(mine)}
+    names = [*found] or ["None has mixture weights"], "Client, sorted", "Mixture weight"
     columns = min(len(exhibit["federations"]), layout.MAX_COLUMNS)
-    about = {"columns": columns, "height": 1.7}
-    names = "Client, sorted", "Mixture weight"
-    figure, grid = layout.panels([*found] or ["None has mixture weights"], *names, **about)
+    figure, grid = layout.panels(*names, columns=columns, height=1.7)
     for axes, mine in zip(grid, found.values(), strict=False):
         _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
     number = int(weights[_experts(weights)].notna().any().sum())
