@@ -9,7 +9,6 @@ from fedlib import methods, papers
 from fedlib.engine.participation import sample
 from fedlib.papers import _fedmoe_presets as presets
 from fedlib.papers import _fedmoe_settings as settings
-from fedlib.papers._fedmoe_criteria import PRINTED_AS
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -90,7 +89,7 @@ def test_the_ablations_have_a_row_for_every_printed_one(table, exhibit, role):
     fewer = {f"fedmoe-k{number}" for number in settings.FEWER}  # ours
     assert rows - fewer == {row["label"] for row in published() if row["exhibit"] == exhibit}
     if role:
-        assert {*PRINTED_AS[role].values()} <= rows
+        assert {*settings.PRINTED_AS[role].values()} <= rows
 
 
 def test_an_ablation_changes_one_thing():

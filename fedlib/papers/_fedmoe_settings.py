@@ -167,6 +167,12 @@ STEPS = (  # how far experts and clients move, and alpha
     *("fedmoe", *(f"fedmoe-lambda-{lam:g}" for lam in LAMBDAS), "fedmoe-fixed-alpha"),
 )
 WARM = ("fedmoe", "fedmoe-warm")
+PRINTED_AS = {  # labels under which tables print runs that they have in common with others
+    "parts": {},
+    "betas": {"fedmoe": "fedmoe-beta-1e-3", "fedmoe-sync": "fedmoe-beta-0"},
+    "kept": {"fedmoe": "fedmoe-top-1"},
+    "mains": {"fedmoe": "fedmoe-main-1"},
+}
 
 
 @dataclass(frozen=True)
