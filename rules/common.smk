@@ -19,10 +19,10 @@ sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError, DataError
+from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
 from fedlib.workflow import bundles, command, console, gpu, narrowing, preflight, specs, stale, warm
-from fedlib.workflow.estimates import TIMED, Estimates
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -66,7 +66,7 @@ try:
             "budget is for make, which chooses cells with it: make reproduce CONFIG=budget=10h. "
             f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
-    ESTIMATES = Estimates.of(PLAN)
+    ESTIMATES = Estimates.read(PLAN.path("estimates"))
     if workflow.is_main_process:
         preflight.check(PLAN)
         if not any(word in READERS for word in words):

@@ -20,8 +20,8 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of imports; see command.run
 
 from fedlib.errors import ConfigError
+from fedlib.forecast.estimates import Estimates
 from fedlib.workflow import command, config, dryrun, narrowing, preflight, shell
-from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -77,7 +77,8 @@ def _print_jobs(plan: Plan, args: argparse.Namespace) -> None:
     arguments = [word for option, words in options if words for word in (option, *words)]
     planned = dryrun.jobs(ROOT, arguments)
     known = dryrun.records(ROOT, plan)
-    print("\n".join(dryrun.summary(plan, planned, known, Estimates.of(plan, ROOT))))
+    estimates = Estimates.read(ROOT / plan.path("estimates"))
+    print("\n".join(dryrun.summary(plan, planned, known, estimates)))
 
 
 if __name__ == "__main__":

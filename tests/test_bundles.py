@@ -4,7 +4,7 @@ import pytest
 import yaml
 from workflow import ROOT
 
-from fedlib.run import forecast
+from fedlib.forecast import costs
 from fedlib.workflow import bundles
 
 IMPORTS = 2 * bundles.IMPORT_SECONDS  # of a run's two jobs, which bundles spend once
@@ -12,7 +12,7 @@ START = bundles.START_SECONDS
 
 
 def test_the_import_is_what_estimates_take_it_for():
-    assert bundles.IMPORT_SECONDS == forecast.START
+    assert bundles.IMPORT_SECONDS == costs.START
 
 
 @pytest.mark.parametrize("computing", [2.0, 3, 10, 40, 62, 64, 126, 251])

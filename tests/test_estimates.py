@@ -8,9 +8,11 @@ from conftest import toy_paper
 
 from fedlib import seals
 from fedlib.errors import ConfigError, DataError
-from fedlib.workflow import config, costs, dryrun, estimates
+from fedlib.forecast import budget, estimating, requests
+from fedlib.forecast.cells import Cell, cells, duration, hours
+from fedlib.forecast.estimates import TIMED, Cost, Estimates, Record, run_name
+from fedlib.workflow import config, dryrun, unfinished
 from fedlib.workflow.config import budget_seconds
-from fedlib.workflow.estimates import Estimates
 from fedlib.workflow.plan import Plan
 from scripts import estimate
 
@@ -23,24 +25,21 @@ def plan(declare):
     return Plan({})
 
 
-def reckoned(mb=2000.0) -> Estimates:
-    runs = {
-        f"toy/{name}": {
-            "train": {"seconds": 0.9 * seconds, "mb": mb},
-            "evaluate": {"seconds": 0.1 * seconds, "mb": 500},
-        }
-        for name, seconds in SECONDS.items()
-    }
-    return Estimates({"unit": "core", "machine": "an abacus", "runs": runs})
+def estimates() -> Estimates:
+    costs = {}
+    for name, seconds in SECONDS.items():
+        costs[f"toy/{name}", "train"] = Cost(0.9 * seconds, flops=0, mb=2000)
+        costs[f"toy/{name}", "evaluate"] = Cost(0.1 * seconds, flops=0, mb=500)
+    return Estimates("core", "an abacus", costs)
 
 
-def cells(plan: Plan, known: Estimates, done=()) -> list[estimates.Cell]:
+def cells_of(plan: Plan, done=()) -> list[Cell]:
     seconds = {}
     for stage, job in plan.jobs():
-        if stage in estimates.TIMED and (job["federation"], job["label"]) not in done:
-            found = known.seconds(stage, job, None)
-            seconds.setdefault((estimates.run_name(job), stage), []).append(found)
-    return estimates.cells(plan, seconds, known)
+        if stage in TIMED and (job["federation"], job["label"]) not in done:
+            found = estimates().seconds(stage, job, None)
+            seconds.setdefault((run_name(job), stage), []).append(found)
+    return cells(plan.papers, seconds, estimates())
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30m", 1800), ("10h", 36000), ("1.5d", 129600)])
@@ -49,7 +48,7 @@ def test_a_budget_has_minutes_hours_or_days(text, seconds):
 
 
 def test_a_cell_is_a_run_with_all_its_seeds_and_the_cheapest_comes_first(plan):
-    found = cells(plan, reckoned())
+    found = cells_of(plan)
     assert [cell.name for cell in found] == [f"toy/{name}" for name in SECONDS]
     assert [cell.seconds for cell in found] == pytest.approx([2 * s for s in SECONDS.values()])
     assert {cell.mb for cell in found} == {2000.0} and {cell.jobs for cell in found} == {4}
@@ -57,19 +56,19 @@ def test_a_cell_is_a_run_with_all_its_seeds_and_the_cheapest_comes_first(plan):
 
 
 def test_a_budget_buys_whole_cells_cheapest_first(plan):
-    found = cells(plan, reckoned())
-    for budget, names in ((199, 0), (200, 1), (800, 2), (2799, 2), (2800, 3), (1e9, 4)):
-        assert [c.name for c in estimates.affordable(found, budget)] == [c.name for c in found][
+    found = cells_of(plan)
+    for seconds, names in ((199, 0), (200, 1), (800, 2), (2799, 2), (2800, 3), (1e9, 4)):
+        assert [c.name for c in budget.affordable(found, seconds)] == [c.name for c in found][
             :names
         ]
 
 
 def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
-    found = cells(plan, reckoned())
+    found = cells_of(plan)
     first, second, third, _ = (cell.name for cell in found)
-    bought = estimates.affordable(found, 2000 + 200, {third})
+    bought = budget.affordable(found, 2000 + 200, {third})
     assert [cell.name for cell in bought] == [third, first]
-    assert [cell.name for cell in estimates.affordable(found, 800, {third})] == [first, second]
+    assert [cell.name for cell in budget.affordable(found, 800, {third})] == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -81,16 +80,17 @@ def test_a_budget_buys_cells_with_a_published_number_before_all_others(plan):
     ],
 )
 def test_cells_with_a_published_number_are_those_that_a_table_shows_beside_it(paper, those, others):
-    found = estimate._published(Plan({"scale": "full", "papers": [paper]}))
+    plan = Plan({"scale": "full", "papers": [paper]})
+    found = budget.with_published(plan.papers[paper], plan.path("published", paper=paper))
     assert {f"{paper}/{name}" for name in those} <= found
     assert found.isdisjoint(f"{paper}/{name}" for name in others)
 
 
 def test_what_is_done_costs_nothing_and_stays_selected(plan):
-    found = cells(plan, reckoned(), done=[("mnist", "fedem")])
-    bought = estimates.affordable(found, 200)
+    found = cells_of(plan, done=[("mnist", "fedem")])
+    bought = budget.affordable(found, 200)
     assert [cell.name for cell in bought] == ["toy/mnist/fedem", "toy/digits/fedavg"]
-    chosen = json.loads(estimates.selection(bought))
+    chosen = json.loads(budget.selection(bought))
     assert chosen == {"runs": ["toy/digits/fedavg", "toy/mnist/fedem"], "budget": None}
     narrowed = Plan(chosen)
     assert [*narrowed.runs] == [("toy", "digits", "fedavg"), ("toy", "mnist", "fedem")]
@@ -98,11 +98,10 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
 
 
 def test_a_cell_that_was_begun_is_finished_first_so_that_no_table_loses_it(plan):
-    known = reckoned()
     seconds = {(f"toy/{name}", "train"): [1.0] * 2 for name in SECONDS}
     seconds |= {(f"toy/{name}", "evaluate"): [1.0] * 2 for name in SECONDS}
     seconds["toy/mnist/fedem", "train"] = [9000.0]  # of two seeds
-    bought = estimates.affordable(estimates.cells(plan, seconds, known), 8)
+    bought = budget.affordable(cells(plan.papers, seconds, estimates()), 8)
     assert [cell.name for cell in bought] == ["toy/mnist/fedem"]
 
 
@@ -122,8 +121,8 @@ def test_selecting_labels_changes_no_caption(declare):
 
 def test_estimates_are_corrected_by_the_jobs_of_the_method_or_of_the_stage_that_were_timed(plan):
     rounds = 20
-    record = dryrun.Record(("train", "toy", "digits", "fedavg"), rounds, 180.0)  # twice as long
-    known = reckoned().corrected(plan, [record])
+    record = Record(("train", "toy", "digits", "fedavg"), rounds, 180.0)  # twice as long
+    known = estimates().corrected(plan.runs, [record])
     job = {"paper": "toy", "federation": "mnist", "label": "fedavg", "seed": "3"}
     assert known.seconds("train", job, "fedavg") == pytest.approx(2 * 900)
     assert known.seconds("train", {**job, "label": "fedem"}, "fedem") == pytest.approx(2 * 4500)
@@ -132,10 +131,10 @@ def test_estimates_are_corrected_by_the_jobs_of_the_method_or_of_the_stage_that_
 
 def test_memory_is_estimated_with_room_to_spare_and_4_gb_where_nothing_is_known():
     job = {"paper": "toy", "federation": "mnist", "label": "fedavg"}
-    assert reckoned().megabytes("train", job) == 2500
-    assert reckoned().megabytes("evaluate", job) == 1000
-    assert reckoned().megabytes("partition", job) == 4000
-    assert Estimates({}).megabytes("train", job) == 4000
+    assert estimates().megabytes("train", job) == 2500
+    assert estimates().megabytes("evaluate", job) == 1000
+    assert estimates().megabytes("partition", job) == 4000
+    assert Estimates().megabytes("train", job) == 4000
 
 
 def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
@@ -143,7 +142,7 @@ def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
         dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")
         for stage, job in plan.jobs()
     ]
-    lines = "\n".join(dryrun.summary(plan, planned, [], reckoned()))
+    lines = "\n".join(dryrun.summary(plan, planned, [], estimates()))
     assert "Estimated: 3.56 core-hours on an abacus, up to 2.0 GB a job" in lines
     assert "table main" in lines and "figure curves" in lines
     first = lines.index("toy/digits/fedavg (main)")
@@ -151,8 +150,8 @@ def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
 
 
 def test_hours_are_told_to_three_digits():
-    assert [costs.hours(s) for s in (3600 * 1234, 3600, 9)] == ["1,230", "1", "0.0025"]
-    assert [costs.words(86400 * days) for days in (6417, 45.678, 2)] == [
+    assert [hours(s) for s in (3600 * 1234, 3600, 9)] == ["1,230", "1", "0.0025"]
+    assert [duration(86400 * days) for days in (6417, 45.678, 2)] == [
         *("6,420 days", "45.7 days", "2 days")
     ]
 
@@ -169,19 +168,33 @@ def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, m
     plan = Plan(
         {"scale": "demo", "papers": ["fedmix"], "federations": ["digits"], "labels": ["fedavg"]}
     )
-    [name] = plan.runs
-    before = estimate._key(plan, name)
-    maker = estimate.Maker(plan, "cpu")
-    found = maker.jobs(name)
-    maker._kept["rehearsals"] = {key: ["of old"] for key in maker._kept["rehearsals"]}
-    maker.remember()
-    monkeypatch.setitem(estimate._digests, estimate.REHEARSAL, "edited")
-    assert estimate.Maker(plan, "cpu").jobs(name) == found
-    assert estimate._key(plan, name) != before
+    [request] = unfinished.requests(plan, tmp_path)
+    before, raw = request.key(), plan.config["raw"]
+    estimator = estimating.Estimator("cpu", raw)
+    found = estimator.costs(request)
+    estimator.keep()
+    cache = tmp_path / "fedlib/rehearsals.json"
+    seals.write_json(cache, {key: ["of old"] for key in seals.read_json(cache)})
+    edited, digest = {requests.REHEARSAL: "edited"}, requests.digest
+    for module in (requests, estimating):
+        monkeypatch.setattr(module, "digest", lambda path: edited.get(path) or digest(path))
+    assert estimating.Estimator("cpu", raw).costs(request) == found
+    assert request.key() != before
+
+
+def test_an_edit_of_an_own_method_has_it_estimated_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(requests, "ROOT", tmp_path)
+    monkeypatch.setattr(requests, "digest", lambda path: path.exists() and path.read_text())
+    method = tmp_path / "mine.py"
+    method.write_text("1")
+    spec = {"method": "mine.py", "model": "mlp", "modules": {}, "participation": {}}
+    before = requests.code_of(spec)
+    method.write_text("2")
+    assert requests.code_of(spec) != before
 
 
 @pytest.fixture
-def estimating(tmp_path, monkeypatch):
+def estimated(tmp_path, monkeypatch):
     """Function that estimates a plan of one run with two seeds as `make plan` does; its folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(estimate, "ROOT", tmp_path)
@@ -191,43 +204,43 @@ def estimating(tmp_path, monkeypatch):
     return lambda: estimate.main() or tmp_path / "results/demo"
 
 
-def made_up(monkeypatch, jobs):
-    monkeypatch.setattr(estimate.Maker, "jobs", jobs)
-    monkeypatch.setattr(estimate, "TELL_EVERY", -1)
+def made_up(monkeypatch, costs):
+    monkeypatch.setattr(estimating.Estimator, "costs", costs)
+    monkeypatch.setattr(estimating, "TELL_EVERY", -1)
 
 
 def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_is_told(
-    estimating, monkeypatch, tmp_path, capsys
+    estimated, monkeypatch, tmp_path, capsys
 ):
     kept = []
 
-    def jobs(maker, name):
+    def costs(estimator, request):
         kept.append(seals.remembered(tmp_path / "results/demo/estimates.json").get("runs", {}))
-        return {stage: {"seconds": 1, "mb": 1} for stage in estimates.TIMED}
+        return {stage: Cost(seconds=1, flops=1, mb=1) for stage in TIMED}
 
-    made_up(monkeypatch, jobs)
-    folder = estimating()
+    made_up(monkeypatch, costs)
+    folder = estimated()
     assert [len(found) for found in kept] == [0, 1]  # a kill at the second loses nothing
     assert re.search(r"^estimating: 1 of 2 runs, about \d+ s left$", capsys.readouterr().out, re.M)
     (folder / "estimates.json").write_text('{"runs": {"x": {"train": {"secomds": 1}}}}')
-    assert Estimates.of(Plan({"scale": "demo"}), tmp_path).known == {}
-    estimating()
+    assert Estimates.read(folder / "estimates.json").costs == {}
+    estimated()
     assert len(kept) == 4
 
 
-def test_finished_runs_are_not_estimated(estimating, monkeypatch, tmp_path, capsys):
-    made_up(monkeypatch, lambda maker, name: pytest.fail(f"{name} is done"))
+def test_finished_runs_are_not_estimated(estimated, monkeypatch, tmp_path, capsys):
+    made_up(monkeypatch, lambda estimator, request: pytest.fail(f"{request.name} is done"))
     for label in ("fedavg", "local-global"):
         folder = tmp_path / f"results/demo/runs/fedmix/digits/{label}/seed1"
         folder.mkdir(parents=True)
         for name in ("history.h5", "evaluation.h5"):
             (folder / name).touch()
-    estimating()
+    estimated()
     assert capsys.readouterr().out == ""
 
 
 def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, monkeypatch):
-    troubles = estimate.Troubles()
+    troubles = estimating.Troubles()
     for run in ("a", "b", "c"):
         with troubles.noted(run, "fedavg"):
             raise DataError("no such file")
@@ -235,9 +248,9 @@ def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, mon
     assert capsys.readouterr().out == "not estimated: a and 2 more: no such file\n"
     for run in ("d", "e"):
         with troubles.noted(run, "fedavg"):
-            raise estimate.UndealtError("100000 clients")
+            raise estimating.UndealtError("100000 clients")
     (tmp_path / "mine.py").write_text("def fail():\n    1 / 0\n")
-    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    monkeypatch.setattr(requests, "ROOT", tmp_path)
     with troubles.noted("f", "mine.py"):
         names = {}
         exec(compile((tmp_path / "mine.py").read_text(), str(tmp_path / "mine.py"), "exec"), names)
@@ -251,8 +264,9 @@ def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, mon
         names["fail"]()  # a bug of ours keeps its traceback
 
 
-def test_a_federation_that_cannot_be_dealt_is_no_plan():
+def test_a_federation_that_cannot_be_dealt_is_no_plan(tmp_path):
     given = ["papers=[pfedmm]", "federations=[digits]", "labels=[fedavg]", "tag=t"]
     values = config.read([], [*given, "set=[digits.num_clients=100000]"])
-    with pytest.raises(estimate.UndealtError, match="cannot be dealt to 100000 clients"):
-        estimate.Maker(Plan(values), "cpu").jobs(("pfedmm", "digits", "fedavg"))
+    [request] = unfinished.requests(Plan(values), tmp_path)
+    with pytest.raises(estimating.UndealtError, match="cannot be dealt to 100000 clients"):
+        estimating.Estimator("cpu", "data/raw").costs(request)

@@ -1,5 +1,6 @@
 """What a run will cost: sizes, operations and arithmetic, each against what is counted or known."""
 
+import json
 import statistics
 import time
 
@@ -8,9 +9,12 @@ import torch
 from test_stages import SPEC
 
 from fedlib.data import build, sizes
-from fedlib.run import forecast, rates, rehearsal
+from fedlib.data.sizes import Sizes
+from fedlib.forecast import costs, rates, rehearsal
+from fedlib.forecast.estimating import Kept
+from fedlib.forecast.rates import Rate
+from fedlib.forecast.rehearsal import Kind, Load, Phase, Rehearsed, Task
 from fedlib.run.build import build_simulation
-from fedlib.run.rehearsal import Call, Rehearsed
 
 IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
 DIGITS = {"dataset": "digits", "params": {}, "partition": IID, "seed": 3}
@@ -29,27 +33,26 @@ def run(method="fedavg", rounds=10, batch_size=16, **changes) -> dict:
     }
 
 
-def owned(spec: dict) -> dict:
-    return sizes.sizes(spec)._asdict()
+owned = sizes.sizes
 
 
 # -- sizes --------------------------------------------------------------------------------
 
 
 def test_the_sizes_of_a_federation_are_those_of_the_federation():
-    federation, told = build.build(DIGITS, "."), sizes.sizes(DIGITS)
+    federation, expected = build.build(DIGITS, "."), sizes.sizes(DIGITS)
     for split in ("train", "val", "test"):
-        assert getattr(told, split) == federation.split(split).sizes.tolist()
-    assert told.shape == list(federation.x.shape[1:])
-    assert told.group == ["seen"] * 8
+        assert getattr(expected, split) == federation.split(split).sizes.tolist()
+    assert expected.shape == list(federation.x.shape[1:])
+    assert expected.group == ["seen"] * 8
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "mnist"])
 def test_what_is_not_there_is_dealt_as_many_examples_as_it_has(dataset):
-    told = sizes.sizes({**DIGITS, "dataset": dataset})
+    stand_in = owned({**DIGITS, "dataset": dataset})
     total = {"cifar10": 60_000, "mnist": 70_000}[dataset]
-    assert sum(told.train) + sum(told.test) == total
-    assert sum(told.train) == pytest.approx(0.75 * total, abs=8)
+    assert sum(stand_in.train) + sum(stand_in.test) == total
+    assert sum(stand_in.train) == pytest.approx(0.75 * total, abs=8)
 
 
 def test_a_manifest_knows_better_than_the_declaration():
@@ -63,32 +66,38 @@ def test_a_manifest_knows_better_than_the_declaration():
 # -- rehearsals ---------------------------------------------------------------------------
 
 
-def calls(spec: dict, phase: str) -> dict:
-    found = rehearsal.rehearse(spec, [], owned(DIGITS)).calls
-    return {(c.what, c.split): c for c in (Call(*c) for c in found) if c.phase == phase}
+def loads(spec: dict, phase: Phase) -> dict[Task, Load]:
+    found = rehearsal.rehearse(spec, [], owned(DIGITS)).loads
+    return {task: load for task, load in found.items() if task.phase == phase}
 
 
 def test_a_round_of_fedavg_is_an_epoch_of_everybody():
-    [call] = calls(run(), "round").values()
-    assert (call.what, call.group, call.share, call.epochs) == ("fold", "seen", 1, 1)
-    assert call.flops == STEP
+    [(task, load)] = loads(run(), Phase.ROUND).items()
+    assert (task.kind, task.group, task.epochs) == (Kind.FOLD, "seen", 1)
+    assert (load.share, load.flops) == (1, STEP)
 
 
 def test_fedem_scores_all_training_examples_besides_and_does_so_for_every_expert():
-    found = calls(run("fedem", params={"num_experts": 3}), "round")
-    assert found["score", "train"].flops == 3 * FORWARD
-    assert found["fold", "train"].flops == 3 * STEP
+    found = loads(run("fedem", params={"num_experts": 3}), Phase.ROUND)
+    flops = {(task.kind, task.split): load.flops for task, load in found.items()}
+    assert flops[Kind.SCORE, "train"] == 3 * FORWARD
+    assert flops[Kind.FOLD, "train"] == 3 * STEP
 
 
 def test_an_evaluation_scores_the_test_examples_once():
-    [call] = calls(run(), "evaluation").values()
-    assert (call.what, call.split, call.flops) == ("score", "test", FORWARD)
+    [(task, load)] = loads(run(), Phase.EVALUATION).items()
+    assert (task.kind, task.split, load.flops) == (Kind.SCORE, "test", FORWARD)
 
 
 def test_a_fixed_number_of_steps_is_told_from_epochs():
     local = {"solver": "sgd", "lr": 0.1, "batch_size": 16, "steps": 7}
-    [call] = calls(run(local=local), "round").values()
-    assert (call.epochs, call.steps) == (0, 7)
+    [task] = loads(run(local=local), Phase.ROUND)
+    assert (task.epochs, task.steps) == (0, 7)
+
+
+def test_a_rehearsal_is_the_same_after_it_was_kept():
+    known = rehearsal.rehearse(run(), [("seen", "default", "test")], owned(DIGITS))
+    assert Rehearsed.unpacked(json.loads(json.dumps(known.packed()))) == known
 
 
 def test_the_state_of_clients_is_told_from_what_they_share():
@@ -103,21 +112,22 @@ VAE = {"model": "vae", "params": {"in_features": 64, "hidden": [8], "latent": 2}
 VALIDATED = {**DIGITS, "partition": {**IID, "val_fraction": 0.25}}
 
 
-def with_autoencoders(split: str = "test") -> list[Call]:
+def with_autoencoders(split: str = "test") -> dict[Task, Load]:
     spec = run("fedmix_vae", params={"num_experts": 1}, modules={"vae": VAE})
     views = [("seen", "new_shard_vae", split)]
     found = rehearsal.rehearse(spec, views, owned(VALIDATED))
     assert found.brief == 200  # epochs for one
-    return [c for c in (Call(*call) for call in found.calls) if c.phase == "final"]
+    return {task: load for task, load in found.loads.items() if task.phase == Phase.FINAL}
 
 
 def test_what_clients_train_for_the_end_is_in_epochs_whatever_the_batch_size():
-    [fold] = [call for call in with_autoencoders() if call.what == "fold"]
-    assert (fold.batch, fold.share, fold.epochs, fold.steps) == (10, 1, 1, 0)
+    [(fold, load)] = [(t, x) for t, x in with_autoencoders().items() if t.kind == Kind.FOLD]
+    assert (fold.batch, load.share, fold.epochs, fold.steps) == (10, 1, 1, 0)
 
 
 def test_models_of_all_clients_that_are_asked_together_cost_more_with_more_clients():
-    [tested] = [c for c in with_autoencoders() if (c.what, c.split) == ("score", "test")]
+    found = with_autoencoders()
+    [tested] = [x for t, x in found.items() if (t.kind, t.split) == (Kind.SCORE, "test")]
     autoencoder = 2 * (64 * 8 + 8 * (2 + 2) + 2 * 8 + 8 * 64)
     # Every second test is by autoencoders, the other one (the default) by the experts alone; each
     # client has a gate for one expert besides.
@@ -129,125 +139,133 @@ def test_models_of_all_clients_that_are_asked_together_cost_more_with_more_clien
 
 def test_nothing_grows_where_clients_are_asked_for_themselves():
     found = rehearsal.rehearse(run(), [("seen", "default", "train")], owned(DIGITS))
-    assert {Call(*call).growth for call in found.calls} == {0}
+    assert {load.growth for load in found.loads.values()} == {0}
 
 
 def test_who_is_scored_on_everybody_is_prepared_for_it():
-    assert [call for call in with_autoencoders("shared") if call.what == "fold"]
+    assert [task for task in with_autoencoders("shared") if task.kind == Kind.FOLD]
 
 
 # -- arithmetic ---------------------------------------------------------------------------
 
-RATE = {"fold": 1e6, "score": 2e6, "client": 0.5}
-FEW = {
+RATE = Rate(fold=1e6, score=2e6, client=0.5)
+FEW = Sizes(
     **{"shape": [4], "labels": [], "dtype": "float32", "num_classes": 2, "tokens": None},
     **{"side": 0, "clusters": 0, "group": ["seen"] * 4},
     **{"train": [10, 20, 30, 40], "val": [0] * 4, "test": [8] * 4},
-}
+)
 
 
-def rehearsed(*found: Call, **changes) -> Rehearsed:
+def rehearsed(*done: tuple[Task, Load], **changes) -> Rehearsed:
     facts = {"shared": 10, "each": 5, "personal": 0, "shared_test": 0}
     facts |= {"busy": 1, "brief": 1, "finalists": 0}
-    return Rehearsed(calls=[list(call) for call in found], **facts | changes)
+    return Rehearsed(loads=dict(done), **facts | changes)
 
 
-def call(phase, what, split, flops=1000.0, **changes) -> Call:
-    base = Call(phase, what, "seen", split, 1, 1, 0, 0, flops, 0, 7)
-    return base._replace(**changes)
+def part(
+    phase: str, kind: str, split: str, epochs=1, steps=0, flops=1000.0, growth=0.0
+) -> tuple[Task, Load]:
+    task = Task(Phase(phase), Kind(kind), "seen", split, epochs, steps, batch=0)
+    return task, Load(share=1, flops=flops, numbers=7, growth=growth)
 
 
-def cost(*found, spec=None, done=0, **changes):
+def cost(*parts, spec=None, done=0, **changes):
     how = {"done": done, "batched": False}
-    return forecast.forecast(spec or run(), FEW, rehearsed(*found, **changes), RATE, **how)
+    return costs.costs(spec or run(), FEW, rehearsed(*parts, **changes), RATE, **how)
 
 
 def test_training_is_rounds_and_evaluations_and_what_each_client_takes():
     found = cost(
-        call("round", "fold", "train"),
-        call("evaluation", "score", "test"),
+        part("round", "fold", "train"),
+        part("evaluation", "score", "test"),
     )
     # Two of four clients in each of 10 rounds with 25 examples on average; evaluations after 0, 5
     # and 10 rounds, of 32 test examples.
     steps, scored = 10 * 2 * 25 * 1000, 3 * 32 * 1000
     assert found["train"].flops == steps + scored
-    expected = forecast.START + steps / 1e6 + scored / 2e6 + 10 * 2 * 0.5
+    expected = costs.START + steps / 1e6 + scored / 2e6 + 10 * 2 * 0.5
     assert found["train"].seconds == pytest.approx(expected)
-    assert found["evaluate"].seconds == forecast.START
+    assert found["evaluate"].seconds == costs.START
 
 
 def test_a_run_that_goes_on_from_another_takes_the_rounds_that_are_left():
-    shown = [call("round", "fold", "train"), call("evaluation", "score", "test")]
+    shown = [part("round", "fold", "train"), part("evaluation", "score", "test")]
     found = cost(*shown, done=5)
     assert found["train"].flops == 5 * 2 * 25 * 1000 + 1 * 32 * 1000
 
 
 def test_a_fixed_number_of_steps_has_full_batches_where_a_client_has_the_examples():
-    found = cost(call("round", "fold", "train", epochs=0, steps=3))
+    found = cost(part("round", "fold", "train", epochs=0, steps=3))
     mean = 3 * (10 + 16 + 16 + 16) / 4
     assert found["train"].flops == pytest.approx(10 * 2 * mean * 1000)
 
 
 def test_short_last_batches_that_are_dropped_cost_nothing():
     local = run()["local"] | {"drop_last": True}
-    found = cost(call("round", "fold", "train"), spec=run(local=local))
+    found = cost(part("round", "fold", "train"), spec=run(local=local))
     mean = (10 + 16 + 16 + 32) / 4  # a client's only batch is never dropped
     assert found["train"].flops == pytest.approx(10 * 2 * mean * 1000)
 
 
 def test_final_protocols_of_few_clients_are_counted_for_these():
-    found = cost(call("final", "fold", "train"), finalists=1)
+    found = cost(part("final", "fold", "train"), finalists=1)
     assert found["evaluate"].flops == pytest.approx(1 * 25 * 1000)
 
 
 def test_clients_who_may_train_for_long_stop_early():
     epochs = {
-        brief: cost(call("final", "fold", "train"), brief=brief)["evaluate"].flops / (100 * 1000)
+        brief: cost(part("final", "fold", "train"), brief=brief)["evaluate"].flops / (100 * 1000)
         for brief in (4, 200)
     }
-    assert epochs == {4: 4, 200: forecast.STOPS_AFTER}
+    assert epochs == {4: 4, 200: costs.STOPS_AFTER}
 
 
 def test_operations_that_grow_with_the_clients_are_those_of_all_of_them():
-    found = cost(call("final", "score", "test", flops=1000, growth=10))
+    found = cost(part("final", "score", "test", flops=1000, growth=10))
     assert found["evaluate"].flops == 32 * (1000 + 4 * 10)
 
 
 def test_memory_at_the_end_is_that_of_clients_who_train_for_it():
     trained, scored = (
-        cost(call("final", what, "train"), personal=1e6) for what in ("fold", "score")
+        cost(part("final", what, "train"), personal=1e6) for what in ("fold", "score")
     )
     assert trained["evaluate"].mb - trained["train"].mb == pytest.approx(4 * 4)
     assert scored["evaluate"].mb == scored["train"].mb
-    much = cost(call("final", "fold", "train"), personal=1e9)
-    assert much["evaluate"].mb - much["train"].mb == pytest.approx(forecast.FINAL_BYTES / 1e6)
+    much = cost(part("final", "fold", "train"), personal=1e9)
+    assert much["evaluate"].mb - much["train"].mb == pytest.approx(costs.FINAL_BYTES / 1e6)
 
 
 def test_memory_grows_with_the_pool_and_with_what_clients_keep():
     small, large = (
-        cost(call("round", "fold", "train"), each=each)["train"].mb for each in (0, 1e6)
+        cost(part("round", "fold", "train"), each=each)["train"].mb for each in (0, 1e6)
     )
     # Four clients keep a million numbers, and two are copied in a round.
-    assert large - small == pytest.approx(forecast.COPIES * 4 * (4 + 2))
+    assert large - small == pytest.approx(costs.COPIES * 4 * (4 + 2))
 
 
 # -- rates --------------------------------------------------------------------------------
 
 
-def test_a_rate_is_positive_remembered_and_of_its_method(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    spec, told = run(), owned(DIGITS)
+def test_a_rate_is_positive_and_of_its_method():
+    spec, few = run(), owned(DIGITS)
     found = rates.measure(
-        spec, told, rehearsal.rehearse(spec, [], told), device="cpu", executor="batched"
+        spec, few, rehearsal.rehearse(spec, [], few), device="cpu", executor="batched"
     )
-    assert all(found[name] > 0 for name in ("fold", "score")) and found["client"] >= 0
+    assert found.fold > 0 and found.score > 0 and found.client >= 0
     machine = rates.machine("cpu")
-    key = rates.key(rates.facts(spec, told, "batched", machine))
-    other = rates.key(rates.facts(run("fedprox"), told, "batched", machine))
-    assert key != other
-    rates.remember({key: found})
-    rates.remember({other: found})
-    assert rates.remembered() == {key: found, other: found}
+    facts, other = (rates.facts(x, few, "batched", machine) for x in (spec, run("fedprox")))
+    assert facts != other
+
+
+def test_what_is_kept_is_found_once_and_added_to_what_others_keep(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, second = Kept("rates"), Kept("rates")
+    assert first.get(["a"], lambda: 1) == 1
+    assert second.get(["b"], lambda: 2) == 2
+    first.write()
+    second.write()
+    again = Kept("rates")
+    assert [again.get([name], lambda: pytest.fail("is known")) for name in "ab"] == [1, 2]
 
 
 @pytest.mark.slow
@@ -257,13 +275,13 @@ def test_the_estimated_time_of_training_is_about_what_training_takes():
     Other work makes a moment three times as slow as the next one. So the rate is measured before
     and after each of three trainings, and the medians are compared.
     """
-    spec, told = run(rounds=100, participation={"rate": 1.0}), owned(DIGITS)
-    known = rehearsal.rehearse(spec, [], told)
+    spec, few = run(rounds=100, participation={"rate": 1.0}), owned(DIGITS)
+    known = rehearsal.rehearse(spec, [], few)
 
     def expected() -> float:
-        rate = rates.measure(spec, told, known, device="cpu", executor="loop")
-        found = forecast.forecast(spec, told, known, rate, batched=False)
-        return found["train"].seconds - forecast.START
+        rate = rates.measure(spec, few, known, device="cpu", executor="loop")
+        found = costs.costs(spec, few, known, rate, batched=False)
+        return found["train"].seconds - costs.START
 
     def spent() -> float:
         simulation = build_simulation(spec, build.build(DIGITS, "."), executor="loop")

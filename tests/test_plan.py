@@ -801,6 +801,7 @@ def test_a_word_without_a_value_is_refused():
 def test_planning_needs_the_standard_library_only():
     code = (
         "import sys; from fedlib.workflow.plan import Plan; plan = Plan({});"
+        "import fedlib.workflow.unfinished;"
         "[(plan.spec(s, **w), plan.code(s, **w)) for s, w in plan.jobs()];"
         "print([m for m in ('torch', 'numpy', 'pandas', 'yaml') if m in sys.modules])"
     )

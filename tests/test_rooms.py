@@ -31,12 +31,19 @@ ROOMS = {
     "methods.parts": {"engine", "federation", "models.layers"},
     "methods": {"methods.parts", "engine", "federation", "models.layers"},
     "run": {"methods", "models", "engine", "federation", "results"},
+    "forecast": {"run", "data", "engine", "federation", "results", "exhibits.published"},
     "exhibits": {"federation", "results"},
     "tables": {"exhibits", "results"},
     "figures": {"exhibits", "results"},
     "reporting": {"tables", "exhibits", "results"},
     "papers": set(),
-    "workflow": {"papers", "data.downloads"},
+    "workflow": {
+        "papers",
+        "data.downloads",
+        "forecast.estimates",
+        "forecast.cells",
+        "forecast.requests",
+    },
 }
 
 

@@ -8,7 +8,7 @@ runs each joins. How long a run takes is known from `make plan`; without it, not
 
 import math
 
-IMPORT_SECONDS = 4.0  # in the estimate of a job, as fedlib.run.forecast has it; forks spend none
+IMPORT_SECONDS = 4.0  # in the estimate of a job, as fedlib.forecast.costs has it; forks spend none
 START_SECONDS = 10.0 + IMPORT_SECONDS  # of one submission on a core of its own: docs/clusters.md
 SHARE = 0.1  # of a job that its start may be
 NODE_MB = 700  # of what starts a job on its node: Snakemake twice, libraries to fork from

@@ -2,7 +2,7 @@
 
 Snakemake decides what to run (`fedlib.workflow.needed`); here that is put into a few lines. Times
 come from the benchmark files of earlier jobs of the same kind, at the same scale; of jobs unlike
-any that was timed they are estimated, see `fedlib.workflow.estimates`.
+any that was timed they are estimated, see `fedlib.forecast`.
 """
 
 import json
@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedlib.errors import ConfigError
+from fedlib.forecast.cells import cells, duration, lines
+from fedlib.forecast.estimates import TIMED, Estimates, Record, run_name
 from fedlib.spec import scale_of
-from fedlib.workflow import costs
-from fedlib.workflow.costs import words
-from fedlib.workflow.estimates import TIMED, Estimates, cells, run_name
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
@@ -60,14 +59,6 @@ class Job(NamedTuple):
             if start in self.reason:
                 return _changed_param(self.reason) if start.startswith("Params") else meaning
         return self.reason
-
-
-class Record(NamedTuple):
-    """How long a job took: stage, wildcards without the seed and label, rounds, seconds."""
-
-    key: tuple
-    rounds: int
-    seconds: float
 
 
 def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
@@ -118,37 +109,37 @@ def estimate(
     job: Job,
     plan: Plan,
     known: Mapping[tuple, Sequence[Record]],
-    reckoned: Estimates | None = None,
+    estimates: Estimates | None = None,
 ) -> float | None:
     """Seconds that a job may take: the median of those like it, scaled by rounds; None if unknown.
 
     Like it are those of the same stage, federation and method. Those with the same number of
-    rounds count alone where there are any. Where there are none, what was reckoned.
+    rounds count alone where there are any. Where there are none, the estimate.
     """
     spec = json.loads(plan.spec(job.rule, **job.wildcards))
     key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
     like = known.get(key, ())
     exact = [record.seconds for record in like if record.rounds == rounds]
     scaled = [record.seconds / record.rounds * rounds for record in like]
-    if like or reckoned is None:
+    if like or estimates is None:
         return statistics.median(exact or scaled) if like else None
-    return reckoned.seconds(job.rule, job.wildcards, spec.get("method"))
+    return estimates.seconds(job.rule, job.wildcards, spec.get("method"))
 
 
 def summary(
     plan: Plan,
     planned: Sequence[Job],
     known: Sequence[Record],
-    reckoned: Estimates | None = None,
+    estimates: Estimates | None = None,
 ) -> Iterator[str]:
     """Lines for a reader: how many jobs of each rule, why, and how long they may take."""
     if not planned:
         yield f"results/{plan.folder} is up to date: nothing to do"
         return
     yield f"results/{plan.folder}: {len(planned)} jobs to run"
-    reckoned = reckoned and reckoned.corrected(plan, known)
+    estimates = estimates and estimates.corrected(plan.runs, known)
     kinds = by_kind(known)
-    times = [estimate(job, plan, kinds, reckoned) for job in planned]
+    times = [estimate(job, plan, kinds, estimates) for job in planned]
     for rule in STAGES:
         mine = [place for place, job in enumerate(planned) if job.rule == rule]
         if not mine:
@@ -157,12 +148,13 @@ def summary(
         why = ", ".join(c if n == len(mine) else f"{n} {c}" for c, n in causes)
         yield f"  {rule:<10}{len(mine):>6}  {_duration([times[p] for p in mine]):<14} {why}"
     yield ""
-    if reckoned and reckoned.known:
-        found: dict[tuple[str, str], list[float]] = {}
+    if estimates and estimates.costs:
+        by_run: dict[tuple[str, str], list[float]] = {}
         for job, seconds in zip(planned, times, strict=True):
             if job.rule in TIMED and seconds is not None:
-                found.setdefault((run_name(job.wildcards), job.rule), []).append(seconds)
-        yield from costs.told(plan, cells(plan, found, reckoned), reckoned)
+                by_run.setdefault((run_name(job.wildcards), job.rule), []).append(seconds)
+        every = cells(plan.papers, by_run, estimates)
+        yield from lines(plan.papers, every, estimates, plan.path("estimates"))
     else:
         yield from _together(times)
 
@@ -171,7 +163,7 @@ def _together(times: Sequence[float | None]) -> Iterator[str]:
     """What jobs like these took, where nothing has been estimated."""
     total, unknown = sum(filter(None, times)), times.count(None)
     yield (
-        f"Recorded jobs like these took {words(total)} together; "
+        f"Recorded jobs like these took {duration(total)} together; "
         "as many run at a time as there are cores, or slots on GPUs."
         if total
         else "No job like these has been timed at this scale yet."
@@ -225,7 +217,7 @@ def _duration(seconds: Sequence[float | None]) -> str:
     known = [value for value in seconds if value is not None]
     if not known:
         return "time unknown"
-    return words(sum(known)) + (" + unknown" if len(known) < len(seconds) else "")
+    return duration(sum(known)) + (" + unknown" if len(known) < len(seconds) else "")
 
 
 def _complaint(output: str) -> str:

@@ -1,7 +1,6 @@
-"""A run in miniature: as declared, but of a handful of clients with a few made-up examples each.
+"""Runs on made-up examples: as declared, but of a handful of clients with a few examples each.
 
-By it is counted and measured what a run costs, before there are data: `fedlib.run.rehearsal`,
-`fedlib.run.rates`.
+They are what is rehearsed and timed before there are data.
 """
 
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedlib.data.sizes import Sizes
 from fedlib.federation import CLIENTS, GROUPS, SPLITS, Federation, Split, Tokens
 from fedlib.run.build import build_simulation
 from fedlib.run.simulate import Simulation
@@ -16,9 +16,9 @@ from fedlib.run.simulate import Simulation
 SLOW = 1e-6  # learning rate
 
 
-def small(
+def simulation(
     spec: dict,
-    sizes: dict,
+    sizes: Sizes,
     executor: Any,
     *,
     train: tuple[int, int],
@@ -26,26 +26,32 @@ def small(
     clients: int,
     device: str = "cpu",
 ) -> Simulation:
-    """The run on made-up examples, everybody in every round.
+    """The run on made-up examples, with everybody in every round.
 
     Args:
+      spec: as `fedlib.spec.Run.spec` gives it.
+      sizes: of its federation: of them shapes and groups are used.
       train: training examples of clients, in turn.
       scored: examples of every other split that the federation has.
       clients: at least, of seen and of unseen ones if there are any.
     """
-    kinds = [len(m) for m in spec["modules"].values() if isinstance(m, list | tuple)]
-    federation = made_up(sizes, max(clients, *kinds, 1), train, scored)
+    federation = made_up(sizes, max(clients, most_architectures(spec)), train, scored)
     course = {k: v for k, v in spec["participation"].items() if k not in ("rate", "selection")}
     if course.get("aggregation") == "gossip":
         course |= {"edge_probability": 1.0, "mixing": "metropolis"}
     spec = _unpretrained(spec) | {name: _slow(spec[name]) for name in ("local", "params")}
-    simulation = build_simulation(
+    built = build_simulation(
         spec | {"participation": {"rate": 1.0, **course}},
         federation,
         device=device,
         executor="loop",
     )
-    return replace(simulation, executor=executor)
+    return replace(built, executor=executor)
+
+
+def most_architectures(spec: dict) -> int:
+    """The number of clients that it takes for every architecture of a run to have one."""
+    return max([1, *(len(m) for m in spec["modules"].values() if isinstance(m, list | tuple))])
 
 
 def _slow(settings: dict) -> dict:
@@ -74,9 +80,9 @@ def _unpretrained(spec: dict) -> dict:
     return {**spec, "modules": modules, "weights": None}
 
 
-def made_up(sizes: dict, clients: int, train: tuple[int, int], scored: int) -> Federation:
+def made_up(sizes: Sizes, clients: int, train: tuple[int, int], scored: int) -> Federation:
     """A federation of the same kind: shapes, groups and splits of `sizes`, but few owners."""
-    groups = [group for group in GROUPS if group in sizes["group"]]
+    groups = [group for group in GROUPS if group in sizes.group]
     owners = [group for group in groups for _ in range(clients if group in CLIENTS else 1)]
     counts = _counts(sizes, owners, train, scored)
     splits, start = {}, 0
@@ -85,39 +91,39 @@ def made_up(sizes: dict, clients: int, train: tuple[int, int], scored: int) -> F
         rows = [np.arange(e - n, e) for e, n in zip(ends, counts[split], strict=True)]
         splits[split], start = Split.from_lists(rows), int(ends[-1])
     draw = np.random.default_rng(0)
-    channels = sizes["shape"][0] if sizes["dtype"] == "uint8" else 0
+    channels = sizes.shape[0] if sizes.dtype == "uint8" else 0
     return Federation(
         x=_inputs(sizes, start, draw),
-        y=draw.integers(0, sizes["num_classes"], (start, *sizes["labels"])),
-        num_classes=sizes["num_classes"],
+        y=draw.integers(0, sizes.num_classes, (start, *sizes.labels)),
+        num_classes=sizes.num_classes,
         group=np.array([GROUPS.index(group) for group in owners], np.uint8),
         client_id=np.arange(len(owners)),
         mean=(0.5,) * channels,
         std=(0.5,) * channels,
-        side=np.arange(start) % sizes["side"] if sizes["side"] else None,
-        cluster=np.arange(len(owners)) % sizes["clusters"] if sizes["clusters"] else None,
-        tokens=Tokens(*sizes["tokens"]) if sizes["tokens"] else None,
+        side=np.arange(start) % sizes.side if sizes.side else None,
+        cluster=np.arange(len(owners)) % sizes.clusters if sizes.clusters else None,
+        tokens=Tokens(*sizes.tokens) if sizes.tokens else None,
         **splits,
     )
 
 
 def _counts(
-    sizes: dict, owners: list[str], train: tuple[int, int], scored: int
+    sizes: Sizes, owners: list[str], train: tuple[int, int], scored: int
 ) -> dict[str, list[int]]:
     """Examples of each owner by split; none where nobody of the owner's group has any."""
-    found = {}
+    counts = {}
     for split in SPLITS:
-        having = {g for n, g in zip(sizes[split], sizes["group"], strict=True) if n}
+        having = {g for n, g in zip(getattr(sizes, split), sizes.group, strict=True) if n}
         each = [train[i % 2] if split == "train" else scored for i in range(len(owners))]
-        found[split] = [n if g in having else 0 for n, g in zip(each, owners, strict=True)]
-    return found
+        counts[split] = [n if g in having else 0 for n, g in zip(each, owners, strict=True)]
+    return counts
 
 
-def _inputs(sizes: dict, number: int, draw: np.random.Generator) -> np.ndarray:
+def _inputs(sizes: Sizes, number: int, draw: np.random.Generator) -> np.ndarray:
     """Noise of the shape and type of the inputs -> [number, *shape]"""
-    shape, dtype = (number, *sizes["shape"]), np.dtype(sizes["dtype"])
-    if sizes["tokens"]:
-        return draw.integers(0, max(sizes["tokens"][0], 1), shape).astype(dtype)
+    shape, dtype = (number, *sizes.shape), np.dtype(sizes.dtype)
+    if sizes.tokens:
+        return draw.integers(0, max(sizes.tokens[0], 1), shape).astype(dtype)
     if dtype == np.uint8:
         return draw.integers(0, 256, shape, np.uint8)
     return draw.standard_normal(shape).astype(dtype)

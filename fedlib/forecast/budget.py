@@ -1,0 +1,58 @@
+"""Which cells of tables a budget buys."""
+
+import json
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from fedlib.exhibits import published
+from fedlib.forecast.cells import Cell
+from fedlib.spec import Paper
+
+
+def affordable(
+    cells: Iterable[Cell], budget: float, with_published: Collection[str] = ()
+) -> list[Cell]:
+    """The cells of tables that `budget` seconds buy; what is done costs nothing.
+
+    What has been begun is finished first, whatever it costs: tables do not lose what is done. Then
+    come the cells that have a published number, then all others, in both cases cheapest first.
+
+    Args:
+      with_published: names of the cells that have a published number beside them.
+    """
+
+    def order(cell: Cell) -> tuple:
+        return not cell.begun, cell.name not in with_published, cell.seconds
+
+    bought, spent = [], 0.0
+    for cell in sorted(cells, key=order):
+        if cell.begun or (cell.tables and spent + cell.seconds <= budget):
+            bought.append(cell)
+            spent += cell.seconds
+    return bought
+
+
+def selection(bought: Iterable[Cell]) -> str:
+    """A configuration file that selects these cells, and no more."""
+    return json.dumps({"runs": sorted(cell.name for cell in bought), "budget": None}, indent=1)
+
+
+def with_published(paper: Paper, file: str | Path) -> set[str]:
+    """Names of the cells that a table shows beside a number of the paper.
+
+    Args:
+      file: of the paper's own numbers; not read where no table shows any.
+
+    Raises:
+      DataError: for a file that cannot be used.
+    """
+    tables = [x for x in paper.tables.values() if x.published and x.kind != "criteria"]
+    numbers = published.read(file) if tables else None
+    datasets = {data.name: data.dataset for data in paper.data}
+    return {
+        f"{paper.name}/{run.federation}/{run.label}"
+        for run in paper.runs
+        for table in tables
+        if table.shows(run.federation, run.label)
+        and published.has(numbers, table.published, datasets[run.federation], run.label)
+    }

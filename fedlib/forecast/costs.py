@@ -1,0 +1,154 @@
+"""What the jobs of a run cost: time and memory, by arithmetic on its rehearsal and a rate.
+
+Operations by example (`fedlib.forecast.rehearsal`) times the examples of the federation
+(`fedlib.data.sizes`, or its manifest), over the operations that this machine does in a second with
+such a model (`fedlib.forecast.rates`).
+
+Left out: what the server computes besides local steps, and reading and writing files.
+"""
+
+import numpy as np
+
+from fedlib.data.sizes import Sizes
+from fedlib.engine.choice import BLOCK
+from fedlib.federation import CLIENTS
+from fedlib.forecast.estimates import Cost
+from fedlib.forecast.rates import Rate
+from fedlib.forecast.rehearsal import Kind, Phase, Rehearsed, Task
+from fedlib.run.evaluate import FINAL_BYTES
+
+START = 4.0  # seconds until a job computes: PyTorch is imported, the federation read and checked
+# Epochs until clients stop early, if they may go on for longer: of FedMix's autoencoders at scale
+# full on average (200 may be), and no fewer by Adaptive Experts' (26 may be at scale reduced).
+STOPS_AFTER = 25
+BASE = 600  # MB of a process with PyTorch that does nothing
+FLOAT_BYTES = 4
+COPIES = 2  # of what is kept and of what clients of a round work on: before and after
+PASSES = 3  # times the results of matrix products: what is between them, and gradients
+SCORED_TOGETHER = 128  # examples, as `fedlib.engine.cohort` scores images on a CPU
+
+
+def costs(
+    spec: dict, sizes: Sizes, rehearsed: Rehearsed, rate: Rate, *, done: int = 0, batched: bool
+) -> dict[str, Cost]:
+    """What the jobs of a run cost -> {"train": Cost, "evaluate": Cost}
+
+    Args:
+      spec: of the run.
+      sizes: of its federation.
+      rate: of its model on this machine.
+      done: rounds of an earlier run that it goes on from.
+      batched: whether clients are computed together.
+    """
+    owners = _Owners(spec, sizes, rehearsed)
+    rounds = spec["rounds"] - done
+    evaluations = sum(
+        number % spec["evaluate_every"] == 0 or number == spec["rounds"]
+        for number in range(done + 1, spec["rounds"] + 1)
+    ) + (not done)
+    by_round, by_evaluation = map(owners.operations, (Phase.ROUND, Phase.EVALUATION))
+    training = {kind: rounds * by_round[kind] + evaluations * by_evaluation[kind] for kind in Kind}
+    final = owners.operations(Phase.FINAL)
+    memory = owners.megabytes(batched)
+    besides = rounds * owners.cohort * rate.client
+    return {
+        "train": Cost(START + besides + _seconds(training, rate), sum(training.values()), memory),
+        "evaluate": Cost(
+            START + _seconds(final, rate),
+            sum(final.values()),
+            memory + owners.megabytes_of_finalists(),
+        ),
+    }
+
+
+def _seconds(operations: dict[Kind, float], rate: Rate) -> float:
+    return sum(number / rate.of(kind) for kind, number in operations.items() if number)
+
+
+class _Owners:
+    """Who computes in a run, on how much.
+
+    Attributes:
+      number: of owners in each group.
+      owned: examples of each owner, by group and split.
+      cohort: clients of a round.
+    """
+
+    def __init__(self, spec: dict, sizes: Sizes, rehearsed: Rehearsed):
+        self.spec, self.rehearsed = spec, rehearsed
+        group = np.array(sizes.group)
+        self.number = {name: int((group == name).sum()) for name in {*sizes.group}}
+        self.owned = {
+            (name, split): np.array(getattr(sizes, split))[group == name]
+            for name in self.number
+            for split in ("train", "val", "test")
+        }
+        self.cohort = max(1, int(spec["participation"].get("rate", 1.0) * self.number["seen"]))
+        examples = sum(sizes.train) + sum(sizes.val) + sum(sizes.test)
+        by_example = np.prod(sizes.shape) * np.dtype(sizes.dtype).itemsize
+        self._pool_bytes = examples * float(by_example + 8 * np.prod(sizes.labels))
+
+    def operations(self, phase: Phase) -> dict[Kind, float]:
+        """Operations of local steps and of scoring in one phase."""
+        operations = dict.fromkeys(Kind, 0.0)
+        for kind in Kind:
+            for task, load in self.rehearsed.of(phase, kind):
+                by_example = load.flops + load.growth * self.number["seen"]
+                operations[kind] += by_example * self._examples(task, load.share)
+        if phase == Phase.FINAL:
+            tests = float(self.owned["seen", "test"].sum())
+            operations[Kind.SCORE] += self.rehearsed.shared_test * self.number["seen"] * tests
+        return operations
+
+    def megabytes(self, batched: bool) -> float:
+        """Memory of a process that trains or evaluates."""
+        model = self.rehearsed.shared + self.rehearsed.each
+        state = self.rehearsed.shared + self.rehearsed.each * sum(self.number.values())
+        clients = self.cohort * model
+        together = min(self.cohort, BLOCK) if batched else 1
+        # A forward pass has what memory must hold; backward ones also make gradients of weights,
+        # which `clients` has.
+        passes = [x.numbers for task, x in self.rehearsed.loads.items() if task.kind == Kind.SCORE]
+        batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
+        held = max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
+        numbers = COPIES * (state + clients) + PASSES * held
+        return BASE + (self._pool_bytes + FLOAT_BYTES * numbers) / 1e6
+
+    def megabytes_of_finalists(self) -> float:
+        """What clients who train for the final evaluation need besides."""
+        groups = {task.group for task, _ in self.rehearsed.of(Phase.FINAL, Kind.FOLD)}
+        most = self.rehearsed.finalists or max(self.number.values())
+        clients = max((min(most, self.number[group]) for group in groups), default=0)
+        return min(FINAL_BYTES, FLOAT_BYTES * clients * self.rehearsed.personal) / 1e6
+
+    def _examples(self, task: Task, share: float) -> float:
+        """How many a task computes on, all owners together."""
+        sampled = (task.phase, task.group) == (Phase.ROUND, "seen")
+        owners = self.cohort if sampled else self.number[task.group]
+        sizes = self.owned[task.group, task.split]
+        if task.phase == Phase.FINAL:
+            share = self._of_finalists(task, share)
+        if task.kind == Kind.SCORE:
+            return share * owners * float(sizes.mean())
+        batch = task.batch or self.spec["local"]["batch_size"]
+        each = task.epochs * _used(sizes, batch, self.spec["local"])
+        if task.steps:
+            each = task.steps * np.minimum(sizes, batch)
+        busy = self.rehearsed.busy if task.phase == Phase.ROUND else 1.0
+        return busy * share * owners * float(np.mean(each))
+
+    def _of_finalists(self, task: Task, share: float) -> float:
+        """The share of owners in a task of the final evaluation, with all of its epochs."""
+        most, everyone = self.rehearsed.finalists, self.number[task.group]
+        epochs = min(self.rehearsed.brief, STOPS_AFTER) if task.kind == Kind.FOLD else 1.0
+        if not most or most >= everyone or task.group not in CLIENTS:
+            return epochs * share
+        by_all = min(1.0, share) if task.kind == Kind.SCORE else 0.0
+        return by_all + epochs * (share - by_all) * most / everyone
+
+
+def _used(sizes: np.ndarray, batch: int, local: dict) -> np.ndarray:
+    """Examples of an epoch: without the short last batch where it is dropped."""
+    if not local.get("drop_last"):
+        return sizes
+    return np.where(sizes >= batch, sizes // batch * batch, sizes)

@@ -1,0 +1,117 @@
+"""What jobs are estimated to cost, read from results/FOLDER/estimates.json.
+
+`fedlib.forecast.estimating` writes that file. The plan reads seconds from it, the rules megabytes.
+
+Estimates are corrected by jobs that were timed since: by the ratio of measured to estimated time,
+the median over jobs of the same stage and method, or else over all of the stage.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib import seals
+from fedlib.spec import Run
+
+TIMED = ("train", "evaluate")  # stages that are estimated
+UNKNOWN_MB = 4000  # of a job without an estimate
+SPARE = 1.25  # times the estimated memory is asked for
+LEAST_MB = 1000
+
+
+class Cost(NamedTuple):
+    """What one job takes.
+
+    Attributes:
+      seconds: of one core, or of a card.
+      flops: operations that are counted.
+      mb: megabytes of host memory.
+    """
+
+    seconds: float
+    flops: float
+    mb: float
+
+
+class Record(NamedTuple):
+    """How long a job took: stage, wildcards without the seed and label, rounds, seconds."""
+
+    key: tuple
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The costs of jobs.
+
+    Attributes:
+      unit: "core" or "GPU", whose hours the seconds are.
+      machine: in words.
+      costs: by run and stage.
+      ratios: of measured to estimated time, by stage and method; by None of all methods.
+    """
+
+    unit: str = "core"
+    machine: str = ""
+    costs: Mapping[tuple[str, str], Cost] = field(default_factory=dict)
+    ratios: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Estimates":
+        """Those in a file; none if there is no file, or it is damaged."""
+        kept = seals.remembered(path)
+        costs = {
+            (name, stage): Cost(**run[stage])
+            for name, run in kept.get("runs", {}).items()
+            for stage in TIMED
+        }
+        return cls(kept.get("unit", "core"), kept.get("machine", ""), costs)
+
+    def cost(self, stage: str, wildcards: Mapping) -> Cost | None:
+        """What a job costs; None without an estimate."""
+        return self.costs.get((run_name(wildcards), stage)) if stage in TIMED else None
+
+    def corrected(self, runs: Mapping[tuple, Run], records: Iterable[Record]) -> "Estimates":
+        """With what was measured since.
+
+        Args:
+          runs: of the plan, by paper, federation and label.
+        """
+        by_round = defaultdict(list)  # estimated seconds
+        for (paper, federation, label), run in runs.items():
+            for stage in TIMED:
+                if cost := self.costs.get((f"{paper}/{federation}/{label}", stage)):
+                    rounds = run.rounds if stage == "train" else 1
+                    by_round[stage, paper, federation, run.method].append(cost.seconds / rounds)
+        ratios = defaultdict(list)
+        for record in records:
+            if estimated := by_round.get(record.key):
+                ratio = record.seconds / record.rounds / statistics.mean(estimated)
+                for method in (record.key[-1], None):
+                    ratios[record.key[0], method].append(ratio)
+        medians = {key: statistics.median(several) for key, several in ratios.items()}
+        return replace(self, ratios=medians)
+
+    def seconds(self, stage: str, wildcards: Mapping, method: str | None) -> float | None:
+        """Seconds of a job, corrected; None without an estimate."""
+        cost = self.cost(stage, wildcards)
+        if cost is None:
+            return None
+        ratio = self.ratios.get((stage, method)) or self.ratios.get((stage, None)) or 1.0
+        return cost.seconds * ratio
+
+    def megabytes(self, stage: str, wildcards: Mapping) -> int:
+        """Megabytes to ask a scheduler for."""
+        cost = self.cost(stage, wildcards)
+        if cost is None:
+            return UNKNOWN_MB
+        return max(LEAST_MB, round(SPARE * cost.mb / 100) * 100)
+
+
+def run_name(wildcards: Mapping) -> str:
+    """The run of a training or an evaluation, as configurations name it."""
+    return "/".join(str(wildcards[name]) for name in ("paper", "federation", "label"))

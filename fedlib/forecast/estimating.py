@@ -1,0 +1,213 @@
+"""Estimates the costs of runs and writes them down: results/FOLDER/estimates.json.
+
+What several runs share is found once and kept in the user's cache folder: sizes of federations,
+rehearsals, and rates of this machine.
+"""
+
+import contextlib
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedlib import seals
+from fedlib.data import downloads, sizes
+from fedlib.data.sizes import Sizes
+from fedlib.engine import choice
+from fedlib.environment import cache_folder, environment
+from fedlib.errors import ConfigError, DataError, DivergedError, of_file
+from fedlib.forecast import rates, rehearsal, requests
+from fedlib.forecast.cells import duration
+from fedlib.forecast.costs import costs
+from fedlib.forecast.estimates import Cost
+from fedlib.forecast.rates import Rate
+from fedlib.forecast.rehearsal import Rehearsed
+from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest, digest_of
+from fedlib.run import fitting
+from fedlib.run.build import build_task
+from fedlib.run_spec import is_file, of_training
+
+TELL_EVERY = 10  # seconds
+# What PyTorch says of steps that are batched over clients but for a layer that is not.
+PERFORMANCE = "There is a performance drop"
+
+
+def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
+    """Estimate runs and write them down with those that are known; every moment all there are.
+
+    Args:
+      path: of the estimates.
+      device: "cpu" or "cuda".
+      raw: the folder data/raw, see `fedlib.data.sizes.sizes`.
+
+    Raises:
+      ConfigError: for a federation that cannot be dealt, or a user's method that fails.
+    """
+    warnings.filterwarnings("ignore", PERFORMANCE, UserWarning)
+    runs = seals.remembered(path).get("runs", {})
+    unit, kind = ("GPU", "gpu") if device == "cuda" else ("core", "cpu")
+    machine = {"unit": unit, "machine": environment()[kind]}
+    estimator, troubles = Estimator(device, raw), Troubles()
+
+    def keep() -> None:
+        estimator.keep()
+        seals.write_json(path, {**machine, "runs": runs})
+
+    began = last = time.monotonic()
+    try:
+        for number, request in enumerate(asked):
+            if number and time.monotonic() > last + TELL_EVERY:
+                keep()  # so that little is lost if this process is killed
+                last = time.monotonic()
+                left = duration((last - began) / number * (len(asked) - number))
+                print(f"estimating: {number} of {len(asked)} runs, about {left} left", flush=True)
+            with troubles.noted(request.name, request.spec["method"]):
+                by_stage = estimator.costs(request)
+                jobs = {stage: cost._asdict() for stage, cost in by_stage.items()}
+                runs[request.name] = {"key": request.key(), **jobs}
+    finally:
+        keep()
+    troubles.tell()
+
+
+class Estimator:
+    """Estimates runs, and keeps what several of them share."""
+
+    def __init__(self, device: str, raw: str):
+        self._device, self._raw = device, raw
+        self._machine = rates.machine(device)
+        self._sizes, self._rehearsals, self._rates = map(Kept, ("sizes", "rehearsals", "rates"))
+
+    def costs(self, request: Request) -> dict[str, Cost]:
+        """What training and evaluating a run cost -> {"train": Cost, "evaluate": Cost}
+
+        Raises:
+          UndealtError: for a federation that cannot be dealt.
+          ConfigError, DataError, DivergedError: for a run that cannot be rehearsed.
+        """
+        owned = self._sizes_of(request)
+        shapes = fitting.Shapes(owned.shape, owned.num_classes)
+        spec = fitting.completed(of_training(request.spec), shapes)
+        rehearsed = self._rehearsed(spec, request.spec["views"], owned)
+        executor = request.executor
+        if executor == "auto":
+            executor = choice.rule(build_task({**spec, "weights": None}, self._device))
+        rate = self._rate(spec, owned, rehearsed, executor)
+        batched = not choice.goes_one_by_one(executor)
+        return costs(spec, owned, rehearsed, rate, done=request.done, batched=batched)
+
+    def keep(self) -> None:
+        """Write to the cache what has been found."""
+        for kept in (self._sizes, self._rehearsals, self._rates):
+            kept.write()
+
+    def _sizes_of(self, request: Request) -> Sizes:
+        params, dataset = request.data["params"], request.data["dataset"]
+        sources = [params["source"]] if "source" in params else []
+        state = downloads.state(dataset, sources, self._raw)
+        facts = [request.data, state, digest(SIZES)]
+        try:
+            kept = self._sizes.get(facts, lambda: list(sizes.sizes(request.data, self._raw)))
+        except ConfigError as error:
+            raise UndealtError(str(error)) from None
+        declared = Sizes(*kept)
+        if request.manifest.exists():
+            return sizes.of_manifest(seals.read_json(request.manifest), declared)
+        return declared
+
+    def _rehearsed(self, spec: dict, views: list, owned: Sizes) -> Rehearsed:
+        course = {"rounds": 1, "evaluate_every": 1, "seed": 0, "data": ""}
+        splits = ("train", "val", "test")
+        having = {
+            split: sorted({g for n, g in zip(getattr(owned, split), owned.group, strict=True) if n})
+            for split in splits
+        }
+        shapes = {k: v for k, v in owned._asdict().items() if k not in ("group", *splits)}
+        code = [*code_of(spec), digest(REHEARSAL)]
+        facts = [_rough(spec | course), views, shapes, having, code]
+        kept = self._rehearsals.get(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
+        return Rehearsed.unpacked(kept)
+
+    def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
+        how = {"device": self._device, "executor": executor}
+        kept = self._rates.get(
+            rates.facts(spec, owned, executor, self._machine),
+            lambda: rates.measure(spec, owned, rehearsed, **how)._asdict(),
+        )
+        return Rate(**kept)
+
+
+class Kept:
+    """What has been found, in a file of the user's cache folder, for all checkouts of a user."""
+
+    def __init__(self, name: str):
+        self._path = cache_folder() / f"{name}.json"
+        self._known, self._new = seals.remembered(self._path), {}
+
+    def get(self, facts: object, find: Callable[[], Any]) -> Any:
+        """What `find` returns, which depends on `facts` alone; both JSON can hold."""
+        key = digest_of(facts)
+        if key not in self._known:
+            self._known[key] = self._new[key] = find()
+        return self._known[key]
+
+    def write(self) -> None:
+        """Add what is new to the file."""
+        if self._new:
+            seals.remember(self._path, seals.remembered(self._path) | self._new)
+            self._new = {}
+
+
+class UndealtError(ConfigError):
+    """A federation that cannot be dealt as it is declared: the job that cuts it would say so."""
+
+
+class Troubles:
+    """What runs could not be estimated for, each said once.
+
+    Attributes:
+      wrong: runs by what is wrong with their federation or a user's method, with which they fail.
+      unknown: runs by what only keeps them from being estimated.
+    """
+
+    def __init__(self):
+        self.wrong, self.unknown = defaultdict(list), defaultdict(list)
+
+    @contextlib.contextmanager
+    def noted(self, run: str, method: str) -> Iterator[None]:
+        """Note what happens in this block; errors of our own methods are bugs, and pass."""
+        try:
+            yield
+        except UndealtError as error:
+            self.wrong[str(error)].append(run)
+        except (ConfigError, DataError, DivergedError) as error:
+            self.unknown[str(error)].append(run)
+        except Exception as error:
+            if not is_file(method):
+                raise
+            self.wrong[str(of_file(error, str(requests.ROOT / method), method))].append(run)
+
+    def tell(self) -> None:
+        """Print what is not known; raises ConfigError for what is wrong."""
+        for line in _lines(self.unknown):
+            print(f"not estimated: {line}")
+        if self.wrong:
+            raise ConfigError("\n  ".join(_lines(self.wrong)))
+
+
+def _lines(troubles: dict[str, list[str]]) -> list[str]:
+    return [
+        f"{runs[0]}{f' and {len(runs) - 1} more' if runs[1:] else ''}: {text}"
+        for text, runs in troubles.items()
+    ]
+
+
+def _rough(value: object) -> object:
+    """A specification in which learning rates and the like are all the same."""
+    if isinstance(value, dict):
+        return {key: _rough(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rough(inner) for inner in value]
+    return 0.5 if isinstance(value, float) else value

@@ -1,0 +1,329 @@
+"""What a run does, found by doing a round of it with a handful of made-up examples.
+
+A rehearsal is a round, an evaluation during training and a final evaluation of a few clients with
+two or three batches of two examples, client by client, while operations are counted as in
+`fedlib.run.cost`. It keeps who computed what on which examples, with the operations for each
+example. These do not depend on the number of examples, on rounds or on the batch size. In a final
+evaluation they may grow in proportion to the number of clients, as where all their models are asked
+together; so that evaluation is done with twice as many clients, too. No data are read.
+
+A rehearsal cannot know how long clients train who may stop early (see `STOPS_AFTER` in
+`fedlib.forecast.costs`), or about rounds that differ from the last one, which is the one it does.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from enum import StrEnum, auto
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fedlib import tree
+from fedlib.data.sizes import Sizes
+from fedlib.engine import ambient
+from fedlib.engine.executors import Loop
+from fedlib.engine.waves import Work
+from fedlib.federation import GROUPS, Federation
+from fedlib.forecast.made_up import made_up, simulation
+from fedlib.results import SHARED
+from fedlib.run import evaluate
+from fedlib.run.cost import Operations
+from fedlib.run.simulate import Simulation
+
+BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
+SMALL, LARGE = 2 * BATCH, 3 * BATCH  # examples of clients: unequal, so that epochs and steps differ
+SCORED = 2  # examples of every other split
+CLIENTS_EACH = 2  # of each group, or as many as there are architectures
+MANY = 1000  # clients, more than any method singles out
+ATTEMPTS = 50  # rounds until somebody does a local step: those of L2SGD are drawn
+
+
+class Phase(StrEnum):
+    """A part of a run: a round, an evaluation during training, or the final evaluation."""
+
+    ROUND = auto()
+    EVALUATION = auto()
+    FINAL = auto()
+
+
+class Kind(StrEnum):
+    """A kind of computation: local steps, or scoring; as executors call them."""
+
+    FOLD = auto()
+    SCORE = auto()
+
+
+class Task(NamedTuple):
+    """What some owners compute on their examples.
+
+    Attributes:
+      phase, kind: see there.
+      group: of the owners, one of `fedlib.federation.GROUPS`.
+      split: of the examples.
+      epochs: of local steps over the examples, 0 where the number of steps is fixed; 1 of scoring.
+      steps: of each owner, where their number is fixed; else 0.
+      batch: examples of a batch, 0 for the run's own batch size.
+    """
+
+    phase: Phase
+    kind: Kind
+    group: str
+    split: str
+    epochs: float
+    steps: float
+    batch: int
+
+
+class Load(NamedTuple):
+    """What a task takes.
+
+    Attributes:
+      share: of the group's owners who do it, 2 if all of them do so twice.
+      flops: floating-point operations by example.
+      numbers: results of matrix products and convolutions by example, which memory must hold.
+      growth: further operations by example for each seen client; 0 before the final evaluation.
+    """
+
+    share: float
+    flops: float
+    numbers: float
+    growth: float = 0.0
+
+
+class Rehearsed(NamedTuple):
+    """What is known of a run after its rehearsal.
+
+    Attributes:
+      loads: of all that is done in the phases of the run.
+      shared, each: numbers in the state, and of them for each owner in the federation.
+      personal: numbers that the final evaluation needs for each client who trains for it.
+      shared_test: operations by example where clients are scored on each other's test examples.
+      busy: share of the rounds in which clients do local steps.
+      brief: epochs that final protocols may take for each that was rehearsed.
+      finalists: the most clients of a group that are prepared for final protocols, or 0 for all.
+    """
+
+    loads: dict[Task, Load]
+    shared: float
+    each: float
+    personal: float
+    shared_test: float
+    busy: float
+    brief: float
+    finalists: int
+
+    def packed(self) -> dict:
+        """As JSON can hold it."""
+        return {**self._asdict(), "loads": [[*pair] for pair in self.loads.items()]}
+
+    @classmethod
+    def unpacked(cls, packed: dict) -> "Rehearsed":
+        """What was `packed`."""
+        loads = {
+            Task(Phase(phase), Kind(kind), *task): Load(*load)
+            for (phase, kind, *task), load in packed["loads"]
+        }
+        return cls(**{**packed, "loads": loads})
+
+    def of(self, phase: Phase, kind: Kind) -> list[tuple[Task, Load]]:
+        """What is done of one kind in one phase."""
+        return [pair for pair in self.loads.items() if pair[0][:2] == (phase, kind)]
+
+    def flops_by_example(self, phase: Phase, kind: Kind) -> float:
+        """Operations by example of one kind in one phase, on average."""
+        parts = [(load.share * (task.epochs or 1), load) for task, load in self.of(phase, kind)]
+        total = sum(weight for weight, _ in parts)
+        return sum(weight * load.flops for weight, load in parts) / total if total else 0.0
+
+
+def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehearsed:
+    """What the run `spec` does.
+
+    Args:
+      spec: as `fedlib.spec.Run.spec` gives it.
+      views: what its final evaluation scores, see `fedlib.run.evaluate.final`.
+      sizes: of its federation: of them shapes and groups are used.
+
+    Raises:
+      ConfigError: for a run that cannot be built.
+    """
+    tally = Tally()
+    few = _few_clients(spec, sizes, tally, CLIENTS_EACH)
+    method, state = few.method, few.init()
+    three, four = (_numbers(method, owners) for owners in (3, 4))
+    each = four - three
+    tally.phase = Phase.ROUND
+    tried, state = _rounds(few, state, tally)
+    tally.phase = Phase.EVALUATION
+    state, _ = evaluate.during_training(method, state, _everyone(few))
+    brief = method.briefly()
+    # To be scored on everybody's test examples, clients are prepared as for their own.
+    own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
+    _final(few, state, own_views, tally)
+    number = few.federation.ids("seen").size
+    twice = _few_clients(spec, sizes, Tally(), 2 * number)
+    loads = _with_growth(tally.loads(few.federation), number, twice, own_views)
+    tests = [load.flops for task, load in loads.items() if _is_final_test(task)]
+    return Rehearsed(
+        loads=loads,
+        shared=three - 3 * each,
+        each=each,
+        personal=method.personal_numbers(),
+        shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
+        busy=1 / tried,
+        brief=_longer(method, brief) if brief else 1.0,
+        finalists=_finalists(method, sizes),
+    )
+
+
+def _few_clients(spec: dict, sizes: Sizes, tally: "Tally", clients: int) -> Simulation:
+    """The run on a few made-up examples, with so many clients of each group at least."""
+    local = spec["local"] | {"batch_size": BATCH}
+    counts = {"train": (SMALL, LARGE), "scored": SCORED, "clients": clients}
+    return simulation(spec | {"local": local}, sizes, tally, **counts)
+
+
+def _final(few: Simulation, state: Any, views: list, tally: "Tally") -> None:
+    """Rehearse the final evaluation."""
+    tally.phase = Phase.FINAL
+    evaluate.final(few.method.briefly() or few.method, state, _everyone(few), views=views)
+
+
+def _everyone(few: Simulation) -> evaluate.CohortOf:
+    """All clients of a group, after the last round."""
+    return partial(few.everyone, round=few.course.rounds)
+
+
+def _with_growth(
+    loads: dict[Task, Load], number: int, twice: Simulation, views: list
+) -> dict[Task, Load]:
+    """Loads of `number` clients, with their growth as found by the final evaluation of `twice`."""
+    tally = twice.executor
+    _final(twice, twice.init(), views, tally)
+    of_twice = tally.loads(twice.federation)
+
+    def grown(task: Task, load: Load) -> Load:
+        other = of_twice.get(task)
+        if task.phase != Phase.FINAL or other is None or other.share != load.share:
+            return load
+        growth = max(0.0, other.flops - load.flops) / number
+        return load._replace(flops=load.flops - growth * number, growth=growth)
+
+    return {task: grown(task, load) for task, load in loads.items()}
+
+
+def _is_final_test(task: Task) -> bool:
+    return (task.phase, task.kind, task.split) == (Phase.FINAL, Kind.SCORE, "test")
+
+
+class Tally(Loop):
+    """Client by client; notes who computes what, and how many operations that takes.
+
+    Attributes:
+      phase: under which it is noted; None notes nothing.
+    """
+
+    name = "tally"
+
+    def __init__(self):
+        super().__init__()
+        self.phase: Phase | None = None
+        self._noted: dict[Task, Counter] = defaultdict(Counter)
+
+    def fold(self, work: Work, drawn: list, batch_size: int, step, carry, per_client):
+        """See `Executor.fold`."""
+        result, counter = _counted(super().fold, work, drawn, batch_size, step, carry, per_client)
+        sizes = work.data.federation.train.sizes[work.ids]
+        examples = sum(s.size for batches in drawn for s in batches.steps)
+        epochs, steps = _course(sizes, batch_size, [len(batches.steps) for batches in drawn])
+        batch = 0 if batch_size == BATCH else batch_size
+        self._note(work, (Kind.FOLD, "train", epochs, steps, batch), examples, counter)
+        return result
+
+    def each(self, work: Work, fn, per_client, split: str, batch_size: int):
+        """See `Executor.each`."""
+        result, counter = _counted(super().each, work, fn, per_client, split, batch_size)
+        examples = int(work.data.federation.split(split).sizes[work.ids].sum())
+        self._note(work, (Kind.SCORE, split, 1, 0, batch_size), examples, counter)
+        return result
+
+    def _note(self, work: Work, what: tuple, examples: int, counter: "_Counting") -> None:
+        if self.phase is None or not examples:
+            return
+        kind, *rest = what
+        task = Task(self.phase, kind, GROUPS[work.data.federation.group[work.ids[0]]], *rest)
+        noted = {"flops": counter.flops, "numbers": counter.numbers}
+        self._noted[task].update(noted, owners=len(work.ids), examples=examples)
+
+    def loads(self, federation: Federation) -> dict[Task, Load]:
+        """Everything that was noted, by example."""
+        return {
+            task: Load(
+                share=noted["owners"] / len(federation.ids(task.group)),
+                flops=noted["flops"] / noted["examples"],
+                numbers=noted["numbers"] / noted["examples"],
+            )
+            for task, noted in self._noted.items()
+        }
+
+
+class _Counting(Operations):
+    """Counts operations, and the numbers that matrix products and convolutions result in."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        before = self.flops
+        output = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.flops > before and isinstance(output, torch.Tensor):
+            self.numbers += output.numel()
+        return output
+
+
+def _counted(fn: Callable, *args) -> tuple[Any, _Counting]:
+    # Spelled-out recurrence instead of torch's fused LSTM, which has no formula.
+    with _Counting() as counter, ambient.stacked_experts(True):
+        return fn(*args), counter
+
+
+def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float, float]:
+    """(epochs, 0) where the steps of clients follow from their examples, or (0, steps)."""
+    each = -(-sizes // batch_size)
+    epochs = sum(steps) / max(int(each.sum()), 1)
+    fixed = len({*steps}) == 1 and len({*each.tolist()}) > 1
+    return (0.0, float(steps[0])) if fixed and steps[0] else (epochs, 0.0)
+
+
+def _rounds(few: Simulation, state: Any, tally: Tally) -> tuple[int, Any]:
+    """The rounds that it took until somebody did a local step, and the state after them."""
+    first = max(few.course.rounds - 1, 0)
+    for tried in range(1, ATTEMPTS + 1):
+        cohort = few.cohort(few.federation.ids("seen"), first + tried - 1)
+        state = few.method.round(state, cohort)
+        others = sum(journal.examples for journal in cohort.journal.others.values())
+        if cohort.journal.examples or others or not few.method.clients_train:
+            return tried, state
+    return 1, state
+
+
+def _numbers(method: Any, owners: int) -> int:
+    """Numbers in the state of so many owners; what several share counts once."""
+    leaves = tree.leaves(method.init(owners, 0))
+    return sum({id(x): x.untyped_storage().nbytes() // x.element_size() for x in leaves}.values())
+
+
+def _finalists(method: Any, sizes: Sizes) -> int:
+    """How many clients are prepared for the final protocols, 0 for all."""
+    narrow = sizes._replace(shape=[1] * len(sizes.shape), labels=[], tokens=None)
+    chosen = method.finalists(made_up(narrow, MANY, (1, 1), 1), "seen")
+    return 0 if len(chosen) == MANY else len(chosen)
+
+
+def _longer(method: Any, brief: Any) -> float:
+    """How many times as many epochs the method may take as its brief form."""
+    pairs = ((v, getattr(brief, n)) for n, v in vars(method).items() if isinstance(v, int))
+    return max((long / short for long, short in pairs if short and long > short), default=1.0)

@@ -1,0 +1,72 @@
+"""Runs whose costs are asked for, and what their estimates depend on."""
+
+import hashlib
+import importlib.metadata
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib import files
+from fedlib.environment import environment
+from fedlib.run_spec import is_file, run_roots
+
+ROOT = Path(__file__).resolve().parents[2]
+# What is kept depends on these modules as they were: an edit may change its form, or its meaning.
+SIZES = ROOT / "fedlib/data/sizes.py"
+REHEARSAL = ROOT / "fedlib/forecast/rehearsal.py"
+COSTS = ROOT / "fedlib/forecast/costs.py"
+
+
+class Request(NamedTuple):
+    """A run whose cost is asked for.
+
+    Attributes:
+      name: "paper/federation/label".
+      spec: of its evaluation, see `fedlib.run_spec.of_training`.
+      data: specification of its federation.
+      manifest: of its federation, once that is cut.
+      done: rounds of the run that it goes on from.
+      device, executor: as the configuration gives them.
+    """
+
+    name: str
+    spec: dict
+    data: dict
+    manifest: Path
+    done: int
+    device: str
+    executor: str
+
+    def key(self) -> str:
+        """What an estimate depends on -> digest in hexadecimal
+
+        The code of the method and of its models counts, but not that of what these import: an edit
+        of the engine hardly changes what is computed.
+        """
+        facts = {
+            "spec": {**self.spec, "seed": 0, "data": ""},
+            "done": self.done,
+            "data": self.data,
+            "cut": files.digest(self.manifest) if self.manifest.exists() else None,
+            "code": [*code_of(self.spec), *map(digest, (SIZES, REHEARSAL, COSTS))],
+            "wanted": [self.device, self.executor],
+            "machine": [environment()["cpu"], importlib.metadata.version("torch")],
+        }
+        return digest_of(facts)
+
+
+def code_of(spec: dict) -> list[str]:
+    """Digests of the modules of a run's method and models."""
+    names = run_roots("train", spec)[1:]
+    return [digest(ROOT / (n if is_file(n) else f"{n.replace('.', '/')}.py")) for n in names]
+
+
+@cache
+def digest(path: Path) -> str:
+    """Digest of a file of code, of which each is read once."""
+    return files.digest(path)
+
+
+def digest_of(value: object) -> str:
+    """Digest of what JSON can hold -> 16 hexadecimal digits"""
+    return hashlib.sha256(files.canonical_json(value).encode()).hexdigest()[:16]

@@ -1,0 +1,60 @@
+"""Trainings and evaluations whose result is not there: which they are, and how long they take."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedlib.forecast.estimates import TIMED, Estimates, Record, run_name
+from fedlib.forecast.requests import Request
+from fedlib.workflow import dryrun
+from fedlib.workflow.plan import Plan
+
+
+def jobs(plan: Plan, root: Path = Path()) -> list[tuple[str, dict]]:
+    """The trainings and evaluations whose result is not there -> [(stage, wildcards)]"""
+    files = {"train": "history", "evaluate": "evaluation"}
+    return [
+        (stage, job)
+        for stage, job in plan.jobs()
+        if stage in TIMED and not (root / plan.path(files[stage], **job)).exists()
+    ]
+
+
+def requests(plan: Plan, root: Path = Path()) -> list[Request]:
+    """What to ask `fedlib.forecast` for: every run with such a job, as its first seed."""
+    unfinished = {run_name(job) for _, job in jobs(plan, root)}
+    return [_request(plan, root, *name) for name in plan.runs if "/".join(name) in unfinished]
+
+
+def _request(plan: Plan, root: Path, paper: str, federation: str, label: str) -> Request:
+    run, earlier = plan.run(paper, federation, label), plan.earlier(paper, federation, label)
+    seed = plan.papers[paper].seeds_of(run)[0]
+    names = {"paper": paper, "federation": federation, "label": label, "seed": seed}
+    return Request(
+        name=run_name(names),
+        spec=json.loads(plan.spec("evaluate", **names)),
+        data=plan.data(paper, federation).spec(0),
+        manifest=root / plan.path("manifest", **names),
+        done=earlier.rounds if earlier else 0,
+        device=plan.config["device"],
+        executor=plan.config["executor"],
+    )
+
+
+def seconds(
+    plan: Plan, root: Path, records: Iterable[Record], estimates: Estimates
+) -> dict[tuple[str, str], list[float]]:
+    """Seconds that each of these jobs may take, by run and stage; infinity where that is unknown.
+
+    Args:
+      records: of jobs that have been timed.
+    """
+    kinds = dryrun.by_kind(records)
+    by_run: dict[tuple[str, str], list[float]] = {}
+    for stage, names in jobs(plan, root):
+        job = dryrun.Job(stage, {key: str(value) for key, value in names.items()}, "")
+        expected = dryrun.estimate(job, plan, kinds, estimates)
+        by_run.setdefault((run_name(names), stage), []).append(
+            float("inf") if expected is None else expected
+        )
+    return by_run
