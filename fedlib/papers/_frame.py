@@ -28,7 +28,6 @@ class Setting(Protocol):
 
 
 Settings = Sequence[Setting]
-Exhibits = Callable[[Settings, tuple[Run, ...]], tuple[dict[str, Exhibit], dict[str, Exhibit]]]
 
 
 def on(*roles: str, where: Callable[[Any], Any] = bool) -> Callable[[Settings], list[Setting]]:
@@ -75,26 +74,13 @@ def _made(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) ->
     return type(exhibit)(**fields)
 
 
-def constants(
-    tables: Mapping[str, Exhibit],
-    figures: Mapping[str, Exhibit],
-    criteria: Callable[[Settings, tuple[Run, ...]], Exhibit],
-) -> Exhibits:
-    """What makes these of settings and their runs, and the table of criteria."""
-
-    def of(settings: Settings, runs: tuple[Run, ...]) -> tuple[dict, dict]:
-        shown = at_scale(tables, settings, runs) | {"criteria": criteria(settings, runs)}
-        return shown, at_scale(figures, settings, runs)
-
-    return of
-
-
 def declare(
     scale: str,
     scales: ModuleType,
-    exhibits: Exhibits,
+    exhibits: ModuleType,
+    criteria: Callable[[Settings, tuple[Run, ...]], Exhibit],
     *,
-    variants: Callable[[Setting], Iterable[Setting]] = lambda setting: (),
+    variants: Callable[[Any], Iterable[Setting]] = lambda setting: (),
     **about: str,
 ) -> Paper:
     """The paper at one scale, without the tables and figures that have nothing to show there.
@@ -103,7 +89,8 @@ def declare(
       scale: one of `SCALES`.
       scales: has a function of that name, which makes the scale's note, its seeds and settings.
         Without `demo_all`, scale demo-all is what scale demo is.
-      exhibits: makes tables and figures of settings and their runs.
+      exhibits: has `TABLES` and `FIGURES`, by name.
+      criteria: makes the table of criteria of settings and their runs; it comes last.
       variants: further settings that go with one; they come last.
       about: name, title and citation of the paper.
 
@@ -116,7 +103,8 @@ def declare(
     note, seeds, settings = made()
     settings += tuple(other for setting in settings for other in variants(setting))
     runs = tuple(run for setting in settings for run in setting.runs())
-    tables, figures = exhibits(settings, runs)
+    asked = criteria(settings, runs)
+    tables = at_scale(exhibits.TABLES, settings, runs)
     return Paper(
         **about,
         scale=scale,
@@ -124,11 +112,6 @@ def declare(
         seeds=seeds,
         data=tuple(setting.data for setting in settings),
         runs=runs,
-        tables=_shown(tables),
-        figures=_shown(figures),
+        tables=tables | ({"criteria": asked} if asked.labels else {}),
+        figures=at_scale(exhibits.FIGURES, settings, runs),
     )
-
-
-def _shown(exhibits: dict) -> dict:
-    """Those with runs on federations."""
-    return {name: x for name, x in exhibits.items() if x.labels and x.federations}

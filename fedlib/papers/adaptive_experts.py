@@ -12,10 +12,10 @@ Scales:
   full     CIFAR-10 by majority fraction in both profiles, rotated CIFAR-10 and FEMNIST
 """
 
+from fedlib.papers import _adaptive_experts_exhibits as exhibits
 from fedlib.papers import _adaptive_experts_scales as scales
 from fedlib.papers import _frame
 from fedlib.papers._adaptive_experts_criteria import criteria
-from fedlib.papers._adaptive_experts_exhibits import FIGURES, TABLES
 from fedlib.spec import Paper
 
 TITLE = "Adaptive Expert Models"
@@ -33,4 +33,4 @@ def declare(scale: str) -> Paper:
       ConfigError: for an unknown scale.
     """
     about = {"name": "adaptive_experts", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, _frame.constants(TABLES, FIGURES, criteria), **about)
+    return _frame.declare(scale, scales, exhibits, criteria, **about)

@@ -10,10 +10,10 @@ Scales:
   full     the paper's data sets, models and rounds
 """
 
+from fedlib.papers import _fedmix_exhibits as exhibits
 from fedlib.papers import _fedmix_scales as scales
 from fedlib.papers import _frame
 from fedlib.papers._fedmix_criteria import criteria
-from fedlib.papers._fedmix_exhibits import FIGURES, TABLES
 from fedlib.spec import Paper
 
 TITLE = "FedMix"
@@ -30,4 +30,4 @@ def declare(scale: str) -> Paper:
       ConfigError: for an unknown scale.
     """
     about = {"name": "fedmix", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, _frame.constants(TABLES, FIGURES, criteria), **about)
+    return _frame.declare(scale, scales, exhibits, criteria, **about)

@@ -11,10 +11,10 @@ Scales:
   full     the paper's data sets, networks and federations, and the code's rounds
 """
 
+from fedlib.papers import _fedmoe_exhibits as exhibits
 from fedlib.papers import _fedmoe_scales as scales
 from fedlib.papers import _frame
 from fedlib.papers._fedmoe_criteria import criteria
-from fedlib.papers._fedmoe_exhibits import FIGURES, TABLES
 from fedlib.spec import Paper
 
 TITLE = "Fed-MoE"
@@ -31,4 +31,4 @@ def declare(scale: str) -> Paper:
       ConfigError: for an unknown scale.
     """
     about = {"name": "fedmoe", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, _frame.constants(TABLES, FIGURES, criteria), **about)
+    return _frame.declare(scale, scales, exhibits, criteria, **about)

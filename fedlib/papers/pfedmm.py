@@ -12,9 +12,9 @@ Scales:
 """
 
 from fedlib.papers import _frame
+from fedlib.papers import _pfedmm_exhibits as exhibits
 from fedlib.papers import _pfedmm_scales as scales
 from fedlib.papers._pfedmm_criteria import criteria
-from fedlib.papers._pfedmm_exhibits import FIGURES, TABLES
 from fedlib.papers._pfedmm_settings import Setting
 from fedlib.spec import Paper
 
@@ -32,5 +32,4 @@ def declare(scale: str) -> Paper:
       ConfigError: for an unknown scale.
     """
     about = {"name": "pfedmm", "title": TITLE, "citation": CITATION}
-    exhibits = _frame.constants(TABLES, FIGURES, criteria)
-    return _frame.declare(scale, scales, exhibits, variants=Setting.variants, **about)
+    return _frame.declare(scale, scales, exhibits, criteria, variants=Setting.variants, **about)

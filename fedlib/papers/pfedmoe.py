@@ -13,9 +13,9 @@ Scales:
 """
 
 from fedlib.papers import _frame
+from fedlib.papers import _pfedmoe_exhibits as exhibits
 from fedlib.papers import _pfedmoe_scales as scales
 from fedlib.papers._pfedmoe_criteria import criteria
-from fedlib.papers._pfedmoe_exhibits import FIGURES, TABLES
 from fedlib.spec import Paper
 
 TITLE = "pFedMoE"
@@ -33,4 +33,4 @@ def declare(scale: str) -> Paper:
       ConfigError: for an unknown scale.
     """
     about = {"name": "pfedmoe", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, _frame.constants(TABLES, FIGURES, criteria), **about)
+    return _frame.declare(scale, scales, exhibits, criteria, **about)
