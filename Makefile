@@ -202,7 +202,7 @@ ifeq ($(TORCH),own)
 	@$(OTHERS_LOCK) requirements.lock > $(VENV)/requirements.txt
 	@$(PIP) --require-hashes -r $(VENV)/requirements.txt $(or_say)
 	@$(BIN)/python -c 'import torch, torchvision' || { \
-	  echo 'TORCH=own needs torch >= 2.11 and its torchvision: see "Without CUDA" in README.md' >&2; \
+	  echo 'TORCH=own needs torch >= 2.11 and its torchvision: see "Without CUDA" in docs/install.md' >&2; \
 	  exit 1; }
 	@touch $(VENV)/.own-torch
 else

@@ -1,4 +1,4 @@
-"""The README's worked examples are executed: a complete, correct method, and data of one's own."""
+"""The worked examples of the documents are executed: a complete method, and a paper on own data."""
 
 import ast
 import dataclasses
@@ -19,17 +19,17 @@ from fedlib.papers import _pfedmm_settings as settings
 from fedlib.workflow.provenance import ROOT
 
 
-def blocks():
-    """The README's Python blocks: a method, and a paper on own data."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def block(document):
+    """The one Python block of a document."""
+    [found] = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    return found
 
 
 @pytest.fixture
 def fedper(tmp_path):
-    """The class in the README's first Python block, loaded from a file."""
-    block, _ = blocks()
+    """The class in the README's Python block, loaded from a file."""
     file = tmp_path / "fedper.py"
-    file.write_text(block)
+    file.write_text(block("README.md"))
     return methods.load(str(file))
 
 
@@ -62,8 +62,8 @@ def test_the_example_method_shares_its_body_and_nothing_else(fedper):
 
 
 def test_a_method_of_ones_own_gets_no_note_on_the_authors_code():
-    # The README's line, put into the list that it names.
-    line = re.search(r'`"fedper": (\(.*?\)),`', (ROOT / "README.md").read_text())
+    # The line of CONTRIBUTING.md, put into the list that it names.
+    line = re.search(r'`"fedper": (\(.*?\)),`', (ROOT / "CONTRIBUTING.md").read_text())
     assert ast.literal_eval(line.group(1)) == ("FedPer", "fedper")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.METHODS, "fedper", ast.literal_eval(line.group(1)))
@@ -81,10 +81,9 @@ def test_a_method_of_ones_own_gets_no_note_on_the_authors_code():
 
 @pytest.fixture(scope="module")
 def shapes(tmp_path_factory):
-    """A copy of the checkout with the README's paper and 150 pictures, once it was run."""
+    """A copy of the checkout with the paper of docs/data.md and 150 pictures, once it was run."""
     folder = workflow.copy_checkout(tmp_path_factory.mktemp("shapes"))
-    _, block = blocks()
-    (folder / "fedlib/papers/shapes.py").write_text(block)
+    (folder / "fedlib/papers/shapes.py").write_text(block("docs/data.md"))
     pictures(folder / "data/raw/own/shapes", 50)
     done = workflow.snakemake(folder, *ONCE, "--cores", "1")
     assert done.returncode == 0, done.stdout[-3000:]
@@ -128,9 +127,8 @@ def test_clients_are_cut_again_when_a_picture_changes(shapes):
 def compared(tmp_path_factory):
     """A copy of the checkout with the README's method in a file, once it ran beside FedAvg."""
     folder = workflow.copy_checkout(tmp_path_factory.mktemp("compared"))
-    block, _ = blocks()
     (folder / "mine").mkdir()
-    (folder / "mine/fedper.py").write_text(block)
+    (folder / "mine/fedper.py").write_text(block("README.md"))
     done = workflow.snakemake(folder, *BESIDE)
     assert done.returncode == 0, done.stdout[-3000:]
     return folder
