@@ -1,5 +1,10 @@
 """The contract, on every method: what the engine, the evaluation and the workflow rely on."""
 
+import re
+from dataclasses import dataclass, fields, replace
+from math import inf
+from typing import ClassVar
+
 import pytest
 import torch
 from support import (
@@ -14,6 +19,7 @@ from support import (
 
 from fedlib import methods, tree
 from fedlib.engine.solvers import Memory
+from fedlib.methods.base import Method, Range
 from fedlib.run import evaluate
 from fedlib.run.evaluate import during_training, score
 
@@ -342,3 +348,59 @@ def test_training_lowers_the_loss(name):
 def test_hyper_parameters_that_mean_nothing_are_refused_at_construction(name, params, message):
     with pytest.raises(ValueError, match=message):
         methods.load(name)(task=tiny_task(), local=sgd(), **params)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaring(Method):
+    mode: str = "fast"
+    count: int = 1
+    scale: float = 1.0
+    share: float = 0.5
+    decay: float | None = None
+
+    choices: ClassVar = {"mode": ("fast", "slow")}
+    ranges: ClassVar = {
+        "count": Range(1),
+        "scale": Range(0, ends="(]"),
+        "share": Range(0, 1, "(]"),
+        "decay": Range(0, 1, "[)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"mode": "mine"}, "mode must be one of ('fast', 'slow'), got 'mine'"),
+        ({"count": 0}, "count must be at least 1, got 0"),
+        ({"count": None}, "count must be at least 1, got None"),
+        ({"count": "two"}, "count must be at least 1, got 'two'"),
+        ({"scale": 0}, "scale must be above 0, got 0"),
+        ({"scale": float("nan")}, "scale must be above 0, got nan"),
+        ({"share": 0.0}, "share must be in (0, 1], got 0.0"),
+        ({"share": 1.2}, "share must be in (0, 1], got 1.2"),
+        ({"decay": -0.1}, "decay must be in [0, 1), got -0.1"),
+        ({"decay": 1}, "decay must be in [0, 1), got 1"),
+    ],
+)
+def test_a_message_says_the_declared_choices_or_range_and_the_value(params, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Declaring(task=tiny_task(), **params)
+
+
+def test_the_ends_of_a_range_belong_to_it_if_it_says_so():
+    Declaring(task=tiny_task(), mode="slow", count=1, scale=inf, share=1, decay=0)
+
+
+@every_method
+def test_a_method_refuses_what_it_and_its_bases_declare_to_be_senseless(name):
+    method = make(name)
+    known = {field.name for field in fields(method)}
+    for base in type(method).__mro__:
+        assert vars(base).get("choices", {}).keys() <= method.choices.keys() & known
+        assert vars(base).get("ranges", {}).keys() <= method.ranges.keys()
+    for field in method.choices:
+        with pytest.raises(ValueError, match=f"^{field} must be one of .* got 'mine'$"):
+            replace(method, **{field: "mine"})
+    for field in method.ranges.keys() & known:
+        with pytest.raises(ValueError, match=f"^{field} must be .* got -1$"):
+            replace(method, **{field: -1})

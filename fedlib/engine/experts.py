@@ -36,16 +36,11 @@ def expert_seed(seed: int, expert: int, rule: str) -> int:
     Raises:
       ValueError: for another rule.
     """
-    check_expert_seeds(rule)
+    if rule not in EXPERT_SEEDS:
+        raise ValueError(f"expert_seeds must be one of {EXPERT_SEEDS}, got {rule!r}")
     if rule == "official":
         return seed + expert
     return int(streams.keys(1, seed, "expert", expert)[0]) if expert else seed
-
-
-def check_expert_seeds(rule: str) -> None:
-    """Raises ValueError for a rule that `expert_seed` does not know."""
-    if rule not in EXPERT_SEEDS:
-        raise ValueError(f"expert_seeds must be one of {EXPERT_SEEDS}, got {rule!r}")
 
 
 def each_expert(fn: Callable, experts: Tree) -> Tensor:

@@ -47,6 +47,7 @@ from fedlib.methods.parts.own_experts import (
     Mixture,
     Networks,
 )
+from fedlib.methods.parts.settings import Range
 
 MEMBERS = ("best", "last")
 SPACES = ("logits", "probabilities")
@@ -116,6 +117,12 @@ class AdaptiveExperts(IFCA):
     expert_set: str = "used"
     ensemble_space: str = "logits"
 
+    choices: ClassVar = IFCA.choices | {
+        "member": MEMBERS,
+        "expert_set": EXPERT_SETS,
+        "ensemble_space": SPACES,
+    }
+    ranges: ClassVar = IFCA.ranges | {"personal_clients": Range(1)}
     alone: ClassVar[dict[str, str]] = {
         "ifca": "chosen",
         "local": "local_experts",
@@ -127,12 +134,6 @@ class AdaptiveExperts(IFCA):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         IFCA.__post_init__(self)
-        choices = {"member": MEMBERS, "expert_set": EXPERT_SETS, "ensemble_space": SPACES}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        if self.personal_clients is not None and self.personal_clients < 1:
-            raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
         # These check themselves.
         _ = self.settler.local, self.finetune_solver, self.gate_solver
         _ = self.local_stopping, self.gate_stopping

@@ -12,7 +12,7 @@ their own sum. Running statistics are averaged as in FedAvg, not by lambda.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from fedlib.engine import simplex
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.tree import Rows
 
 
@@ -49,10 +49,11 @@ class AFL(Method):
     local: Solver
     lr_lambda: float = 0.0
 
+    ranges: ClassVar = {"lr_lambda": Range(0)}
+
     def __post_init__(self):
-        """Raises ValueError for a negative rate, or local training that AFL does not do."""
-        if not self.lr_lambda >= 0:
-            raise ValueError(f"lr_lambda must be at least 0, got {self.lr_lambda}")
+        """Raises ValueError for local training that AFL does not do."""
+        Method.__post_init__(self)
         epochs, steps, keeps = self.local.epochs, self.local.steps, self.local.keeps
         if (epochs, steps or 1, keeps) != (1, 1, "run"):
             raise ValueError(

@@ -23,7 +23,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
@@ -47,16 +47,12 @@ class APFL(Method):
     local: Solver
     alpha: float = 0.5
 
+    ranges: ClassVar = {"alpha": Range(0, 1)}
     shared: ClassVar = ("params",)
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "welcome"},
     }
-
-    def __post_init__(self):
-        """Raises ValueError for an alpha that does not interpolate."""
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha must be in [0, 1], got {self.alpha}")
 
     def init(self, num_clients: int, seed: int) -> State:
         """The same drawn model, for the server and for everybody."""

@@ -9,6 +9,8 @@ from torch import Tensor
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Task
 from fedlib.federation import Federation
+from fedlib.methods.parts import settings
+from fedlib.methods.parts.settings import Range
 from fedlib.tree import Tree
 
 
@@ -18,6 +20,9 @@ class Method:
 
     Attributes:
       task: model and loss.
+      choices: the values that a field may have, by its name.
+      ranges: the numbers that a field may have, by its name; a field whose default is None may be
+        None. A class that adds to `choices` or `ranges` merges them with those of its base.
       protocols: what is evaluated during training. Per group (see `fedlib.federation.GROUPS`), the
         name of each protocol and the function (state, cohort) -> Personal that prepares the clients
         for it. "default" is the one that tables show first; a group without it has no number there.
@@ -32,6 +37,8 @@ class Method:
 
     task: Task
 
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+    ranges: ClassVar[dict[str, Range]] = {}
     protocols: ClassVar[dict[str, dict[str, str]]] = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "personalise"},
@@ -40,6 +47,10 @@ class Method:
     shared: ClassVar[tuple[str, ...]] = ()
     clients_train: ClassVar[bool] = True
     alike: ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self):
+        """Raises ValueError for a field that is none of its choices or out of its range."""
+        settings.check(self, self.choices, self.ranges)
 
     def init(self, num_clients: int, seed: int) -> Any:
         """State before the first round; per-client leaves lead with [num_clients]."""
@@ -147,6 +158,7 @@ class Curves(Method):
 
     def __post_init__(self):
         """Raises ValueError for a protocol that the method has not."""
+        Method.__post_init__(self)
         object.__setattr__(self, "curves", tuple(self.curves))
         known = {name for protocols in self.ways.values() for name in protocols} - {"default"}
         unknown = sorted(set(self.curves) - known)

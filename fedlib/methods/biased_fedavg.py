@@ -21,6 +21,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Params
 from fedlib.methods.fedavg_adam import FedAvgAdam, State
+from fedlib.methods.parts.settings import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class BiasedFedAvg(FedAvgAdam):
     private_lr_scale: float = 1.0
     new_client_epochs: int = 10
 
+    ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "mean_bias", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "mean_bias"},
@@ -46,8 +48,6 @@ class BiasedFedAvg(FedAvgAdam):
     def __post_init__(self):
         """Raises ValueError for a bias that the head has not."""
         FedAvgAdam.__post_init__(self)
-        if self.new_client_epochs < 1:
-            raise ValueError(f"new_client_epochs must be at least 1, got {self.new_client_epochs}")
         biases = [n for n in self.task.split(self.task.init(0))[1] if n.endswith("bias")]
         if self.private not in biases:
             raise ValueError(f"private must be a bias of the head, {biases}, got {self.private!r}")

@@ -72,9 +72,3 @@ class ClassStatistics(Curves):
 def represent(model: Params, task: Task, batch: Batch) -> Tensor:
     """r(x), what the header of ONE client's model is fed with -> [B, F]"""
     return task.features(task.split(model)[0], batch)
-
-
-def check_weight(name: str, value: float) -> None:
-    """Raises ValueError for a weight in a loss that is negative."""
-    if not value >= 0:
-        raise ValueError(f"{name} must be at least 0, got {value}")

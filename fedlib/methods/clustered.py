@@ -31,7 +31,7 @@ from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 VARIANTS = ("fixed", "official")
 
@@ -63,15 +63,9 @@ class ClusteredFL(Method):
     min_round: int = 0
     variant: str = "fixed"
 
+    choices: ClassVar = {"variant": VARIANTS}
+    ranges: ClassVar = dict.fromkeys(("eps1", "eps2", "min_round"), Range(0))
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "assign"}}
-
-    def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
-        for name in ("eps1", "eps2", "min_round"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
-        if self.variant not in VARIANTS:
-            raise ValueError(f"variant must be one of {VARIANTS}, got {self.variant!r}")
 
     def init(self, num_clients: int, seed: int) -> State:
         """Everybody in one cluster, with the drawn model."""

@@ -17,7 +17,7 @@ nobody in a round holds keeps its last mean, and is sent to those who hold it wh
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,10 +26,10 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, JointTask, Task, log_probs, nll
-from fedlib.methods.base import Curves
-from fedlib.methods.class_statistics import ClassStatistics, check_weight
+from fedlib.methods.class_statistics import ClassStatistics
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.methods.parts.settings import Range
 from fedlib.tree import Rows, Tree
 
 DISTILLATIONS = ("cross_entropy", "mse")
@@ -66,14 +66,12 @@ class FD(ClassStatistics):
     lam: float = 1.0
     distillation: str = "cross_entropy"
 
+    choices: ClassVar = {"distillation": DISTILLATIONS}
+    ranges: ClassVar = {"lam": Range(0)}
+
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing, or leave examples of a shard out."""
-        Curves.__post_init__(self)
-        check_weight("lam", self.lam)
-        if self.distillation not in DISTILLATIONS:
-            raise ValueError(
-                f"distillation must be one of {DISTILLATIONS}, got {self.distillation!r}"
-            )
+        """Raises ValueError for settings that leave examples of a shard out."""
+        ClassStatistics.__post_init__(self)
         if self.local.steps is not None or self.local.drop_last:
             raise ValueError("FD averages over whole epochs: local has no steps and no drop_last")
         _ = self.num_logits  # checks itself

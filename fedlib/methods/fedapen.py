@@ -35,7 +35,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD, Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import holdout
 from fedlib.methods.parts.mutual import Pairs, divergence, plain_mean
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
@@ -79,15 +79,15 @@ class FedAPEN(Method):
     lam_lr: float = 1e-3
     lam_epochs: int = 10
 
+    ranges: ClassVar = {"holdout": Range(0, 1, "()")}
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "with_average"},
         "unseen": {"default": "serve"},
     }
 
     def __post_init__(self):
-        """Raises ValueError for a hold-out of nothing or everything; lam's solver checks itself."""
-        if not 0 < self.holdout < 1:
-            raise ValueError(f"holdout must be in (0, 1), got {self.holdout}")
+        """Raises ValueError for settings with which lam cannot train."""
+        Method.__post_init__(self)
         _ = self.lam_solver
 
     @cached_property

@@ -20,7 +20,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Curves
+from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts.divergence import gradient_divergence, recorded
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
@@ -55,6 +55,7 @@ class FedAvgAdam(Curves):
     horizon: int = 0
 
     private_lr_scale: ClassVar[float] = 1.0  # of the clients' rate; a field where clients keep some
+    ranges: ClassVar = dict.fromkeys(("horizon", "private_lr_scale"), Range(0))
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "personalise", "finetuned": "finetune"},
         "unseen": {"default": "personalise", "new_shard": "personalise"},
@@ -65,9 +66,6 @@ class FedAvgAdam(Curves):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
         _ = self.server  # it checks itself
-        for name in ("horizon", "private_lr_scale"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 
     @cached_property
     def server(self) -> ServerAdam:

@@ -22,7 +22,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
-    check_expert_seeds,
+    EXPERT_SEEDS,
     draw_experts,
     each_expert,
     expert_losses,
@@ -33,7 +33,7 @@ from fedlib.engine.experts import (
 )
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
@@ -58,6 +58,8 @@ class FedEM(Method):
     num_experts: int
     expert_seeds: str = "independent"
 
+    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
+    ranges: ClassVar = {"num_experts": Range(1)}
     shared: ClassVar = ("experts",)
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
@@ -65,12 +67,6 @@ class FedEM(Method):
     }
     final_protocols: ClassVar = {"seen": {"one_step": "refresh"}, "unseen": {}}
     alike: ClassVar = frozenset({"default", "carry"})  # the experts; only weights differ
-
-    def __post_init__(self):
-        """Raises ValueError for a mixture of nothing, or an unknown rule to draw it by."""
-        check_expert_seeds(self.expert_seeds)
-        if self.num_experts < 1:
-            raise ValueError(f"num_experts must be at least 1, got {self.num_experts}")
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts as `expert_seeds` says; uniform weights."""

@@ -29,7 +29,6 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, log_probs, nll
-from fedlib.methods.base import Curves
 from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
 from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.own_models import head_shapes, never_trained, replaced
@@ -66,7 +65,7 @@ class FedGH(ClassStatistics):
 
     def __post_init__(self):
         """Raises ValueError for headers that differ, or an optimiser that cannot train."""
-        Curves.__post_init__(self)
+        ClassStatistics.__post_init__(self)
         _ = self.server_solver  # it checks itself
         shapes = [head_shapes(task) for task in (self.task, *self.own.tasks)]
         if any(other != shapes[0] for other in shapes):

@@ -29,8 +29,9 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.gated_mixture import COUNT, PREDICTS, GatedMixture, Model
+from fedlib.methods.parts import settings
 from fedlib.tree import Rows
 
 Held = list[list[int]]  # numbers of the experts that each client of the cohort has, ascending
@@ -63,8 +64,7 @@ class FedJETs(GatedMixture):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         GatedMixture.__post_init__(self)
-        if not 1 <= self.per_client <= self.num_routed:
-            raise ValueError(f"per_client must be in [1, {self.num_routed}], got {self.per_client}")
+        settings.check(self, {}, {"per_client": Range(1, self.num_routed)})
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts of their own draws, for nothing but their start tells them apart."""

@@ -35,7 +35,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, mean_from, nll
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating
 from fedlib.methods.parts.low_rank import compressed, recovered
 from fedlib.methods.parts.mutual import Own, Pairs, View, divergence, plain_mean
@@ -69,18 +69,15 @@ class FedKD(Method):
     first_energy: float = 0.95
     last_energy: float = 0.98
 
+    ranges: ClassVar = {
+        "horizon": Range(1),
+        "first_energy": Range(0, 1, "(]"),
+        "last_energy": Range(0, 1, "(]"),
+    }
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "serve"},
         "unseen": {"default": "serve"},
     }
-
-    def __post_init__(self):
-        """Raises ValueError for no rounds, or for shares that are none."""
-        if self.horizon < 1:
-            raise ValueError(f"horizon must be at least 1, got {self.horizon}")
-        for name in ("first_energy", "last_energy"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be in (0, 1], got {getattr(self, name)}")
 
     @cached_property
     def pairs(self) -> Pairs:

@@ -32,19 +32,13 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Curves
+from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.divergence import recorded
 from fedlib.methods.parts.gating import Anybody, Gate, Known, Outputs
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
-CHOICES = {
-    "condition": ("label", "side"),
-    "prior": ("uniform", "empirical"),
-    "gates": ("private", "shared"),
-    "expert_seeds": EXPERT_SEEDS,
-}
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
 Model = dict[str, Tree]  # "experts" [E, ...], "phi" [R, E], "gate", and "bias" [L] if private
@@ -114,6 +108,19 @@ class FedMix(Curves):
     horizon: int = 0
     table_rounds: tuple[int, ...] = ()
 
+    choices: ClassVar = {
+        "expert_seeds": EXPERT_SEEDS,
+        "condition": ("label", "side"),
+        "prior": ("uniform", "empirical"),
+        "gates": ("private", "shared"),
+    }
+    ranges: ClassVar = {
+        "num_experts": Range(1),
+        "entropy_weight": Range(0),
+        "pruning": Range(0, 1),
+        "gate_epochs": Range(1),
+        "horizon": Range(0),
+    }
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "anybody"},
@@ -124,20 +131,11 @@ class FedMix(Curves):
         Curves.__post_init__(self)
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
         _ = self.server, self.bias  # they check themselves
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        least = {"num_experts": 1, "gate_epochs": 1, "horizon": 0, "entropy_weight": 0}
-        for name, number in least.items():
-            if not getattr(self, name) >= number:
-                raise ValueError(f"{name} must be at least {number}, got {getattr(self, name)}")
         if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
             raise ValueError(
                 f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
                 f"{self.num_sides} for {self.condition!r}"
             )
-        if not 0 <= self.pruning <= 1:
-            raise ValueError(f"pruning must be in [0, 1], got {self.pruning}")
 
     @cached_property
     def server(self) -> ServerAdam:

@@ -28,10 +28,10 @@ from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import check_expert_seeds, draw_experts, expert_losses, uniform_weights
+from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.methods.base import Curves
+from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import gating, variational
 from fedlib.methods.parts.divergence import recorded
 from fedlib.methods.parts.gating import Anybody, Gate, Known, Outputs
@@ -100,6 +100,14 @@ class FedMixClients(Curves):
     gate_epochs: int = 10
     horizon: int = 0
 
+    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
+    ranges: ClassVar = {
+        "num_experts": Range(1),
+        "beta": Range(0, ends="(]"),
+        "damping": Range(0, 1, "(]"),
+        "gate_epochs": Range(1),
+        "horizon": Range(0),
+    }
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "anybody"},
@@ -109,14 +117,6 @@ class FedMixClients(Curves):
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         Curves.__post_init__(self)
-        check_expert_seeds(self.expert_seeds)
-        for name, least in {"num_experts": 1, "gate_epochs": 1, "horizon": 0}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not self.beta > 0:
-            raise ValueError(f"beta must be above 0, got {self.beta}")
-        if not 0 < self.damping <= 1:
-            raise ValueError(f"damping must be in (0, 1], got {self.damping}")
         _ = self.server  # it checks itself
 
     @cached_property

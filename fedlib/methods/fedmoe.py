@@ -32,7 +32,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import each_expert
 from fedlib.engine.solvers import Memory, Solver, from_spec
 from fedlib.engine.task import Batch, Params, nll
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
 from fedlib.methods.parts import chosen, relevance, server_mixture, tables
 from fedlib.methods.parts.chosen import Chosen
@@ -132,9 +132,9 @@ class FedMoE(GatedMixture):
         "probe": ("server", "probe"),
     }
     ranges: ClassVar = GatedMixture.ranges | {
-        "inner_steps": (1, torch.inf),
-        **{name: (0, 1) for name in ("lam", "main_lam", "client_lam")},
-        **{f"{name}_lr_scale": (0, torch.inf) for name in ("noise", "alpha", "routed", "main")},
+        "inner_steps": Range(1),
+        **dict.fromkeys(("lam", "main_lam", "client_lam"), Range(0, 1)),
+        **{f"{name}_lr_scale": Range(0) for name in ("noise", "alpha", "routed", "main")},
     }
     protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
     final_protocols: ClassVar = {

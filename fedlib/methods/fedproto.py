@@ -28,10 +28,10 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.base import Curves
-from fedlib.methods.class_statistics import Classifier, ClassStatistics, check_weight, represent
+from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.methods.parts.settings import Range
 from fedlib.tree import Rows
 
 
@@ -61,15 +61,15 @@ class FedProto(ClassStatistics):
 
     lam: float = 1.0
 
+    ranges: ClassVar = {"lam": Range(0)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "nearest": "by_prototypes"},
         "unseen": {},
     }
 
     def __post_init__(self):
-        """Raises ValueError for a negative weight, or representations of different widths."""
-        Curves.__post_init__(self)
-        check_weight("lam", self.lam)
+        """Raises ValueError for representations of different widths."""
+        ClassStatistics.__post_init__(self)
         _ = self.num_logits, self.num_features  # they check themselves
 
     @cached_property

@@ -4,6 +4,7 @@ Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 202
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.fedavg import FedAvg, State
+from fedlib.methods.parts.settings import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +25,7 @@ class FedProx(FedAvg):
 
     mu: float
 
-    def __post_init__(self):
-        """Raises ValueError for a negative mu."""
-        if not self.mu >= 0:
-            raise ValueError(f"mu must be at least 0, got {self.mu}")
+    ranges: ClassVar = {"mu": Range(0)}
 
     def round(self, state: State, cohort: Cohort) -> State:
         """As FedAvg, with the proximal objective."""

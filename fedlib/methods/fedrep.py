@@ -21,7 +21,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
 from fedlib.tree import Rows
 
@@ -50,16 +50,12 @@ class FedRep(Method):
     local: Solver
     head_epochs: int = 1
 
+    ranges: ClassVar = {"head_epochs": Range(1)}
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
         "unseen": {},
     }
     shared: ClassVar = ("body",)
-
-    def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
-        if self.head_epochs < 1:
-            raise ValueError(f"head_epochs must be at least 1, got {self.head_epochs}")
 
     @cached_property
     def head_local(self) -> Solver:

@@ -18,7 +18,7 @@ are to keep away from them, but nobody's representation is compared with them.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +27,10 @@ from fedlib import streams
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import SGD, Memory
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.methods.class_statistics import check_weight
 from fedlib.methods.fedproto import FedProto
 from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.class_means import ClassMeans
+from fedlib.methods.parts.settings import Range
 from fedlib.tree import Rows
 
 
@@ -74,10 +74,11 @@ class FedTGP(FedProto):
     server_batch_size: int | None = None
     cap: float = 100.0
 
+    ranges: ClassVar = FedProto.ranges | {"cap": Range(0)}
+
     def __post_init__(self):
         """Raises ValueError as FedProto does, and for an optimiser that cannot train."""
         FedProto.__post_init__(self)
-        check_weight("cap", self.cap)
         _ = self.server_solver  # it checks itself
 
     @cached_property

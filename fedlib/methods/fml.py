@@ -28,7 +28,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.mutual import Own, Pairs, divergence
 from fedlib.tree import Rows
 
@@ -57,17 +57,12 @@ class FML(Method):
     alpha: float = 0.5
     beta: float = 0.5
 
+    ranges: ClassVar = dict.fromkeys(("alpha", "beta"), Range(0, 1))
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "serve"},
         "unseen": {"default": "serve"},
     }
     shared: ClassVar = ("small",)
-
-    def __post_init__(self):
-        """Raises ValueError for shares that are none."""
-        for name in ("alpha", "beta"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
 
     @cached_property
     def pairs(self) -> Pairs:

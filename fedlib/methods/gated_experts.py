@@ -26,7 +26,7 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
-    check_expert_seeds,
+    EXPERT_SEEDS,
     draw_experts,
     each_expert,
     expert_losses,
@@ -35,7 +35,7 @@ from fedlib.engine.experts import (
 )
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.models.layers.gate import Gate
 
 Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}
@@ -65,18 +65,13 @@ class GatedExperts(Method):
     gate_features: int
     expert_seeds: str = "independent"
 
+    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
+    ranges: ClassVar = dict.fromkeys(("num_experts", "gate_features"), Range(1))
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "welcome"},
     }
     shared: ClassVar = ("experts",)
-
-    def __post_init__(self):
-        """Raises ValueError for a mixture of nothing, or a gate that sees nothing."""
-        check_expert_seeds(self.expert_seeds)
-        for name in ("num_experts", "gate_features"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     @cached_property
     def gate(self) -> Task:

@@ -26,8 +26,8 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, each_expert
 from fedlib.engine.task import Batch, JointTask, Params, Task, nll
 from fedlib.errors import DataError
-from fedlib.methods.base import Method
-from fedlib.methods.parts import server_mixture
+from fedlib.methods.base import Method, Range
+from fedlib.methods.parts import server_mixture, settings
 
 # "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise", "alpha" [], "batches" []: how many
 # the gate was trained on.
@@ -92,7 +92,7 @@ class GatedMixture(Method):
     l2_weight: float = 0.0
     label_smoothing: float = 0.0
 
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+    choices: ClassVar = {
         "training_gate": ("soft", "top_k"),
         "gate_value": server_mixture.GATE_VALUES,
         "combine": server_mixture.COMBINATIONS,
@@ -100,21 +100,18 @@ class GatedMixture(Method):
         "entropy_norm": server_mixture.ENTROPY_NORMS,
         "load": server_mixture.LOADS,
     }
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {
-        "num_main": (0, 3),
-        "label_smoothing": (0, 1),
-        **{f"{name}_weight": (0, torch.inf) for name in ("entropy", "balance", "l2")},
+    ranges: ClassVar = {
+        "num_main": Range(0, 3),
+        "entropy_weight": Range(0),
+        "balance_weight": Range(0),
+        "l2_weight": Range(0),
+        "label_smoothing": Range(0, 1),
     }
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
-        for name, known in self.choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        for name, (low, high) in (self.ranges | {"top_k": (1, self.num_routed)}).items():
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise ValueError(f"{name} must be in [{low}, {high}], got {value}")
+        Method.__post_init__(self)
+        settings.check(self, {}, {"top_k": Range(1, self.num_routed)})
 
     @cached_property
     def num_routed(self) -> int:

@@ -16,7 +16,7 @@ batch like a whole one.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,9 @@ from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, each_expert
 from fedlib.engine.journal import refuse_diverged
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import early_stopping, exploration
+from fedlib.methods.parts.exploration import EXPLORATIONS
 from fedlib.models.layers.initialise import convolution_weights
 
 CLUSTER_INITS = ("conv_only", "full")
@@ -88,22 +89,29 @@ class IFCA(Method):
     stop_split: str = "test"
     lr_decay: bool = False
 
+    choices: ClassVar = {
+        "exploration": EXPLORATIONS,
+        "cluster_init": CLUSTER_INITS,
+        "expert_seeds": EXPERT_SEEDS,
+        "stop": STOPS,
+        "stop_split": early_stopping.STOP_SPLITS,
+    }
+    ranges: ClassVar = {
+        "num_experts": Range(1),
+        "epsilon": Range(0, 1),
+        "horizon": Range(0),
+        "stop_every": Range(1),
+        "patience": Range(1),
+    }
+
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
-        for name in ("num_experts", "stop_every", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        choices = {
-            "exploration": exploration.EXPLORATIONS,
-            "cluster_init": CLUSTER_INITS,
-            "expert_seeds": EXPERT_SEEDS,
-            "stop": STOPS,
-            "stop_split": early_stopping.STOP_SPLITS,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        self._check_exploration()
+        """Raises ValueError for settings that contradict each other."""
+        Method.__post_init__(self)
+        if self.exploration == "eps_decay_b" and not (self.epsilon > 0 and self.horizon > 0):
+            raise ValueError(
+                "exploration 'eps_decay_b' needs epsilon and horizon above 0, got "
+                f"{self.epsilon} and {self.horizon}"
+            )
         if self.lr_decay and self.local.schedule.kind != "constant":
             kind = self.local.schedule.kind
             raise ValueError(f"lr_decay needs a local schedule that is constant, got {kind!r}")
@@ -111,17 +119,6 @@ class IFCA(Method):
             raise ValueError(
                 "cluster_init 'conv_only' makes equal models of a network without convolutions; "
                 "use 'full'"
-            )
-
-    def _check_exploration(self) -> None:
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(f"epsilon must be in [0, 1], got {self.epsilon}")
-        if self.horizon < 0:
-            raise ValueError(f"horizon must be at least 0, got {self.horizon}")
-        if self.exploration == "eps_decay_b" and not (self.epsilon > 0 and self.horizon > 0):
-            raise ValueError(
-                "exploration 'eps_decay_b' needs epsilon and horizon above 0, got "
-                f"{self.epsilon} and {self.horizon}"
             )
 
     @cached_property

@@ -22,7 +22,7 @@ from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
@@ -47,12 +47,12 @@ class L2SGD(Method):
     p: float = 0.1
     lam: float = 0.0
 
+    ranges: ClassVar = {"p": Range(0, 1, "()")}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "average"}}
 
     def __post_init__(self):
-        """Raises ValueError for what is no probability, no convex combination or no effect."""
-        if not 0 < self.p < 1:
-            raise ValueError(f"p must be in (0, 1), got {self.p}")
+        """Raises ValueError for what is no convex combination, or has no effect."""
+        Method.__post_init__(self)
         if not 0 <= self.lam <= self.p:
             raise ValueError(f"lam must be in [0, p] = [0, {self.p}], got {self.lam}")
         if self.local.steps is not None or self.local.epochs != 1:

@@ -30,7 +30,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Params
 from fedlib.federation import CLIENTS, Federation
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_models import drawn_in_turn
 from fedlib.tree import Rows
@@ -71,20 +71,18 @@ class LocalExperts(Method):
     groups: tuple[str, ...] = field(default=CLIENTS, compare=False)
     at_once: int = field(default=10, compare=False)
 
+    ranges: ClassVar = dict.fromkeys(("personal_clients", "at_once"), Range(1))
     final_protocols: ClassVar = {name: {"local": "personalise"} for name in CLIENTS}
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
+        Method.__post_init__(self)
         for name, known in (("keep", MODELS), ("groups", CLIENTS)):
             object.__setattr__(self, name, tuple(getattr(self, name)))
             if not {*getattr(self, name)} <= {*known}:
                 raise ValueError(f"{name} must be of {known}, got {getattr(self, name)}")
         if "best" not in self.keep:
             raise ValueError(f"keep must have 'best', which clients predict with, got {self.keep}")
-        if self.personal_clients is not None and self.personal_clients < 1:
-            raise ValueError(f"personal_clients must be at least 1, got {self.personal_clients}")
-        if self.at_once < 1:
-            raise ValueError(f"at_once must be at least 1, got {self.at_once}")
         _ = self.stopping  # it checks itself
 
     @cached_property

@@ -24,6 +24,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params, log_probs
 from fedlib.methods.fedavg_adam import FedAvgAdam, State
+from fedlib.methods.parts.settings import Range
 
 
 class Everybody(NamedTuple):
@@ -49,6 +50,7 @@ class LocalGlobal(FedAvgAdam):
     private_lr_scale: float = 1.0
     new_client_epochs: int = 10
 
+    ranges: ClassVar = FedAvgAdam.ranges | {"new_client_epochs": Range(1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "everybody", "finetuned": "finetune"},
         "unseen": {"default": "welcome", "new_shard": "everybody"},
@@ -57,8 +59,6 @@ class LocalGlobal(FedAvgAdam):
     def __post_init__(self):
         """Raises ValueError for a part that the body has not, or that has nothing to train."""
         FedAvgAdam.__post_init__(self)
-        if self.new_client_epochs < 1:
-            raise ValueError(f"new_client_epochs must be at least 1, got {self.new_client_epochs}")
         parts = list(self.task.parts)
         if self.private not in parts:
             raise ValueError(

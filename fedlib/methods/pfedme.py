@@ -20,7 +20,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
@@ -43,15 +43,11 @@ class PFedMe(Method):
     local: Solver
     mu: float
 
+    ranges: ClassVar = {"mu": Range(0)}
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "reference"},
     }
-
-    def __post_init__(self):
-        """Raises ValueError for a negative mu."""
-        if not self.mu >= 0:
-            raise ValueError(f"mu must be at least 0, got {self.mu}")
 
     def init(self, num_clients: int, seed: int) -> State:
         """The same drawn model for the server and everybody."""

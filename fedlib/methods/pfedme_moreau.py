@@ -26,7 +26,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 
 class State(NamedTuple):
@@ -55,16 +55,14 @@ class PFedMeMoreau(Method):
     inner_steps: int = 5
     beta: float = 1.0
 
+    ranges: ClassVar = {
+        "lam": Range(0),
+        "inner_lr": Range(0),
+        "inner_steps": Range(1),
+        "beta": Range(0),
+    }
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "server"}}
     final_protocols: ClassVar = {"seen": {"server": "server"}, "unseen": {"theta": "personalise"}}
-
-    def __post_init__(self):
-        """Raises ValueError for settings that cannot train."""
-        for name in ("lam", "inner_lr", "beta"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
-        if self.inner_steps < 1:
-            raise ValueError(f"inner_steps must be at least 1, got {self.inner_steps}")
 
     def init(self, num_clients: int, seed: int) -> State:
         """The drawn model; nothing remembered."""

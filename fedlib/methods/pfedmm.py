@@ -15,7 +15,7 @@ Normalization", ICLR 2021.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from fedlib.engine.experts import (
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, log_probs
 from fedlib.methods.fedem import FedEM
+from fedlib.methods.parts.settings import Range
 
 PRIORS = ("carried", "uniform")
 Model = dict[str, Params]  # {"body": [...], "heads": [E, ...]}
@@ -72,15 +73,8 @@ class PFedMM(FedEM):
     concentration: float = 1.0
     private_norms: bool = False
 
-    def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
-        FedEM.__post_init__(self)
-        if self.prior not in PRIORS:
-            raise ValueError(f"prior must be one of {PRIORS}, got {self.prior!r}")
-        if self.concentration < 1:
-            raise ValueError(f"concentration must be at least 1, got {self.concentration}")
-        if self.body_lr_scale is not None and not self.body_lr_scale >= 0:
-            raise ValueError(f"body_lr_scale must be at least 0, got {self.body_lr_scale}")
+    choices: ClassVar = FedEM.choices | {"prior": PRIORS}
+    ranges: ClassVar = FedEM.ranges | {"concentration": Range(1), "body_lr_scale": Range(0)}
 
     def init(self, num_clients: int, seed: int) -> State:
         """Heads as `expert_seeds` says, the body of model 0, officially of model E; uniform pi."""

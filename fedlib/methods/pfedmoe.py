@@ -30,7 +30,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating, recording
 from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
 from fedlib.tree import Rows
@@ -74,6 +74,7 @@ class PFedMoE(Method):
     gate_lr_scale: float = 1.0
     recorded: int = 0
 
+    ranges: ClassVar = dict.fromkeys(("gate_lr_scale", "recorded"), Range(0))
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
         "unseen": {},
@@ -82,11 +83,9 @@ class PFedMoE(Method):
     alike: ClassVar = frozenset({"default", "aggregated"})  # all but the small extractor
 
     def __post_init__(self):
-        """Raises ValueError for settings that mean nothing, or parts that do not fit."""
+        """Raises ValueError for a gate mode that does not exist, or parts that do not fit."""
+        Method.__post_init__(self)
         _ = self.fixed_weight  # it checks itself
-        for name in ("gate_lr_scale", "recorded"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
         _, head = self.gate.split(self.gate.init(0))
         if (outputs := len([*head.values()][-1])) != EXPERTS:
             raise ValueError(f"the gate of pFedMoE needs {EXPERTS} outputs, got {outputs}")

@@ -17,18 +17,18 @@ mean of the experts' features, as there is nothing to weigh them with [R]; it be
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import check_expert_seeds, draw_experts, mixture_log_probs
+from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, mixture_log_probs
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, nll
 from fedlib.errors import DataError
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating, tables
 from fedlib.methods.parts.gating import Gate
 
@@ -64,14 +64,13 @@ class PlainMixture(Method):
     table_rounds: tuple[int, ...] = ()
     table_split: str = "val"
 
+    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS, "table_split": SPLITS}
+    ranges: ClassVar = {"num_experts": Range(1)}
+
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
-        check_expert_seeds(self.expert_seeds)
+        Method.__post_init__(self)
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
-        if self.num_experts < 1:
-            raise ValueError(f"num_experts must be at least 1, got {self.num_experts}")
-        if self.table_split not in SPLITS:
-            raise ValueError(f"table_split must be one of {SPLITS}, got {self.table_split!r}")
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts as `expert_seeds` says; a gate that trusts all alike."""

@@ -15,7 +15,7 @@ statistics are no descent direction: they are averaged as in FedAvg.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 from torch.func import vmap
@@ -24,7 +24,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
-from fedlib.methods.base import Method
+from fedlib.methods.base import Method, Range
 
 TINY = 1e-10  # added to F, so that its powers exist for a client without any loss
 
@@ -48,10 +48,11 @@ class QFFL(Method):
     local: Solver
     q: float = 1.0
 
+    ranges: ClassVar = {"q": Range(0)}
+
     def __post_init__(self):
-        """Raises ValueError for a negative q, or a rate that has no inverse."""
-        if not self.q >= 0:
-            raise ValueError(f"q must be at least 0, got {self.q}")
+        """Raises ValueError for a rate that has no inverse."""
+        Method.__post_init__(self)
         if not self.local.lr > 0:
             raise ValueError(f"lr must be above 0, as L is 1 / lr, got {self.local.lr}")
 

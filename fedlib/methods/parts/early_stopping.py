@@ -22,6 +22,8 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.engine.waves import take_rows
 from fedlib.errors import DataError
+from fedlib.methods.parts import settings
+from fedlib.methods.parts.settings import Range
 from fedlib.tree import Tree
 
 STOP_SPLITS = ("val", "test")
@@ -48,11 +50,8 @@ class EarlyStopping:
 
     def __post_init__(self):
         """Raises ValueError for values with which nobody trains or nothing is checked."""
-        for name in ("max_epochs", "check_every", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.split not in STOP_SPLITS:
-            raise ValueError(f"split must be one of {STOP_SPLITS}, got {self.split!r}")
+        counts = dict.fromkeys(("max_epochs", "check_every", "patience"), Range(1))
+        settings.check(self, {"split": STOP_SPLITS}, counts)
 
     def stretches(self) -> Iterator[int]:
         """Epochs before each check."""

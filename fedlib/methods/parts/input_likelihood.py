@@ -28,7 +28,9 @@ from fedlib.engine.device import upload
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params, Task
 from fedlib.federation import Federation
+from fedlib.methods.parts import settings
 from fedlib.methods.parts.early_stopping import EarlyStopping, fit
+from fedlib.methods.parts.settings import Range
 from fedlib.models.layers.random import gaussian
 
 BOUNDS = ("elbo", "importance")
@@ -57,10 +59,7 @@ class Likelihood:
 
     def __post_init__(self):
         """Raises ValueError for a bound that does not exist, or of nothing."""
-        if self.bound not in BOUNDS:
-            raise ValueError(f"the bound must be one of {BOUNDS}, got {self.bound!r}")
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1, got {self.samples}")
+        settings.check(self, {"bound": BOUNDS}, {"samples": Range(1)})
 
     def given(self, task: Task, federation: Federation, seed: int) -> Given:
         """Noise for predictions, and how inputs become pixels.

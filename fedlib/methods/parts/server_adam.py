@@ -15,6 +15,8 @@ from torch import Tensor, where
 
 from fedlib import tree
 from fedlib.engine.solvers import Adam
+from fedlib.methods.parts import settings
+from fedlib.methods.parts.settings import Range
 from fedlib.tree import Tree
 
 
@@ -37,11 +39,8 @@ class ServerAdam:
         """Raises ValueError for values with which nothing is averaged or divided."""
         if not self.lr >= 0:
             raise ValueError(f"the server's lr must be at least 0, got {self.lr}")
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if not self.eps > 0:
-            raise ValueError(f"eps must be above 0, got {self.eps}")
+        decay = Range(0, 1, "[)")
+        settings.check(self, {}, {"beta1": decay, "beta2": decay, "eps": Range(0, ends="(]")})
 
     def init(self, params: Tree, num_experts: int | None = None) -> Tree:
         """Memory before the first step: moments like `params`, and the number of steps, zero.
