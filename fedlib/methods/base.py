@@ -18,6 +18,16 @@ from fedlib.tree import Tree
 class Method:
     """A federated algorithm: hyper-parameters as fields, steps as methods, no hidden state.
 
+    A method needs `init`, `round` and `personalise`; the other hooks have defaults. When each is
+    called:
+
+    * training: `init` once; in each round `stopped`, then `round`
+    * each evaluation: `observe`, then what `protocols` names, such as `personalise`, then
+      `predict`, which is `outputs` and `decide`
+    * the end: `finalists`, `personal_numbers`, `settle` (see `settler`), then what
+      `final_protocols` names, then `predict` and `measure`
+    * for showing and estimating only: `diagnostics`, `server_parameters`, `briefly`
+
     Attributes:
       task: model and loss.
       choices: the values that a field may have, by its name.
@@ -25,14 +35,14 @@ class Method:
         None. A class that adds to `choices` or `ranges` merges them with those of its base.
       protocols: what is evaluated during training. Per group (see `fedlib.federation.GROUPS`), the
         name of each protocol and the function (state, cohort) -> Personal that prepares the clients
-        for it. "default" is the one that tables show first; a group without it has no number there.
-        "server", if there, is a cohort of one, and its test examples are those of a global model.
-      final_protocols: likewise, but evaluated on the final state only.
+        for it. Tables show "default" first; a group without it has no number there. The group
+        "server" is a cohort of one, whose test examples measure a global model.
+      final_protocols: the same for the final state only.
       shared: fields of the state that a server holds and broadcasts; in a decentralised run every
         client has its own copy of them. Empty for methods that need a server.
-      clients_train: whether clients ever do a local step, and not a server alone.
+      clients_train: whether clients ever do a local step; False if the server alone trains.
       alike: names of the protocols of a group whose predictions differ in `decide` alone. These
-        share `outputs`, which are what is costly; see `predict`.
+        share `outputs`, the costly part; see `predict`.
     """
 
     task: Task
@@ -52,24 +62,35 @@ class Method:
         """Raises ValueError for a field that is none of its choices or out of its range."""
         settings.check(self, self.choices, self.ranges)
 
+    # -- training ----------------------------------------------------------------------------
+
     def init(self, num_clients: int, seed: int) -> Any:
         """State before the first round; per-client leaves lead with [num_clients]."""
         raise NotImplementedError
+
+    def stopped(self, state: Any) -> bool:
+        """Whether training is over before the last round, as further rounds change nothing.
+
+        The remaining rounds are then skipped. Only the first of the remaining evaluations is
+        computed and the others repeat it, so the state must determine the clients' predictions.
+        """
+        return False
 
     def round(self, state: Any, cohort: Cohort) -> Any:
         """State after one communication round with `cohort`."""
         raise NotImplementedError
 
-    def stopped(self, state: Any) -> bool:
-        """Whether training is over before the last round: rounds change nothing any more.
+    # -- each evaluation ---------------------------------------------------------------------
 
-        They are then left out, and all evaluations but the first repeat what that has found, so the
-        state must determine the clients' predictions.
+    def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
+        """State after an evaluation, for methods whose state an evaluation changes.
+
+        Called with all clients of `group`, one of `protocols`, before its protocols are scored.
         """
-        return False
+        return state
 
     def personalise(self, state: Any, cohort: Cohort) -> Tree:
-        """What each client of `cohort` predicts with, leaves [C, ...]."""
+        """The models with which the clients of `cohort` predict, leaves [C, ...]."""
         raise NotImplementedError
 
     def predict(self, personal: Tree, batch: Batch) -> Tensor:
@@ -77,78 +98,76 @@ class Method:
         return self.decide(personal, self.outputs(personal, batch), batch)
 
     def outputs(self, personal: Tree, batch: Batch) -> Tree:
-        """What is costly in a prediction, and the same in all protocols `alike`."""
+        """The costly part of a prediction, the same for all protocols that are `alike`."""
         return self.task.log_probs(personal, batch)
 
     def decide(self, personal: Tree, outputs: Tree, batch: Batch) -> Tensor:
-        """What a protocol makes of `outputs`, its own or those of another one `alike` -> [B, L]"""
+        """Log-probabilities of a protocol from `outputs`, its own or an `alike` one's -> [B, L]"""
         return outputs
 
-    def observe(self, state: Any, cohort: Cohort, group: str) -> Any:
-        """State after an evaluation, for methods on which evaluating leaves a mark.
-
-        Called with all clients of `group`, one of `protocols`, before its protocols are scored.
-        """
-        return state
+    # -- the end -----------------------------------------------------------------------------
 
     def finalists(self, federation: Federation, group: str) -> np.ndarray:
-        """The clients of a group that are prepared for the final protocols; all of them -> [C]"""
+        """The clients of a group that the final protocols score; all of them -> [C]"""
         return federation.ids(group)
 
-    def settle(self, state: Any, cohort: Cohort, settled: Any = None) -> Any:
-        """What the final protocols of these clients have in common: they get it for their state.
+    def personal_numbers(self) -> int:
+        """Numbers that ONE client of a final evaluation needs in memory; 0 if they are few."""
+        return 0
 
-        For methods whose clients go on for long after the last round. Called once for each part of
-        the clients that a final evaluation prepares at a time.
+    def settle(self, state: Any, cohort: Cohort, settled: Any = None) -> Any:
+        """The state that the final protocols of these clients get.
+
+        For methods whose clients train for long after the last round: here they do what several
+        final protocols need. Called once for each part of the clients that a final evaluation
+        prepares at a time.
 
         Args:
-          settled: final state of a run of `settler`, if there is one to take some of it from. What
-            is returned, and the examples in the journal, are the same without.
+          settled: final state of a run of `settler`, if there is one to take some of it from. The
+            result, and the examples in the journal, are the same without it.
         """
         return state
 
     @property
     def settler(self) -> "Method | None":
-        """The method of which another run may do beforehand what is the same here; None for none.
+        """The method of a separate run that can do the work of `settle` in advance; None for none.
 
         Its task is one of the fields of this method.
         """
         return None
 
-    def briefly(self) -> "Method | None":
-        """For methods whose clients go on for long after the last round: one where they stop soon.
-
-        By it is measured what an example costs them there; None if that is not worth knowing.
-        """
-        return None
-
     def measure(self, protocol: str, personal: Tree, cohort: Cohort) -> dict[str, Tensor]:
-        """What else to record of the clients of a final evaluation, prepared for `protocol`.
+        """Further numbers to record of the clients of a final evaluation, prepared for `protocol`.
 
         By name, floating-point leaves [C, ...]; the diagnostics have them as [num_clients, ...].
         """
         return {}
 
-    def personal_numbers(self) -> int:
-        """Numbers in memory for ONE client of a final evaluation, 0 if it needs but few."""
-        return 0
-
-    def server_parameters(self, state: Any) -> int | None:
-        """How many numbers are trained of the models that a server keeps; None if it keeps none."""
-        return None
+    # -- for showing and estimating ----------------------------------------------------------
 
     def diagnostics(self, state: Any) -> dict[str, Tensor]:
         """Arrays worth looking at, by name, such as mixture weights."""
         return {}
 
+    def server_parameters(self, state: Any) -> int | None:
+        """Number of trained parameters in the server's models; None if it keeps no model."""
+        return None
+
+    def briefly(self) -> "Method | None":
+        """This method with short training after the last round, which is run to time an example.
+
+        For methods whose clients train for long then; None for the others.
+        """
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Method):
-    """A method with protocols that take time, which not every run needs during training.
+    """A method with costly protocols, which not every run evaluates during training.
 
     Attributes:
       curves: names of protocols that are also evaluated during training, for their learning curves;
-        "default" always is. The others are evaluated on the final state only.
+        "default" always is. The other protocols are evaluated on the final state only.
       ways: every protocol, as `Method.protocols` has them.
     """
 
@@ -157,7 +176,7 @@ class Curves(Method):
     ways: ClassVar[dict[str, dict[str, str]]] = Method.protocols
 
     def __post_init__(self):
-        """Raises ValueError for a protocol that the method has not."""
+        """Raises ValueError for a protocol that the method does not have."""
         Method.__post_init__(self)
         object.__setattr__(self, "curves", tuple(self.curves))
         known = {name for protocols in self.ways.values() for name in protocols} - {"default"}
