@@ -51,7 +51,8 @@ class FedEM(Method):
     Attributes:
       local: solver of the M-step.
       num_experts: E; the paper's M, "learners" in its code. 1 is FedAvg.
-      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
     """
 
     local: Solver

@@ -68,7 +68,8 @@ class FedMix(Curves):
     Attributes:
       local: solver of experts, table and gate, run once per round; plain SGD in the paper.
       num_experts: E; the paper's K. 1 is FedAvgAdam.
-      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
       server_lr: of the server's Adam.
       condition: what q depends on: the "label" of an example, or its "side" information.
       num_sides: R, values of the side information; 0 for labels.

@@ -81,7 +81,8 @@ class FedMixClients(Curves):
     Attributes:
       local: solver of experts and gate, run once per round; the paper's is plain SGD.
       num_experts: E; the paper's K. 1 is FedAvg with Adam at the server.
-      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
       server_lr: of Adam at the server.
       beta: temperature of pi, weight of its entropy; the paper's is 1.
       damping: share of what a mini-batch says in the new pi, in (0, 1]; 1 forgets the old one.

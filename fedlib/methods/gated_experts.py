@@ -57,7 +57,8 @@ class GatedExperts(Method):
       local: solver of experts and gate.
       num_experts: E; the last expert is private. 1 is Local.
       gate_features: numbers in an input, which is what the gate sees.
-      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
     """
 
     local: Solver

@@ -64,7 +64,8 @@ class IFCA(Method):
       horizon: rounds of the run, for "eps_decay_b"; the choices of so many rounds are recorded.
       cluster_init: "conv_only", models that differ in convolution weights alone, as in the
         official code; "full", models that differ in all weights.
-      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
       stop: "never"; "all", no model is trained any more once every one of them has failed
         `patience` checks in a row (official code); "per_model", a model is no longer sent once it
         has (the paper's option). Clients then predict with each model as it was at its best check.

@@ -53,7 +53,8 @@ class PlainMixture(Method):
     Attributes:
       local: solver of experts and gate.
       num_experts: E. 1 is FedAvg.
-      expert_seeds: how experts are drawn, "independent" or "official"; see `mixture.expert_seed`.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
       table_rounds: after which the gate is looked at, ascending; 0 is before the first.
       table_split: on whose examples: "train" or "val", of the clients in that round.
     """
