@@ -4,19 +4,23 @@ Such as mixture weights as training left them, and renewed with the final expert
 for clients that were absent from the last rounds. What unseen clients get is the table `unseen`.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from fedlib.errors import ConfigError
-from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.metrics import PRIMARY
+from fedlib.exhibits.published import difference
 from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percents, points
-from fedlib.tables.summary import identity, statistics
+from fedlib.tables.render import Column, Sheet
+from fedlib.tables.sheets import HIGHEST, Columns, Inputs, differences, means, texts
+from fedlib.tables.summary import statistics
 
 GROUPS = {"seen": "clients that train", "unseen": "clients that took no part in training"}
+DEFAULT = PRIMARY.protocol
 
 
 def build(
@@ -42,64 +46,42 @@ def build(
     """
     if group not in GROUPS:
         raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
-    others = sorted(protocols.keys() - {PRIMARY.protocol})
-    if PRIMARY.protocol not in protocols or not others:
+    others = sorted(protocols.keys() - {DEFAULT})
+    if DEFAULT not in protocols or not others:
         raise ConfigError(
-            f"protocols must be {PRIMARY.protocol} and at least one other, got "
+            f"protocols must be {DEFAULT} and at least one other, got "
             f"{', '.join(protocols) or 'none'}"
         )
-    titles = {name: protocols[name] for name in (PRIMARY.protocol, *others)}
-    numbers = _numbers(exhibit, exhibits.select(exhibit, metrics), list(titles), group)
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers, titles) for federation in exhibit["federations"]],
-        notes=[
-            *notes.measured(exhibit),
-            f"All and Bottom-10% as in the accuracy table, on test examples of the {GROUPS[group]},"
-            " after the last round. A dash: the method has no such protocol.",
-            f"Difference: from '{titles[PRIMARY.protocol]}', in percentage points. "
-            "Bold: highest of the column.",
-            *notes.particulars(exhibit),
-        ],
-        numbers=numbers,
+    titles = {name: protocols[name] for name in (DEFAULT, *others)}
+    given = Inputs(exhibit, metrics)
+    key = ("federation", "label", "metric", "protocol")
+    found = given.over_seeds(*key, at="last", split=PRIMARY.split, group=group)
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        for metric in METRIC_TITLES:
+            where = (federation["name"], run["label"], metric)
+            first = statistics(found, (*where, DEFAULT))["mean"]
+            for protocol in titles:
+                ours = statistics(found, (*where, protocol))
+                gain = np.nan if protocol == DEFAULT else difference(ours["mean"], first)
+                about = {"group": group, "metric": metric, "protocol": protocol}
+                yield about | ours | {"difference": gain, "seeds": len(exhibit["seeds"])}
+
+    def of_block(mine: pd.DataFrame) -> Columns:
+        yield Column("Method"), texts(mine.drop_duplicates("label")["title"])
+        for metric, over in METRIC_TITLES.items():
+            for protocol, title in titles.items():
+                part = exhibits.pick(mine, metric=metric, protocol=protocol)
+                yield Column(title, over), means(part)
+                if protocol != DEFAULT:
+                    yield Column("difference", over), differences(part)
+
+    numbers = given.numbers(of_run)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, of_block),
+        *notes.measured(exhibit),
+        f"All and Bottom-10% as in the accuracy table, on test examples of the {GROUPS[group]},"
+        " after the last round. A dash: the method has no such protocol.",
+        f"Difference: from '{titles[DEFAULT]}', in percentage points. {HIGHEST}",
     )
-
-
-def _numbers(
-    exhibit: dict, metrics: pd.DataFrame, protocols: list[str], group: str
-) -> pd.DataFrame:
-    shown = exhibits.pick(metrics, at="last", split=PRIMARY.split, group=group)
-    key = ["federation", "label", "metric", "protocol"]
-    found = over_seeds(shown[shown["metric"].isin(METRIC_TITLES)], key).set_index(key)
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            for metric in METRIC_TITLES:
-                where = (federation["name"], run["label"], metric)
-                first = statistics(found, (*where, protocols[0]))["mean"]
-                for protocol in protocols:
-                    values = statistics(found, (*where, protocol))
-                    about = {"group": group, "metric": metric, "protocol": protocol}
-                    row = {**identity(federation, run), **about, **values}
-                    other = np.nan if protocol == protocols[0] else values["mean"]
-                    gain = printed.difference(other, first)
-                    rows.append({**row, "difference": gain, "seeds": len(exhibit["seeds"])})
-    return notes.with_scale(exhibit, pd.DataFrame(rows))
-
-
-def _block(federation: dict, numbers: pd.DataFrame, titles: dict[str, str]) -> Block:
-    """A row per run; under each metric a column per protocol, and how far it is from the first."""
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    columns = [Column("Method")]
-    cells = [[Cell(title) for title in mine.drop_duplicates("label")["title"]]]
-    for metric, group in METRIC_TITLES.items():
-        for number, (protocol, title) in enumerate(titles.items()):
-            part = exhibits.pick(mine, metric=metric, protocol=protocol)
-            columns.append(Column(title, group))
-            cells.append(best_cells(part["mean"].tolist(), percents(part)))
-            if number:
-                columns.append(Column("difference", group))
-                cells.append([Cell(points(value)) for value in part["difference"]])
-    return Block(federation["title"], columns, [list(row) for row in zip(*cells, strict=True)])
