@@ -4,7 +4,7 @@ Such as clients that trained, a new client with labels and a new shard without a
 `protocol_grid` has several protocols of one group of clients on their test examples.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -12,14 +12,16 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.exhibits.published import off
 from fedlib.results import SHARED
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
-from fedlib.tables.summary import STATISTICS, identity, statistics
+from fedlib.tables.render import Column, Sheet
+from fedlib.tables.sheets import DIFFERENCE, HIGHEST, Columns, Inputs, beside, is_compared, texts
+from fedlib.tables.summary import statistics
 
 SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "shared test"}
+KNOWN = {"group": ways.GROUPS, "split": SPLITS, "metric": ways.METRICS}
 
 
 class _Shown(NamedTuple):
@@ -60,30 +62,57 @@ def build(
       ConfigError: if a column has other fields or values, or its title is taken.
       DataError: if no run has anything of what the columns show.
     """
-    shown = _declared(columns)
-    numbers = _numbers(exhibit, metrics, shown, ways.Printed(published, exhibit["published"]))
-    compared = bool(numbers["published"].notna().any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers, shown) for federation in exhibit["federations"]],
-        notes=[
-            *notes.measured(exhibit),
-            "After the last round. A dash: the run was not evaluated so. Bold: highest of the "
-            "column.",
-            *_absent(numbers, shown),
-            *(f"{column.title}: {_meaning(column)}." for column in shown),
-            *(
-                ["Difference: reproduced minus published, in percentage points."]
-                if compared
-                else []
-            ),
-            *exhibits.published_note(exhibit, shown=compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=numbers,
+    given, shown = Inputs(exhibit, metrics, published), _declared(columns)
+    printed = ways.Printed(published, exhibit["published"])
+    found = _found(given, shown)
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        for column in shown:
+            ours = statistics(found, (federation["name"], run["label"], *column.view()))
+            number = printed.value(federation, run["label"], column.key, column.metric)
+            yield {
+                **{"column" if k == "title" else k: v for k, v in column._asdict().items()},
+                "published": number,
+                **ours,
+                "difference": off(ours["mean"], number),
+                "seeds": len(exhibit["seeds"]),
+            }
+
+    def of_block(mine: pd.DataFrame) -> Columns:
+        runs = mine.drop_duplicates("label")
+        yield Column("Method"), texts(runs["title"])
+        for column in shown:
+            yield from beside(column.title, exhibits.pick(mine, column=column.title))
+        yield Column("Seeds"), texts(runs["seeds"])
+
+    numbers = given.numbers(of_run)
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, of_block),
+        *notes.measured(exhibit),
+        f"After the last round. A dash: the run was not evaluated so. {HIGHEST}",
+        *_absent(numbers, shown),
+        *(f"{column.title}: {_meaning(column)}." for column in shown),
+        DIFFERENCE if compared else "",
+        *exhibits.published_note(exhibit, shown=compared),
     )
+
+
+def _found(given: Inputs, shown: list[_Shown]) -> pd.DataFrame:
+    """Statistics of every run and view, indexed by federation, label and `_Shown.view`.
+
+    Raises:
+      DataError: if no run has anything of what the columns show.
+    """
+    view = ("group", "protocol", "split", "metric")
+    found = given.over_seeds("federation", "label", *view, at="last")
+    if {index[2:] for index in found.index}.isdisjoint(column.view() for column in shown):
+        raise DataError(
+            f"no run of {given.exhibit['name']} was evaluated as the column {shown[0].title!r} "
+            f"says: {'/'.join(shown[0].view())}"
+        )
+    return found
 
 
 def _absent(numbers: pd.DataFrame, shown: list[_Shown]) -> list[str]:
@@ -101,11 +130,7 @@ def _declared(columns: list[dict]) -> list[_Shown]:
                 f"a column has a title, maybe {', '.join(_Shown._fields[1:])}, got {column!r}"
             )
         shown = _Shown(**column)
-        for name, values in (
-            ("group", ways.GROUPS),
-            ("split", SPLITS),
-            ("metric", ways.METRICS),
-        ):
+        for name, values in KNOWN.items():
             if getattr(shown, name) not in values:
                 raise ConfigError(
                     f"{name} of the column {shown.title!r} must be {' or '.join(values)}, got "
@@ -118,60 +143,6 @@ def _declared(columns: list[dict]) -> list[_Shown]:
             f"columns must have different titles, got {', '.join(titles) or 'no columns'}"
         )
     return found
-
-
-def _numbers(
-    exhibit: dict, metrics: pd.DataFrame, shown: list[_Shown], printed: ways.Printed
-) -> pd.DataFrame:
-    """Everything the table shows, as fractions -> one row per federation, run and column."""
-    last = exhibits.pick(exhibits.select(exhibit, metrics), at="last")
-    key = ["federation", "label", "group", "protocol", "split", "metric"]
-    found = over_seeds(last, key).set_index(key)
-    there = {index[2:] for index in found.index}
-    if there.isdisjoint(column.view() for column in shown):
-        raise DataError(
-            f"no run of {exhibit['name']} was evaluated as the column {shown[0].title!r} says: "
-            f"{'/'.join(shown[0].view())}"
-        )
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            for column in shown:
-                where = (federation["name"], run["label"], *column.view())
-                ours = statistics(found, where)
-                number = printed.value(federation, run["label"], column.key, column.metric)
-                rows.append(
-                    {
-                        **identity(federation, run),
-                        **{"column" if k == "title" else k: v for k, v in column._asdict().items()},
-                        "published": number,
-                        **{name: ours[name] for name in STATISTICS},
-                        "difference": off(ours["mean"], number),
-                        "seeds": len(exhibit["seeds"]),
-                    }
-                )
-    return notes.with_scale(exhibit, pd.DataFrame(rows))
-
-
-def _block(federation: dict, numbers: pd.DataFrame, shown: list[_Shown]) -> Block:
-    """A row per run; published and difference only in columns of which something is published."""
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    heads, cells = [Column("Method")], [list(map(Cell, mine.drop_duplicates("label")["title"]))]
-    for column in shown:
-        part = exhibits.pick(mine, column=column.title)
-        ours = best_cells(part["mean"].tolist(), percents(part))
-        if part["published"].isna().all():
-            heads.append(Column(column.title))
-            cells.append(ours)
-            continue
-        theirs = [percent(value, decimals=2) for value in part["published"]]
-        names = ("published", "reproduced", "difference")
-        heads += [Column(name, column.title) for name in names]
-        cells += [best_cells(part["published"].tolist(), theirs, 2), ours]
-        cells.append([Cell(points(value)) for value in part["difference"]])
-    heads.append(Column("Seeds"))
-    cells.append([Cell(str(seeds)) for seeds in mine.drop_duplicates("label")["seeds"]])
-    return Block(federation["title"], heads, [list(row) for row in zip(*cells, strict=True)])
 
 
 def _meaning(column: _Shown) -> str:
