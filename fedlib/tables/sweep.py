@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percents
+from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.tables.sheets import HIGHEST, Columns, Inputs, block, means, texts
 from fedlib.tables.summary import STATISTICS
 
 
@@ -40,40 +41,29 @@ def build(
       ConfigError: see `fedlib.exhibits.selection.swept`.
     """
     runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
-    numbers = _numbers(exhibit, runs, exhibits.select(exhibit, metrics))
+    given = Inputs(exhibit, metrics)
+    numbers = _numbers(given, runs)
     names = {method: exhibits.method_title(method, exhibit["runs"]) for method in methods}
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=_blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, names, of),
-        notes=[
-            *notes.measured(exhibit),
-            notes.ALL_AND_BOTTOM,
-            "Bold: highest of the column. The csv file also has the best round, which is a "
-            "selection on the test set.",
-            *filter(None, [exhibits.parameter_note(parameter, symbol or "")]),
-            *notes.particulars(exhibit),
-        ],
-        numbers=numbers.drop(columns="panel"),
+    return given.sheet(
+        numbers.drop(columns="panel"),
+        _blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, names, of),
+        *notes.measured(exhibit),
+        notes.ALL_AND_BOTTOM,
+        f"{HIGHEST} The csv file also has the best round, which is a selection on the test set.",
+        exhibits.parameter_note(parameter, symbol or ""),
     )
 
 
-def _numbers(exhibit: dict, runs: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
+def _numbers(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with their accuracy at the last and best round -> one row per run and metric."""
-    shown = exhibits.pick(metrics, **PRIMARY._asdict())
-    shown = shown[shown["metric"].isin(METRIC_TITLES) & shown["at"].isin(["last", "best"])]
-    summary = over_seeds(shown, ["federation", "label", "metric", "at"])
-    last, best = (exhibits.pick(summary, at=at).drop(columns="at") for at in ("last", "best"))
     keys = ["federation", "label", "metric"]
-    both = last[[*keys, *STATISTICS, "seeds"]].merge(
-        best[[*keys, *STATISTICS]].rename(columns={name: f"best_{name}" for name in STATISTICS}),
-        on=keys,
-    )
-    table = runs.merge(both, on=keys[:2]).sort_values(
+    found = given.at_moments(*keys, **PRIMARY._asdict())
+    best = found["best"][[*STATISTICS]].add_prefix("best_")
+    both = found["last"][[*STATISTICS, "seeds"]].join(best, how="inner").reset_index()
+    shown = both[both["metric"].isin(METRIC_TITLES)]
+    return runs.merge(shown, on=keys[:2]).sort_values(
         ["federation", "method", "metric", "setting"], kind="stable", ignore_index=True
     )
-    return notes.with_scale(exhibit, table)
 
 
 def _blocks(
@@ -99,26 +89,29 @@ def _by_setting(
 ) -> Block:
     """A row per value; a column per panel and method."""
     settings = _settings(numbers)
-    columns = [Column(symbol)]
-    cells = [[Cell(exhibits.setting_text(setting)) for setting in settings]]
-    for panel in panels:
-        for method, name in methods.items():
-            mine = exhibits.pick(numbers, panel=panel, method=method)
-            if len(mine):
-                columns.append(Column(name, panel))
-                cells.append(_cells(mine, "setting", settings))
-    return Block(f"{title}, last round", columns, _rows(cells))
+
+    def columns() -> Columns:
+        yield Column(symbol), texts(map(exhibits.setting_text, settings))
+        for panel in panels:
+            for method, name in methods.items():
+                mine = exhibits.pick(numbers, panel=panel, method=method)
+                if len(mine):
+                    yield Column(name, panel), _cells(mine, "setting", settings)
+
+    return block(f"{title}, last round", columns())
 
 
 def _by_method(title: str, symbol: str, methods: dict[str, str], numbers: pd.DataFrame) -> Block:
     """A row per method; a column per value."""
     present = [method for method in methods if (numbers["method"] == method).any()]
-    columns = [Column("Method")]
-    cells = [[Cell(methods[method]) for method in present]]
-    for setting in _settings(numbers):
-        columns.append(Column(exhibits.setting_text(setting), symbol))
-        cells.append(_cells(exhibits.pick(numbers, setting=setting), "method", present))
-    return Block(f"{title}, last round", columns, _rows(cells))
+
+    def columns() -> Columns:
+        yield Column("Method"), texts(methods[method] for method in present)
+        for setting in _settings(numbers):
+            mine = exhibits.pick(numbers, setting=setting)
+            yield Column(exhibits.setting_text(setting), symbol), _cells(mine, "method", present)
+
+    return block(f"{title}, last round", columns())
 
 
 def _settings(numbers: pd.DataFrame) -> list:
@@ -127,9 +120,4 @@ def _settings(numbers: pd.DataFrame) -> list:
 
 def _cells(numbers: pd.DataFrame, by: str, order: list) -> list[Cell]:
     """A column of cells, one for each value of `by`; a dash where nothing ran."""
-    found = numbers.set_index(by)[["seeds", *STATISTICS]].reindex(order).astype(np.float64)
-    return best_cells(found["mean"].tolist(), percents(found))
-
-
-def _rows(columns: list[list[Cell]]) -> list[list[Cell]]:
-    return [list(row) for row in zip(*columns, strict=True)]
+    return means(numbers.set_index(by)[["seeds", *STATISTICS]].reindex(order).astype(np.float64))
