@@ -4,6 +4,7 @@ For papers whose numbers come from several sources, of which not all are the pap
 source has its mark, and a failure to converge is shown as what it is.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,13 +14,13 @@ from fedlib.errors import ConfigError
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.exhibits.metrics import PRIMARY, over_seeds
+from fedlib.exhibits.metrics import PRIMARY
 from fedlib.tables import notes
-from fedlib.tables.render import Block, Cell, Column, Sheet, best_cells, percent, percents, points
-from fedlib.tables.summary import STATISTICS, identity, statistics
+from fedlib.tables.render import Cell, Column, Sheet, best_cells, percent
+from fedlib.tables.sheets import HIGHEST, MOMENTS, Columns, Inputs, differences, means, texts
+from fedlib.tables.summary import identity, statistics
 
 FAILED = "does not converge"
-MOMENTS = ("last", "best")
 
 
 class _Source(NamedTuple):
@@ -72,22 +73,16 @@ def build(
     if unknown := [name for name in names if name not in shown]:
         raise ConfigError(f"names must be of {', '.join(shown)}, got {', '.join(unknown)}")
     known = _Published(published, [_Source(**source) for source in sources], names, metric)
-    numbers = _numbers(exhibit, metrics, known, metric, others or {})
-    compared = bool(numbers["source"].ne("").any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers, known) for federation in exhibit["federations"]],
-        notes=[
-            *notes.measured(exhibit),
-            f"{ways.METRICS[metric].capitalize()}. Last: after the last round. {notes.BEST} "
-            "Difference: best minus published, in percentage points. Bold: highest of the column.",
-            *_marks(known, numbers),
-            *_published_note(exhibit, compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    given = Inputs(exhibit, metrics, published)
+    numbers = _numbers(given, known, metric, others or {})
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, partial(_columns, known=known)),
+        *notes.measured(exhibit),
+        f"{ways.METRICS[metric].capitalize()}. Last: after the last round. {notes.BEST} "
+        f"Difference: best minus published, in percentage points. {HIGHEST}",
+        *_marks(known, numbers),
+        *_published_note(exhibit, _is_compared(numbers)),
     )
 
 
@@ -133,21 +128,19 @@ class _Published:
         return _Number()
 
 
-def _numbers(
-    exhibit: dict, metrics: pd.DataFrame, known: _Published, metric: str, others: dict[str, str]
-) -> pd.DataFrame:
+def _numbers(given: Inputs, known: _Published, metric: str, others: dict[str, str]) -> pd.DataFrame:
     """Everything the table shows, as fractions."""
-    found = _moments(exhibit, metrics, metric)
+    found = given.at_moments("federation", "label", metric=metric, **PRIMARY._asdict())
+    unrun = [{"label": label, "title": title} for label, title in others.items()]
     rows = []
-    for federation in exhibit["federations"]:
-        runs = exhibits.runs_of(exhibit, federation["name"])
-        unrun = [{"label": label, "title": title} for label, title in others.items()]
+    for federation in given.exhibit["federations"]:
+        runs = exhibits.runs_of(given.exhibit, federation["name"])
         for run in [*runs, *unrun]:
             number = known.of(federation, run["label"])
             if run in unrun and number.source is None:
                 continue
             key = (federation["name"], run["label"])
-            last, best = (statistics(found[moment], key) for moment in MOMENTS)
+            last, best = (statistics(found[at], key) for at in MOMENTS)
             rows.append(
                 {
                     **identity(federation, run),
@@ -157,45 +150,37 @@ def _numbers(
                     "converged": number.converged,
                     "source": number.source.name if number.source else "",
                     **last,
-                    **{f"best_{name}": best[name] for name in STATISTICS},
-                    "seeds": 0 if run in unrun else len(exhibit["seeds"]),
+                    **{f"best_{name}": value for name, value in best.items()},
+                    "seeds": 0 if run in unrun else len(given.exhibit["seeds"]),
                     "difference": printed.off(best["mean"], number.value),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def _moments(exhibit: dict, metrics: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
-    """`over_seeds` of every run at the last round, and at its best."""
-    mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **PRIMARY._asdict())
-    key = ["federation", "label"]
-    return {at: over_seeds(exhibits.pick(mine, at=at), key).set_index(key) for at in MOMENTS}
+def _is_compared(numbers: pd.DataFrame) -> bool:
+    """Whether something of it is published, be it that a run does not converge."""
+    return bool(numbers["source"].ne("").any())
 
 
-def _block(federation: dict, numbers: pd.DataFrame, known: _Published) -> Block:
-    """A row per run; nothing of what is published where nothing is."""
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    heads = [Column("Method")]
-    cells = [list(map(Cell, mine["title"]))]
-    compared = mine["source"].ne("").any()
+def _columns(mine: pd.DataFrame, known: _Published) -> Columns:
+    """Nothing of what is published where nothing is."""
+    compared = _is_compared(mine)
+    yield Column("Method"), texts(mine["title"])
     if compared:
-        heads.append(Column("published", spread="std"))
-        cells.append(_published_cells(mine, known))
-    heads += [Column("last"), Column("best")]
-    cells += [best_cells(mine[f"{x}mean"].tolist(), percents(mine, x)) for x in ("", "best_")]
+        yield Column("published", spread="std"), _published_cells(mine, known)
+    yield Column("last"), means(mine)
+    yield Column("best"), means(mine, "best_")
     if compared:
-        heads.append(Column("difference"))
-        cells.append([Cell(points(value)) for value in mine["difference"]])
-    heads.append(Column("Seeds"))
-    cells.append([Cell(str(seeds)) for seeds in mine["seeds"]])
-    return Block(federation["title"], heads, [list(row) for row in zip(*cells, strict=True)])
+        yield Column("difference"), differences(mine)
+    yield Column("Seeds"), texts(mine["seeds"])
 
 
 def _published_cells(numbers: pd.DataFrame, known: _Published) -> list[Cell]:
     """The numbers as printed, each with the mark of its source."""
     marks = {source.name: f" {source.mark}" for source in known.sources}
-    texts = []
+    told = []
     for row in numbers.to_dict("records"):
         text = percent(row["published"], row["published_std"], 2) if row["converged"] else FAILED
-        texts.append(text + marks.get(row["source"], ""))
-    return best_cells(numbers["published"].tolist(), texts, 2)
+        told.append(text + marks.get(row["source"], ""))
+    return best_cells(numbers["published"].tolist(), told, 2)
