@@ -4,6 +4,8 @@ A protocol is a way to predict with what one training left, see `fedlib.exhibits
 protocols of a row come from the same trainings. Deviations are over trials, which are seeds here.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -23,11 +25,12 @@ from fedlib.tables.render import (
     percents,
     points,
 )
-from fedlib.tables.summary import STATISTICS, statistics
+from fedlib.tables.sheets import DIFFERENCE, Inputs, is_compared
+from fedlib.tables.summary import statistics
 
 DECIMALS = 2  # as such papers print them
 COMPARED = (
-    "Difference: reproduced minus published, in percentage points.",
+    DIFFERENCE,
     "Bold: highest of the row, published and reproduced apart.",
 )
 
@@ -62,64 +65,51 @@ def build(
     Raises:
       ConfigError, DataError: see `fedlib.exhibits.comparisons`.
     """
-    shown = ways.declared(protocols)
+    given, shown = Inputs(exhibit, metrics, published), ways.declared(protocols)
     values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
-    numbers = _numbers(exhibit, values, shown, ways.Printed(published, exhibit["published"]))
-    numbers = numbers.assign(metric=metric, group=group)
+    numbers = _numbers(given, values, shown).assign(metric=metric, group=group)
     head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
     heads = {f["name"]: _head(f, parameter) for f in exhibit["federations"]}
-    compared = bool(numbers["published"].notna().any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        [
             _block(family, part.assign(head=part["federation"].map(heads)), shown, head)
             for family, part in _families(exhibit, numbers, whole=parameter is None)
         ],
-        notes=[
-            exhibits.scale_text(exhibit),
-            _measured(exhibit, metric, group),
-            *ways.selection_note(exhibit),
-            *(COMPARED if compared else ["Bold: highest of the row."]),
-            *filter(None, [exhibits.parameter_note(parameter, symbol or "")]),
-            *exhibits.published_note(exhibit, shown=compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+        exhibits.scale_text(exhibit),
+        _measured(exhibit, metric, group),
+        *ways.selection_note(exhibit),
+        *(COMPARED if compared else ["Bold: highest of the row."]),
+        exhibits.parameter_note(parameter, symbol or ""),
+        *exhibits.published_note(exhibit, shown=compared),
     )
 
 
-def _numbers(
-    exhibit: dict, values: pd.DataFrame, shown: list[ways.Shown], printed: ways.Printed
-) -> pd.DataFrame:
+def _numbers(given: Inputs, values: pd.DataFrame, shown: list[ways.Shown]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per federation, run and protocol."""
+    printed = ways.Printed(given.published, given.exhibit["published"])
     found = ways.over_trials(values)
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            about = (federation, run["label"])
-            trials = printed.value(*about, "all", "num_trials")
-            for protocol in shown:
-                ours = statistics(found, (federation["name"], run["label"], protocol.name))
-                number = printed.value(*about, protocol.key, "accuracy")
-                rows.append(
-                    {
-                        "federation": federation["name"],
-                        "dataset": federation["dataset"],
-                        "label": run["label"],
-                        "title": f"{protocol.title} ({run['title']})",
-                        "run": run["title"],
-                        "protocol": protocol.name,
-                        "published": number,
-                        "published_std": printed.value(*about, protocol.key, "accuracy_std"),
-                        "published_trials": trials,
-                        **{name: ours[name] for name in STATISTICS},
-                        "seeds": len(exhibit["seeds"]),
-                        "difference": off(ours["mean"], number, DECIMALS),
-                    }
-                )
-    return pd.DataFrame(rows)
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        about = (federation, run["label"])
+        trials = printed.value(*about, "all", "num_trials")
+        for protocol in shown:
+            ours = statistics(found, (federation["name"], run["label"], protocol.name))
+            number = printed.value(*about, protocol.key, "accuracy")
+            yield {
+                "title": f"{protocol.title} ({run['title']})",
+                "run": run["title"],
+                "protocol": protocol.name,
+                "published": number,
+                "published_std": printed.value(*about, protocol.key, "accuracy_std"),
+                "published_trials": trials,
+                **ours,
+                "seeds": len(given.exhibit["seeds"]),
+                "difference": off(ours["mean"], number, DECIMALS),
+            }
+
+    return given.numbers(of_run)
 
 
 def _head(federation: dict, parameter: str | None) -> str:
@@ -142,7 +132,7 @@ def _block(heading: str, numbers: pd.DataFrame, shown: list[ways.Shown], head: s
 
     Where nothing is published, a column per protocol is enough.
     """
-    compared = numbers["published"].notna().any()
+    compared = is_compared(numbers)
     names = ("published", "reproduced", "difference")
     columns = [Column(head), Column("Run")]
     for protocol in shown:
