@@ -4,6 +4,8 @@ Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, table 
 section 8 has the rule by which its traffic was counted.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -13,18 +15,9 @@ from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC, over_seeds
 from fedlib.exhibits.traffic import UNITS, readable
 from fedlib.tables import notes
-from fedlib.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Column,
-    Sheet,
-    best_cells,
-    percent,
-    percents,
-    points,
-)
-from fedlib.tables.summary import STATISTICS, identity
+from fedlib.tables.render import ABSENT, Column, Sheet
+from fedlib.tables.sheets import DIFFERENCE, HIGHEST, Columns, Inputs, beside, is_compared, texts
+from fedlib.tables.summary import STATISTICS
 
 METRICS = {
     "accuracy_client_mean": "mean accuracy of the clients",
@@ -62,31 +55,20 @@ def build(
       DataError: if a run was not evaluated on the split.
     """
     _check(exhibit, averaged or {}, metric, split)
-    numbers = _numbers(
-        exhibit,
-        exhibits.select(exhibit, metrics),
-        published,
-        averaged or {},
-        {"metric": metric, "split": split},
-    )
-    compared = bool(numbers["published"].notna().any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
-        notes=[
-            *notes.measured(exhibit),
-            f"Accuracy: {METRICS[metric]}, on the {SPLITS[split]} examples of the clients that "
-            f"train, {_averaged_text(exhibit, averaged or {})}. Bold: highest of the column.",
-            "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
-            "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
-            "average.",
-            *(_compared_notes(exhibit) if compared else []),
-            *exhibits.published_note(exhibit, shown=compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=numbers,
+    given = Inputs(exhibit, metrics, published)
+    numbers = _numbers(given, averaged or {}, {"metric": metric, "split": split})
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        *notes.measured(exhibit),
+        f"Accuracy: {METRICS[metric]}, on the {SPLITS[split]} examples of the clients that "
+        f"train, {_averaged_text(exhibit, averaged or {})}. {HIGHEST}",
+        "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
+        "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
+        "average.",
+        *(_compared_notes(exhibit) if compared else []),
+        *exhibits.published_note(exhibit, shown=compared),
     )
 
 
@@ -118,48 +100,36 @@ def _check(exhibit: dict, averaged: dict[str, dict], metric: str, split: str) ->
             )
 
 
-def _numbers(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    published: pd.DataFrame | None,
-    averaged: dict[str, dict],
-    which: dict[str, str],
-) -> pd.DataFrame:
+def _numbers(given: Inputs, averaged: dict[str, dict], which: dict[str, str]) -> pd.DataFrame:
     """Everything the table shows -> one row per federation and run."""
     where = PRIMARY._asdict() | {"at": "round"} | which
-    curves = exhibits.pick(metrics, **where)
-    traffic = exhibits.pick(metrics, at="last", **TRAFFIC._asdict())
-    paper = {
-        name: printed.fractions(published, exhibit["published"], name)
-        for name in (which["metric"], "rounds", "gb")
-    }
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            about = {"federation": federation["name"], "label": run["label"]}
-            curve = exhibits.pick(curves, **about)
-            if curve.empty:
-                raise DataError(
-                    f"{run['federation']}/{run['label']} was not evaluated on {which['split']} "
-                    "examples during training"
-                )
-            rows.append(
-                {
-                    **identity(federation, run),
-                    **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
-                    **_traffic(exhibits.pick(traffic, **about)),
-                    **_printed(paper, which["metric"], (federation["dataset"], run["label"])),
-                    "seeds": len(exhibit["seeds"]),
-                }
+    curves = exhibits.pick(given.rows, **where)
+    traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
+    paper = {name: given.printed(name) for name in (which["metric"], "rounds", "gb")}
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        about = {"federation": federation["name"], "label": run["label"]}
+        curve = exhibits.pick(curves, **about)
+        if curve.empty:
+            raise DataError(
+                f"{run['federation']}/{run['label']} was not evaluated on {which['split']} "
+                "examples during training"
             )
-    numbers = pd.DataFrame(rows)
+        yield {
+            **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
+            **_traffic(exhibits.pick(traffic, **about)),
+            **_printed(paper, which["metric"], (federation["dataset"], run["label"])),
+            "seeds": len(given.exhibit["seeds"]),
+        }
+
+    numbers = given.numbers(of_run)
     pairs = zip(numbers["mean"], numbers["published"], strict=True)
     numbers["difference"] = [printed.off(*pair) for pair in pairs]
     numbers["gb_by_rule"] = comm_gib(
         numbers["message"], numbers["cohort"], numbers["published_rounds"]
     )
     numbers["gb_ratio"] = numbers["gb_by_rule"] / numbers["published_gb"]
-    return notes.with_scale(exhibit, numbers.assign(**which))
+    return numbers.assign(**which)
 
 
 def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
@@ -194,39 +164,25 @@ def _printed(paper: dict[str, dict], metric: str, where: tuple[str, str]) -> dic
     return {ours: paper[theirs].get(where, np.nan) for ours, theirs in names.items()}
 
 
-def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; without a published number its own alone."""
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    accuracy = best_cells(mine["mean"].tolist(), percents(mine))
-    compared = bool(mine["published"].notna().any())
+    compared = is_compared(mine)
     unit = "GB" if compared else readable(mine["gb"].max())
-    sent = [Cell(_quantity(value * UNITS["GB"] / UNITS[unit])) for value in mine["gb"]]
-    rounds = [Cell(f"{value:.0f}") for value in mine["rounds"]]
-    message = [Cell(f"{value:,.0f}".replace(",", " ")) for value in mine["message"]]
+    sent = texts(_quantity(value * UNITS["GB"] / UNITS[unit]) for value in mine["gb"])
+    rounds = texts(map(_count, mine["rounds"]))
+    yield Column("Method"), texts(mine["title"])
+    yield from beside("Accuracy", mine)
     if compared:
-        theirs = best_cells(
-            mine["published"].tolist(), [percent(v, decimals=2) for v in mine["published"]], 2
-        )
-        columns = [
-            (Column("published", "Accuracy"), theirs),
-            (Column("reproduced", "Accuracy"), accuracy),
-            (Column("difference", "Accuracy"), [Cell(points(v)) for v in mine["difference"]]),
-            (Column("published", "Rounds"), [Cell(_count(v)) for v in mine["published_rounds"]]),
-            (Column("reproduced", "Rounds"), rounds),
-            (Column("published", "Sent (GB)"), [Cell(_quantity(v)) for v in mine["published_gb"]]),
-            (Column("by rule", "Sent (GB)"), [Cell(_quantity(v)) for v in mine["gb_by_rule"]]),
-            (Column("reproduced", "Sent (GB)"), sent),
-        ]
+        yield Column("published", "Rounds"), texts(map(_count, mine["published_rounds"]))
+        yield Column("reproduced", "Rounds"), rounds
+        yield Column("published", "Sent (GB)"), texts(map(_quantity, mine["published_gb"]))
+        yield Column("by rule", "Sent (GB)"), texts(map(_quantity, mine["gb_by_rule"]))
+        yield Column("reproduced", "Sent (GB)"), sent
     else:
-        columns = [(Column("Accuracy"), accuracy), (Column("Rounds"), rounds)]
-        columns += [(Column(f"Sent ({unit})"), sent)]
-    columns += [
-        (Column("Message"), message),
-        (Column("Seeds"), [Cell(str(s)) for s in mine["seeds"]]),
-    ]
-    cells = [list(map(Cell, mine["title"])), *(column for _, column in columns)]
-    rows = [list(row) for row in zip(*cells, strict=True)]
-    return Block(federation["title"], [Column("Method"), *(head for head, _ in columns)], rows)
+        yield Column("Rounds"), rounds
+        yield Column(f"Sent ({unit})"), sent
+    yield Column("Message"), texts(f"{v:,.0f}".replace(",", " ") for v in mine["message"])
+    yield Column("Seeds"), texts(mine["seeds"])
 
 
 def _quantity(value: float) -> str:
@@ -253,8 +209,8 @@ def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
 
 def _compared_notes(exhibit: dict) -> list[str]:
     rule = (
-        "Difference: reproduced minus published, in percentage points. By rule: 8 bytes × message "
-        "× clients per round × published rounds, with message and clients of these runs."
+        f"{DIFFERENCE} By rule: 8 bytes × message × clients "
+        "per round × published rounds, with message and clients of these runs."
     )
     if exhibit["scale"] == exhibits.PAPER_SCALE:
         return [rule]
