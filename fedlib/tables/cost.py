@@ -4,6 +4,8 @@ Factors are relative to FedAvg on the same federation; a table without it has no
 """
 
 import math
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,8 +13,8 @@ import pandas as pd
 from fedlib.errors import DataError
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import FLOPS, TRAFFIC
-from fedlib.tables import notes
-from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
+from fedlib.tables.render import ABSENT, Column, Sheet
+from fedlib.tables.sheets import Columns, Inputs, texts
 
 REFERENCE = "fedavg"  # method, and label where several runs are of that method
 NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
@@ -44,69 +46,55 @@ def build(
     Raises:
       DataError: if a run lacks one of the numbers.
     """
-    numbers = _numbers(exhibit, exhibits.select(exhibit, metrics))
+    given = Inputs(exhibit, metrics)
+    numbers = _numbers(given)
     compared = bool(numbers[[f"{name}_ratio" for name in RATIOS]].notna().any(axis=None))
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[
-            _block(federation, numbers, personal, compared) for federation in exhibit["federations"]
-        ],
-        notes=[
-            exhibits.scale_text(exhibit),
-            f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
-            "Sent: bytes that a client receives and sends in a round, and the whole run with all "
-            "clients together; four bytes per number. Without a server, what clients send each "
-            "other is counted once, as up.",
-            "Examples: training examples in local steps, counting repeats, all clients of a round "
-            "together.",
-            "FLOPs: measured in a round of a few small clients; a multiplication and an addition "
-            "are two. Matrix products and convolutions of all forward and backward passes of the "
-            "clients, E-steps included, over the examples of the local steps; no elementwise work, "
-            "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
-            *([PERSONAL_NOTE] if personal else []),
-            *(["×: relative to FedAvg on the same federation."] if compared else []),
-            "k, M, G, T: thousands, millions, ...",
-            *notes.particulars(exhibit),
-        ],
-        numbers=numbers,
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, partial(_columns, personal=personal, compared=compared)),
+        exhibits.scale_text(exhibit),
+        f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        "Sent: bytes that a client receives and sends in a round, and the whole run with all "
+        "clients together; four bytes per number. Without a server, what clients send each "
+        "other is counted once, as up.",
+        "Examples: training examples in local steps, counting repeats, all clients of a round "
+        "together.",
+        "FLOPs: measured in a round of a few small clients; a multiplication and an addition "
+        "are two. Matrix products and convolutions of all forward and backward passes of the "
+        "clients, E-steps included, over the examples of the local steps; no elementwise work, "
+        "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
+        PERSONAL_NOTE if personal else "",
+        "×: relative to FedAvg on the same federation." if compared else "",
+        "k, M, G, T: thousands, millions, ...",
     )
 
 
-def _numbers(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
+def _numbers(given: Inputs) -> pd.DataFrame:
     """Everything the table shows -> one row per federation and run."""
-    shown = exhibits.pick(metrics, at="last", **TRAFFIC._asdict())
+    shown = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]
-    _check_complete(exhibit, shown)
+    _check_complete(given.exhibit, shown)
     key = ["federation", "label"]
     means = shown.pivot_table("value", key, "metric", aggfunc="mean")
     means = means.reindex(columns=[*NEEDED, *PERSONAL])
     rounds = shown.groupby(key)["round"].first()
-    rows = []
-    for federation in exhibit["federations"]:
-        runs = exhibits.runs_of(exhibit, federation["name"])
-        reference = _reference(runs)
-        for run in runs:
-            where = (federation["name"], run["label"])
-            found, done = means.loc[where], int(rounds[where])
-            base = means.loc[(federation["name"], reference)] if reference else found * np.nan
-            rows.append(
-                {
-                    "federation": federation["name"],
-                    "dataset": federation["dataset"],
-                    "label": run["label"],
-                    "title": run["title"],
-                    "rounds": done,
-                    "down_per_client_round": _ratio(found["bytes_down"], found["client_rounds"]),
-                    "up_per_client_round": _ratio(found["bytes_up"], found["client_rounds"]),
-                    "examples_per_round": _ratio(found["examples"], done),
-                    **{name: found[name] for name in (*RATIOS, *PERSONAL)},
-                    **{f"{name}_ratio": _ratio(found[name], base[name]) for name in RATIOS},
-                    "seeds": len(exhibit["seeds"]),
-                }
-            )
-    return notes.with_scale(exhibit, pd.DataFrame(rows))
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        where = (federation["name"], run["label"])
+        reference = _reference(exhibits.runs_of(given.exhibit, federation["name"]))
+        found, done = means.loc[where], int(rounds[where])
+        base = means.loc[(federation["name"], reference)] if reference else found * np.nan
+        yield {
+            "rounds": done,
+            "down_per_client_round": _ratio(found["bytes_down"], found["client_rounds"]),
+            "up_per_client_round": _ratio(found["bytes_up"], found["client_rounds"]),
+            "examples_per_round": _ratio(found["examples"], done),
+            **{name: found[name] for name in (*RATIOS, *PERSONAL)},
+            **{f"{name}_ratio": _ratio(found[name], base[name]) for name in RATIOS},
+            "seeds": len(given.exhibit["seeds"]),
+        }
+
+    return given.numbers(of_run)
 
 
 def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
@@ -137,31 +125,23 @@ def _ratio(value: float, base: float) -> float:
     return value / base if base else np.nan
 
 
-def _block(federation: dict, numbers: pd.DataFrame, personal: bool, compared: bool) -> Block:
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    sent, examples = "Sent (bytes)", "Examples"
-    example, run = "FLOPs per example", "FLOPs of the run"
-    columns = [
-        (Column("Method"), mine["title"]),
-        (Column("down", sent), map(quantity, mine["down_per_client_round"])),
-        (Column("up", sent), map(quantity, mine["up_per_client_round"])),
-        (Column("run", sent), map(quantity, mine["bytes"])),
-        (Column("×", sent), map(factor, mine["bytes_ratio"])),
-        (Column("round", examples), map(quantity, mine["examples_per_round"])),
-        (Column("×", examples), map(factor, mine["examples_ratio"])),
-        (Column("number", example), map(quantity, mine[FLOPS])),
-        (Column("×", example), map(factor, mine[f"{FLOPS}_ratio"])),
-        (Column("number", run), map(quantity, mine["flops"])),
-        (Column("×", run), map(factor, mine["flops_ratio"])),
-    ]
-    if not compared:
-        columns = [(column, texts) for column, texts in columns if column.title != "×"]
+def _columns(mine: pd.DataFrame, personal: bool, compared: bool) -> Columns:
+    """Factors where some run is `compared`; what clients train on their own if it is asked for."""
+    yield Column("Method"), texts(mine["title"])
+    for title, name, factors in (
+        (("down", "Sent (bytes)"), "down_per_client_round", None),
+        (("up", "Sent (bytes)"), "up_per_client_round", None),
+        (("run", "Sent (bytes)"), "bytes", "bytes_ratio"),
+        (("round", "Examples"), "examples_per_round", "examples_ratio"),
+        (("number", "FLOPs per example"), FLOPS, f"{FLOPS}_ratio"),
+        (("number", "FLOPs of the run"), "flops", "flops_ratio"),
+    ):
+        yield Column(*title), texts(map(quantity, mine[name]))
+        if factors and compared:
+            yield Column("×", title[1]), texts(map(factor, mine[factors]))
     if personal:
-        own = zip(("examples", "FLOPs"), PERSONAL, strict=True)
-        columns += [(Column(x, "Personal stage"), map(quantity, mine[name])) for x, name in own]
-    cells = [list(map(Cell, texts)) for _, texts in columns]
-    rows = [list(row) for row in zip(*cells, strict=True)]
-    return Block(federation["title"], [column for column, _ in columns], rows)
+        for title, name in zip(("examples", "FLOPs"), PERSONAL, strict=True):
+            yield Column(title, "Personal stage"), texts(map(quantity, mine[name]))
 
 
 def quantity(value: float) -> str:
