@@ -15,7 +15,7 @@ from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 NASTY = "A <b>title</b> & \"quotes\" | 'more' </script> </style> {{ 7 * 7 }}"
 FIGURE = {"name": "curves"}  # its specification
 VERDICTS = ("yes", "no", "not run")

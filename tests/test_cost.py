@@ -126,7 +126,7 @@ def test_pfedmm_pays_for_one_body_and_many_heads():
 def test_the_cnn_of_emnist_costs_what_its_layers_add_up_to():
     layers = [24 * 24 * 32 * 25, 8 * 8 * 64 * 32 * 25, 1024 * 2048, 2048 * 62]
     forward = sum(layers)
-    assert forward == 5_961_728  # specification of the models, section 7 of docs/papers/pfedmm.md
+    assert forward == 5_961_728  # section 7 of fedlib/papers/pfedmm/README.md
     step = 3 * forward - layers[0]
     federation = images()
     build = emnist_cnn_of_62

@@ -108,7 +108,7 @@ def build(declared, labels=("fedavg", "fedem", "pfedmm"), clients=None, tidy=Non
     tidy = rows({("emnist", label): values[label] for label in labels}) if tidy is None else tidy
     exhibit = made_up.exhibit(labels, ["emnist"], **changes)
     clients = pd.DataFrame({"paper": []}) if clients is None else clients
-    numbers = published.read(ROOT / "fedlib/papers/published/pfedmm.csv")
+    numbers = published.read(ROOT / "fedlib/papers/pfedmm/published.csv")
     return tables.load("criteria")(exhibit, tidy, clients, numbers, criteria=declared)
 
 
@@ -275,7 +275,7 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
     paper = papers.load(name).declare(scale)
     declared = paper.tables["criteria"].params["criteria"]
     known = {m.__name__ for m in metrics.METRICS} | measures.MEASURES.keys() | {"bytes"}
-    file = published.read(ROOT / f"fedlib/papers/published/{name}.csv")
+    file = published.read(ROOT / f"fedlib/papers/{name}/published.csv")
     for criterion in declared:
         criteria._check(criterion)
         for term in criterion["terms"]:
@@ -306,7 +306,7 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
 @pytest.mark.parametrize("name", papers.names())
 def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     """A criterion is what the paper shows; its own numbers must not fail it."""
-    file = published.read(ROOT / f"fedlib/papers/published/{name}.csv")
+    file = published.read(ROOT / f"fedlib/papers/{name}/published.csv")
     declared = papers.load(name).declare("full").tables["criteria"].params["criteria"]
     checked = 0
     for criterion in declared:

@@ -18,7 +18,7 @@ from fedlib.results import RunResult, View
 from fedlib.tables import render
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/published/adaptive_experts.csv")
+PUBLISHED = published.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
 PATTERN = "table2-p{p:.1f}-{label}"
 WAYS = [
     *({"name": "moe"}, {"name": "default", "key": "ifca"}, {"name": "ensemble"}),

@@ -19,7 +19,7 @@ from fedlib.tables import render
 from fedlib.tables.accuracy_and_traffic import comm_gib
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/published/fedmix.csv")
+PUBLISHED = published.read(ROOT / "fedlib/papers/fedmix/published.csv")
 DEFAULT = View("seen", "default", "test")
 NEW_SHARD = View("seen", "new_shard", "val")
 GIB = 2**30

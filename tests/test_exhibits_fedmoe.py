@@ -16,7 +16,7 @@ from fedlib.results import RunResult, Scores, View
 from fedlib.tables import render
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/published/fedmoe.csv")
+PUBLISHED = published.read(ROOT / "fedlib/papers/fedmoe/published.csv")
 SERVER = View("server", "default", "test")
 LAST = View("server", "last", "test")  # of methods that choose a state
 ROUNDS = np.array([0, 10, 20])

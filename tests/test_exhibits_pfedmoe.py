@@ -17,7 +17,7 @@ from fedlib.results import RunResult, Scores, View
 from fedlib.tables import render
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/published/pfedmoe.csv")
+PUBLISHED = published.read(ROOT / "fedlib/papers/pfedmoe/published.csv")
 DEFAULT = View("seen", "default", "test")
 MIB = 2**20
 ROUNDS = (0, 10, 20, 30)

@@ -1,4 +1,4 @@
-"""The federations of FedMix. Sections: docs/papers/fedmix.md."""
+"""The federations of FedMix. Sections: fedlib/papers/fedmix/README.md."""
 
 import pickle
 

@@ -9,7 +9,7 @@ from test_fedmoe import run
 
 from fedlib import methods
 from fedlib.engine.solvers import from_spec
-from fedlib.papers import _fedmoe_presets as presets
+from fedlib.papers.fedmoe import presets
 
 EXPERTS = {"femnist": 5, "cifar10": 5, "sent140": 3, "yelp": 3}
 each_dataset = pytest.mark.parametrize("dataset", presets.SETTINGS)

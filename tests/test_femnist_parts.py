@@ -1,4 +1,4 @@
-"""FEMNIST by the writers and parts of its publishers. Sections: docs/papers/fedmix.md."""
+"""FEMNIST by the writers and parts of its publishers. Sections: fedlib/papers/fedmix/README.md."""
 
 import dataclasses
 import json

@@ -25,7 +25,7 @@ from fedlib.spec import SCALES
 from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 LABELS = ["local", "fedavg", "fedem", "pfedmm"]
 SWEEP = {
     "parameter": "num_experts",

@@ -19,7 +19,7 @@ from fedlib.workflow.plan import Plan
 pytestmark = pytest.mark.slow
 
 PAPER = "pfedmm"
-DECLARATION = f"fedlib/papers/{PAPER}.py"
+DECLARATION = f"fedlib/papers/{PAPER}/__init__.py"
 PLAN = Plan(config.read([workflow.ROOT / "config.yaml", workflow.ROOT / workflow.SMOKE]))
 
 
@@ -305,7 +305,7 @@ def test_a_caption_repeats_its_exhibit(folder):
 
 def test_a_published_number_repeats_what_shows_it(folder):
     append(
-        folder, f"fedlib/papers/published/{PAPER}.csv", "main,x,y,accuracy,1.0,percent,Table 0\n"
+        folder, f"fedlib/papers/{PAPER}/published.csv", "main,x,y,accuracy,1.0,percent,Table 0\n"
     )
     shown = {
         f"{stage} {PAPER}/{key}"

@@ -121,7 +121,7 @@ def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
         found = [x for one in declared for x in one.tables["criteria"].params["criteria"]]
         claims = tuple(x["title"] for x in found if x.get("main"))
         assert claims, f"{name} has no criterion that is about its main claim"
-        numbers = ROOT / f"fedlib/papers/published/{name}.csv"
+        numbers = ROOT / f"fedlib/papers/{name}/published.csv"
         stand[name] = standing.Paper(declared[0].title, numbers, claims)
     assert standing.table(stand, KEPT_IN) in (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Clients with two majority classes. Sections: docs/papers/adaptive_experts.md."""
+"""Clients with two majority classes. Sections: fedlib/papers/adaptive_experts/README.md."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The networks of Adaptive Expert Models. Sections: docs/papers/adaptive_experts.md."""
+"""The networks of Adaptive Expert Models. Sections: fedlib/papers/adaptive_experts/README.md."""
 
 from functools import partial
 

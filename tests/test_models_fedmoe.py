@@ -1,5 +1,5 @@
 """The networks of Fed-MoE for images, and how they see these in training. Sections:
-docs/papers/fedmoe.md."""
+fedlib/papers/fedmoe/README.md."""
 
 from functools import partial
 

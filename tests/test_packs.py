@@ -16,7 +16,7 @@ from fedlib.workflow import command, packing
 from scripts import redraw as script
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     shown = [exhibit, exhibit._replace(spec=exhibit.spec | change)]
     packs.write(tmp_path / "kept", metrics_file, clients_file, shown)
     monkeypatch.setattr(script, "ROOT", tmp_path / "root")
-    published = tmp_path / "root/fedlib/papers/published/pfedmm.csv"
+    published = tmp_path / "root/fedlib/papers/pfedmm/published.csv"
     published.parent.mkdir(parents=True)
     published.write_bytes(PUBLISHED.read_bytes())
     monkeypatch.setattr(sys, "argv", ["redraw.py", str(tmp_path / "kept")])

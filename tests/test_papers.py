@@ -158,7 +158,7 @@ def test_an_unknown_run_names_the_choices():
 
 
 def published(paper):
-    return read(ROOT / f"fedlib/papers/published/{paper}.csv").to_dict("records")
+    return read(ROOT / f"fedlib/papers/{paper}/published.csv").to_dict("records")
 
 
 def test_every_number_of_the_main_table_has_a_run():

@@ -7,8 +7,7 @@ import pytest
 
 from fedlib import methods, papers
 from fedlib.engine.participation import sample
-from fedlib.papers import _fedmoe_presets as presets
-from fedlib.papers import _fedmoe_settings as settings
+from fedlib.papers.fedmoe import presets, settings
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -22,7 +21,7 @@ def declare(scale):
 
 
 def published():
-    with (ROOT / "fedlib/papers/published/fedmoe.csv").open() as file:
+    with (ROOT / "fedlib/papers/fedmoe/published.csv").open() as file:
         return list(csv.DictReader(file))
 
 

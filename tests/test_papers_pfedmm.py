@@ -15,12 +15,12 @@ from fedlib.data.partitions import parse
 from fedlib.exhibits import metrics
 from fedlib.exhibits.published import read
 from fedlib.papers import load
-from fedlib.papers._pfedmm_criteria import REPORTED
-from fedlib.papers._pfedmm_settings import has_unseen
+from fedlib.papers.pfedmm.criteria import REPORTED
+from fedlib.papers.pfedmm.settings import has_unseen
 from fedlib.results import Scores
 from fedlib.spec import SCALES
 
-PUBLISHED = Path(__file__).resolve().parents[1] / "fedlib/papers/published/pfedmm.csv"
+PUBLISHED = Path(__file__).resolve().parents[1] / "fedlib/papers/pfedmm/published.csv"
 every_scale = pytest.mark.parametrize("scale", SCALES)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedlib import papers
 from fedlib.engine.participation import sample
-from fedlib.papers import _pfedmoe_settings as settings
+from fedlib.papers.pfedmoe import settings
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
@@ -22,7 +22,7 @@ def declare(scale):
 
 
 def published():
-    with (ROOT / "fedlib/papers/published/pfedmoe.csv").open() as file:
+    with (ROOT / "fedlib/papers/pfedmoe/published.csv").open() as file:
         return list(csv.DictReader(file))
 
 

@@ -1,4 +1,4 @@
-"""Clients, server and probe of Fed-MoE. Sections: docs/papers/fedmoe.md."""
+"""Clients, server and probe of Fed-MoE. Sections: fedlib/papers/fedmoe/README.md."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 """Layers that change images, and IFCA's own CNN, which has some of them. Sections:
-docs/papers/adaptive_experts.md."""
+fedlib/papers/adaptive_experts/README.md."""
 
 from functools import partial
 

@@ -356,7 +356,7 @@ def test_an_exhibit_whose_runs_have_no_seed_in_common_is_refused(toy):
 
 def test_a_figure_may_have_no_published_numbers(toy):
     assert toy().published("figure", "toy", "curves") == []
-    assert toy().published("table", "toy", "main") == ["fedlib/papers/published/toy.csv"]
+    assert toy().published("table", "toy", "main") == ["fedlib/papers/toy/published.csv"]
 
 
 def test_metrics_are_told_every_run_and_its_seeds(toy):

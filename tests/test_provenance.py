@@ -326,8 +326,9 @@ def test_other_constants_of_a_package_count(package):
     assert provenance.code_digest("fedlib.pkg.one") != before
 
 
-def test_without_a_registry_all_modules_are_registered(package):
-    package({"pkg/__init__": "", "pkg/one": "", "pkg/two": "", "pkg/_helper": ""})
+def test_without_a_registry_all_modules_and_packages_are_registered(package):
+    files = ("pkg/__init__", "pkg/one", "pkg/two/__init__", "pkg/two/part", "pkg/_helper")
+    package(dict.fromkeys(files, ""))
     assert provenance.registered("pkg") == ("one", "two")
 
 

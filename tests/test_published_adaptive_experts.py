@@ -7,7 +7,7 @@ import pytest
 from fedlib.data import sources
 from fedlib.exhibits import published
 
-FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/published/adaptive_experts.csv"
+FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/adaptive_experts/published.csv"
 LABELS = ("moe", "ifca", "ensemble", "finetuned", "local")
 FRACTIONS = ("0.2", "0.4", "0.6", "0.8", "1.0")
 

@@ -8,7 +8,7 @@ import torch
 from fedlib import models
 from fedlib.exhibits import published
 
-FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/published/fedmoe.csv"
+FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/fedmoe/published.csv"
 DATASETS = ("femnist", "cifar10", "sent140", "yelp")
 METHODS = ("fedavg", "fedprox", "centmoe", "avg-moe", "fedjets", "fedmoe")
 CLIENTS = (10, 50, 100)

@@ -6,7 +6,7 @@ import pytest
 
 from fedlib.exhibits import published
 
-FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/published/pfedmoe.csv"
+FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/pfedmoe/published.csv"
 SIBLING = (
     *("standalone", "lg-fedavg", "fedgh", "fml", "fedkd", "fedapen", "fd", "fedproto", "fedtgp"),
 )

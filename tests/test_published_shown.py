@@ -97,7 +97,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
         return Noted(found, lambda key: seen.add((exhibit, *key, metric)), pairs)
 
     monkeypatch.setattr(published, "fractions", noting)
-    file = published.read(ROOT / f"fedlib/papers/published/{paper}.csv")
+    file = published.read(ROOT / f"fedlib/papers/{paper}/published.csv")
     frames = made_up(plan, paper)
     for stage, module in (("table", tables), ("figure", figures)):
         for name, declared in getattr(plan.papers[paper], f"{stage}s").items():
@@ -113,7 +113,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", papers.names())
 def test_every_published_number_is_shown_at_scale_full_or_there_is_a_reason(paper, monkeypatch):
-    file = published.read(ROOT / f"fedlib/papers/published/{paper}.csv")
+    file = published.read(ROOT / f"fedlib/papers/{paper}/published.csv")
     rows = set(file[list(published.COLUMNS[:4])].itertuples(index=False, name=None))
     shown = looked_up(paper, monkeypatch)
     assert rows - shown == NOT_SHOWN[paper].keys()

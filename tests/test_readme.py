@@ -14,8 +14,7 @@ from PIL import Image
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
-from fedlib.papers import _pfedmm_scales as scales
-from fedlib.papers import _pfedmm_settings as settings
+from fedlib.papers.pfedmm import scales, settings
 from fedlib.workflow.provenance import ROOT
 
 

@@ -1,4 +1,4 @@
-"""Clients whose images are turned. Sections: docs/papers/adaptive_experts.md."""
+"""Clients whose images are turned. Sections: fedlib/papers/adaptive_experts/README.md."""
 
 from pathlib import Path
 

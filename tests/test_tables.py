@@ -21,7 +21,7 @@ from fedlib.tables.render import Block, Cell, Column, Sheet
 from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = ROOT / "fedlib/papers/published/pfedmm.csv"
+PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
 
 
 def frame(values: dict, group="seen", protocol="default") -> pd.DataFrame:

@@ -190,7 +190,7 @@ def declare(scale):
 @slow
 def test_a_thousand_runs_are_planned_in_seconds(fresh, tmp_path):
     folder = workflow.clone(fresh, tmp_path)
-    with open(folder / f"fedlib/papers/{PAPER}.py", "a") as file:
+    with open(folder / f"fedlib/papers/{PAPER}/__init__.py", "a") as file:
         file.write(MANY)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     selected = f"papers={PAPER}", "seeds=[0,1,2,3,4]"
@@ -205,7 +205,7 @@ def test_a_thousand_runs_are_planned_in_seconds(fresh, tmp_path):
 def test_a_specification_may_be_longer_than_an_argument_can_be(fresh, tmp_path):
     """The kernel limits one argument to 128 KiB; specifications of exhibits go by another way."""
     folder = workflow.clone(fresh, tmp_path)
-    with open(folder / f"fedlib/papers/{PAPER}.py", "a") as file:
+    with open(folder / f"fedlib/papers/{PAPER}/__init__.py", "a") as file:
         file.write(MANY)
     echo = "import sys; open(sys.argv[-1], 'w').write(open('/dev/stdin').read())"
     (folder / "scripts/table.py").write_text(f"{echo}  # {{}}\n")

@@ -8,7 +8,7 @@ Source: as implemented for "Mixture of Experts for Personalized Federated Learni
 Data Distributions in Edge Computing Networks", whose code and tables call it "pFedMoE". It is not
 the pFedMoE of Yi et al. (2024), `pfedmoe` here, which mixes representations of a small shared and a
 large private extractor.
-Official code: Archipes/pFedMM, section 2.12 of docs/papers/pfedmm.md.
+Official code: Archipes/pFedMM, section 2.12 of fedlib/papers/pfedmm/README.md.
 Deviation: a gate in training skips batch normalisation for a batch of one example, in prediction it
 never does. Private modules are averaged for unseen clients alone, when they ask; the official code
 averages them in every round and sends none of them back, which changes nothing else and is not

@@ -1,7 +1,9 @@
-"""The papers: one module each, whose `declare(scale)` returns a `fedlib.spec.Paper`.
+"""The papers: one package each, whose `declare(scale)` returns a `fedlib.spec.Paper`.
 
-To add a paper, write `fedlib/papers/<name>.py`; its name is its module's. Nothing is imported here
-before it is asked for.
+A package has `settings` (what its runs are), `scales` (its federations at each scale), `exhibits`
+(its tables and figures), `criteria` (what a reproduction is to show), `published.csv` (the numbers
+that the paper prints) and `README.md` (its specification). To add a paper, write such a package, or
+one file, `fedlib/papers/<name>.py`. Nothing is imported here before it is asked for.
 """
 
 import importlib.util
@@ -13,7 +15,7 @@ from fedlib.spec import Paper
 
 
 def names() -> tuple[str, ...]:
-    """The papers there are, sorted; modules that start with an underscore are helpers."""
+    """The papers there are, sorted; what starts with an underscore is a helper."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(name for name in modules if not name.startswith("_")))
 
@@ -27,12 +29,12 @@ def load(name: str) -> ModuleType:
     """
     if name not in names():
         raise ConfigError(f"unknown paper {name!r}; known: {', '.join(names())}")
-    named = f"fedlib/papers/{name}.py"
     try:
         module = importlib.import_module(f"{__name__}.{name}")
     except Exception as error:  # whatever a user's file may raise
-        raise of_file(error, _path(name), named) from error
+        raise of_file(error, *_file(name)) from error
     if not callable(getattr(module, "declare", None)):
+        _, named = _file(name)
         raise ConfigError(f"{named} has no function declare(scale), which returns its Paper")
     return module
 
@@ -45,10 +47,11 @@ def declared(name: str, scale: str) -> Paper:
     except ConfigError:
         raise
     except Exception as error:
-        raise of_file(error, _path(name), f"fedlib/papers/{name}.py") from error
+        raise of_file(error, *_file(name)) from error
 
 
-def _path(name: str) -> str:
-    """The file of a paper."""
+def _file(name: str) -> tuple[str, str]:
+    """The file of a paper, and how messages call it."""
     found = importlib.util.find_spec(f"{__name__}.{name}")
-    return found.origin
+    inner = "/__init__" if found.submodule_search_locations else ""
+    return found.origin, f"fedlib/papers/{name}{inner}.py"

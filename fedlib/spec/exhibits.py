@@ -42,7 +42,7 @@ class Exhibit:
     Attributes:
       title: one line; caption: what is shown, and how the paper's own differs.
       labels: runs in it, in row order; federations: in column order.
-      published: value of the `exhibit` column of `papers/published/<paper>.csv` that holds its
+      published: value of the `exhibit` column of `papers/<paper>/published.csv` that holds its
         numbers, or None if the paper prints none.
       stage: "table" or "figure"; kind: the module that draws it.
       room_for_others: whether any method fits in, so that one of a user's is shown, too.

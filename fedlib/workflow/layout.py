@@ -39,7 +39,7 @@ PATHS = {
     "report": "results/{folder}/REPORT.md",
     "report_html": "results/{folder}/report.html",
     "report_snakemake": "results/{folder}/report-snakemake.html",
-    "published": "fedlib/papers/published/{paper}.csv",
+    "published": "fedlib/papers/{paper}/published.csv",
     "download_log": _LOGS + "/download/{dataset}.log",
     "partition_log": _LOGS + "/partition/" + _CUT + ".log",
     "train_log": _LOGS + "/train/" + _SEED + ".log",

@@ -68,7 +68,7 @@ def _papers(plan: Plan) -> Iterator[Entry]:
             "tables": len(paper.tables),
             "figures": len(paper.figures),
         }
-        specification = f"docs/papers/{name}.md"
+        specification = f"fedlib/papers/{name}/README.md"
         facts = {
             "from": paper.citation,
             "has": f"{', '.join(f'{n} {what}' for what, n in numbers.items())}; {paper.scale_note}",

@@ -97,14 +97,16 @@ def imports(module: str) -> frozenset[str]:
 def registered(package: str) -> tuple[str, ...]:
     """Names that `fedlib.<package>` can load, sorted, without importing it.
 
-    They are those of its lazy registry; of a package without one, all its modules.
+    They are those of its lazy registry; of a package without one, all its modules and packages.
     """
     package = f"{PACKAGE}.{package}"
     entries = _scan(ROOT, package).registry if _source(ROOT, package) else ()
     modules = {module.rpartition(".")[2] for module, _ in entries}
     if not modules:
-        files = ROOT.joinpath(*package.split(".")).glob("*.py")
-        modules = {file.stem for file in files if not file.stem.startswith("_")}
+        folder = ROOT.joinpath(*package.split("."))
+        files = {file.stem for file in folder.glob("*.py")}
+        packages = {file.parent.name for file in folder.glob("*/__init__.py")}
+        modules = {name for name in files | packages if not name.startswith("_")}
     return tuple(sorted(modules))
 
 

@@ -1,0 +1,149 @@
+"""What a reproduction of Adaptive Expert Models is to show; section 8 of its specification.
+
+`README.md` has the sections. What Table 2 shows is asked of every majority
+fraction of a scale; published numbers stand beside those of CIFAR-10.
+"""
+
+from collections.abc import Iterable
+
+from fedlib.papers._criteria import cell, criterion, table
+from fedlib.papers.adaptive_experts.settings import EXPLORATIONS, Setting
+from fedlib.spec import Run, Table
+
+SOURCE = "Table 2"
+REPORTED = "cifar10"  # the data set of Table 2
+TOLERANCE = 0.03  # section 8: about three points, once the number of clients is right
+METRIC = "accuracy_client_mean"
+PROTOCOLS = ("moe", "ifca", "ensemble", "finetuned", "local")  # as the published labels
+TITLES = {"moe": "MoE", "ifca": "IFCA", "finetuned": "Fine-tuned", "local": "Local"}
+FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the one that the text finds best, then the others
+
+
+def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
+    """The table of all criteria."""
+    primary = [setting for setting in settings if "table2" in setting.roles]
+    cells = Cells(primary)
+    found = [x for setting in primary for x in _at(setting, cells)]
+    gaps = [[cells.of(s, "eps", "moe"), cells.of(s, "none", "ifca")] for s in primary]
+    local = [cells.of(s, "eps", "local") for s in primary]
+    found += [
+        criterion("The gap of MoE(ε) to IFCA(none) grows with p", SOURCE, "ascending", gaps),
+        criterion("Local rises with p", SOURCE, "ascending", local),
+        *(x for setting in primary for x in _values(setting, cells)),
+        *_text(settings),
+    ]
+    return table(found, runs, "text")
+
+
+class Cells:
+    """The cells of Table 2."""
+
+    def __init__(self, settings: list[Setting]):
+        self._settings = settings
+
+    def of(self, setting: Setting, label: str, protocol: str) -> dict:
+        """That of a protocol, with exploration ("eps") or without ("none")."""
+        data = setting.data
+        exhibit = f"table2-p{data.partition['p']:.1f}-{label}"
+        printed = (exhibit, REPORTED, protocol, "accuracy")
+        known = printed if data.dataset == REPORTED else None
+        return cell(data.name, label, known, protocol=protocol, metric=METRIC)
+
+    def all_but(self, setting: Setting, label: str, protocol: str) -> list[dict]:
+        """That one, and then all others of its federation."""
+        others = [
+            self.of(setting, explores, way)
+            for explores in EXPLORATIONS
+            for way in PROTOCOLS
+            if (explores, way) != (label, protocol)
+        ]
+        return [self.of(setting, label, protocol), *others]
+
+
+def _at(setting: Setting, cells: Cells) -> list[dict]:
+    """Orderings at one majority fraction."""
+    p = setting.data.partition["p"]
+    moe = cells.of(setting, "eps", "moe")
+    best = ("none", "finetuned") if p == 1 else ("eps", "moe")
+    title = f"{TITLES[best[1]]}({'ε' if best[0] == 'eps' else 'none'})"
+    return [
+        criterion(
+            f"MoE(ε) above IFCA(none) at p = {p:g}",
+            SOURCE,
+            "descending",
+            [moe, cells.of(setting, "none", "ifca")],
+            main=True,
+        ),
+        criterion(
+            f"MoE(ε) above MoE(none) at p = {p:g}",
+            SOURCE,
+            "descending",
+            [moe, cells.of(setting, "none", "moe")],
+        ),
+        criterion(
+            f"MoE(ε) above Fine-tuned(ε) at p = {p:g}",
+            SOURCE,
+            "descending",
+            [moe, cells.of(setting, "eps", "finetuned")],
+        ),
+        criterion(
+            f"{title} highest of all at p = {p:g}",
+            SOURCE,
+            "highest",
+            cells.all_but(setting, *best),
+            note="Values: that one, then MoE, IFCA, Ensemble, Fine-tuned and Local with and then "
+            "without exploration, but for it",
+        ),
+    ]
+
+
+def _values(setting: Setting, cells: Cells) -> list[dict]:
+    """Every cell near the published one, on the data that the paper has numbers of."""
+    if setting.data.dataset != REPORTED:
+        return []
+    p = setting.data.partition["p"]
+    return [
+        criterion(
+            f"Within 3 points of the paper at p = {p:g}, {told}",
+            SOURCE,
+            "published",
+            [cells.of(setting, label, protocol) for protocol in PROTOCOLS],
+            tolerance=TOLERANCE,
+            note="Values: MoE, IFCA, Ensemble, Fine-tuned, Local",
+        )
+        for label, told in EXPLORATIONS.items()
+    ]
+
+
+def _text(settings: tuple[Setting, ...]) -> list[dict]:
+    """What the text says of other data."""
+    angles = {s.data.name: s.data.partition.get("rotations", ()) for s in settings}
+    turned = next((s.data for s in settings if len(angles[s.data.name]) == 2), None)
+    rotated = turned.name if turned else "rotated-cifar10-2"
+    counted = ("text", REPORTED, "ifca", "num_clusters_with_right_assignment")
+    known = counted if turned is None or turned.dataset == REPORTED else None
+    by_number = [
+        cell("femnist", "eps" if j == 9 else f"eps-j{j}", protocol="moe", metric=METRIC)
+        for j in FEMNIST_CLUSTERS
+    ]
+    best = {"exhibit": "text", "dataset": "femnist", "label": "moe", "metric": "best_num_clusters"}
+    return [
+        criterion(
+            "Rotated images, two models: IFCA(none) finds both clusters",
+            "Text",
+            "between",
+            [cell(rotated, "none", known, metric="right_clusters")],
+            at_least=2,
+            unit="number",
+            note="Number of angles whose clients all have a model that nobody else has, mean over "
+            "seeds",
+        ),
+        criterion(
+            "FEMNIST: MoE(ε) best with nine clusters",
+            "Text",
+            "highest",
+            by_number,
+            published=best,
+            note="Published: the best number. Values: 9, 3, 6 and 12 clusters",
+        ),
+    ]

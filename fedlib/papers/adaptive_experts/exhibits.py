@@ -1,0 +1,334 @@
+"""Tables and figures of Adaptive Expert Models. Numbers of them in captions are the paper's."""
+
+from collections.abc import Sequence
+
+from fedlib.papers._frame import on
+from fedlib.papers.adaptive_experts.settings import (
+    EXPLORATIONS,
+    LOCALS,
+    OPT_OUT,
+    ROLES,
+    SCHEDULES,
+    Setting,
+    of_clusters,
+    of_schedule,
+)
+from fedlib.spec import figures, tables
+
+BOTH = tuple(EXPLORATIONS)
+PROTOCOLS = [
+    {"name": "moe"},
+    {"name": "ifca"},
+    {"name": "ensemble"},
+    {"name": "finetuned"},
+    {"name": "local"},
+]
+MIXTURES = [{"name": "moe"}, {"name": "moe_gate"}, {"name": "ifca"}]
+IFCA_OF_ALL = {"name": "default", "key": "ifca"}
+VARIANTS = {
+    "parameter": "exploration",
+    "values": [
+        {"value": "eps", "title": "ε-greedy"},
+        {"value": "none", "title": "No exploration"},
+    ],
+}
+TABLE_2 = "table2-p{p:.1f}-{label}"
+BY_P = {"protocols": PROTOCOLS, "parameter": "partition.p"}
+BY_CLUSTERS = {
+    **{"protocols": PROTOCOLS, "parameter": "num_experts", "symbol": "J"},
+    "variants": VARIANTS,
+}
+TRIALS = (
+    "Mean over clients of the accuracy on their own test images, one federated training evaluated "
+    "five ways; the spread is over trials."
+)
+
+
+def _in_networks(title: str, key: str) -> dict:
+    """A row of Table 1 about what a network is, and where a run declares it."""
+    paths = {"global": "model_params", "local": "modules.expert.params"}
+    paths |= {"gate": "modules.gate.params"}
+    return {"title": title, "key": key, "paths": {of: f"{x}.{key}" for of, x in paths.items()}}
+
+
+def _in_solvers(title: str, key: str) -> dict:
+    """A row of Table 1 about how a network is trained, and where a run declares it."""
+    paths = {"global": "local.", "local": "params.local_", "gate": "params.gate_"}
+    return {"title": title, "key": key, "paths": {of: f"{x}{key}" for of, x in paths.items()}}
+
+
+TABLE_1 = [
+    _in_solvers("Learning rate", "lr"),
+    _in_networks("First convolution", "conv1"),
+    _in_networks("Second convolution", "conv2"),
+    _in_networks("Fully connected", "hidden"),
+    _in_networks("Dropout", "dropout"),
+    _in_solvers("Weight decay", "weight_decay"),
+    {"title": "Local epochs", "key": "local_epochs", "paths": {"global": "local.epochs"}},
+    {"title": "ε", "key": "epsilon", "paths": {"global": "params.epsilon"}},
+]
+NETWORKS = [
+    {"title": "Global", "key": "global"},
+    {"title": "Local", "key": "local"},
+    {"title": "Gate", "key": "gate"},
+]
+
+
+def _mean(label: str, protocol: str) -> dict:
+    """The mean in a cell of Table 2."""
+    return {"label": label, "protocol": protocol, "statistic": "mean"}
+
+
+def _std(label: str, protocol: str) -> dict:
+    """The spread in a cell of Table 2."""
+    return {"label": label, "protocol": protocol, "statistic": "std"}
+
+
+CLAIMS = [  # the numbers of the text as arithmetic on cells of Table 2 (section 7)
+    {
+        "title": "MoE with exploration above IFCA without",
+        "formula": "difference",
+        "cells": [_mean("eps", "moe"), _mean("none", "ifca")],
+        "published": {"label": "moe", "metric": "accuracy_gain_over_ifca"},
+    },
+    {
+        "title": "MoE with exploration above Local",
+        "formula": "difference",
+        "cells": [_mean("eps", "moe"), _mean("none", "local")],
+        "published": {"label": "moe", "metric": "accuracy_gain_over_local"},
+    },
+    {
+        "title": "Spread of MoE below that of IFCA",
+        "formula": "reduction",
+        "cells": [_std("none", "ifca"), _std("eps", "moe")],
+        "published": {"label": "moe", "metric": "variance_reduction_over_ifca"},
+        "note": "The text speaks of the variance between clients; the number is that of the "
+        "spread over trials in Table 2.",
+    },
+    {
+        "title": "Spread of Local below that of MoE",
+        "formula": "reduction",
+        "cells": [_std("eps", "moe"), _std("none", "local")],
+        "published": {"label": "moe", "metric": "variance_excess_over_local"},
+        "note": "The printed number takes 0.32 for Local, where Table 2 has 0.31.",
+    },
+]
+
+
+def claims(shown: Sequence[Setting]) -> list[dict]:
+    """`CLAIMS` about the federation that is shown."""
+    there = {"federation": shown[0].data.name}
+    return [claim | {"cells": [cell | there for cell in claim["cells"]]} for claim in CLAIMS]
+
+
+def smallest_p(settings: Sequence[Setting]) -> list[Setting]:
+    """The federation of Table 2 with the smallest majority fraction."""
+    return on("table2")(settings)[:1]
+
+
+def largest_p(settings: Sequence[Setting]) -> list[Setting]:
+    """The federation of Table 2 with the largest majority fraction."""
+    return on("table2")(settings)[-1:]
+
+
+def three_p(settings: Sequence[Setting]) -> list[Setting]:
+    """Those of Table 2 with the smallest, the middle and the largest majority fraction."""
+    of_table = on("table2")(settings)
+    return [x for i, x in enumerate(of_table) if i in (0, len(of_table) // 2, len(of_table) - 1)]
+
+
+def numbers_of_clients(settings: Sequence[Setting]) -> list[Setting]:
+    """Those with another number of clients, after the one that they vary."""
+    others = on("clients")(settings)
+    return smallest_p(settings) + others if others else []
+
+
+def by_clusters(shown: Sequence[Setting]) -> list[str]:
+    """Runs with every number of clusters, the usual one first."""
+    numbers = [number for setting in shown for number in setting.sweep]
+    return [*BOTH, *(of_clusters(label, number) for number in numbers for label in BOTH)]
+
+
+def with_clusters(shown: Sequence[Setting]) -> list[str]:
+    """All runs but those of local experts, which have no clusters."""
+    return [run.label for setting in shown for run in setting.runs() if run.label != LOCALS]
+
+
+TABLES = {
+    "methods": tables.ProtocolGrid(
+        "Personalised accuracy by majority fraction",
+        f"The paper's Table 2. {TRIALS}",
+        BOTH,
+        on("table2"),
+        **BY_P,
+        published=TABLE_2,
+    ),
+    "hyperparameters": tables.Hyperparameters(
+        "Hyper-parameters",
+        "The paper's Table 1, rendered from the declared runs. Weight decay outside "
+        "the federated training is 0 in the profile published, because the official code "
+        "does not pass it on.",
+        ("eps",),
+        smallest_p,
+        columns=NETWORKS,
+        rows=TABLE_1,
+        published="table1",
+    ),
+    "methods_clean": tables.ProtocolGrid(
+        "Personalised accuracy, profile clean",
+        f"{TRIALS} No ReLU on logits, weight decay as in Table 1, and every decision "
+        "on held-out training data.",
+        BOTH,
+        on("clean"),
+        **BY_P,
+    ),
+    "other_data": tables.ProtocolGrid(
+        "Personalised accuracy on other data",
+        f"{TRIALS} The paper shows figures of these data sets and no numbers.",
+        BOTH,
+        on("other"),
+        protocols=PROTOCOLS,
+    ),
+    "cluster_recovery": tables.ClusterRecovery(
+        "Clusters recovered from rotated images",
+        "Purity of the clusters that clients form by the model that fits them best. "
+        "The paper's text has IFCA without exploration find the two true clusters with two "
+        "models, and exploration need more.",
+        with_clusters,
+        on(*ROLES, where=lambda setting: "rotations" in setting.data.params),
+        weights=None,
+        choice="choice",
+    ),
+    "gate_only": tables.ProtocolGrid(
+        "What a mixture trains",
+        "Mixtures that train the client's copies of all experts along with the gate "
+        "(MoE), mixtures that train the gate alone, and the best single expert (IFCA). The "
+        "paper is silent on it, and its configurations differ (X10).",
+        BOTH,
+        on("table2", where=lambda setting: setting.both_mixtures),
+        protocols=MIXTURES,
+        parameter="partition.p",
+    ),
+    "clients": tables.ProtocolGrid(
+        "Number of clients",
+        "The paper does not say how many clients there are; its configurations have 50 "
+        "of which 5 train in a round, or 20 that all do. The number to take is the one whose "
+        "IFCA without exploration is nearer to Table 2's.",
+        ("none",),
+        numbers_of_clients,
+        protocols=[IFCA_OF_ALL],
+        parameter="partition.num_clients",
+        symbol="K",
+        published=TABLE_2,
+    ),
+    "opt_out": tables.ProtocolGrid(
+        "Clients that opt out of training",
+        f"Accuracy of the clients that never train, {OPT_OUT:.0%} of all: they "
+        "get the clusters' models and train experts and gates of their own. The official code "
+        "has this option and its configurations do not use it (X16).",
+        BOTH,
+        on("opt_out"),
+        **BY_P,
+        group="unseen",
+    ),
+    "headlines": tables.Headlines(
+        "Claims of the text",
+        "What the paper's text claims at the largest majority fraction, recomputed.",
+        BOTH,
+        largest_p,
+        protocols=PROTOCOLS,
+        cells=TABLE_2,
+        claims=claims,
+        published="text",
+    ),
+    "schedules": tables.ProtocolGrid(
+        "Schedules of exploration",
+        "The schedules that the official code has besides the constant one.",
+        (*BOTH, *map(of_schedule, SCHEDULES)),
+        on("table2", where=lambda setting: setting.schedules),
+        **BY_P,
+    ),
+    "cost": tables.Cost(
+        "What training costs",
+        "Training examples, arithmetic and traffic of the federated training, in which "
+        "a client is sent every cluster's model and sends one back; and what clients train on "
+        "their own afterwards, which communicates nothing. Local experts are part of that; "
+        "where they have a row, they were trained once for all others.",
+        (*BOTH, LOCALS),
+        on(*ROLES),
+        personal=True,
+    ),
+}
+
+FIGURES = {
+    "methods": figures.ProtocolSweep(
+        "Accuracy by majority fraction",
+        f"The paper's Figure 3. {TRIALS}",
+        BOTH,
+        on("table2"),
+        **BY_P,
+        of="federation",
+        symbol="p",
+        panels="variant",
+        variants=VARIANTS,
+        published=TABLE_2,
+    ),
+    "effect_of_clusters": figures.ProtocolSweep(
+        "Effect of the number of clusters",
+        f"The paper's Figure 4. {TRIALS}",
+        by_clusters,
+        on("table2", where=lambda setting: setting.sweep),
+        **BY_CLUSTERS,
+        published=TABLE_2,
+    ),
+    "effect_of_clusters_other": figures.ProtocolSweep(
+        "Effect of the number of clusters on other data",
+        "The paper's text finds nine clusters best on FEMNIST. On rotated images IFCA "
+        "finds the true clusters with as many models, and exploration needs more. It prints "
+        "no numbers.",
+        by_clusters,
+        on("other", where=lambda setting: setting.sweep),
+        **BY_CLUSTERS,
+    ),
+    "cluster_usage": figures.ClusterUsage(
+        "Clients by cluster",
+        "The paper's Figure 5: how many clients end up with each cluster's model, "
+        "clusters sorted by that number.",
+        BOTH,
+        three_p,
+    ),
+    "cluster_usage_other": figures.ClusterUsage(
+        "Clients by cluster on other data",
+        "How many clients end up with each cluster's model. Rotated images have equal "
+        "true clusters, one for each angle.",
+        BOTH,
+        on("other"),
+    ),
+    "client_accuracy": figures.ClientAccuracyCdf(
+        "Accuracy client by client",
+        "The paper's Figure 6: share of clients whose accuracy is at most the value on the axis.",
+        BOTH,
+        lambda settings: largest_p(settings) + on("other")(settings),
+        protocols=PROTOCOLS,
+        variants=VARIANTS,
+    ),
+    "gate_weights": figures.GateWeights(
+        "What gates trust",
+        "Weight that a client's gate gives each expert, averaged over its test data.",
+        BOTH,
+        three_p,
+    ),
+    "exploration": figures.Exploration(
+        "Which cluster is trained",
+        "Share of a round's clients that train each cluster's model.",
+        BOTH,
+        three_p,
+    ),
+    "accuracy_over_bytes": figures.AccuracyOverBytes(
+        "Accuracy over communication",
+        "Accuracy with the best cluster's model (IFCA) against what all clients have "
+        "sent and received, four bytes per number.",
+        BOTH,
+        on("table2", "other"),
+    ),
+}

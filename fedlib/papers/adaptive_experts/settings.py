@@ -1,0 +1,264 @@
+"""What the runs of Adaptive Expert Models are, and how a federation's settings make them.
+
+"Table 1" is the paper's; sections are those of README.md.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fedlib.spec import Data, Run
+
+EPSILON = 0.33  # Table 1
+OPT_OUT = 0.5  # the default of the official code, which every configuration sets to 0 (X16)
+LOCALS = "local"  # run of the local experts, which those of all others on its federation are
+AT_ONCE = 10  # ours: clients whose local experts are trained between two checkpoints
+SUBSET = 10  # clients 0 to 9 are the ones that the official code evaluates (X5)
+
+ROLES = {
+    "table2": "Table 2 and the figures about it",
+    "clean": "the profile clean of one of Table 2's",
+    "clients": "another number of clients, which the paper does not state",
+    "opt_out": "clients that never train",
+    "other": "data that the paper shows in figures alone",
+}
+EXPLORATIONS = {"eps": "ε-greedy", "none": "no exploration"}
+SCHEDULES = {  # in the official code, section 2.3; the paper shows none of them
+    "eps_decay": "exploration 1/(t+1)",
+    "eps_decay_b": "exploration falling to ε",
+    "eps_decay_k": "exploration by number of clusters",
+}
+PUBLISHED_PROFILE = (
+    "Profile published: a ReLU on the logits of every network, no weight decay outside the "
+    "federated training, early stopping and best round on the clients' test data, as in the "
+    "official code (X3, X4, X6)."
+)
+OFFICIAL_CLIENTS = (
+    f"Of {SUBSET} clients, the first of those shown, as in the official code (X5): these alone "
+    "train on their own, are what the columns compare, and say which experts are in use."
+)
+CLEAN_PROFILE = (
+    "Profile clean: no ReLU on logits, the weight decay of Table 1, and a fifth of the training "
+    "data held out for every decision."
+)
+
+
+def of_clusters(label: str, number: int) -> str:
+    """The label of a run with another number of clusters."""
+    return f"{label}-j{number}"
+
+
+def of_schedule(name: str) -> str:
+    """The label of a run with one of `SCHEDULES`."""
+    return name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network as Table 1 lists it.
+
+    Attributes:
+      lr, dropout, weight_decay: as there.
+      conv1, conv2, hidden: its widths.
+    """
+
+    lr: float
+    conv1: int
+    conv2: int
+    hidden: int
+    dropout: float
+    weight_decay: float
+
+    def arguments(self) -> dict:
+        """What the model's `build` takes of it."""
+        names = ("conv1", "conv2", "hidden", "dropout")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the two-stage method is run on one federation.
+
+    Attributes:
+      data: the federation.
+      image: arguments of every network's `build` that the images fix.
+      num_classes: L.
+      model: registry name of the federated model; "leaf_cnn" or "ifca_cnn".
+      shared, expert, gate: the three networks of a client.
+      num_clients, cohort: K, and how many of them take part in a round.
+      rounds: T.
+      epochs, batch_size: of a client in a round.
+      num_experts: J.
+      epsilon: of epsilon-greedy exploration.
+      gate_only: whether mixtures train their gates alone (X10).
+      local_epochs, gate_epochs: most epochs of local experts and fine-tuning, and of mixtures.
+      finetune_lr: of the fine-tuned baseline.
+      evaluate_every: rounds between evaluations.
+      personal_clients: how many clients train on their own, the first ones; None is all of them.
+      explorations: which of the two there are.
+      both_mixtures: whether mixtures are evaluated that train what `gate_only` does not say, too.
+      sweep: further numbers of experts, each with and without exploration.
+      schedules: further schedules of exploration.
+      locals_apart: whether a run trains the local experts of all others; it saves what they take.
+      roles: what the federation is there for, of `ROLES`.
+    """
+
+    data: Data
+    image: dict
+    num_classes: int
+    shared: Network
+    expert: Network
+    gate: Network
+    num_clients: int
+    cohort: int
+    rounds: int
+    epochs: int
+    batch_size: int
+    num_experts: int
+    epsilon: float = EPSILON
+    model: str = "leaf_cnn"
+    gate_only: bool = False
+    local_epochs: int = 200
+    gate_epochs: int = 200
+    finetune_lr: float = 1e-4  # all configurations
+    evaluate_every: int = 10
+    personal_clients: int | None = None
+    explorations: tuple[str, ...] = tuple(EXPLORATIONS)
+    both_mixtures: bool = True
+    sweep: tuple[int, ...] = ()
+    schedules: tuple[str, ...] = ()
+    locals_apart: bool = True
+    roles: tuple[str, ...] = ("table2",)
+
+    @property
+    def clean(self) -> bool:
+        """Whether this is the profile clean, and not the profile published."""
+        return "clean" in self.roles
+
+    def runs(self) -> Iterator[Run]:
+        """With and without exploration, other numbers of experts and schedules; local experts."""
+        for label in self.explorations:
+            told, both = EXPLORATIONS[label], self.both_mixtures
+            yield self._run(label, label, told, self.num_experts, both=both)
+        for number in self.sweep:
+            for label, told in EXPLORATIONS.items():
+                if number != self.num_experts:
+                    title = f"{told}, J={number}"
+                    yield self._run(of_clusters(label, number), label, title, number)
+        for label in self.schedules:
+            yield self._run(of_schedule(label), label, SCHEDULES[label], self.num_experts)
+        if self.locals_apart:
+            yield self._locals()
+
+    def _run(self, label: str, exploration: str, title: str, experts: int, both=False) -> Run:
+        return Run(
+            federation=self.data.name,
+            label=label,
+            title=title,
+            method="adaptive_experts",
+            model=self.model,
+            model_params=self._arguments(self.shared),
+            modules={
+                "expert": {"model": self.model, "params": self._arguments(self.expert)},
+                "gate": {
+                    "model": "gate_cnn",
+                    # An output per expert, the local one included; two share a single one.
+                    "params": {**self.image, **self.gate.arguments(), **self._relu}
+                    | {"num_classes": experts + 1},
+                },
+            },
+            rounds=self.rounds,
+            local={
+                "solver": "sgd",
+                "lr": self.shared.lr,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+                "weight_decay": self.shared.weight_decay,
+            },
+            params={
+                "num_experts": experts,
+                "exploration": exploration,
+                "epsilon": 0.0 if exploration == "none" else self.epsilon,
+                "horizon": self.rounds,
+                "stop_split": self._stop_split,
+                "member": self._member,
+                "local_lr": self.expert.lr,
+                "local_weight_decay": self._local_weight_decay,
+                "finetune_lr": self.finetune_lr,
+                "finetune_weight_decay": 1e-4 if self.clean else 0.0,
+                "gate_lr": self.gate.lr,
+                "gate_weight_decay": self.gate.weight_decay,
+                "local_epochs": self.local_epochs,
+                "gate_epochs": self.gate_epochs,
+                "personal_clients": self.personal_clients,
+                "gate_only": self.gate_only,
+                "both_mixtures": both,
+                "lr_decay": True,
+            },
+            # The cohort has ceil(C K) clients; a share that is cut to K_s wherever it is rounded.
+            participation={
+                "rate": math.nextafter(self.cohort / self.num_clients, 1),
+                "aggregation": "renormalised",
+            },
+            evaluate_every=self.evaluate_every,
+            settled_by=LOCALS if self.locals_apart else "",
+            notes=self._notes(),
+        )
+
+    def _locals(self) -> Run:
+        """What the other runs would train their local experts by, each for itself."""
+        rounds = math.ceil((self.personal_clients or self.num_clients) / AT_ONCE)
+        return Run(
+            federation=self.data.name,
+            label=LOCALS,
+            title="Local experts",
+            method="local_experts",
+            model=self.model,
+            model_params=self._arguments(self.expert),
+            rounds=rounds,
+            local={
+                "solver": "adamw",
+                "lr": self.expert.lr,
+                "batch_size": self.batch_size,
+                "weight_decay": self._local_weight_decay,
+            },
+            params={
+                "lr_decay": True,
+                "max_epochs": self.local_epochs,
+                "stop_split": self._stop_split,
+                "keep": ["best"] if self.clean else ["best", self._member],
+                "personal_clients": self.personal_clients,
+                # Of a federation where some opt out those are shown.
+                "groups": ["unseen"] if "opt_out" in self.roles else ["seen"],
+                "at_once": AT_ONCE,
+            },
+            evaluate_every=rounds,
+            notes=self._notes(),
+        )
+
+    @property
+    def _relu(self) -> dict:
+        return {"logit_relu": not self.clean}
+
+    @property
+    def _stop_split(self) -> str:
+        return "val" if self.clean else "test"
+
+    @property
+    def _member(self) -> str:
+        # The official code keeps a reference to the weights where it means to copy them.
+        return "best" if self.clean else "last"
+
+    @property
+    def _local_weight_decay(self) -> float:
+        return self.expert.weight_decay if self.clean else 0.0
+
+    def _notes(self) -> tuple[str, ...]:
+        profile = CLEAN_PROFILE if self.clean else PUBLISHED_PROFILE
+        return (profile,) if self.personal_clients is None else (profile, OFFICIAL_CLIENTS)
+
+    def _arguments(self, network: Network) -> dict:
+        common = {**self.image, "num_classes": self.num_classes, **self._relu}
+        if self.model == "ifca_cnn":  # its widths are its defaults
+            return {**common, "dropout": network.dropout}
+        return {**common, **network.arguments()}

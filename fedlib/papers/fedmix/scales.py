@@ -1,0 +1,430 @@
+"""The federations of FedMix at every scale, and what is run on them.
+
+"Paper" is Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission, which has no
+official code; sections are those of README.md, and F1 to F12 its decisions.
+"""
+
+import math
+from dataclasses import replace
+
+from fedlib.papers.fedmix.settings import (
+    ETAS,
+    LENET_LINES,
+    MANY_EXPERTS,
+    ROTATION_LINES,
+    Setting,
+)
+from fedlib.spec import Data
+
+SEED = 12345  # of the partitions; ours
+SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
+CLUSTER_SEEDS = tuple(range(10))  # whether clusters are found varies from seed to seed (7.2)
+TABLE_ROUNDS = (200, 1000, 2000, 4000)  # Figure 14a
+READING = {  # how each data set is read: pixels are scaled as in 5.1, 5.4 and 5.6
+    "digits": {},
+    "cifar10": {"scaling": "measured"},
+    "cifar100": {},
+    "mnist": {"scaling": "unit"},
+    "femnist": {"source": "tff", "scaling": "unit"},
+}
+# All images are used where there are 50,000 or 60,000 to train on and 10,000 to test on.
+HSU = {"kind": "hsu", "alpha": 1.0}
+HSU_DIGITS = {**HSU, "num_clients": 20, "train_examples": 60, "test_examples": 20}
+HSU_CIFAR10 = {**HSU, "num_clients": 100, "train_examples": 500, "test_examples": 100}
+ANGLED = {"kind": "angled", "alpha": 1.0}
+ANGLED_DIGITS = {**ANGLED, "num_clients": 20, "train_examples": 60, "test_examples": 20}
+ANGLED_MNIST = {**ANGLED, "num_clients": 100, "train_examples": 600, "test_examples": 100}
+PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}
+HELD_OUT = {"val_fraction": 0.1}  # 45,000 of CIFAR-10's training images train (5.1), MNIST's (5.6)
+CENTRAL_ROUNDS = 16  # parts of the one epoch of Figure 14b; ours
+FOLLOWED = ("new_shard", "finetuned")  # Figures 12 and 13
+ALL_CURVES = (
+    *("accuracy", "divergence", "ablation", "experts", "pruning", "new_shard", "finetuned"),
+    *("tables", "views"),
+)
+DIGITS_MLP = {"in_features": 64, "hidden": [64, 32], "num_classes": 10}
+MNIST_MLP = {"in_features": 784, "hidden": [200, 200], "num_classes": 10}  # Liang et al.
+VAE = {"in_features": 784, "hidden": [512, 256], "latent": 32}  # appendix F
+DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
+
+
+def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Of `demo_all`, one seed, fewer rounds, and each experiment on one federation."""
+    note, seeds, settings = demo_all()
+    kept = {
+        setting.data.name: setting for setting in settings if setting.data.name != "angled-digits"
+    }
+    changes = {
+        "digits": {"rounds": 40, "table_rounds": (10, 20, 40)},
+        "angled-digits-labels": {"rounds": 30},
+        "permuted-digits": {"labels": ("clients-k4",)},
+        "two-shard-digits": {"rounds": 15, "vae_epochs": 50},
+    }
+    return note, seeds[:1], tuple(replace(x, **changes.get(name, {})) for name, x in kept.items())
+
+
+def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Digits in place of all data sets, with settings of ours at which experts specialise."""
+    small = ("lenet5", {**_image(1, 8, 10), "channels": 8, "hidden": 64, "padding": 2})
+    digits = {"model": ("mlp", DIGITS_MLP), "rounds": 60, "batch_size": 20, "evaluate_every": 5}
+    digits |= {"server_lr": 0.03, "notes": (DIGITS_NOTE,)}
+    return (
+        "demo: small federations that need no download and settings chosen for them, the server's "
+        "rate thirty times the paper's; shows that everything runs, not what the paper claims.",
+        (0, 1),
+        (
+            _setting(
+                "digits",
+                "digits",
+                "Digits",
+                {**HSU_DIGITS, "val_fraction": 0.2, "unseen_fraction": 0.2},
+                short="hsu1.0",
+                num_clients=16,
+                cohort=4,
+                labels=(
+                    *("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
+                    *("biased-fedmix-k4", "fedmix-k4-eta0.9", "fedmix-k4-entropy"),
+                ),
+                followed=FOLLOWED,
+                table_rounds=(10, 30, 60),
+                roles=ALL_CURVES,
+                **digits,
+            ),
+            _leak("digits", "Digits", HSU_DIGITS, digits | {"model": small}),
+            _setting(
+                "angled-digits",
+                "digits",
+                "Digits at eight angles",
+                ANGLED_DIGITS,
+                short="angles1.0",
+                num_clients=20,
+                cohort=5,
+                labels=ROTATION_LINES,
+                roles=("rotations",),
+                seeds=(0,),
+                **digits,
+            ),
+            _setting(
+                "angled-digits-labels",
+                "digits",
+                "Digits at eight angles, labels skewed",
+                {**ANGLED_DIGITS, "label_alpha": 1.0},
+                short="angles1.0-labels1.0",
+                num_clients=20,
+                cohort=5,
+                labels=ROTATION_LINES,
+                roles=("rotations",),
+                seeds=(0,),
+                **digits,
+            ),
+            _setting(
+                "permuted-digits",
+                "digits",
+                "Digits, labels permuted",
+                PERMUTED,
+                short="permuted4",
+                num_clients=20,
+                cohort=20,
+                labels=("clients-k4", "clients-k3", "clients-k5"),
+                roles=("clusters",),
+                epochs=3,
+                **digits | {"rounds": 12, "batch_size": 10},
+            ),
+            _setting(
+                "two-shard-digits",
+                "digits",
+                "Digits in two shards",
+                {"kind": "two_shard", "num_clients": 20, **HELD_OUT},
+                short="shards2",
+                num_clients=20,
+                cohort=5,
+                labels=("fedmix-vae", "fedavg"),
+                roles=("vae",),
+                vae={"in_features": 64, "hidden": [32], "latent": 8},
+                **digits,
+            ),
+            _central(
+                *("digits", "Digits, one client", 1300, 400),
+                digits | {"model": small, "batch_size": 2},  # of 4 there are too few steps
+                # At a small alpha a label would be among the few images that are left over.
+                alpha=1e6,
+            ),
+        ),
+    )
+
+
+def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Real CIFAR-10 and MNIST with fewer rounds and smaller experts."""
+    note = (
+        "LeNet-5 with 8 channels and 128 features instead of 32 and 512, and ten times the "
+        "server's rate for a tenth of the rounds."
+    )
+    small = ("lenet5", {**_image(3, 32, 10), "channels": 8, "hidden": 128})
+    cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 20}
+    cifar |= {"server_lr": 0.01, "notes": (note,)}
+    return (
+        "reduced: the paper's partitions of real CIFAR-10 and MNIST with fewer rounds, smaller "
+        "experts for CIFAR-10.",
+        (0,),
+        (
+            _setting(
+                "cifar10",
+                "cifar10",
+                "CIFAR-10",
+                {**HSU_CIFAR10, **HELD_OUT},
+                short="hsu1.0",
+                num_clients=100,
+                cohort=10,
+                labels=("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4"),
+                table_rounds=(20, 100, 200),
+                roles=("accuracy", "divergence", "tables", "views"),
+                **cifar,
+            ),
+            _leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
+            _setting(
+                "permuted-cifar10",
+                "cifar10",
+                "CIFAR-10, labels permuted",
+                {**PERMUTED, "train_examples": 500, "test_examples": 100},
+                short="permuted4",
+                num_clients=20,
+                cohort=20,
+                labels=("clients-k4",),
+                roles=("clusters",),
+                epochs=3,
+                seeds=(0, 1, 2),
+                **cifar
+                | {
+                    "rounds": 15,
+                    "evaluate_every": 5,
+                    "notes": (note, "500 training images per client instead of 2,500."),
+                },
+            ),
+            _setting(
+                "two-shard-mnist",
+                "mnist",
+                "MNIST in two shards",
+                {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
+                short="shards2",
+                num_clients=100,
+                cohort=10,
+                labels=("fedmix-vae", "fedavg"),
+                roles=("vae",),
+                vae={"in_features": 784, "hidden": [128], "latent": 16},
+                vae_epochs=15,
+                model=("mlp", MNIST_MLP),
+                rounds=100,
+                batch_size=10,
+                evaluate_every=20,
+                server_lr=0.005,
+                notes=(
+                    "100 rounds instead of 600, and five times the server's rate; autoencoders of "
+                    "one hidden layer, trained for at most 15 epochs.",
+                ),
+            ),
+            _central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+        ),
+    )
+
+
+def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """The paper's settings where it states them, and those of section 10 elsewhere."""
+    cifar = {"model": ("lenet5", _image(3, 32, 10)), "batch_size": 64}
+    mnist = {"model": ("lenet5", _image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
+    resnet = ("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True})
+    rotations = {"num_clients": 100, "cohort": 10, "labels": ROTATION_LINES, **mnist}
+    return (
+        "full: the paper's data, models, rounds and hyper-parameters; what it does not state is "
+        "decided in section 10 of the specification.",
+        SEEDS,
+        (
+            _setting(
+                "cifar10",
+                "cifar10",
+                "CIFAR-10",
+                {**HSU_CIFAR10, **HELD_OUT},
+                short="hsu1.0",
+                num_clients=100,
+                cohort=10,
+                rounds=2000,
+                labels=(
+                    *LENET_LINES,
+                    *(f"fedmix-k{k}" for k in MANY_EXPERTS if k not in (2, 4, 10)),
+                    *(f"fedmix-k4-eta{eta:g}" for eta in ETAS),
+                    *("fedmix-k4-entropy", "fedmix-k4-long"),
+                ),
+                own_rounds={"fedmix-k4-long": TABLE_ROUNDS[-1]},
+                followed=FOLLOWED,
+                table_rounds=TABLE_ROUNDS,
+                roles=ALL_CURVES,
+                gb=300,
+                **cifar,
+            ),
+            _leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
+            _setting(
+                "cifar100",
+                "cifar100",
+                "CIFAR-100",
+                {
+                    "kind": "hierarchical",
+                    "num_clients": 500,
+                    "alpha": 0.1,
+                    "beta": 10.0,
+                    "train_examples": 100,
+                    "test_examples": 20,
+                },
+                short="hierarchical0.1",
+                num_clients=500,
+                cohort=10,
+                model=resnet,
+                batch_size=20,
+                rounds=6000,
+                own_rounds={"fedavg": 30_000, "fedmix-k2": 30_000, "fedmix-k4": 24_000},  # Table 1
+                evaluate_every=200,
+                labels=(
+                    *("fedavg", "biased-fedavg", "fedmix-k4", "fedmix-k2", "fedmix-k10"),
+                    *("fedmix-k4-eta0.99", "fedmix-k10-eta0.9", "local-global"),
+                ),
+                followed=("new_shard",),
+                roles=("accuracy", "new_shard", "views"),
+                gb=1000,
+            ),
+            _setting(
+                "femnist",
+                "femnist",
+                "FEMNIST",
+                {"kind": "writer_parts"},
+                short="writer",
+                num_clients=3400,
+                cohort=10,
+                model=("lenet5", _image(1, 28, 62)),
+                batch_size=20,
+                rounds=6000,
+                evaluate_every=100,
+                labels=LENET_LINES,
+                shared_gates=True,
+                roles=("accuracy",),
+                gb=1250,
+            ),
+            _setting(
+                "angled-mnist",
+                "mnist",
+                "MNIST at eight angles",
+                ANGLED_MNIST,
+                short="angles1.0",
+                roles=("rotations",),
+                **rotations,
+            ),
+            _setting(
+                "angled-mnist-labels",
+                "mnist",
+                "MNIST at eight angles, labels skewed",
+                {**ANGLED_MNIST, "label_alpha": 1.0},
+                short="angles1.0-labels1.0",
+                roles=("rotations",),
+                **rotations,
+            ),
+            _setting(
+                # The paper does not say whether alpha is shared out among the angles (5.4).
+                "angled-mnist-per-angle",
+                "mnist",
+                "MNIST at eight angles, α for each",
+                {**ANGLED_MNIST, "convention": "per_class"},
+                short="angles8.0",
+                roles=("rotations",),
+                **rotations,
+            ),
+            _setting(
+                "permuted-cifar10",
+                "cifar10",
+                "CIFAR-10, labels permuted",
+                PERMUTED,
+                short="permuted4",
+                num_clients=20,
+                cohort=20,
+                rounds=100,
+                own_rounds={"clients-k4-early": 10},  # Figure 7
+                evaluate_every=10,
+                epochs=3,
+                labels=("clients-k4-early", "clients-k4", "clients-k3", "clients-k5"),
+                seeds=CLUSTER_SEEDS,
+                roles=("clusters",),
+                **cifar,
+            ),
+            _setting(
+                "two-shard-mnist",
+                "mnist",
+                "MNIST in two shards",
+                {"kind": "two_shard", "num_clients": 100, **HELD_OUT},
+                short="shards2",
+                num_clients=100,
+                cohort=10,
+                model=("mlp", MNIST_MLP),
+                rounds=600,
+                batch_size=10,
+                labels=("fedmix-vae", "fedavg"),
+                vae=VAE,
+                roles=("vae",),
+            ),
+            _central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+        ),
+    )
+
+
+def _image(in_channels: int, side: int, num_classes: int) -> dict:
+    return {"in_channels": in_channels, "side": side, "num_classes": num_classes}
+
+
+def _setting(name: str, dataset: str, title: str, partition: dict, *, short: str,
+             notes: tuple[str, ...] = (), **how) -> Setting:  # fmt: skip
+    data = Data(
+        name=name,
+        dataset=dataset,
+        params=READING[dataset],
+        partition=partition,
+        seed=SEED,
+        title=title,
+        partition_label=short,
+        notes=notes,
+    )
+    return Setting(data, **how)
+
+
+def _leak(dataset: str, title: str, partition: dict, how: dict) -> Setting:
+    """One round of everybody, from which the server reads labels (section 7.5)."""
+    return _setting(
+        f"{dataset}-leak",
+        dataset,
+        f"{title}, all clients",
+        {**partition, **HELD_OUT},
+        short="hsu1.0",
+        num_clients=partition["num_clients"],
+        cohort=partition["num_clients"],
+        labels=("leak-step", "leak-epoch"),
+        seeds=(0,),
+        roles=("leakage",),
+        **how | {"rounds": 1},
+    )
+
+
+def _central(dataset: str, title: str, train: int, test: int, how: dict,
+             alpha: float = 1.0) -> Setting:  # fmt: skip
+    """All data in one place, of which one epoch is trained, in sixteen parts (section 7.4)."""
+    sizes = {"num_clients": 1, "train_examples": train, "test_examples": test}
+    # As many steps as one epoch of the nine tenths that are not for validation.
+    steps = math.ceil(0.9 * train / how["batch_size"] / CENTRAL_ROUNDS)
+    setting = _setting(
+        f"{dataset}-central",
+        dataset,
+        title,
+        {"kind": "hsu", "alpha": alpha, **sizes, **HELD_OUT},
+        short="central",
+        num_clients=1,
+        cohort=1,
+        labels=("plain-k4",),
+        seeds=(0,),
+        roles=("collapse",),
+        table_rounds=(1, 4, CENTRAL_ROUNDS),
+        **how | {"rounds": CENTRAL_ROUNDS, "evaluate_every": 4},
+    )
+    return replace(setting, steps=steps)

@@ -1,0 +1,199 @@
+"""What the runs of FedMix are, and how they are put together from a federation's settings.
+
+"Paper" is Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission, which has no
+official code; sections are those of README.md, and [R] marks a decision of ours there.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fedlib.spec import Data, Run
+
+LR = 0.05  # paper, of every client
+SERVER_LR = 1e-3  # paper: Adam with its default hyper-parameters
+WIDE = (61, 113)  # channels of the wider LeNets: the smallest with twice, four times the numbers
+MANY_EXPERTS = (2, 4, 6, 8, 10, 12, 14)  # Figure 11
+ETAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # Figures 11b and 11d; its levels are not legible [R]
+FULL_BATCH = 100_000  # more than any client has
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a label means.
+
+    Attributes:
+      title: how tables and figures call it.
+      method: registry name.
+      params: hyper-parameters that no other variant of the method shares.
+      channels: of LeNet-5, if not the federation's.
+      local: what differs in the local solver.
+      everybody: whether all clients are in every round.
+      notes: of the run.
+    """
+
+    title: str
+    method: str
+    params: dict = field(default_factory=dict)
+    channels: int | None = None
+    local: dict = field(default_factory=dict)
+    everybody: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _fedmix(title: str, num_experts: int, **params) -> Variant:
+    """FedMix with so many experts (the paper's K)."""
+    return Variant(title, "fedmix", {"num_experts": num_experts, **params})
+
+
+VARIANTS = {
+    "fedmix-k4": _fedmix("FedMix K=4", 4),  # first, as the first of a method has the solid line
+    "fedavg": Variant("FedAvg", "fedavg_adam"),
+    "biased-fedavg": Variant("Biased FedAvg", "biased_fedavg"),
+    "local-global": Variant("Local/Global", "local_global"),
+    **{
+        f"fedavg-{channels}": Variant(f"FedAvg LeNet-5({channels})", "fedavg_adam", {}, channels)
+        for channels in WIDE
+    },
+    **{f"fedmix-k{k}": _fedmix(f"FedMix K={k}", k) for k in MANY_EXPERTS if k != 4},
+    "biased-fedmix-k4": _fedmix("Biased FedMix K=4", 4, private_bias=True),
+    **{f"fedmix-k4-eta{eta:g}": _fedmix(f"FedMix K=4, η={eta:g}", 4, pruning=eta) for eta in ETAS},
+    "fedmix-k10-eta0.9": _fedmix("FedMix K=10, η=0.9", 10, pruning=0.9),
+    "fedmix-k4-entropy": _fedmix("FedMix K=4 with local entropy", 4, local_entropy=True),
+    "fedmix-k4-long": _fedmix("FedMix K=4", 4),
+    "fedmix-angle": _fedmix("FedMix q(z|angle)", 4, condition="side", num_sides=8),
+    "fedmix-label": _fedmix("FedMix q(z|y)", 4),
+    "fedmix-vae": Variant("FedMix K=4", "fedmix_vae", {"num_experts": 4}),
+    **{
+        f"clients-k{k}": Variant(f"FedMix q(z|s), K={k}", "fedmix_clients", {"num_experts": k})
+        for k in (4, 3, 5)
+    },
+    "clients-k4-early": Variant("FedMix q(z|s), K=4", "fedmix_clients", {"num_experts": 4}),
+    "leak-step": Variant(
+        "One full-batch step",
+        "label_leakage",
+        local={"batch_size": FULL_BATCH},
+        everybody=True,
+    ),
+    "leak-epoch": Variant("One epoch of mini-batches", "label_leakage", everybody=True),
+    "plain-k4": Variant("Plain mixture, K=4", "plain_mixture", {"num_experts": 4}),
+}
+LENET_LINES = (  # Figure 4a and c, in its order; K=2 and K=10 are ours
+    *("fedavg", "biased-fedavg", "fedavg-61", "fedavg-113", "fedmix-k4", "fedmix-k2"),
+    *("fedmix-k10", "biased-fedmix-k4", "local-global"),
+)
+ROTATION_LINES = ("fedavg", "biased-fedavg", "fedmix-label", "fedmix-angle")  # Figures 5 and 6
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How methods are run on one federation.
+
+    Attributes:
+      data: the federation.
+      labels: of `VARIANTS`, what is run.
+      model: registry name, and the arguments of its `build`.
+      num_clients, cohort: that train, and how many of them in a round.
+      rounds: T; `own_rounds` of labels that have others.
+      batch_size, epochs: of a client in a round.
+      evaluate_every: rounds between evaluations.
+      followed: protocols that have learning curves, besides the default one.
+      shared_gates: whether FedMix federates its gates (section 7.1).
+      server_lr: of Adam at the server.
+      table_rounds: after which q(z|y), or what gates make of each label, is recorded.
+      vae_epochs: for which they are trained at most; they stop by themselves (appendix F).
+      steps: of a client in a round, instead of epochs.
+      vae: arguments of the clients' autoencoders, where there are any.
+      seeds: in place of the paper's.
+      gb: how far the paper's axis of traffic reaches; None is all that there is.
+      roles: which tables and figures the federation is for; see `exhibits`.
+    """
+
+    data: Data
+    labels: tuple[str, ...]
+    model: tuple[str, dict]
+    num_clients: int
+    cohort: int
+    rounds: int
+    batch_size: int
+    roles: tuple[str, ...]
+    epochs: int = 1
+    evaluate_every: int = 50
+    own_rounds: dict[str, int] = field(default_factory=dict)
+    followed: tuple[str, ...] = ()
+    shared_gates: bool = False
+    server_lr: float = SERVER_LR
+    table_rounds: tuple[int, ...] = ()
+    vae: dict = field(default_factory=dict)
+    vae_epochs: int = 200
+    steps: int | None = None
+    seeds: tuple[int, ...] = ()
+    gb: float | None = None
+
+    @property
+    def split(self) -> str:
+        """Whose accuracy learning curves show: validation sets, where there are any (section 5)."""
+        return "val" if self.data.partition.get("val_fraction") else "test"
+
+    def runs(self) -> Iterator[Run]:
+        """A run of each label."""
+        for label in self.labels:
+            yield self._run(label, VARIANTS[label])
+
+    def _run(self, label: str, variant: Variant) -> Run:
+        rounds = self.own_rounds.get(label, self.rounds)
+        model, arguments = self.model
+        if variant.channels:
+            arguments = {**arguments, "channels": variant.channels}
+        return Run(
+            federation=self.data.name,
+            label=label,
+            title=variant.title,
+            method=variant.method,
+            model=model,
+            model_params=arguments,
+            modules={"vae": {"model": "vae", "params": self.vae}}
+            if variant.method == "fedmix_vae"
+            else {},
+            rounds=rounds,
+            local={
+                "solver": "sgd",
+                "lr": LR,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+                **({"steps": self.steps} if self.steps else {}),
+                **variant.local,
+            },
+            params=variant.params | self._common(variant.method, self._longest(variant)),
+            participation={
+                "rate": 1.0
+                if variant.everybody or self.cohort == self.num_clients
+                # A share that is cut to the cohort wherever it is rounded.
+                else math.nextafter(self.cohort / self.num_clients, 1),
+                "aggregation": "renormalised",
+            },
+            evaluate_every=min(self.evaluate_every, rounds),
+            seeds=self.seeds,
+            notes=variant.notes,
+        )
+
+    def _longest(self, variant: Variant) -> int:
+        """Rounds of the longest of the runs that differ in nothing else from this one."""
+        same = [label for label in self.labels if VARIANTS[label] == variant]
+        return max(self.own_rounds.get(label, self.rounds) for label in same)
+
+    def _common(self, method: str, rounds: int) -> dict:
+        """What all runs of a method have in common here; `rounds` of them are recorded."""
+        if method == "label_leakage":
+            return {}
+        tables = {"table_rounds": [r for r in self.table_rounds if r <= rounds]}
+        if method == "plain_mixture":
+            return tables
+        served = {"server_lr": self.server_lr, "horizon": rounds, "curves": list(self.followed)}
+        if method == "local_global" and self.model[0] == "mlp":
+            served |= {"private": "body.1"}  # its lowest layer; body.0 only flattens
+        if method in ("fedmix", "fedmix_vae"):
+            served |= tables | ({"gates": "shared"} if self.shared_gates else {})
+        if method == "fedmix_vae":
+            served["vae_epochs"] = self.vae_epochs
+        return served

@@ -1,0 +1,33 @@
+"""Fed-MoE: a mixture of experts on the server, its baselines, ablations and pictures.
+
+Paper: Jiang, Chen, Liu, Jiang, Fan, "Heterogeneous Federated Learning with Scalable Server
+Mixture-of-Experts", IJCAI 2025 (doi 10.24963/ijcai.2025/610).
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025, which differs from the paper in much.
+Every value has its source in `settings`, `presets` and `scales`.
+
+Scales:
+  demo     digits and made-up texts in place of all data sets; settings of ours
+  reduced  CIFAR-10 and LEAF's FEMNIST, narrow networks, few examples and rounds
+  full     the paper's data sets, networks and federations, and the code's rounds
+"""
+
+from fedlib.papers import _frame
+from fedlib.papers.fedmoe import exhibits, scales
+from fedlib.papers.fedmoe.criteria import criteria
+from fedlib.spec import Paper
+
+TITLE = "Fed-MoE"
+CITATION = (
+    "J. Jiang, Y. Chen, X. Liu, H. Jiang, C. Fan: Heterogeneous Federated Learning with Scalable "
+    "Server Mixture-of-Experts, IJCAI 2025 (doi 10.24963/ijcai.2025/610)"
+)
+
+
+def declare(scale: str) -> Paper:
+    """The paper at one scale.
+
+    Raises:
+      ConfigError: for an unknown scale.
+    """
+    about = {"name": "fedmoe", "title": TITLE, "citation": CITATION}
+    return _frame.declare(scale, scales, exhibits, criteria, **about)

@@ -1,0 +1,388 @@
+"""Tables and figures of Fed-MoE. Numbers of them in captions are the paper's."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fedlib.papers._frame import each, everything, on
+from fedlib.papers.fedmoe.criteria import skew_pairs
+from fedlib.papers.fedmoe.settings import (
+    ABLATED,
+    EXPERTS,
+    FEWER,
+    GATES,
+    KEPT,
+    MAINS,
+    OURS,
+    PRINTED,
+    PRINTED_AS,
+    STEPS,
+    WARM,
+    WEIGHTS,
+    Setting,
+)
+from fedlib.spec import figures, tables
+
+Shown = Sequence[Setting]
+CONTRADICTIONS = (
+    "Printed inconsistently: of Avg-MoE on FEMNIST at M = 50 Tables 2, 3 and 7 have 83.30, 82.78 "
+    "and 82.60, of FedJETs Tables 2 and 7 have 76.96 and 75.88."
+)
+SKEW_METRICS = {  # of Figure 4: titles, and how the published ones are called
+    "accuracy": ("Accuracy", "accuracy"),
+    "macro_f1": ("F1", "f1"),
+    "auc": ("AUC", "auc"),
+}
+ROLLED = 100  # clients of the one number of FedRolex (section 0)
+SHOWN_ROUNDS = 4  # matrices in a row
+BETA_PAIR = ("fedmoe", "fedmoe-beta-1e-1")
+BY_CLASS = {"values": "mean gate", "rows": "Class"}
+
+WITH_PARTS = {  # Table 4: labels, and what their rows are called
+    "fedmoe-plain": "neither",
+    "fedmoe-entropy": "+ GEnt, entropy of the gate",
+    "fedmoe-sync": "+ Sync, synchronisation",
+    "fedmoe": "both",
+}
+WITH_BETA = {  # Table 5
+    "fedmoe-sync": "0",
+    "fedmoe-beta-1e-4": "1e-4",
+    "fedmoe": "1e-3",
+    "fedmoe-beta-1e-2": "1e-2",
+    "fedmoe-beta-1e-1": "1e-1",
+}
+WITH_KEPT = {"fedmoe": "1", **{f"fedmoe-top-{num}": str(num) for num in KEPT}}  # Table 6
+WITH_MAINS = {  # Table 8
+    **{"fedmoe-main-0": "0", "fedmoe": "1"},
+    **{f"fedmoe-main-{num}": str(num) for num in MAINS[1:]},
+}
+
+
+def columns(printed_at: int | None = None) -> Callable[[Shown], list[dict]]:
+    """A column for each federation; what is published is of `printed_at` clients.
+
+    None where that is so by the columns.
+    """
+    return lambda shown: [
+        {"federation": s.data.name, "title": s.column, **_elsewhere(s, printed_at)} for s in shown
+    ]
+
+
+def _elsewhere(setting: Setting, printed_at: int | None) -> dict[str, str]:
+    """Of a column whose published numbers are of another number of clients: of which."""
+    return {} if printed_at in (None, setting.num_clients) else {"of": f"M = {printed_at}"}
+
+
+def of_table_2(shown: Shown) -> list[dict]:
+    """A column for each federation, beside the number for as many clients."""
+    return [
+        {"federation": s.data.name, "title": s.column, "published": f"table2-m{s.num_clients}"}
+        for s in shown
+    ]
+
+
+def rows(titles: Mapping[str, str], printed: Mapping[str, str]) -> Callable[[Shown], list[dict]]:
+    """A row for each label that is run; `printed` has those that are published as another."""
+    return lambda shown: [
+        {"label": label, "title": title, "printed": printed.get(label, label)}
+        for label, title in titles.items()
+        if label in everything(shown)
+    ]
+
+
+def of_table_3(shown: Shown) -> list[dict]:
+    """Rows of as many experts on the server as in the clients' mixtures of Avg-MoE."""
+    usual = shown[0].num_experts
+    numbers = sorted({usual, 6, *FEWER, *EXPERTS})
+    found = [{"label": f"avg-moe-k{x}", "title": f"Avg-MoE, {x} experts"} for x in numbers]
+    for number in numbers:
+        printed = f"fedmoe-k{number}"
+        label = "fedmoe" if number == usual else printed
+        title = f"Fed-MoE, {number} experts"
+        found.append({"label": label, "title": title, "printed": printed})
+    return [row for row in found if row["label"] in everything(shown)]
+
+
+def by_reserved(shown: Shown) -> list[dict]:
+    """A column for each size of the reserved set, by data set."""
+    return [
+        {
+            "federation": setting.data.name,
+            "title": f"{setting.reserved} examples",
+            "published": f"reserved-{setting.reserved}",
+            **_elsewhere(setting, ABLATED),
+        }
+        for setting in sorted(shown, key=lambda s: (s.data.family, s.reserved))
+    ]
+
+
+def skewed_and_even(settings: Shown) -> list[Setting]:
+    """Pairs of federations whose reserved data are skewed, and are not."""
+    return [setting for pair in skew_pairs(settings) for setting in pair]
+
+
+def of_skewed(shown: Shown) -> list[str]:
+    """Labels of the skewed ones."""
+    return [label for skewed, _ in skew_pairs(shown) for label in skewed.labels]
+
+
+def of_figure_4(shown: Shown) -> list[dict]:
+    """By metric a column for the skewed set, and one for what is gained if it is even."""
+    found = []
+    for skewed, even in skew_pairs(shown):
+        for metric, (title, theirs) in SKEW_METRICS.items():
+            of = {"metric": metric, "printed": theirs, **_elsewhere(skewed, ABLATED)}
+            name = skewed.data.name
+            gain = {"federation": even.data.name, "minus": name, "title": f"{title}, gain if even"}
+            found += [
+                {"federation": name, "title": title, "published": "figure4-skewed", **of},
+                {**gain, "published": "figure4-gain", **of},
+            ]
+    return found
+
+
+def pairs(shown: Shown) -> list[dict]:
+    """Names of the federations that bars compare."""
+    return [{"below": s.data.name, "above": e.data.name} for s, e in skew_pairs(shown)]
+
+
+def some_rounds(setting: Setting) -> list[int]:
+    """A few of the rounds that are written down, the first and the last among them."""
+    logged = setting.logged()
+    last = len(logged) - 1
+    return [logged[last * i // (SHOWN_ROUNDS - 1)] for i in range(SHOWN_ROUNDS)]
+
+
+def same_rounds(shown: Shown) -> list[int]:
+    """Those of them that all federations have."""
+    first, *others = map(some_rounds, shown)
+    return [number for number in first if all(number in other for other in others)]
+
+
+TABLES = {
+    "accuracy": tables.GlobalAccuracy(
+        "Accuracy with 10, 50 and 100 clients",
+        f"The paper's Table 2. {CONTRADICTIONS} Of CentMoE, which no client has a part in, the "
+        "paper has one number for all M. Here it has the rounds of the other methods on each "
+        "federation and draws its batches anew; on FEMNIST what it is tested on differs, too, "
+        "as M decides which writers are the clients'.",
+        (*PRINTED, *OURS),
+        on("main"),
+        columns=of_table_2,
+        average="table2-average",
+        published="table2",
+    ),
+    "size": tables.ServerSize(
+        "Parameters and traffic",
+        "The paper's Table 1. Its 6.5 M of FedAvg on FEMNIST are 6.6 M, and its 1.59 G "
+        "of Fed-MoE on Yelp are 1.67 G, by the networks that it names.",
+        ("fedavg", "avg-moe", "fedmoe"),
+        on("size"),
+        published="table1",
+    ),
+    "mixtures": tables.GlobalAccuracy(
+        "Mixtures of experts",
+        f"The paper's Table 7, at M = 50. {CONTRADICTIONS}",
+        tuple(label for label in PRINTED if label not in ("fedavg", "fedprox")),
+        on("mixtures"),
+        columns=columns(ABLATED),
+        published="table7",
+    ),
+    "rolling": tables.GlobalAccuracy(
+        "A rolling part of a wider network",
+        "FedRolex, of which section 5.4 of the paper prints one number, for 100 clients; the "
+        "data set is inferred. Its server's network is twice as wide as the clients'.",
+        ("fedavg", "fedrolex", "fedmoe"),
+        on("rolling"),
+        columns=columns(ROLLED),
+        published="text",
+    ),
+    "cost": tables.Cost(
+        "What training costs",
+        "Training examples, arithmetic and traffic of all clients together; what the "
+        "server computes is not in it.",
+        (*PRINTED, *OURS),
+        on("main"),
+    ),
+    "num_experts": tables.GlobalAccuracy(
+        "Number of experts",
+        f"The paper's Table 3, at M = 50. {CONTRADICTIONS}",
+        lambda shown: [row["label"] for row in of_table_3(shown)],
+        on("experts"),
+        columns=columns(ABLATED),
+        rows=of_table_3,
+        published="table3",
+    ),
+    "parts": tables.GlobalAccuracy(
+        "Entropy and synchronisation",
+        "The paper's Table 4, at M = 50.",
+        tuple(WITH_PARTS),
+        on("parts"),
+        columns=columns(ABLATED),
+        head="With",
+        rows=rows(WITH_PARTS, PRINTED_AS["parts"]),
+        published="table4",
+    ),
+    "entropy_weight": tables.GlobalAccuracy(
+        "Weight β of the entropy",
+        "The paper's Table 5, at M = 50.",
+        tuple(WITH_BETA),
+        on("betas"),
+        columns=columns(ABLATED),
+        head="β",
+        rows=rows(WITH_BETA, PRINTED_AS["betas"]),
+        published="table5",
+    ),
+    "top_l": tables.GlobalAccuracy(
+        "Experts at inference",
+        "The paper's Table 6, at M = 50.",
+        tuple(WITH_KEPT),
+        on("kept"),
+        columns=columns(ABLATED),
+        head="L",
+        rows=rows(WITH_KEPT, PRINTED_AS["kept"]),
+        published="table6",
+    ),
+    "main_experts": tables.GlobalAccuracy(
+        "Number of main experts",
+        "The paper's Table 8, at M = 50.",
+        tuple(WITH_MAINS),
+        on("mains"),
+        columns=columns(ABLATED),
+        head="Main experts",
+        rows=rows(WITH_MAINS, PRINTED_AS["mains"]),
+        published="table8",
+    ),
+    "reserved": tables.GlobalAccuracy(
+        "Size of the reserved set",
+        "Section 5.3 of the paper, at M = 50: examples that the server has to train its gate "
+        "on and to measure relevance with.",
+        ("fedmoe",),
+        on("reserved"),
+        columns=by_reserved,
+        published="reserved",
+    ),
+    "skewed": tables.GlobalAccuracy(
+        "A skewed reserved set",
+        "The paper's Figure 4: 60 % of the reserved data are of one class, and what is gained "
+        "where all classes are alike. The paper shows Sent140 and Yelp at M = 50.",
+        of_skewed,
+        lambda settings: on("even", "skewed")(settings) if skew_pairs(settings) else [],
+        columns=of_figure_4,
+        published="figure4",
+    ),
+    "weights": tables.GlobalAccuracy(
+        "Readings of the weights Wʳ and Wᶜ",
+        "Fed-MoE takes sums over the reserved set for Wʳ, and the code's form of Wᶜ. Then "
+        "one change at a time: Equations 11 and 12 of sums, with which the largest takes all, "
+        "or of means, which are nearly uniform; shares without a second softmax; Wʳ of means; "
+        "equal Wʳ. The paper prints no such numbers.",
+        WEIGHTS,
+        on("weights"),
+        columns=columns(),
+    ),
+    "steps": tables.GlobalAccuracy(
+        "How far experts, clients and α move",
+        "λ for experts and clients alike, as in Equations 6 and 13: with 1 experts are "
+        "replaced and clients keep what they trained. Or an α that is not learned. The paper "
+        "prints no such numbers.",
+        STEPS,
+        on("steps"),
+        columns=columns(),
+    ),
+    "own_models": tables.Views(
+        "Clients' own models",
+        "Mean accuracy of the clients' own models on the server's test examples, "
+        "beside that of the server's. In the ensemble clients train alone, so its column of "
+        "clients is what the literature calls Local. The paper prints no such numbers.",
+        ("ensemble", "fedmoe", "fedmoe-fresh"),
+        on("alone"),
+        columns=[
+            {"title": "Clients", "protocol": "own", "split": "shared"},
+            {"title": "Server", "group": "server", "metric": "accuracy"},
+        ],
+    ),
+    "released_code": tables.GlobalAccuracy(
+        "What the released code does",
+        "The code keeps one expert in training, by a value that is constant: entropy and "
+        "importance have no gradient for the gate, and its load alone trains it. Straight "
+        "through has the gradient that is missing. Numbers that its README prints are those of "
+        "Table 2.",
+        GATES,
+        on("gates"),
+        columns=columns(),
+    ),
+    "warm_start": tables.GlobalAccuracy(
+        "A warm start",
+        "One expert is trained on the server's data for an epoch, and all experts and clients "
+        "start from it; or from their common random or pretrained weights, as in the paper. "
+        "The code of Yelp reads such an expert from a file that was not released.",
+        WARM,
+        on("warm"),
+        columns=columns(),
+    ),
+    "alpha": tables.LearnedAlpha(
+        "The share α of the routed experts",
+        "As learned, beside section 5.2 of the paper. Its 0.38 on CIFAR-10 cannot come "
+        "of the released code, which starts at 0.9 with a rate of 5e-7.",
+        ("fedmoe",),
+        on("written"),
+        published="text",
+    ),
+}
+
+FIGURES = {
+    "accuracy_over_rounds": figures.AccuracyOverRounds(
+        "Accuracy over rounds",
+        "On the server's test examples. Methods that choose a state by validation "
+        "examples show the best one so far, and with a star when it was found.",
+        (*PRINTED, *OURS),
+        on("main"),
+        group="server",
+        chosen=True,
+    ),
+    "alpha_over_rounds": figures.AlphaOverRounds(
+        "The share α of the routed experts over rounds",
+        "The paper prints where it ends.",
+        ("fedmoe", "fedmoe-code"),
+        on("written"),
+        published="text",
+    ),
+    "skewed_reserved_set": figures.GainBars(
+        "Effect of a skewed reserved set",
+        "The paper's Figure 4: 60 % of the reserved data are of one class, or all "
+        "classes are alike. The paper shows Sent140 and Yelp at M = 50.",
+        of_skewed,
+        skewed_and_even,
+        pairs=pairs,
+        bars=[
+            {"metric": metric, "title": title, "printed": theirs}
+            for metric, (title, theirs) in SKEW_METRICS.items()
+        ],
+        names=["60 % of one class", "even classes"],
+        gains="figure4-gain",
+        published="figure4-skewed",
+    ),
+    "gate_by_class": figures.TablesOverTime(
+        "The gate by expert and class, with β = 1e-3 and 1e-1",
+        "The paper's Figure 3: means over the reserved examples of a class.",
+        BETA_PAIR,
+        on("written", where=lambda setting: {*BETA_PAIR} <= {*setting.labels}),
+        rounds=same_rounds,
+        **BY_CLASS,
+    ),
+    "gate_of_the_code": figures.TablesOverTime(
+        "The gate by expert and class, of the paper and of the released code",
+        "The code's losses leave its gate to balance the load; straight through, they "
+        "reach it. Means over the examples of a class with which relevance is measured.",
+        GATES,
+        on("gates"),
+        rounds=same_rounds,
+        **BY_CLASS,
+    ),
+    "weights_over_rounds": figures.WeightsOverRounds(
+        "Weights Wʳ and Wᶜ over rounds",
+        "What experts take from the clients of a round, and clients from experts.",
+        ("fedmoe",),
+        on("written"),
+        rounds=each(some_rounds),
+    ),
+}

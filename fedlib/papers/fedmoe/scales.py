@@ -1,0 +1,425 @@
+"""The federations of Fed-MoE at every scale, and what is run on them.
+
+Sections are those of README.md. The server trains, validates and tests on data of its
+own; there is a probe for preset "code" alone, which measures relevance on other examples than those
+that the gate is trained on.
+"""
+
+from fedlib.papers.fedmoe.settings import (
+    BETAS,
+    EXPERTS,
+    FEWER,
+    GATES,
+    KEPT,
+    MAINS,
+    OURS,
+    PARTS,
+    PRINTED,
+    STEPS,
+    WARM,
+    WEIGHTS,
+    Networks,
+    Setting,
+)
+from fedlib.spec import Data
+
+SEED = 42  # of the partitions; the code's
+SEEDS = (0, 1, 2)  # ours; the paper does not say how often it repeats
+MAJORITY = 0.6  # of the skewed reserved data (Figure 4)
+IN_ALL = 37_500  # training images of all clients of CIFAR-10 (section 0)
+READING = {
+    "digits": {},
+    "femnist": {"source": "leaf", "scaling": "symmetric"},  # section 4.1
+    "cifar10": {"scaling": "imagenet"},  # section 4.2
+    "sent140": {"train_per_class": 25_000, "test_per_class": 5000},  # of 800,000; ours
+    "yelp": {"test_per_class": 2000},  # 10,000 to test on (section 4.4)
+}
+TITLES = {
+    **{"digits": "Digits", "femnist": "FEMNIST", "cifar10": "CIFAR-10"},
+    **{"sent140": "SENT-140", "yelp": "Yelp"},
+}
+NUM_CLASSES = {"digits": 10, "cifar10": 10, "sent140": 2, "yelp": 5}
+SKEWED = ("avg-moe", "fedmoe")  # methods of Figure 4
+DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
+TEXT_NOTE = "texts of five classes, made up here; not a data set of the paper."
+
+
+def _cnn(num_classes: int, hidden: int = 2048, **size) -> Networks:
+    size = {"hidden": hidden, **size}
+    params = {"num_classes": num_classes, **size}
+    return Networks("fedmoe_cnn", params, "fedmoe_cnn", size, widths=("hidden",))
+
+
+def _resnet(width: int = 64) -> Networks:
+    size = {"width": width, "augment": True}
+    params = {"num_classes": 10, **size}
+    return Networks("cifar_resnet18", params, "cifar_resnet18", size, widths=("width",))
+
+
+# -- demo ---------------------------------------------------------------------------------
+
+QUICK = {  # rates of ours, at which few rounds show something; lambda moves experts half way
+    "rounds": 4,
+    "cohort": 3,
+    "local": {"lr": 3e-3, "batch_size": 16, "epochs": 2},
+    "server": {"lr": 3e-4, "batch_size": 16, "epochs": 2},
+    "params": {"lam": 0.5, "alpha_lr_scale": 10.0},
+    "evaluate_every": 2,
+}
+DEMO = (
+    *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
+    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-balanced", "fedmoe-code", *WARM),
+)
+ABLATIONS = (
+    *("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates", "warm"),
+    "alone",
+)
+ALL_BUT_SKEWED = ("size", *ABLATIONS, "reserved", "even", "written")
+
+
+def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Digits and made-up texts in place of all data sets, each method once."""
+    return (
+        "demo: 1,797 digits and made-up texts, small networks and a few rounds; shows that "
+        "everything runs, not what the paper claims.",
+        (0,),
+        (
+            _digits(6, DEMO, ("main", "rolling", *ALL_BUT_SKEWED)),
+            _digits(12, ("fedavg", "fedmoe"), ("main",)),
+            _digits(6, ("fedmoe",), ("reserved",), server_per_class=3),
+            # There are too few digits for a skewed probe, too.
+            _digits(6, ("fedmoe",), ("skewed",), majority=MAJORITY, probe_per_class=0),
+            _made_up_texts(("fedavg", "fedmoe")),
+        ),
+    )
+
+
+def _digits(
+    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
+) -> Setting:
+    partition = {
+        **{"kind": "server_equal", "num_clients": num_clients, "pool_per_class": 60},
+        **{"train_examples": 540 // num_clients, "val_per_class": 10, "server_per_class": 10},
+        **{"probe_per_class": 5, **reserved},
+    }
+    return _setting(
+        *("digits", num_clients, partition, labels, roles),
+        networks=_cnn(10, hidden=32, side=8),
+        preset="femnist",
+        notes=(DIGITS_NOTE,),
+        **QUICK,
+    )
+
+
+def _made_up_texts(labels: tuple[str, ...]) -> Setting:
+    data = Data(
+        name="text-m6",
+        dataset="synthetic_text",
+        params={"num_clients": 6, "train_examples": 60, "test_examples": 0},
+        partition={"kind": "natural"},
+        seed=SEED,
+        title="Made-up texts, M = 6",
+        partition_label="natural",
+        family="Made-up texts",
+        notes=(TEXT_NOTE,),
+    )
+    size = {"size": "bert-lite", "vocabulary": 200, "max_length": 16, "pool": "mean"}
+    return Setting(
+        data=data,
+        labels=labels,
+        networks=Networks("transformer", {"num_classes": 5, **size}, "transformer", size),
+        preset="femnist",
+        num_clients=6,
+        roles=("main", "size"),
+        column="M = 6",
+        **QUICK,
+    )
+
+
+# -- reduced ------------------------------------------------------------------------------
+
+REPLACED = {"lam": 1.0, "client_lam": 0.0}  # as in the released code on FEMNIST (section 3.1)
+LITE = (
+    *(*PRINTED, *OURS, *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
+    *("fedmoe-main-0", "fedmoe-main-2", "avg-moe-k5", *(f"fedmoe-k{n}" for n in FEWER)),
+    *("fedmoe-lambda-0.1", "fedmoe-lambda-0.5", "fedmoe-lambda-1", "fedmoe-fixed-alpha"),
+    *(*WEIGHTS, *GATES, *WARM),
+)
+
+
+def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Real CIFAR-10 and LEAF's FEMNIST with the `lite` settings of section 5.2."""
+    few = ("fedavg", "fedprox", "avg-moe", "fedmoe", "fedmoe-fresh")
+    written = ("reserved", "written")
+    return (
+        "reduced: the real CIFAR-10 and LEAF's FEMNIST with narrow networks, few examples and "
+        "rounds.",
+        (0,),
+        (
+            _femnist_lite(10, 5, 15, LITE, ("main", "size", *ABLATIONS, "steps", *written)),
+            _femnist_lite(50, 1, 30, (*PRINTED, "fedmoe-fresh"), ("main",)),
+            _femnist_lite(10, 5, 15, ("fedmoe",), ("reserved",), server_examples=320),
+            # FedJETs and the parts of the method take an hour here, so they are FEMNIST's alone.
+            _cifar10_lite(
+                *(10, (*few, "centmoe", "fedmoe-lambda-0.5"), ("main", "even", "written", "steps"))
+            ),
+            _cifar10_lite(50, few, ("main",)),
+            _cifar10_lite(100, ("fedavg", "fedmoe", "fedmoe-fresh"), ("main",)),
+            # Avg-MoE does not use what is skewed.
+            _cifar10_lite(10, ("fedmoe",), ("skewed",), majority=MAJORITY),
+        ),
+    )
+
+
+def _femnist_lite(
+    num_clients: int,
+    writers: int,
+    rounds: int,
+    labels: tuple[str, ...],
+    roles: tuple[str, ...],
+    **reserved,
+) -> Setting:
+    fewer = {"server_examples": 640, "val_fraction": 0.05, **reserved}
+    return _setting(
+        *("femnist", num_clients, _of_writers(num_clients, writers, **fewer), labels, roles),
+        networks=_cnn(62, hidden=256, augment=True),
+        preset="femnist",
+        notes=(
+            f"clients of {writers} writer{'s' * (writers > 1)} instead of 30, 640 reserved "
+            "examples instead of 1,280, a hidden layer of 256 instead of 2,048; "
+            f"{rounds} rounds of 1 epoch instead of 100 of 5. So that experts leave their first "
+            "draw in these rounds, they and clients take all from each other, as in the released "
+            "code on FEMNIST (λ = 1 for experts, 0 for clients); clients have three times the "
+            "rate, and the gate has ten times.",
+        ),
+        rounds=rounds,
+        local={"lr": 1e-3, "epochs": 1},
+        server={"lr": 3e-4},
+        params=REPLACED,
+        evaluate_every=1,
+    )
+
+
+def _cifar10_lite(
+    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
+) -> Setting:
+    fewer = {"train_examples": 375, "server_per_class": 20, "val_per_class": 50}
+    few = _of_classes(num_clients, **fewer, test_per_class=200, **reserved)
+    return _setting(
+        *("cifar10", num_clients, few, labels, roles),
+        networks=_resnet(width=16),
+        preset="cifar10",
+        notes=(
+            "375 images per client, 200 reserved instead of 1,000, 500 to validate on and 2,000 to "
+            "test on instead of 10,000; a ResNet-18 of width 16 instead of 64; 8 rounds of one "
+            "inner step instead of 100 of five. So that experts leave their first draw in these "
+            "rounds, λ is 1 for experts and 0 for clients, as in the released code on FEMNIST.",
+        ),
+        rounds=8,
+        server={"schedule": {"kind": "cosine", "period": 8 * 5}},
+        params={"inner_steps": 1, **REPLACED},
+        evaluate_every=1,
+    )
+
+
+# -- full ---------------------------------------------------------------------------------
+
+EVERYTHING = (*PRINTED, *OURS)
+ON_FEMNIST = (
+    *(*EVERYTHING, *PARTS, "fedmoe-beta-1e-1", *(f"fedmoe-top-{n}" for n in KEPT)),
+    *(*(f"fedmoe-main-{n}" for n in MAINS), *WEIGHTS, "avg-moe-k5"),
+    *(*(x for x in STEPS if x != "fedmoe-lambda-0.1"), *(f"fedmoe-k{n}" for n in FEWER)),
+    *(f"{method}-k{num}" for num in EXPERTS for method in ("fedmoe", "avg-moe")),
+)
+ON_CIFAR10 = (
+    *(*EVERYTHING, *PARTS, *(f"fedmoe-beta-{beta}" for beta in BETAS)),
+    *(*(f"fedmoe-top-{n}" for n in KEPT), *WEIGHTS),
+)
+FEMNIST_ROLES = (
+    *("main", "size", "experts", "parts", "kept", "mixtures", "mains", "weights", "steps"),
+    "alone",
+)
+CIFAR10_ROLES = ("main", "parts", "betas", "kept", "mixtures", "weights", "alone")
+
+
+def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
+    """Data and networks of section 0, rounds and rates of section 3.1."""
+    return (
+        "full: the paper's data sets, networks and federations with the released code's rounds "
+        "and rates, as the paper prints none.",
+        SEEDS,
+        (*_images(), *_texts()),
+    )
+
+
+def _images() -> tuple[Setting, ...]:
+    """FEMNIST and CIFAR-10."""
+    written = ("reserved", "written")
+    return (
+        _femnist(10, EVERYTHING, ("main",)),
+        _femnist(50, ON_FEMNIST, (*FEMNIST_ROLES, *written)),
+        _femnist(100, EVERYTHING, ("main",)),
+        _cifar10(10, EVERYTHING, ("main",)),
+        _cifar10(50, ON_CIFAR10, (*CIFAR10_ROLES, *written)),
+        _cifar10(100, (*EVERYTHING, "fedrolex"), ("main", "rolling")),
+        *(_femnist(50, ("fedmoe",), ("reserved",), server_examples=n) for n in (320, 640)),
+        *(_cifar10(50, ("fedmoe",), ("reserved",), server_per_class=n) for n in (25, 50)),
+        _femnist_of_the_code(),
+        _cifar10_of_the_code(),
+    )
+
+
+def _femnist(
+    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
+) -> Setting:
+    """Thirty writers per client, as in the code; the paper's sizes need a few more at M = 50."""
+    partition = _of_writers(num_clients, 30, **reserved)
+    networks = _cnn(62, augment=True)
+    return _setting("femnist", num_clients, partition, labels, roles, networks, "femnist")
+
+
+def _cifar10(
+    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
+) -> Setting:
+    """Clients of equal size, M = 10 in proportion to what is printed of the others."""
+    sizes = {"train_examples": IN_ALL // num_clients, "server_per_class": 100, "val_per_class": 500}
+    partition = _of_classes(num_clients, **(sizes | reserved))
+    return _setting("cifar10", num_clients, partition, labels, roles, _resnet(), "cifar10")
+
+
+def _femnist_of_the_code() -> Setting:
+    """Ten writers for the gate, all of their examples, and another for relevance (section 4.1)."""
+    partition = _of_writers(50, 30, server_examples=None, probe_writers=1)
+    networks = _cnn(62, augment=True)
+    return _setting("femnist", 50, partition, GATES, ("gates",), networks, "femnist", "code")
+
+
+def _cifar10_of_the_code() -> Setting:
+    """Unequal clients, 10,000 images for the gate and 200 for relevance (section 4.2)."""
+    partition = {
+        **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
+        **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
+    }
+    return _setting("cifar10", 50, partition, GATES, ("gates",), _resnet(), "cifar10", "code")
+
+
+def _texts() -> tuple[Setting, ...]:
+    """SENT-140 and Yelp."""
+    few = (*EVERYTHING, *(f"fedmoe-main-{n}" for n in MAINS))
+    return (
+        _sent140(10, EVERYTHING, ("main",)),
+        _sent140(50, few, ("main", "mains", "even", "written")),
+        _sent140(100, EVERYTHING, ("main",)),
+        _sent140(50, SKEWED, ("skewed",), majority=MAJORITY),
+        _yelp(10, EVERYTHING, ("main",)),
+        _yelp(50, (*EVERYTHING, *WARM), ("main", "size", "even", "written", "warm")),
+        _yelp(100, EVERYTHING, ("main",)),
+        _yelp(50, SKEWED, ("skewed",), majority=MAJORITY),
+    )
+
+
+def _sent140(
+    num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
+) -> Setting:
+    """190 tweets of each class at M = 100 (section 0), and in proportion otherwise (ours).
+
+    Of the tweets that are labelled by hand there are too few, so others are tested on.
+    """
+    partition = {
+        **{"kind": "server_majority", "num_clients": num_clients, "pool_per_class": 19_000},
+        **{"train_examples": 38_000 // num_clients, "share": 0.5},
+        **{"val_per_class": 1000, "server_per_class": 500, **reserved},
+    }
+    bert = {"size": "bert-base", "pool": "mean"}
+    weights = {"weights": "bert_base_weights", "gate_weights": "bert_base_weights"}
+    networks = Networks("transformer", {"num_classes": 2, **bert}, "transformer", bert, **weights)
+    return _setting("sent140", num_clients, partition, labels, roles, networks, "sent140")
+
+
+def _yelp(num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved) -> Setting:
+    """5,000 reviews per client, more than half of them of one class (sections 0 and 4.4)."""
+    partition = {
+        **{"kind": "server_majority", "num_clients": num_clients, "pool_per_class": 125_000},
+        **{"train_examples": 5000, "share": 0.55, "share_to": 0.65, "rest": "all"},
+        **{"val_per_class": 100, "server_per_class": 200, **reserved},
+    }
+    networks = Networks(
+        *("transformer", {"num_classes": 5, "size": "gpt2-medium", "pool": "mean"}),
+        *("transformer", {"size": "gpt2", "pool": "mean"}),
+        weights="gpt2_medium_weights",
+        gate_weights="gpt2_weights",
+    )
+    about = {"evaluate_every": 1}
+    return _setting("yelp", num_clients, partition, labels, roles, networks, "yelp", **about)
+
+
+# -- all scales ---------------------------------------------------------------------------
+
+
+def _of_writers(num_clients: int, writers: int, **reserved) -> dict:
+    """Groups of writers; ten more own the reserved examples (section 4.1)."""
+    return {
+        **{"kind": "writer_groups", "num_clients": num_clients, "writers_per_client": writers},
+        **{"server_writers": 10, "probe_writers": 1, "server_examples": 1280, **reserved},
+    }
+
+
+def _of_classes(num_clients: int, **sizes) -> dict:
+    """Clients of equal size with Dirichlet(1.0) proportions (section 0)."""
+    return {
+        **{"kind": "server_equal", "num_clients": num_clients, "pool_per_class": 3750},
+        **{"alpha": 1.0, "probe_per_class": 20, **sizes},
+    }
+
+
+def _setting(
+    dataset: str,
+    num_clients: int,
+    partition: dict,
+    labels: tuple[str, ...],
+    roles: tuple[str, ...],
+    networks: Networks,
+    preset: str,
+    kind: str = "",
+    notes: tuple[str, ...] = (),
+    **about,
+) -> Setting:
+    """On a federation that is called by what tells it from others of its number of clients."""
+    reserved = _reserved(dataset, partition)
+    what = {
+        "reserved": f"{reserved} reserved",
+        "skewed": "skewed reserved data",
+        "code": "as in the code",
+    }
+    name = kind or (roles[0] if roles[0] in what else "")
+    ends = {"reserved": f"-reserved{reserved}", "skewed": "-skewed", "code": "-code"}
+    title = TITLES[dataset]
+    data = Data(
+        name=f"{dataset}-m{num_clients}{ends.get(name, '')}",
+        dataset=dataset,
+        params=READING[dataset],
+        partition=partition,
+        seed=SEED,
+        title=f"{title}, M = {num_clients}" + (f", {what[name]}" if name else ""),
+        partition_label=partition["kind"],
+        family=title,
+        notes=notes,
+    )
+    return Setting(
+        data=data,
+        labels=tuple(dict.fromkeys(labels)),
+        networks=networks,
+        preset=preset,
+        num_clients=num_clients,
+        roles=roles,
+        column=f"M = {num_clients}",
+        reserved=reserved,
+        **about,
+    )
+
+
+def _reserved(dataset: str, partition: dict) -> int | None:
+    """How many examples the server trains on, where the declaration says so."""
+    if partition["kind"] == "writer_groups":
+        return partition["server_examples"]
+    return NUM_CLASSES[dataset] * partition["server_per_class"]

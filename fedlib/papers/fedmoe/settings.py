@@ -1,0 +1,320 @@
+"""What the runs of Fed-MoE are, and how they are put together from a federation's settings.
+
+The paper is Jiang et al., IJCAI 2025 (doi 10.24963/ijcai.2025/610); sections are those of
+README.md. All methods on a federation have its rounds, cohorts and solvers of clients,
+which are those of `presets`.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fedlib.papers.fedmoe.presets import SETTINGS, fedmoe
+from fedlib.spec import Data, Run
+
+MU = 0.01  # of FedProx; ours, the paper has none
+WARM_EPOCHS = 1  # of the expert that all others start from (section 4.4)
+AVG_EXPERTS = 2  # of Avg-MoE, "FedMix (2-Exp)" (section 0)
+LOGS = 20  # rounds at most whose gate, alpha and weights are written down; ours
+UNGATED = ("ensemble", "fedavg", "fedprox", "server_finetuning")  # methods
+UNUSED = "trains on none of the server's data"
+CHOOSES = "of its states, that of the least loss on the server's validation examples predicts"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a label means.
+
+    Attributes:
+      title: how tables and figures call it.
+      method: registry name.
+      params: hyper-parameters that differ from those of the federation.
+      experts: of the gate; None is as many as the federation's settings have.
+      preset: of `presets`.
+      warm_epochs: of one expert on the server's examples with the clients' solver, before training.
+      notes: of the run.
+    """
+
+    title: str
+    method: str
+    params: dict = field(default_factory=dict)
+    experts: int | None = None
+    preset: str = "paper"
+    warm_epochs: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def _fedmoe(title: str, experts: int | None = None, preset: str = "paper", **params) -> Variant:
+    return Variant(f"Fed-MoE, {title}", "fedmoe", params, experts, preset)
+
+
+ABLATED = 50  # clients of the paper's Tables 3 to 8, section 5.3 and Figure 4
+BETAS = {"1e-4": 1e-4, "1e-2": 1e-2, "1e-1": 1e-1}  # Table 5, besides 0 and 1e-3
+EXPERTS = (10, 20, 30)  # Table 3, besides the usual ones
+FEWER = (1, 3)  # experts; ours (section 5)
+LAMBDAS = (0.05, 0.1, 0.3, 0.5, 1)  # ours (section 5); the paper says only that it is in (0, 1)
+BALANCED = {"query": "kept", "balance_weight": 1.0}  # of the code on FEMNIST
+KEPT = (2, 3, 5)  # Table 6, besides 1
+MAINS = (0, 2, 3)  # Table 8, besides 1
+NO_ENTROPY, NO_SYNC = {"entropy_weight": 0.0}, {"sync_weights": "none"}
+
+VARIANTS = {
+    "fedmoe": Variant(
+        "Fed-MoE",
+        "fedmoe",
+        notes=(
+            "trains its gate and alpha on the server's data, and measures relevance with them; "
+            f"{CHOOSES}",
+        ),
+    ),
+    "fedavg": Variant("FedAvg", "fedavg", notes=(UNUSED,)),
+    "fedprox": Variant("FedProx", "fedprox", {"mu": MU}, notes=(UNUSED, f"μ = {MU:g} is ours")),
+    "centmoe": Variant(
+        "CentMoE",
+        "centmoe",
+        notes=(f"trains on the server's data alone, without any client; {CHOOSES}",),
+    ),
+    "avg-moe": Variant(
+        "Avg-MoE",
+        "moe_fedavg",
+        experts=AVG_EXPERTS,
+        notes=(UNUSED, "the paper's FedMix (2-Exp), which is not the variational FedMix"),
+    ),
+    "fedjets": Variant(
+        "FedJETs",
+        "fedjets",
+        notes=(
+            UNUSED,
+            "the paper's Anchor-MoE; an anchor per expert takes part in every round, besides as "
+            "many other clients as the other methods have",
+        ),
+    ),
+    "fedrolex": Variant(
+        "FedRolex", "fedrolex", notes=(UNUSED, "the server's network is twice as wide; ours")
+    ),
+    "ensemble": Variant(
+        "Ensemble of clients",
+        "ensemble",
+        notes=(UNUSED, "the mean of what the clients' own models predict; ours"),
+    ),
+    "server-finetuning": Variant(
+        "FedAvg, tuned on the server",
+        "server_finetuning",
+        notes=(f"ours; trains a copy on the server's data in every round; {CHOOSES}",),
+    ),
+    "uniform-mixture": Variant(
+        "Uniform mixture", "uniform_mixture", notes=("Fed-MoE with equal weights Wʳ; ours",)
+    ),
+    "fedmoe-plain": _fedmoe("neither", **NO_ENTROPY, **NO_SYNC),
+    "fedmoe-entropy": _fedmoe("entropy alone", **NO_SYNC),
+    "fedmoe-sync": _fedmoe("synchronisation alone", **NO_ENTROPY),
+    **{
+        f"fedmoe-beta-{name}": _fedmoe(f"β = {name}", entropy_weight=beta)
+        for name, beta in BETAS.items()
+    },
+    "fedmoe-fresh": Variant(
+        "Fed-MoE, fresh starts",
+        "fedmoe",
+        {"start": "main", **NO_SYNC},
+        notes=(
+            "clients of a round train from the server's main expert, not from their own models; "
+            "ours",
+        ),
+    ),
+    "fedmoe-balanced": _fedmoe("balanced load", **BALANCED),
+    "fedmoe-fixed-alpha": _fedmoe("α fixed", alpha_lr_scale=0.0),
+    **{
+        f"fedmoe-lambda-{lam:g}": _fedmoe(f"λ = {lam:g}", lam=lam, client_lam=lam)
+        for lam in LAMBDAS
+    },
+    **{
+        f"fedmoe-k{num}": _fedmoe(f"{num} expert{'s' * (num > 1)}", experts=num)
+        for num in (*FEWER, 6, *EXPERTS)
+    },
+    **{
+        f"avg-moe-k{num}": Variant(f"Avg-MoE, {num} experts", "moe_fedavg", experts=num)
+        for num in (3, 5, 6, *EXPERTS)
+    },
+    **{f"fedmoe-top-{num}": _fedmoe(f"top {num}", top_k=num) for num in KEPT},
+    **{f"fedmoe-main-{num}": _fedmoe(f"{num} main experts", num_main=num) for num in MAINS},
+    "fedmoe-wc-paper": _fedmoe("Wᶜ of the paper, of sums", sync_weights="paper"),
+    "fedmoe-wc-paper-mean": _fedmoe(
+        "Wᶜ of the paper, of means", sync_weights="paper", sync_reduce="mean"
+    ),
+    "fedmoe-wc-convex": _fedmoe("Wᶜ convex", sync_weights="convex"),
+    "fedmoe-wr-mean": _fedmoe("Wʳ of means", relevance_reduce="mean"),
+    "fedmoe-warm": Variant("Fed-MoE, warm start", "fedmoe", warm_epochs=WARM_EPOCHS),
+    "fedmoe-code": _fedmoe("released code", preset="code"),
+    "fedmoe-code-straight-through": _fedmoe(
+        "released code, straight through", preset="code", gate_value="straight_through"
+    ),
+    "fedmoe-code-shared": _fedmoe(
+        "released code, one first draw", preset="code", init_experts="shared"
+    ),
+}
+PRINTED = ("fedavg", "fedprox", "centmoe", "avg-moe", "fedjets", "fedmoe")  # Table 2, in order
+OURS = ("fedmoe-fresh", "server-finetuning", "uniform-mixture", "ensemble")
+PARTS = ("fedmoe-plain", "fedmoe-entropy", "fedmoe-sync", "fedmoe")  # Table 4
+WEIGHTS = (  # Wʳ and Wᶜ
+    *("fedmoe", "fedmoe-wc-paper", "fedmoe-wc-paper-mean", "fedmoe-wc-convex"),
+    *("fedmoe-wr-mean", "uniform-mixture"),
+)
+GATES = (
+    *("fedmoe", "fedmoe-balanced", "fedmoe-code", "fedmoe-code-shared"),
+    "fedmoe-code-straight-through",
+)
+STEPS = (  # how far experts and clients move, and alpha
+    *("fedmoe", *(f"fedmoe-lambda-{lam:g}" for lam in LAMBDAS), "fedmoe-fixed-alpha"),
+)
+WARM = ("fedmoe", "fedmoe-warm")
+PRINTED_AS = {  # labels under which tables print runs that they have in common with others
+    "parts": {},
+    "betas": {"fedmoe": "fedmoe-beta-1e-3", "fedmoe-sync": "fedmoe-beta-0"},
+    "kept": {"fedmoe": "fedmoe-top-1"},
+    "mains": {"fedmoe": "fedmoe-main-1"},
+}
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What clients, experts and gate are.
+
+    Attributes:
+      model, params: registry name and arguments of `build` of a client, which is an expert's too.
+      gate_model, gate_params: likewise of the gate, whose classes are the experts.
+      widths: parameters that say how wide a client is; () if it cannot be widened.
+      weights, gate_weights: names of the pretrained weights they start from; None for random ones.
+    """
+
+    model: str
+    params: dict
+    gate_model: str
+    gate_params: dict
+    widths: tuple[str, ...] = ()
+    weights: str | None = None
+    gate_weights: str | None = None
+
+    def wide(self) -> dict:
+        """`params` of a network twice as wide."""
+        return {**self.params, **{name: 2 * self.params[name] for name in self.widths}}
+
+    def gate(self, num_experts: int) -> dict:
+        """As `Run.modules` has it."""
+        params = {**self.gate_params, "num_classes": num_experts}
+        module = {"model": self.gate_model, "params": params}
+        return module | ({"weights": self.gate_weights} if self.gate_weights else {})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How methods are run on one federation.
+
+    Attributes:
+      data: the federation.
+      labels: of `VARIANTS`; what is run.
+      networks: of clients, experts and gate.
+      preset: of which data set the settings are, in `presets`.
+      num_clients: M.
+      roles: which tables and figures the federation is for; see `exhibits`.
+      column: what heads its column in tables, "M = 50".
+      reserved: examples that the server trains on, where they are declared.
+      rounds, cohort: in place of the preset's.
+      local, server: likewise, of the solvers of clients and gate.
+      params: of Fed-MoE, likewise.
+      evaluate_every: rounds between evaluations.
+    """
+
+    data: Data
+    labels: tuple[str, ...]
+    networks: Networks
+    preset: str
+    num_clients: int
+    roles: tuple[str, ...]
+    column: str
+    reserved: int | None = None
+    rounds: int | None = None
+    cohort: int | None = None
+    local: dict = field(default_factory=dict)
+    server: dict = field(default_factory=dict)
+    params: dict = field(default_factory=dict)
+    evaluate_every: int = 10
+
+    @property
+    def num_rounds(self) -> int:
+        """Of every run."""
+        return self.rounds or SETTINGS[self.preset].rounds
+
+    @property
+    def num_experts(self) -> int:
+        """K, which is m, the size of a cohort (section 0)."""
+        return self.cohort or SETTINGS[self.preset].cohort
+
+    def logged(self) -> list[int]:
+        """Rounds whose gate, alpha and weights are written down: the first, then evenly."""
+        every = -(-self.num_rounds // LOGS)
+        return sorted({1, *range(every, self.num_rounds + 1, every), self.num_rounds})
+
+    def runs(self) -> Iterator[Run]:
+        """A run of each label."""
+        for label in self.labels:
+            yield self._run(label, VARIANTS[label])
+
+    def _run(self, label: str, variant: Variant) -> Run:
+        preset = fedmoe(self.preset, variant.preset, self.num_rounds)
+        local = preset.local | self.local
+        return Run(
+            federation=self.data.name,
+            label=label,
+            title=variant.title,
+            method=variant.method,
+            model=self.networks.model,
+            model_params=(
+                self.networks.wide() if variant.method == "fedrolex" else self.networks.params
+            ),
+            modules=self._modules(variant),
+            rounds=self.num_rounds,
+            local=local,
+            params=self._params(variant, preset.params, local) | variant.params,
+            participation=self._participation(variant.method),
+            evaluate_every=min(self.evaluate_every, self.num_rounds),
+            weights=self.networks.weights,
+            notes=variant.notes,
+        )
+
+    def _modules(self, variant: Variant) -> dict:
+        """The gate; the clients' network where the server's is another."""
+        if variant.method == "fedrolex":
+            return {"small": {"model": self.networks.model, "params": self.networks.params}}
+        if variant.method in UNGATED:
+            return {}
+        return {"gate": self.networks.gate(variant.experts or self.num_experts)}
+
+    def _params(self, variant: Variant, preset: dict, local: dict) -> dict:
+        """Those that all runs of a method have here."""
+        match variant.method:
+            case "fedmoe" | "uniform_mixture":
+                own, server = self.params, self.server
+                if (
+                    variant.preset == "code"
+                ):  # which says itself how far experts move, and how often
+                    own, server = {}, {n: x for n, x in server.items() if n != "epochs"}
+                solver = {"server": preset["server"] | server}
+                epochs = variant.warm_epochs
+                warm = {"warm_start": {**local, "epochs": epochs}} if epochs else {}
+                return {**preset, **solver, **own, **warm, "log_rounds": self.logged()}
+            case "centmoe" | "fedjets" | "moe_fedavg":
+                return {"entropy_weight": preset["entropy_weight"]}
+            case "server_finetuning":
+                return {"server": local}
+            case _:
+                return {}
+
+    def _participation(self, method: str) -> dict:
+        anchored = method == "fedjets"
+        share = (1 + anchored) * self.num_experts / self.num_clients
+        return {
+            # A share that is cut to the cohort wherever it is rounded.
+            "rate": 1.0 if share == 1 else math.nextafter(share, 1),
+            "aggregation": "renormalised",
+            "selection": "anchored" if anchored else SETTINGS[self.preset].selection,
+        }

@@ -1,0 +1,34 @@
+"""pFedMM: all its methods, data sets and experiments, and the data sets of FedEM.
+
+Paper: "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in
+Edge Computing Networks".
+Source of every value: the scripts of the official repository Archipes/pFedMM ("scripts" below),
+which its README does not always match; of FedEM's, omarfoq/FedEM, where the former is silent.
+
+Scales:
+  demo     two small federations that need no download, with settings of ours
+  reduced  EMNIST, CIFAR-10 and FEMNIST cut as in the papers, with fewer rounds and seeds
+  full     the papers' settings, with three seeds instead of one
+"""
+
+from fedlib.papers import _frame
+from fedlib.papers.pfedmm import exhibits, scales
+from fedlib.papers.pfedmm.criteria import criteria
+from fedlib.papers.pfedmm.settings import Setting
+from fedlib.spec import Paper
+
+TITLE = "pFedMM"
+CITATION = (
+    "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in "
+    "Edge Computing Networks (official code: Archipes/pFedMM)"
+)
+
+
+def declare(scale: str) -> Paper:
+    """The paper at one scale.
+
+    Raises:
+      ConfigError: for an unknown scale.
+    """
+    about = {"name": "pfedmm", "title": TITLE, "citation": CITATION}
+    return _frame.declare(scale, scales, exhibits, criteria, variants=Setting.variants, **about)

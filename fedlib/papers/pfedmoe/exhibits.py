@@ -1,0 +1,254 @@
+"""Tables and figures of pFedMoE; most are of one of two settings, of which clients' models are."""
+
+from collections.abc import Callable, Sequence
+
+from fedlib.papers._frame import each, on
+from fedlib.papers.pfedmoe.settings import (
+    BASELINES,
+    COMPARED,
+    EXTRACTORS,
+    FEW,
+    GATES,
+    HOMOGENEOUS,
+    MAIN,
+    MUTUAL,
+    SAME,
+    UNEVEN,
+    VARIANTS,
+    Setting,
+)
+from fedlib.spec import figures, tables
+from fedlib.spec.exhibits import Exhibit
+
+MEAN = {"metric": "accuracy_client_mean"}
+SETTINGS = {  # name: what clients have, suffix of labels, labels
+    "heterogeneous": ("five architectures in turn, CNN-1 to CNN-5", "", MAIN),
+    "homogeneous": ("one architecture, CNN-1", SAME, HOMOGENEOUS),
+}
+CURVES = ("pfedmoe", *BASELINES)
+SOURCES = [
+    {"name": "sibling", "mark": "s", "title": "pFedES (AAAI 2025), a sibling paper with the same "
+     "first author, data, models and baselines; ± its standard deviation over three trials"},
+    {"name": "inferred", "mark": "i", "title": "not printed: two printed gains of pFedMoE, added "
+     "to two baselines of the sibling paper, both give this number"},
+]  # fmt: skip
+COMMON = [
+    {"title": "Own test sets", **MEAN},
+    {"title": "Shared test set", "split": "shared", **MEAN},
+]
+AGGREGATED = [
+    {"title": "Extractor as trained", **MEAN},
+    {"title": "Extractor as aggregated", "protocol": "aggregated", **MEAN},
+]
+REPEATED = "At this scale, only these runs have three seeds."
+WITH_TARGET = on("main", where=lambda setting: setting.target)
+TARGETS = each(lambda setting: setting.target)
+
+
+def with_all(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
+    """Federations on which all of the labels are run."""
+    return on("main", where=lambda setting: {*labels} <= {*setting.labels})
+
+
+def on_cifar(labels: Sequence[str]) -> Callable[[Sequence[Setting]], list[Setting]]:
+    """As `with_all`, only of CIFAR-10 and CIFAR-100 where a scale has them."""
+
+    def of(settings: Sequence[Setting]) -> list[Setting]:
+        cifar = [x for x in on("main")(settings) if x.data.dataset.startswith("cifar")]
+        return with_all(labels)(cifar or settings)
+
+    return of
+
+
+def published(name: str) -> Callable[[Sequence[Setting]], dict[str, str]]:
+    """How the published exhibits of a setting end, by federation."""
+    return each(lambda setting: setting.published and f"{name}-{setting.published}")
+
+
+def few_of_last(shown: Sequence[Setting]) -> list[str]:
+    """Of `FEW` those that are run on the last federation."""
+    return [label for label in FEW if label in shown[-1].labels]
+
+
+def few_of_all(shown: Sequence[Setting]) -> list[str]:
+    """Of `FEW` those that are run on every federation."""
+    return [label for label in FEW if all(label in setting.labels for setting in shown)]
+
+
+def methods_of_few(shown: Sequence[Setting]) -> list[str]:
+    """Their registry names."""
+    return [VARIANTS[label].method for label in few_of_all(shown)]
+
+
+def _tables(name: str) -> dict[str, Exhibit]:
+    """Those of one setting: accuracy, gains, costs."""
+    what, suffix, labels = SETTINGS[name]
+    baselines = [f"{label}{suffix}" for label in BASELINES]
+    compared = (f"pfedmoe{suffix}", *baselines)
+    mutual = [f"{label}{suffix}" for label in MUTUAL]
+    return {
+        f"accuracy_{name}": tables.BesidePublished(
+            f"Mean accuracy, {name} models",
+            f"Clients have {what}. The paper's own table could not be read.",
+            labels,
+            on("main"),
+            sources=SOURCES,
+            names=published(name),
+            others={f"pfedes{suffix}": "pFedES"},
+            **MEAN,
+            published=f"sibling-{name}",
+        ),
+        f"gains_{name}": tables.Gains(
+            f"Gain of pFedMoE over the best baselines, {name} models",
+            "The best of all seven baselines of the paper, and of those of its own "
+            "category, mutual learning. Its text has the ranges over CIFAR-10 and CIFAR-100.",
+            compared,
+            on_cifar(compared),
+            of=f"pfedmoe{suffix}",
+            groups=[
+                {"title": "all baselines", "labels": baselines, "gain": "gain"},
+                {"title": "mutual learning", "labels": mutual, "gain": "gain_mutual"},
+            ],
+            **MEAN,
+            published=f"range-{name}",
+        ),
+        f"to_target_{name}": tables.ToTarget(
+            f"Rounds, communication and computation to a target, {name} models",
+            "The target is 90 % on CIFAR-10, and 70, 60 and 50 % on CIFAR-100 with 10, 50 "
+            "and 100 clients; at other scales and on other data sets it is ours.",
+            labels,
+            WITH_TARGET,
+            targets=TARGETS,
+            **MEAN,
+        ),
+        f"repeated_{name}": tables.BesidePublished(
+            f"pFedMoE and the baselines of the criteria, {name} models",
+            f"Clients have {what}. {REPEATED}",
+            tuple(f"{label}{suffix}" for label in COMPARED),
+            on("compared"),
+            sources=[],
+            names={},
+            **MEAN,
+        ),
+        f"cost_{name}": tables.Cost(
+            f"What training costs, {name} models",
+            "Training examples, arithmetic and traffic of all clients together.",
+            labels,
+            on("main"),
+        ),
+    }
+
+
+def _figures(name: str) -> dict[str, Exhibit]:
+    """Those of one setting: curves, and clients one by one."""
+    what, suffix, labels = SETTINGS[name]
+    curves = tuple(f"{label}{suffix}" for label in CURVES)
+    return {
+        f"accuracy_over_rounds_{name}": figures.AccuracyOverRounds(
+            f"Mean accuracy over rounds, {name} models",
+            f"Clients have {what}.",
+            curves,
+            on("main"),
+            **MEAN,
+        ),
+        f"repeated_over_rounds_{name}": figures.AccuracyOverRounds(
+            f"pFedMoE and the baselines of the criteria, {name} models",
+            f"Clients have {what}. {REPEATED}",
+            tuple(f"{label}{suffix}" for label in COMPARED),
+            on("compared"),
+            **MEAN,
+        ),
+        f"cost_to_target_{name}": figures.CostToTarget(
+            f"Communication and computation to a target, {name} models",
+            f"Clients have {what}. Without a bar: the target is not reached.",
+            labels,
+            WITH_TARGET,
+            targets=TARGETS,
+            **MEAN,
+        ),
+        f"client_differences_{name}": figures.ClientDifferences(
+            f"pFedMoE and the best baseline, client by client, {name} models",
+            "Accuracy on a client's own test examples, minus that of the baseline with the "
+            "highest mean.",
+            curves,
+            with_all(curves),
+            of=f"pfedmoe{suffix}",
+        ),
+    }
+
+
+TABLES = {
+    **_tables("heterogeneous"),
+    **_tables("homogeneous"),
+    "gate": tables.Views(
+        "The gate: normalisation, width, rate and what it is for",
+        "pFedMoE with 1-D switch norm on the input, 64 hidden units and rate 0.01, "
+        "then one change at a time. The sources leave all three open.",
+        GATES,
+        on("gate"),
+        columns=AGGREGATED,
+    ),
+    "extractor_size": tables.Views(
+        "Size of the shared extractor",
+        "Bodies of CNN-1 to CNN-5, of which the last is the paper's.",
+        EXTRACTORS,
+        on("extractor"),
+        columns=AGGREGATED,
+    ),
+    "shares": tables.Views(
+        "Even and uneven shares of a class",
+        "Owners of a class share it about evenly, or in the proportions of a Dirichlet "
+        f"draw with concentration {UNEVEN:g}, which is ours.",
+        few_of_last,
+        on("shares"),
+        columns=COMMON[:1],
+    ),
+    "shared_test_set": tables.Views(
+        "A test set that all clients share",
+        "The test examples of all clients together, most of whose classes a client "
+        "has never seen, beside its own.",
+        CURVES,
+        on("gate"),
+        columns=COMMON,
+    ),
+}
+
+FIGURES = {
+    **_figures("heterogeneous"),
+    **_figures("homogeneous"),
+    "accuracy_over_classes": figures.Sweep(
+        "Mean accuracy over classes per client",
+        "Ten clients with heterogeneous models.",
+        few_of_all,
+        on("classes"),
+        parameter="partition.classes_per_client",
+        methods=methods_of_few,
+        symbol="s",
+        of="federation",
+        **MEAN,
+    ),
+    "accuracy_over_gamma": figures.Sweep(
+        "Mean accuracy over how unlike clients are",
+        "Ten clients with heterogeneous models.",
+        few_of_all,
+        on("gamma"),
+        parameter="partition.alpha",
+        methods=methods_of_few,
+        symbol="γ",
+        of="federation",
+        **MEAN,
+    ),
+    "expert_weights": figures.ExpertWeights(
+        "Gate weight of the local expert",
+        "By test example, and the mean by client and class.",
+        ("pfedmoe",),
+        on("representations"),
+    ),
+    "representations": figures.Representations(
+        "t-SNE of expert representations",
+        "Test examples of some clients, by the two experts and their mixture.",
+        ("pfedmoe",),
+        on("representations"),
+        kinds=["Global expert", "Local expert", "Mixture"],
+    ),
+}

@@ -1,0 +1,246 @@
+"""What the runs of pFedMoE are, and how they are put together from a federation's settings.
+
+The paper is Yi et al., pFedMoE, 2024 (arXiv:2402.01350), without official code; sections are those
+of README.md. Every method runs in the heterogeneous setting, in which clients have
+five architectures in turn, and under a label that ends in `SAME` in the homogeneous one, in which
+all have the first.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fedlib.spec import Data, Run
+
+SAME = "-homogeneous"
+LR = 0.01  # of all groups (section 5)
+SGD = {  # section 5; solvers begin anew in every round
+    **{"solver": "sgd", "lr": LR, "momentum": 0.9, "weight_decay": 1e-3, "clip_norm": 50.0},
+    "keeps": "round",
+}
+SEEDS = (0, 1, 2)  # three trials (9.1)
+RECORDED = 40  # test examples of a client whose representations are kept, for t-SNE; ours
+SMALLEST = 5  # architecture of which the shared small model is (section 3)
+UNEVEN = 0.5  # concentration of `path_dir`'s shares of a class; no source has it, ours
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a label means.
+
+    Attributes:
+      title: how tables and figures call it.
+      method: registry name.
+      params: hyper-parameters that no other variant of the method shares.
+      small: number of the shared small model's architecture; None for methods without one.
+      gate: arguments of the gate's `build` that differ from the paper's; None for none.
+      homogeneous: whether it is defined only where all clients have one architecture.
+      notes: of the run.
+    """
+
+    title: str
+    method: str
+    params: dict = field(default_factory=dict)
+    small: int | None = None
+    gate: dict | None = None
+    homogeneous: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _pfedmoe(title: str, small: int = SMALLEST, gate: dict | None = None, **params) -> Variant:
+    return Variant(title, "pfedmoe", params, small, gate or {})
+
+
+NORMS = {  # section 2: of the gate's input, hidden layer
+    "switch2d": ({"input_norm": "switch2d"}, "2-D switch norm"),
+    "batch1d": ({"input_norm": "batch1d"}, "batch norm"),
+    "layer": ({"input_norm": "layer"}, "layer norm"),
+    "none": ({"input_norm": "none"}, "no norm"),
+    "hidden-batch": ({"hidden_norm": "batch"}, "switch norm, hidden batch norm"),
+    "hidden-layer": ({"hidden_norm": "layer"}, "switch norm, hidden layer norm"),
+}
+WIDTHS = (16, 32, 128, 256)  # besides 64
+RATES = (0.001, 0.1, 1.0)  # of the gate, besides 0.01
+MODES = {
+    "fixed": ("fixed:0.5", "both experts alike"),
+    "global": ("global_only", "global expert only"),
+    "local": ("local_only", "local expert only"),
+}
+SIZES = (1, 2, 3, 4)  # of the small extractor, besides 5
+
+VARIANTS = {
+    "pfedmoe": _pfedmoe("pFedMoE"),  # first, as the first of a method has the solid line
+    "standalone": Variant("Standalone", "local"),
+    "lg-fedavg": Variant("LG-FedAvg", "lg_fedavg"),
+    "fd": Variant("FD", "fd"),
+    "fedproto": Variant("FedProto", "fedproto"),
+    "fedgh": Variant("FedGH", "fedgh"),
+    "fedtgp": Variant("FedTGP", "fedtgp"),
+    "fml": Variant("FML", "fml", small=SMALLEST),
+    "fedkd": Variant("FedKD", "fedkd", small=SMALLEST),
+    "fedapen": Variant("FedAPEN", "fedapen", small=SMALLEST),
+    "fedavg": Variant(
+        "FedAvg (server's model)",
+        "fedavg",
+        homogeneous=True,
+        notes=(
+            "the server's average on every client's test examples. All other rows are of what "
+            "clients have after their own training, and are not comparable with it.",
+        ),
+    ),
+    "fedrep": Variant("FedRep", "fedrep", homogeneous=True),
+    **{
+        f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate=gate)
+        for name, (gate, title) in NORMS.items()
+    },
+    **{
+        f"pfedmoe-m{width}": _pfedmoe(f"pFedMoE, gate of width {width}", gate={"hidden": width})
+        for width in WIDTHS
+    },
+    **{
+        f"pfedmoe-lr{rate:g}": _pfedmoe(f"pFedMoE, gate rate {rate:g}", gate_lr_scale=rate / LR)
+        for rate in RATES
+    },
+    **{
+        f"pfedmoe-{name}": _pfedmoe(f"pFedMoE, {title}", gate_mode=mode)
+        for name, (mode, title) in MODES.items()
+    },
+    **{
+        f"pfedmoe-g{size}": _pfedmoe(f"pFedMoE, extractor of CNN-{size}", small=size)
+        for size in SIZES
+    },
+}
+MAIN = tuple(VARIANTS)[:10]
+MUTUAL = ("fml", "fedkd", "fedapen")  # the paper's own category (section 8)
+BASELINES = tuple(x for x in MAIN if x not in ("pfedmoe", "fedgh", "fedtgp"))  # its seven
+NEW = ("fedavg", "fedrep")  # which no source has numbers of
+COMPARED = ("pfedmoe", "standalone", "lg-fedavg", "fd", "fedproto")  # by criteria (9.1)
+GATES = (
+    "pfedmoe",
+    *(f"pfedmoe-{name}" for name in (*NORMS, *MODES)),
+    *(f"pfedmoe-m{width}" for width in WIDTHS),
+    *(f"pfedmoe-lr{rate:g}" for rate in RATES),
+)
+LARGE = "pfedmoe-g1"  # whose shared extractor is as large as all others in the homogeneous setting
+EXTRACTORS = (*(f"pfedmoe-g{size}" for size in SIZES), "pfedmoe")
+FEW = ("pfedmoe", "standalone", "lg-fedavg", "fedproto", "fedkd")  # where the data are varied
+
+
+def same(labels: Iterable[str]) -> tuple[str, ...]:
+    """The labels in the homogeneous setting."""
+    return tuple(f"{label}{SAME}" for label in labels)
+
+
+HOMOGENEOUS = same((*MAIN, *NEW, LARGE))
+
+
+@dataclass(frozen=True)
+class Images:
+    """What the networks must know of a data set.
+
+    Attributes:
+      image: arguments of every network's `build`: of the image, its augmentation, the classes.
+      architectures: of the five networks, what differs, from the largest to the smallest.
+    """
+
+    image: dict
+    architectures: tuple[dict, ...]
+
+    def model(self, number: int) -> dict:
+        """Arguments of `build` of architecture 1 to 5."""
+        return {**self.image, **self.architectures[number - 1]}
+
+    def gate(self, changes: dict) -> dict:
+        """Arguments of the gate's `build`."""
+        known = ("in_channels", "side", "augment")
+        return {name: x for name, x in self.image.items() if name in known} | changes
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How methods are run on one federation.
+
+    Attributes:
+      data: the federation.
+      labels: of `VARIANTS`, or these with `SAME`; what is run.
+      images: of the data set.
+      num_clients, cohort: N, and how many of them are in a round.
+      rounds: T.
+      batch_size, epochs: of a client in a round.
+      roles: which tables and figures the federation is for; see `exhibits`.
+      lr: of all groups.
+      evaluate_every: rounds between evaluations, where there is no target.
+      target: accuracy whose cost is looked for, if any; every round is then evaluated, as the cost
+        is that of the first to reach it.
+      published: how the published exhibits of the federation end, if there are any.
+      repeated: labels whose runs have `SEEDS` in place of the paper's seeds at the scale.
+    """
+
+    data: Data
+    labels: tuple[str, ...]
+    images: Images
+    num_clients: int
+    cohort: int
+    rounds: int
+    batch_size: int
+    roles: tuple[str, ...]
+    epochs: int = 1
+    lr: float = LR
+    evaluate_every: int = 5
+    target: float | None = None
+    published: str | None = None
+    repeated: tuple[str, ...] = ()
+
+    def runs(self) -> Iterator[Run]:
+        """A run of each label."""
+        for label in self.labels:
+            yield self._run(label, VARIANTS[label.removesuffix(SAME)])
+
+    def _run(self, label: str, variant: Variant) -> Run:
+        own = (1,) if label.endswith(SAME) else range(1, len(self.images.architectures) + 1)
+        return Run(
+            federation=self.data.name,
+            label=label,
+            title=variant.title,
+            method=variant.method,
+            model="pfedmoe_cnn",
+            model_params=self.images.model(variant.small or 1),
+            modules=self._modules(variant, tuple(own)),
+            rounds=self.rounds,
+            local={
+                **SGD,
+                "lr": self.lr,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+            },
+            params=variant.params | self._common(label, variant),
+            participation={
+                "rate": 1.0
+                if self.cohort == self.num_clients
+                # A share that is cut to the cohort wherever it is rounded.
+                else math.nextafter(self.cohort / self.num_clients, 1),
+                "aggregation": "renormalised",
+            },
+            evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
+            seeds=SEEDS if label in self.repeated else (),
+            notes=variant.notes,
+        )
+
+    def _modules(self, variant: Variant, own: tuple[int, ...]) -> dict:
+        """The clients' architectures, unless they are all the run's own, and the gate."""
+        found = {}
+        if variant.small is not None or len(own) > 1:
+            found["large"] = [
+                {"model": "pfedmoe_cnn", "params": self.images.model(number)} for number in own
+            ]
+        if variant.gate is not None:
+            found["gate"] = {"model": "pfedmoe_gate", "params": self.images.gate(variant.gate)}
+        return found
+
+    def _common(self, label: str, variant: Variant) -> dict:
+        """What all runs of a method have in common here."""
+        if variant.method == "fedkd":
+            return {"horizon": self.rounds}
+        if label == "pfedmoe" and "representations" in self.roles:
+            return {"recorded": RECORDED}
+        return {}
