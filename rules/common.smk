@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from snakemake.common import overwrite_function_params
-from snakemake.common.tbdstring import TBDString
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.persistence import PersistenceBase
@@ -19,10 +18,10 @@ sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.errors import BusyError, ConfigError, DataError
-from fedlib.forecast.estimates import TIMED, Estimates
+from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
-from fedlib.workflow import bundles, command, console, gpu, narrowing, preflight, specs, stale, warm
+from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, stale, warm
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -120,15 +119,6 @@ def can_fork():
 onstart:
     if can_fork():
         run_scripts_by(warm.start())
-    if not workflow.local_exec:
-        # The plugin for Slurm forgets to pass the sizes of groups on, which then come apart.
-        workflow.executor_plugin.common_settings.pass_group_args = True
-
-
-# On the node of a cluster there is no start. What does jobs there that were sent together (see
-# bundle) is told which they are, and no other executor.
-if workflow.remote_exec and "--local-groupid" in words and "--executor" not in words and can_fork():
-    run_scripts_by(warm.start("train", "evaluate"))
 
 
 def asked_often(function):
@@ -220,23 +210,15 @@ def option(name, *values):
     return shlex.join([f"--{name}", *values]) if any(values) else ""
 
 
-def told(value):
-    """A text among a job's resources, which only the Snakemake that runs its command can read.
-
-    To others it is "to be determined": jobs that are sent off together may not differ in texts.
-    """
-    return value if workflow.local_exec else TBDString()
-
-
 def optional_input(name):
     """Resource function: the option --name for an input that not every job has."""
-    return asked_often(lambda wildcards, input: told(option(name, *input.get(name))))
+    return asked_often(lambda wildcards, input: option(name, *input.get(name)))
 
 
 @asked_often
 def checkpoints(wildcards):
     """Folder of a run's checkpoints: kept when the run fails, so not an output."""
-    return told(path("checkpoints", **wildcards))
+    return path("checkpoints", **wildcards)
 
 
 def memory(stage=""):
@@ -246,7 +228,7 @@ def memory(stage=""):
     """
 
     def megabytes(wildcards, attempt):
-        more = 0 if workflow.local_exec else bundles.NODE_MB
+        more = 0 if workflow.local_exec else NODE_MB
         return (ESTIMATES.megabytes(stage, dict(wildcards.items())) + more) * attempt
 
     return asked_often(megabytes)
@@ -255,31 +237,5 @@ def memory(stage=""):
 def minutes(stage):
     """Resource function: minutes for a job of a cluster; more after they did not suffice."""
     return asked_often(
-        lambda wildcards, attempt: bundles.minutes(
-            stage, ESTIMATES.seconds(stage, dict(wildcards.items()), None)
-        )
-        * attempt
+        lambda wildcards, attempt: ESTIMATES.minutes(stage, dict(wildcards.items())) * attempt
     )
-
-
-# Jobs that a cluster is sent together are done one after the other, with the memory, the core and the
-# card of one: all of them take the lane. profiles/slurm says the same where they are sent from.
-resource_scopes:
-    lane="local",
-
-
-if workflow.remote_exec:
-    workflow.register_resource("lane", 1)
-
-
-@asked_often
-def bundle(wildcards):
-    """Group of a run's training and evaluation on a cluster: short runs are sent off together.
-
-    Only runs that need nothing but data, so that no group waits for another or for itself.
-    """
-    names = dict(wildcards.items())
-    if workflow.local_exec or PLAN.earlier_files(**names) or PLAN.settled_files(**names):
-        return None
-    times = [ESTIMATES.seconds(stage, names, None) for stage in TIMED]
-    return bundles.name(None if None in times else sum(times))

@@ -17,8 +17,6 @@ rule evaluate:
     benchmark:
         path("evaluate_benchmark")
     priority: turn("evaluate")
-    group:
-        bundle
     conda:
         "../envs/train.yaml"
     threads: WORKERS
@@ -26,7 +24,6 @@ rule evaluate:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory("evaluate"),
         runtime=minutes("evaluate"),
-        lane=1,
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),

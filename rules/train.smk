@@ -16,8 +16,6 @@ rule train:
     benchmark:
         path("train_benchmark")
     priority: turn("train")
-    group:
-        bundle
     conda:
         "../envs/train.yaml"
     # Each works on clients of its own, so that their number does not change a bit of the result.
@@ -26,7 +24,6 @@ rule train:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory("train"),
         runtime=minutes("train"),
-        lane=1,
         # Resources and not params, because they are how a result is computed and not which.
         device=config["device"],
         executor=config["executor"],

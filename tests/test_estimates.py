@@ -137,6 +137,14 @@ def test_memory_is_estimated_with_room_to_spare_and_4_gb_where_nothing_is_known(
     assert Estimates().megabytes("train", job) == 4000
 
 
+def test_a_slower_node_has_three_times_the_estimate_in_whole_minutes():
+    job = {"paper": "toy", "federation": "digits", "label": "fedavg"}
+    assert estimates().minutes("train", job) == 5  # 3 * 90 s
+    assert estimates().minutes("evaluate", job) == 1  # 3 * 10 s
+    assert Estimates().minutes("train", job) == 480
+    assert Estimates().minutes("evaluate", job) == 60
+
+
 def test_a_plan_tells_hours_by_paper_exhibit_and_cell(plan):
     planned = [
         dryrun.Job(stage, {key: str(value) for key, value in job.items()}, "Missing output files")

@@ -231,21 +231,3 @@ def test_a_job_that_needs_more_memory_than_was_estimated_gets_twice_as_much(
     tried = [("FAILED", "memory=1700M"), ("COMPLETED", "memory=3400M")]
     assert [(line[1], line[4]) for line in words] == tried
     assert f"> {1700 * 2**20})" in (node.folder / "slurmd.log").read_text()
-
-
-def test_short_runs_are_one_job_of_the_cluster_and_give_the_same_metrics(
-    node, checkout, local, tmp_path
-):
-    folder = workflow.clone(checkout, tmp_path)
-    subprocess.run(
-        [sys.executable, "scripts/estimate.py", "--configfile", CONFIG],
-        cwd=folder,
-        env=workflow.environment(),
-        check=True,
-    )
-    sent = Sent(node, folder)
-    assert sent.ends() == 0
-    # Two trainings and two evaluations in one, and the table of metrics.
-    assert len(sent.jobs()) == 2
-    assert len(sent.jobs("evaluate_train")) == 1
-    assert numbers(folder) == local

@@ -6,6 +6,7 @@ Estimates are corrected by jobs that were timed since: by the ratio of measured 
 the median over jobs of the same stage and method, or else over all of the stage.
 """
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,9 +18,13 @@ from fedlib import seals
 from fedlib.spec import Run
 
 TIMED = ("train", "evaluate")  # stages that are estimated
-UNKNOWN_MB = 4000  # of a job without an estimate
-SPARE = 1.25  # times the estimated memory is asked for
+# What a scheduler is asked for.
+UNKNOWN_MB = 4000  # for a job without an estimate
+SPARE = 1.25  # times the estimated memory
 LEAST_MB = 1000
+NODE_MB = 700  # more on a node of a cluster, where Snakemake starts twice for each job
+UNKNOWN_MINUTES = {"train": 480, "evaluate": 60}  # for a job without an estimate
+SLOWER = 3.0  # times the estimated time: nodes may be slower than where it was made
 
 
 class Cost(NamedTuple):
@@ -110,6 +115,11 @@ class Estimates:
         if cost is None:
             return UNKNOWN_MB
         return max(LEAST_MB, round(SPARE * cost.mb / 100) * 100)
+
+    def minutes(self, stage: str, wildcards: Mapping) -> int:
+        """Minutes to ask a scheduler for, for a training or an evaluation."""
+        cost = self.cost(stage, wildcards)
+        return math.ceil(SLOWER * cost.seconds / 60) if cost else UNKNOWN_MINUTES[stage]
 
 
 def run_name(wildcards: Mapping) -> str:

@@ -1,9 +1,8 @@
 """Jobs of this machine that do not import PyTorch or pandas each: forks of a process that has.
 
-Started by the Snakefile when there is something to do; on a cluster, by the Snakemake that does
-jobs which were sent together. `FEDLIB_WARM=0` turns it off, and it is off where a job would not
-find here what it needs: in environments of conda, where there is a GPU, and on other systems than
-Linux. Nothing but the time depends on it: see `forkserver.py`.
+Started by the Snakefile when there is something to do. `FEDLIB_WARM=0` turns it off, and it is off
+where a job would not find here what it needs: on a cluster, in environments of conda, where there
+is a GPU, and on other systems than Linux. Nothing but the time depends on it: see `forkserver.py`.
 """
 
 import atexit
