@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fedlib.forecast.estimates import TIMED, Estimates
-from fedlib.spec import Paper
+from fedlib.spec import Paper, Run
 
 SHOWN = 24  # cells that are listed, cheapest first
 
@@ -40,26 +40,20 @@ def cells(
       papers: of the plan, by name.
       seconds: of the jobs that are not done, by run and stage.
     """
-    found = []
-    for paper in papers.values():
-        for run in paper.runs:
-            name = f"{paper.name}/{run.federation}/{run.label}"
-            left = [s for stage in TIMED for s in seconds.get((name, stage), ())]
-            costs = [estimates.costs.get((name, stage)) for stage in TIMED]
-            cell = Cell(
-                name=name,
-                seconds=sum(left),
-                mb=max((cost.mb for cost in costs if cost), default=0.0),
-                jobs=len(left),
-                begun=len(left) < len(TIMED) * len(paper.seeds_of(run)),
-                tables=tuple(
-                    key
-                    for key, table in paper.tables.items()
-                    if table.shows(run.federation, run.label)
-                ),
-            )
-            found.append(cell)
-    return sorted(found, key=lambda cell: (cell.seconds, cell.name))
+    every = [
+        _cell(paper, run, seconds, estimates) for paper in papers.values() for run in paper.runs
+    ]
+    return sorted(every, key=lambda cell: (cell.seconds, cell.name))
+
+
+def _cell(paper: Paper, run: Run, seconds: Mapping, estimates: Estimates) -> Cell:
+    name = f"{paper.name}/{run.federation}/{run.label}"
+    left = [s for stage in TIMED for s in seconds.get((name, stage), ())]
+    costs = [estimates.costs.get((name, stage)) for stage in TIMED]
+    mb = max((cost.mb for cost in costs if cost), default=0.0)
+    begun = len(left) < len(TIMED) * len(paper.seeds_of(run))
+    tables = [key for key, x in paper.tables.items() if x.shows(run.federation, run.label)]
+    return Cell(name, sum(left), mb, len(left), begun, tuple(tables))
 
 
 def lines(

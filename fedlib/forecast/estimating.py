@@ -35,7 +35,7 @@ PERFORMANCE = "There is a performance drop"
 
 
 def write(path: Path, asked: Sequence[Request], device: str, raw: str) -> None:
-    """Estimate runs and write them down with those that are known; every moment all there are.
+    """Estimate runs and write them down with those that are known, every few seconds.
 
     Args:
       path: of the estimates.

@@ -10,7 +10,7 @@ factor of a hundred between a small linear model and a wide convolution.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -113,18 +113,19 @@ def _simulation(
     afford = int(OPERATIONS[device] / (operations * clients * STEPS))
     size = max(SMALLEST, min(_batch_size(spec, sizes), afford))
     local = spec["local"] | {"batch_size": size, "steps": STEPS, "epochs": 1}
-    examples = {"train": (STEPS * size, STEPS * size), "scored": SCORED, "device": device}
     own = spec | {"local": local}
+    examples = {"train": (STEPS * size, STEPS * size), "scored": SCORED}
+    build = partial(made_up.simulation, own, sizes, None, device=device, **examples)
     try:
-        simulation = made_up.simulation(own, sizes, None, clients=clients, **examples)
+        simulation = build(clients=clients)
     except (ValueError, DataError):  # AFL does one step, L2SGD draws their number
         own["local"] = {k: v for k, v in local.items() if k != "steps"}
-        simulation = made_up.simulation(own, sizes, None, clients=clients, **examples)
+        simulation = build(clients=clients)
     inner = choose(executor, simulation.method.task)
     if inner.name not in ONE_BY_ONE and afford > size:
         # More clients together, as there is time for them.
         together = min(TOGETHER, BLOCK, max(clients, afford // size))
-        simulation = made_up.simulation(own, sizes, None, clients=together, **examples)
+        simulation = build(clients=together)
     return replace(simulation, executor=Timed(inner, _clock_of(simulation.data.device)))
 
 
@@ -133,21 +134,26 @@ def _measured(simulation: Simulation, rehearsed: Rehearsed) -> Rate:
     everyone = simulation.federation.ids("seen")
     state = simulation.method.round(simulation.init(), simulation.cohort(everyone, 0))  # sets up
     timed.restart()
-    begun, done = clock(), 0
-    while done < ROUNDS and (not done or clock() - begun < SECONDS):
-        state = simulation.method.round(state, simulation.cohort(everyone, done))
-        done += 1
-    total = clock() - begun
+    begun = clock()
+    for number in _turns(clock):
+        state = simulation.method.round(state, simulation.cohort(everyone, number))
+    besides = clock() - begun - sum(timed.seconds.values())
     fold, score = (timed.rate(kind, rehearsed, Phase.ROUND) for kind in (Kind.FOLD, Kind.SCORE))
-    client = max(0.0, total - sum(timed.seconds.values())) / (done * len(everyone))
+    client = max(0.0, besides) / ((number + 1) * len(everyone))
     timed.restart()
-    everybody = partial(simulation.everyone, round=1)
-    begun, done = clock(), 0
-    while done < ROUNDS and (not done or clock() - begun < SECONDS):
-        evaluate.during_training(simulation.method, state, everybody)
-        done += 1
+    for _ in _turns(clock):
+        evaluate.during_training(simulation.method, state, partial(simulation.everyone, round=1))
     score = timed.rate(Kind.SCORE, rehearsed, Phase.EVALUATION) or score or fold
     return Rate(fold or score, score, client)
+
+
+def _turns(clock: Callable[[], float]) -> Iterator[int]:
+    """Numbers of what is measured, until that has taken long enough."""
+    begun = clock()
+    for number in range(ROUNDS):
+        if number and clock() - begun >= SECONDS:
+            return
+        yield number
 
 
 class Timed:

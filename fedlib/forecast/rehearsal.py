@@ -59,7 +59,7 @@ class Task(NamedTuple):
     """What some owners compute on their examples.
 
     Attributes:
-      phase, kind: see there.
+      phase, kind: when, and what.
       group: of the owners, one of `fedlib.federation.GROUPS`.
       split: of the examples.
       epochs: of local steps over the examples, 0 where the number of steps is fixed; 1 of scoring.
