@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from by_hand import SOLVER, ByHand
+from reference import SOLVER, Reference, assert_module, module_of
 from support import cohort_of, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -54,31 +54,25 @@ def train(name, setting, executor="loop", local=SOLVER, rounds=ROUNDS, **params)
     return method, state, cohorts
 
 
-class Clients(ByHand):
+class Clients(Reference):
     """A module of its architecture and an optimiser for each client."""
 
     def __init__(self, setting):
         super().__init__(toy_federation())
         tasks = SETTINGS[setting][1]
-        self.nets = [self.module(tasks[c % len(tasks)]) for c in self.seen]
-        self.solvers = [self.optimiser(net.parameters()) for net in self.nets]
-
-    def module(self, task):
-        net = task.build().double()
-        net.load_state_dict(task.init(0), strict=False)
-        return net
+        self.nets = [module_of(task, task.init(0)) for task in (tasks * 3)[:3]]
+        self.solvers = [self.solvers_of(net) for net in self.nets]
 
     def train(self, c, number, term=lambda r, out, y: 0.0):
         """Local training with a further term of the mean loss."""
-        net, (optimiser, scheduler) = self.nets[c].train(), self.solvers[c]
-        for last, x, y, _ in self.batches(c, number):
-            optimiser.zero_grad()
-            r = net.body(x)
+        net = self.nets[c].train()
+
+        def loss(batch):
+            r = net.body(batch.x)
             out = net.head(r)
-            (cross_entropy(out, y) + term(r, out, y)).backward()
-            optimiser.step()
-            if last:
-                scheduler.step()
+            return cross_entropy(out, batch.y) + term(r, out, batch.y)
+
+        self.fit(c, number, self.solvers[c], loss)
 
     def prototypes(self, c):
         """The mean representation of each class that a client holds."""
@@ -89,12 +83,9 @@ class Clients(ByHand):
 
     def assert_models(self, state):
         for c, net in enumerate(self.nets):
-            expected = {n: v for n, v in net.state_dict().items() if v.is_floating_point()}
-            assert state.models[c].keys() == expected.keys()
-            for name, value in expected.items():
-                assert_close(state.models[c][name], value)
+            assert_module(state.models[c], net)
 
 
-def assert_close(ours, theirs):
+def assert_near(ours, theirs):
     # Float64; a few dozen steps through batch normalisation.
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)

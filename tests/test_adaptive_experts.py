@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import assert_params, executors
 from conftest import toy_paper
+from reference import assert_params, executors
 from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
 from test_stages import evaluation, finish, options, start
 from torch import nn

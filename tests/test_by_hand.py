@@ -4,18 +4,29 @@ values of the specification (sections 2.11, 8.2 and 8.3), which come from the of
 The loops share nothing with the engine but the order of the batches, which is drawn.
 """
 
-import copy
-
 import numpy as np
 import pytest
 import torch
-from by_hand import EPOCHS, ROUNDS, SOLVER, ByHand, assert_params, executors, train
-from support import cohort_of, sgd, tiny_task, toy_federation
+from reference import (
+    EPOCHS,
+    ROUNDS,
+    SOLVER,
+    Reference,
+    assert_params,
+    cross_entropy_of,
+    descent,
+    executors,
+    learn,
+    module_of,
+    owned,
+    predicted,
+    trained,
+)
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.experts import responsibilities
 from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
@@ -25,46 +36,36 @@ from fedlib.federation import Federation, Split
 @pytest.mark.parametrize("mu", [None, 0.7])
 def test_fedavg_and_fedprox(executor, mu):
     federation, task = toy_federation(), tiny_task(norm=True)
-    hand = ByHand(federation)
-    shared = task.init(0)
-    nets = {c: hand.module(shared) for c in hand.seen}
-    solvers = {c: hand.optimiser(net.parameters()) for c, net in nets.items()}
-    for number in range(ROUNDS):
-        for c, net in nets.items():
-            net.load_state_dict(shared, strict=False)
-            optimiser, scheduler = solvers[c]
-            anchor = [p.detach().clone() for p in net.parameters()]
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                loss = cross_entropy(net(x), y)
-                if mu is not None:
-                    pairs = zip(net.parameters(), anchor, strict=True)
-                    loss = loss + mu / 2 * sum(((p - a) ** 2).sum() for p, a in pairs)
-                loss.backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-        shared = hand.average(nets.values())
+    hand = Reference(federation, task)
+
+    def client(c, number):
+        net = hand.nets[c]
+        net.load_state_dict(hand.shared, strict=False)
+        anchor = [p.detach().clone() for p in net.parameters()]
+
+        def loss(batch):
+            pairs = zip(net.parameters(), anchor, strict=True)
+            away = sum(((p - a) ** 2).sum() for p, a in pairs)
+            return cross_entropy(net(batch.x), batch.y) + (mu or 0) / 2 * away
+
+        hand.fit(c, number, hand.solvers[c], loss)
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+
+    hand.rounds(client, server)
     name, params = ("fedavg", {}) if mu is None else ("fedprox", {"mu": mu})
-    _, state = train(name, task, federation, executor, **params)
-    assert_params(state.params, shared)
+    _, state = trained(name, task, federation, executor, **params)
+    assert_params(state.params, hand.shared)
 
 
 @executors
 def test_local(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
-    hand = ByHand(federation)
-    _, state = train("local", task, federation, executor)
-    for c in hand.seen:
-        net = hand.module(task.init(0))
-        optimiser, scheduler = hand.optimiser(net.parameters())
-        for number in range(ROUNDS):
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                cross_entropy(net(x), y).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
+    hand = Reference(federation, task)
+    hand.rounds(hand.learn)
+    _, state = trained("local", task, federation, executor)
+    for c, net in hand.nets.items():
         assert_params(tree.take(state.models, c), net.state_dict())
 
 
@@ -72,7 +73,7 @@ def test_local(executor):
 @pytest.mark.parametrize("mode", ["persistent", "fresh"])
 def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
     federation, task = toy_federation(), tiny_task(norm=True)
-    hand = ByHand(federation)
+    hand = Reference(federation, task)
     method = methods.load("fedavg_plus")(task=task, local=SOLVER)
     state = method.init(federation.num_clients, 0)
     globals_ = []
@@ -84,146 +85,147 @@ def test_fedavg_plus_fine_tunes_with_an_old_or_a_new_solver(executor, mode):
     ours = method.personalise(state, everyone)
     if mode == "fresh":
         ours = method.adapt(state, everyone)
-    for c in hand.seen:
-        net = hand.module(task.init(0))
-        optimiser, scheduler = hand.optimiser(net.parameters())
+    for c, net in hand.nets.items():
+        [(optimiser, scheduler)] = hand.solvers[c]
         if mode == "fresh":  # a new solver at the rate that training has reached
             for _ in range(ROUNDS * EPOCHS):
                 optimiser.step()
                 scheduler.step()
         for number in range(ROUNDS) if mode == "persistent" else [ROUNDS - 1]:
             net.load_state_dict(globals_[number], strict=False)
-            for last, x, y, _ in hand.batches(c, number + 1, "tune"):
-                optimiser.zero_grad()
-                cross_entropy(net(x), y).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
+            hand.learn(c, number + 1, "tune")
         assert_params(tree.take(ours, c), net.state_dict())
 
 
 @executors
 def test_fresh_fine_tuning_of_absent_and_unseen_clients_is_at_the_rate_of_training(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
-    hand = ByHand(federation)
-    method = methods.load("fedavg_plus")(task=task, local=SOLVER)
-    state = method.init(federation.num_clients, 0)
-    for number in range(ROUNDS):
-        present = hand.seen if number == 0 else hand.seen[1:]  # the first one stays away
-        cohort = cohort_of(task, federation, present, executor=executor, round=number)
-        state = method.round(state, cohort)
-    absent, [unseen] = hand.seen[0], federation.ids("unseen")
+    seen, [unseen] = federation.ids("seen").tolist(), federation.ids("unseen")
+    method, absent = methods.load("fedavg_plus")(task=task, local=SOLVER), seen[0]
+    cohorts = [seen, *[seen[1:]] * (ROUNDS - 1)]  # the first one stays away
+    state = run(method, federation, cohorts, executor=executor)
     cohort = cohort_of(task, federation, [absent, unseen], executor=executor, round=ROUNDS)
     ours = method.adapt(state, cohort)
+    # 6 epochs were trained, which is past both milestones, 3 and 5; the absent one did 2.
+    solver = sgd(epochs=EPOCHS, lr=0.001)
     for row, c in enumerate((absent, unseen)):
-        net = hand.module(state.trained.params)
-        # 6 epochs were trained, which is past both milestones, 3 and 5; the absent one did 2.
-        optimiser = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9, weight_decay=5e-4)
-        for _, x, y, _ in hand.batches(c, ROUNDS, "tune"):
-            optimiser.zero_grad()
-            cross_entropy(net(x), y).backward()
-            optimiser.step()
+        net = module_of(task, state.trained.params)
+        examples = owned(federation, c)
+        learn(net.parameters(), cross_entropy_of(net), *examples, solver, ROUNDS, "tune", c)
         assert_params(tree.take(ours, row), net.state_dict())
 
 
 @executors
 def test_fedem(executor):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 2
-    hand = ByHand(federation)
+    hand = Reference(federation)
     shared = [task.init(e) for e in range(experts)]
-    nets = {c: [hand.module(s) for s in shared] for c in hand.seen}
-    solvers = {c: [hand.optimiser(n.parameters()) for n in ns] for c, ns in nets.items()}
+    nets = {c: [module_of(task, s) for s in shared] for c in hand.seen}
+    solvers = {c: [hand.solvers_of(net) for net in own] for c, own in nets.items()}
     pi = {c: torch.full((experts,), 1 / experts).double() for c in hand.seen}
-    for number in range(ROUNDS):
-        for c, learners in nets.items():
-            x_all, y_all = hand.shard(c)
-            losses = []
-            for net, params in zip(learners, shared, strict=True):
-                net.load_state_dict(params, strict=False)
-                with torch.no_grad():
-                    losses.append(cross_entropy(net.eval()(x_all), y_all, reduction="none"))
-            q = torch.softmax(pi[c].log()[:, None] - torch.stack(losses), dim=0)
-            pi[c] = q.mean(1)
-            for e, net in enumerate(learners):
-                optimiser, scheduler = solvers[c][e]
-                for last, x, y, index in hand.batches(c, number):
-                    optimiser.zero_grad()
-                    weighted = q[e][index] * cross_entropy(net.train()(x), y, reduction="none")
-                    (weighted.sum() / len(y)).backward()
-                    optimiser.step()
-                    if last:
-                        scheduler.step()
-        shared = [hand.average([nets[c][e] for c in hand.seen]) for e in range(experts)]
+
+    def each(net, x, y):
+        return cross_entropy(net(x), y, reduction="none")
+
+    def client(c, number):
+        for net, params in zip(nets[c], shared, strict=True):
+            net.load_state_dict(params, strict=False)
+        with torch.no_grad():
+            losses = [each(net.eval(), *hand.shard(c)) for net in nets[c]]
+        q = torch.softmax(pi[c].log()[:, None] - torch.stack(losses), dim=0)
+        pi[c] = q.mean(1)
+        for e, net in enumerate(nets[c]):
+            net.train()
+            loss = lambda b, e=e, net=net: (q[e][b.index] * each(net, b.x, b.y)).mean()  # noqa: E731
+            hand.fit(c, number, solvers[c][e], loss)
+
+    def server(ids):
+        shared[:] = [hand.average({c: nets[c][e] for c in ids}) for e in range(experts)]
+
+    hand.rounds(client, server)
     params = {"num_experts": experts, "expert_seeds": "official"}
-    method, state = train("fedem", task, federation, executor, **params)
+    method, state = trained("fedem", task, federation, executor, **params)
     for e in range(experts):
         assert_params(tree.take(state.experts, e), shared[e])
     for c in hand.seen:
         torch.testing.assert_close(state.pi[c], pi[c])
         x, _ = hand.shard(c, "test")
         with torch.no_grad():
-            nets_now = [hand.module(params).eval() for params in shared]
+            nets_now = [module_of(task, params).eval() for params in shared]
             mixed = sum(w * net(x).softmax(-1) for w, net in zip(pi[c], nets_now, strict=True))
-        cohort = cohort_of(task, federation, [c], executor=executor)
-        predicted = cohort.score(method.predict, method.personalise(state, cohort), split="test")
-        torch.testing.assert_close(predicted[0].exp(), mixed)
+        found = predicted(method, state, federation, c, executor)
+        torch.testing.assert_close(found, mixed)
+
+
+class PFedMM(Reference):
+    """Algorithm 1: a body and E heads a client, whose body's `private` entries are never loaded."""
+
+    def __init__(self, federation, task, body, heads, activate=lambda x: x, private=()):
+        super().__init__(federation)
+        self.task, self.heads, self.activate = task, heads, activate
+        self.own = {c: self.client_of({**body, **heads[0]}) for c in self.seen}
+        self.body = {n: v for n, v in body.items() if n not in private}
+        self.pi = {c: torch.full((len(heads),), 1 / len(heads)).double() for c in self.seen}
+
+    def client_of(self, params):
+        """Modules that have one body, and their solver: the body's rate is E times the heads'."""
+        nets = [module_of(self.task, params) for _ in self.heads]
+        for net in nets[1:]:
+            net.body = nets[0].body
+        groups = [{"params": nets[0].body.parameters(), "lr": 0.1 * len(nets)}]
+        groups += [{"params": net.head.parameters()} for net in nets]
+        return nets, [descent(groups, self.solver)]
+
+    def losses(self, nets, x, y):
+        features = nets[0].body(x)
+        outputs = [self.activate(net.head(features)) for net in nets]
+        return torch.stack([cross_entropy(out, y, reduction="none") for out in outputs])
+
+    def responsibilities(self, nets, pi, x, y):
+        for net in nets:
+            net.eval()
+        with torch.no_grad():
+            return torch.softmax(pi.log()[:, None] - self.losses(nets, x, y), dim=0)
+
+    def client(self, c, number):
+        nets, solvers = self.own[c]
+        for net, head in zip(nets, self.heads, strict=True):
+            net.load_state_dict({**self.body, **head}, strict=False)
+        q = self.responsibilities(nets, self.pi[c], *self.shard(c))
+        self.pi[c] = q.mean(1)
+        for net in nets:
+            net.train()
+        self.fit(
+            c,
+            number,
+            solvers,
+            lambda b: (q[:, b.index] * self.losses(nets, b.x, b.y)).mean(1).sum(),
+        )
+
+    def server(self, ids):
+        means = [self.average({c: self.own[c][0][e] for c in ids}) for e in range(len(self.heads))]
+        self.body = {name: means[0][name] for name in self.body}
+        self.heads = [
+            {n: mean[n] for n in head} for mean, head in zip(means, self.heads, strict=True)
+        ]
 
 
 @executors
 @pytest.mark.parametrize("relu_logits", [False, True])
 def test_pfedmm(executor, relu_logits):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 3
-    hand = ByHand(federation)
-    method = methods.load("pfedmm")(
-        task=task, local=SOLVER, num_experts=experts, relu_logits=relu_logits
-    )
-    start = method.init(federation.num_clients, 0)
-    body, heads = start.experts["body"], tree.unstack(start.experts["heads"])
-    # Every client owns one body and E heads; the body's rate is E times the heads'.
-    own = {}
-    for c in hand.seen:
-        nets = [hand.module({**body, **head}) for head in heads]
-        for net in nets[1:]:
-            net.body = nets[0].body
-        groups = [{"params": nets[0].body.parameters(), "lr": 0.1 * experts}]
-        groups += [{"params": net.head.parameters()} for net in nets]
-        own[c] = nets, *hand.optimiser(groups)
-    pi = {c: torch.full((experts,), 1 / experts).double() for c in hand.seen}
+    params = {"num_experts": experts, "relu_logits": relu_logits}
+    start = methods.load("pfedmm")(task=task, local=SOLVER, **params).init(4, 0).experts
+    heads = tree.unstack(start["heads"])
     activate = nn.functional.relu if relu_logits else lambda logits: logits
-    for number in range(ROUNDS):
-        for c, (nets, optimiser, scheduler) in own.items():
-            for net, head in zip(nets, heads, strict=True):
-                net.load_state_dict({**body, **head}, strict=False)
-            x_all, y_all = hand.shard(c)
-            with torch.no_grad():
-                nets[0].body.eval()
-                outputs = [activate(net.head(net.body(x_all))) for net in nets]
-            losses = [cross_entropy(out, y_all, reduction="none") for out in outputs]
-            q = torch.softmax(pi[c].log()[:, None] - torch.stack(losses), dim=0)
-            pi[c] = q.mean(1)
-            nets[0].body.train()
-            for last, x, y, index in hand.batches(c, number):
-                optimiser.zero_grad()
-                features = nets[0].body(x)
-                loss = 0
-                for e, net in enumerate(nets):
-                    each = cross_entropy(activate(net.head(features)), y, reduction="none")
-                    loss = loss + (q[e][index] * each).sum() / len(y)
-                loss.backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-        averaged = [hand.average([own[c][0][e] for c in hand.seen]) for e in range(experts)]
-        body = {n: v for n, v in averaged[0].items() if n.startswith("body.")}
-        heads = [{n: v for n, v in a.items() if n.startswith("head.")} for a in averaged]
-    _, state = train(
-        "pfedmm", task, federation, executor, num_experts=experts, relu_logits=relu_logits
-    )
-    assert_params(state.experts["body"], body)
+    hand = PFedMM(federation, task, start["body"], heads, activate)
+    hand.rounds(hand.client, hand.server)
+    _, state = trained("pfedmm", task, federation, executor, **params)
+    assert_params(state.experts["body"], hand.body)
     for e in range(experts):
-        assert_params(tree.take(state.experts["heads"], e), heads[e])
+        assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
     for c in hand.seen:
-        torch.testing.assert_close(state.pi[c], pi[c])
+        torch.testing.assert_close(state.pi[c], hand.pi[c])
 
 
 # -- golden values of the official code ---------------------------------------------------
@@ -330,15 +332,12 @@ def test_damped_and_renormalised_averages_of_section_8_2():
 
 def test_running_statistics_are_averaged_like_parameters_and_are_never_trained():
     federation, task = toy_federation(sizes=(8, 4), unseen=0), tiny_task(norm=True)
-    hand = ByHand(federation)
-    nets = [hand.module(task.init(0)).train() for _ in hand.seen]
     solver = sgd(lr=0.0)
-    for c, net in zip(hand.seen, nets, strict=True):
-        batches = draw_batches(int(federation.train.sizes[c]), solver, 0, 0, "fit", c)
-        for step in batches.steps:
-            rows = federation.train.of(c)[batches.order[step.start : step.stop]]
-            net(torch.from_numpy(federation.x[rows]))
+    hand = Reference(federation, task, solver)
+    for c, net in hand.nets.items():
+        for batch in hand.batches(c, 0):
+            net.train()(batch.x)
     method = methods.load("fedavg")(task=task, local=solver)
     state = method.round(method.init(2, 0), cohort_of(task, federation))
-    assert_params(state.params, hand.average(copy.deepcopy(nets)))
+    assert_params(state.params, hand.average(hand.nets))
     assert not task.trainable(state.params).keys() & task.statistics

@@ -4,16 +4,26 @@
 
 import copy
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 import torch
-from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors, train
-from support import cohort_of, sgd, tiny_task, toy_federation
+from reference import (
+    ROUNDS,
+    SOLVER,
+    Reference,
+    assert_params,
+    cross_entropy_of,
+    descend,
+    executors,
+    module_of,
+    trained,
+)
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.methods.clustered import bipartition
 from fedlib.streams import generator
 
@@ -43,6 +53,10 @@ def parts(members, updates, variant, eps1, eps2):
     return [[members[i] for i in sorted(group)] for group in two_groups(distances)]
 
 
+def flat(net):
+    return torch.nn.utils.parameters_to_vector(net.parameters()).detach().numpy().copy()
+
+
 @executors
 @pytest.mark.parametrize(("variant", "number_of_clusters"), [("fixed", 2), ("official", 1)])
 def test_clustered_fl(executor, variant, number_of_clusters):
@@ -50,34 +64,26 @@ def test_clustered_fl(executor, variant, number_of_clusters):
     # The mean update is 0.94 long in the first round, 0.67 in the second; the longest there is
     # 1.01, with no coordinate over 0.44. So the second round splits, the third goes on in two.
     bounds = {"eps1": 0.9, "eps2": 0.6}
-    hand = ByHand(federation)
-    nets = {c: hand.module(task.init(0)) for c in hand.seen}
-    solvers = {c: hand.optimiser(net.parameters()) for c, net in nets.items()}
-    clusters = [(hand.seen, task.init(0))]
-    for number in range(ROUNDS):
-        updates = {}
-        for c, params in [(c, params) for members, params in clusters for c in members]:
-            net, (optimiser, scheduler) = nets[c], solvers[c]
-            net.load_state_dict(params, strict=False)
-            before = [p.detach().clone() for p in net.parameters()]
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                cross_entropy(net(x), y).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-            pairs = zip(net.parameters(), before, strict=True)
-            updates[c] = np.concatenate([(p.detach() - b).numpy().ravel() for p, b in pairs])
+    hand = Reference(federation, task)
+    clusters, updates = [(hand.seen, hand.shared)], {}
+
+    def client(c, number):
+        [params] = [params for members, params in clusters if c in members]
+        net = hand.nets[c]
+        net.load_state_dict(params, strict=False)
+        before = flat(net)
+        hand.learn(c, number)
+        updates[c] = flat(net) - before
+
+    def server(ids):
         split = [
             part for members, _ in clusters for part in parts(members, updates, variant, **bounds)
         ]
-        clusters = []
-        for members in split:
-            total = sum(hand.weights[c] for c in members)
-            own = [(hand.weights[c] / total, nets[c].state_dict()) for c in members]
-            clusters.append((members, {n: sum(w * d[n] for w, d in own) for n in task.init(0)}))
+        clusters[:] = [(part, hand.average({c: hand.nets[c] for c in part})) for part in split]
+
+    hand.rounds(client, server)
     assert len(clusters) == number_of_clusters
-    method, state = train("clustered", task, federation, executor, variant=variant, **bounds)
+    method, state = trained("clustered", task, federation, executor, variant=variant, **bounds)
     assert len(tree.leaves(state.models)[0]) == number_of_clusters
     for members, params in clusters:
         ours = method.personalise(state, cohort_of(task, federation, members))
@@ -144,31 +150,28 @@ def test_a_cluster_without_members_in_a_cohort_stays_as_it_is(empty):
 @pytest.mark.parametrize("rate", [1.0, 0.6])
 def test_pfedme(executor, rate):
     federation, task, mu = toy_federation(), tiny_task(norm=True), 0.7
-    hand = ByHand(federation)
-    nets = {c: hand.module(task.init(0)) for c in hand.seen}
-    solvers = {c: hand.optimiser(net.parameters()) for c, net in nets.items()}
-    reference = hand.module(task.init(0))
+    hand = Reference(federation, task)
+    reference = module_of(task, task.init(0))
     method = methods.load("pfedme")(task=task, local=SOLVER, mu=mu)
-    state = method.init(federation.num_clients, 0)
     cohorts = [hand.seen] * ROUNDS if rate == 1 else [[0, 2], [1], [2, 1]]
-    for number, cohort in enumerate(cohorts):
-        for c in cohort:
-            optimiser, scheduler = solvers[c]
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                cross_entropy(nets[c](x), y).backward()
-                for p, w in zip(nets[c].parameters(), reference.parameters(), strict=True):
-                    p.grad += mu * (p.detach() - w.detach())
-                optimiser.step()
-                if last:
-                    scheduler.step()
-        # All clients, whether they took part or not.
-        reference.load_state_dict(hand.average(nets.values()), strict=False)
-        state = method.round(
-            state, cohort_of(task, federation, cohort, executor=executor, round=number)
-        )
-    for c in hand.seen:
-        assert_params(tree.take(state.models, c), nets[c].state_dict())
+
+    def client(c, number):
+        net = hand.nets[c]
+
+        def loss(batch):
+            pairs = zip(net.parameters(), reference.parameters(), strict=True)
+            away = sum(((p - w.detach()) ** 2).sum() for p, w in pairs)
+            return cross_entropy(net(batch.x), batch.y) + mu / 2 * away
+
+        hand.fit(c, number, hand.solvers[c], loss)
+
+    def server(ids):  # all clients, whether they took part or not
+        reference.load_state_dict(hand.average(hand.nets), strict=False)
+
+    hand.rounds(client, server, cohorts)
+    state = run(method, federation, cohorts, executor=executor)
+    for c, net in hand.nets.items():
+        assert_params(tree.take(state.models, c), net.state_dict())
     assert_params(state.reference, reference.state_dict())
     unseen = cohort_of(task, federation, federation.ids("unseen"))
     assert_params(tree.take(method.reference(state, unseen), 0), reference.state_dict())
@@ -191,51 +194,43 @@ def inner_steps(net, w, x, y, lam, lr, steps):
 def test_pfedme_moreau(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     lam, inner_lr, steps, beta = 3.0, 0.05, 4, 1.5
-    hand = ByHand(federation)
-    server = hand.module(task.init(0))
-    nets = {c: hand.module(task.init(0)) for c in hand.seen}
-    solvers = {c: hand.optimiser(net.parameters()) for c, net in nets.items()}
-    for number in range(ROUNDS):
-        for c, net in nets.items():
-            net.load_state_dict(server.state_dict())
-            optimiser, scheduler = solvers[c]
-            for last, x, y, _ in hand.batches(c, number):
-                w = [p.detach().clone() for p in net.parameters()]
-                theta = copy.deepcopy(net)
-                inner_steps(theta, w, x, y, lam, inner_lr, steps)
-                theta(x)  # the value of the envelope, which is recorded, runs the model once more
-                optimiser.zero_grad()
-                for p, t in zip(net.parameters(), theta.parameters(), strict=True):
-                    p.grad = lam * (p.detach() - t.detach())
-                optimiser.step()
-                for b, t in zip(net.buffers(), theta.buffers(), strict=True):
-                    b.copy_(t)
-                if last:
-                    scheduler.step()
-        average = hand.average(nets.values())
-        names = dict(server.named_parameters())
-        old = {name: value.clone() for name, value in server.state_dict().items()}
+    hand = Reference(federation, task)
+    shared = module_of(task, task.init(0))
+
+    def client(c, number):
+        net = hand.nets[c]
+        net.load_state_dict(shared.state_dict())
+
+        def loss(batch):
+            w = [p.detach().clone() for p in net.parameters()]
+            theta = copy.deepcopy(net)
+            inner_steps(theta, w, batch.x, batch.y, lam, inner_lr, steps)
+            theta(batch.x)  # the envelope's value, which is recorded, runs the model once more
+            for b, t in zip(net.buffers(), theta.buffers(), strict=True):
+                b.copy_(t)
+            pairs = zip(net.parameters(), theta.parameters(), strict=True)
+            return lam / 2 * sum(((p - t.detach()) ** 2).sum() for p, t in pairs)
+
+        hand.fit(c, number, hand.solvers[c], loss)
+
+    def server(ids):
+        average, names = hand.average(hand.nets), dict(shared.named_parameters())
+        old = {name: value.clone() for name, value in shared.state_dict().items()}
         mixed = {n: (1 - beta) * old[n] + beta * v if n in names else v for n, v in average.items()}
-        server.load_state_dict(mixed, strict=False)
-    method, state = train(
-        "pfedme_moreau",
-        task,
-        federation,
-        executor,
-        lam=lam,
-        inner_lr=inner_lr,
-        inner_steps=steps,
-        beta=beta,
-    )
-    assert_params(state.params, server.state_dict())
+        shared.load_state_dict(mixed, strict=False)
+
+    hand.rounds(client, server)
+    params = {"lam": lam, "inner_lr": inner_lr, "inner_steps": steps, "beta": beta}
+    method, state = trained("pfedme_moreau", task, federation, executor, **params)
+    assert_params(state.params, shared.state_dict())
 
     everyone = cohort_of(task, federation, executor=executor, round=ROUNDS)
     ours = method.personalise(state, everyone)
-    w = [p.detach().clone() for p in server.parameters()]
+    w = [p.detach().clone() for p in shared.parameters()]
     for c in hand.seen:
-        theta = copy.deepcopy(server)
-        for _, x, y, _ in hand.batches(c, ROUNDS, "personalise"):
-            inner_steps(theta, w, x, y, lam, inner_lr, steps)
+        theta = copy.deepcopy(shared)
+        for batch in hand.batches(c, ROUNDS, "personalise"):
+            inner_steps(theta, w, batch.x, batch.y, lam, inner_lr, steps)
         assert_params(tree.take(ours, c), theta.state_dict())
 
 
@@ -246,34 +241,29 @@ def test_pfedme_moreau(executor):
 def test_l2sgd(executor):
     federation, task, p, lam = toy_federation(), tiny_task(norm=True), 0.3, 0.12
     solver, rounds = sgd(), 6
-    hand = ByHand(federation)
-    nets = {c: hand.module(task.init(0)) for c in hand.seen}
-    solvers = {c: hand.optimiser(net.parameters())[0] for c, net in nets.items()}
+    hand = Reference(federation, task, solver)
     counts = [int(generator(0, number, "l2sgd").geometric(p)) - 1 for number in range(rounds)]
     assert 0 in counts  # a round that averages at once
     assert max(counts) > 1
-    for number, steps in enumerate(counts):
-        for c, net in nets.items():
-            n, local = int(federation.train.sizes[c]), replace(solver, steps=steps or 1)
-            batches = draw_batches(n, local, 0, number, "fit", c)
-            for step in batches.steps[:steps]:
-                rows = federation.train.of(c)[batches.order[step.start : step.stop]]
-                x, y = (torch.from_numpy(a[rows]) for a in (federation.x, federation.y))
-                solvers[c].zero_grad()
-                cross_entropy(net(x), y).backward()
-                solvers[c].step()
-        average = hand.average(nets.values())
-        for net in nets.values():
+
+    def client(c, number):
+        steps = hand.batches(c, number, solver=replace(solver, steps=counts[number] or 1))
+        loss = cross_entropy_of(hand.nets[c])
+        descend(hand.solvers[c], islice(steps, counts[number]), loss)
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+        for net in hand.nets.values():
             own = {name: value.clone() for name, value in net.state_dict().items()}
-            pulled = {n: (1 - lam / p) * own[n] + lam / p * v for n, v in average.items()}
+            pulled = {n: (1 - lam / p) * own[n] + lam / p * v for n, v in hand.shared.items()}
             net.load_state_dict(pulled, strict=False)
+
+    hand.rounds(client, server, [hand.seen] * rounds)
     method = methods.load("l2sgd")(task=task, local=solver, p=p, lam=lam)
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        state = method.round(state, cohort_of(task, federation, executor=executor, round=number))
-    for c in hand.seen:
-        assert_params(tree.take(state.models, c), nets[c].state_dict())
-    assert_params(state.average, average)
+    state = run(method, federation, rounds, executor=executor)
+    for c, net in hand.nets.items():
+        assert_params(tree.take(state.models, c), net.state_dict())
+    assert_params(state.average, hand.shared)
 
 
 def test_the_averaging_of_section_2_7():

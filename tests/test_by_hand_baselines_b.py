@@ -7,8 +7,8 @@ from functools import cached_property
 
 import pytest
 import torch
-from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors, train
-from support import cohort_of, sgd, tiny_task, toy_federation
+from reference import SOLVER, Reference, assert_params, executors, module_of, predicted, trained
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 from test_by_hand import golden_federation
 from torch import nn
 from torch.func import functional_call
@@ -26,76 +26,69 @@ from fedlib.run.evaluate import score
 @pytest.mark.parametrize("alpha", [0.25, 0.5])
 def test_apfl(executor, alpha):
     federation, task = toy_federation(), tiny_task(norm=True)
-    hand = ByHand(federation)
-    shared = task.init(0)
-    g = {c: hand.module(shared) for c in hand.seen}
-    v = {c: hand.module(shared) for c in hand.seen}
-    solvers = {c: [hand.optimiser(net[c].parameters()) for net in (g, v)] for c in hand.seen}
+    hand = Reference(federation, task)  # whose modules are those that are shared
+    v = {c: module_of(task, hand.shared) for c in hand.seen}
+    solvers = {c: hand.solvers[c] + hand.solvers_of(v[c]) for c in hand.seen}
 
     def interpolated(own, other):
         pairs = zip(own.named_parameters(), other.parameters(), strict=True)
         return {name: alpha * a + (1 - alpha) * b.detach() for (name, a), b in pairs}
 
-    for number in range(ROUNDS):
-        for c in hand.seen:
-            g[c].load_state_dict(shared, strict=False)
-            for last, x, y, _ in hand.batches(c, number):
-                # Parameters that are not those of v, running statistics that are.
-                own_loss = cross_entropy(functional_call(v[c], interpolated(v[c], g[c]), x), y)
-                for loss, (optimiser, scheduler) in zip(
-                    (cross_entropy(g[c](x), y), own_loss), solvers[c], strict=True
-                ):
-                    optimiser.zero_grad()
-                    loss.backward()
-                    optimiser.step()
-                    if last:
-                        scheduler.step()
-        shared = hand.average([g[c] for c in hand.seen])
-    method, state = train("apfl", task, federation, executor, alpha=alpha)
-    assert_params(state.params, shared)
+    def client(c, number):
+        g = hand.nets[c]
+        g.load_state_dict(hand.shared, strict=False)
+
+        def loss(batch):
+            # Parameters that are not those of v, running statistics that are.
+            mixed = functional_call(v[c], interpolated(v[c], g), batch.x)
+            return cross_entropy(mixed, batch.y) + cross_entropy(g(batch.x), batch.y)
+
+        hand.fit(c, number, solvers[c], loss)
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+
+    hand.rounds(client, server)
+    method, state = trained("apfl", task, federation, executor, alpha=alpha)
+    assert_params(state.params, hand.shared)
     for c in hand.seen:
         assert_params(tree.take(state.models, c), v[c].state_dict())
         x, _ = hand.shard(c, "test")
         with torch.no_grad():
-            mixed = interpolated(v[c], hand.module(shared))
+            mixed = interpolated(v[c], module_of(task, hand.shared))
             expected = functional_call(v[c].eval(), mixed, x).softmax(-1)
-        cohort = cohort_of(task, federation, [c], executor=executor)
-        predicted = cohort.score(method.predict, method.personalise(state, cohort), split="test")
-        torch.testing.assert_close(predicted[0].exp(), expected)
+        torch.testing.assert_close(predicted(method, state, federation, c, executor), expected)
 
 
 @executors
 @pytest.mark.parametrize("q", [0.5, 2.0])
 def test_qffl(executor, q):
     federation, task = toy_federation(), tiny_task(norm=True)
-    hand = ByHand(federation)
-    shared, lipschitz = task.init(0), 1 / 0.1
-    nets = {c: hand.module(shared) for c in hand.seen}
-    solvers = {c: hand.optimiser(net.parameters()) for c, net in nets.items()}
-    for number in range(ROUNDS):
-        deltas, hs = [], []
-        for c, net in nets.items():
-            net.load_state_dict(shared, strict=False)
-            x, y = hand.shard(c)
-            with torch.no_grad():
-                loss = float(cross_entropy(net.eval()(x), y)) + 1e-10
-            optimiser, scheduler = solvers[c]
-            net.train()
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                cross_entropy(net(x), y).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-            dw = {n: lipschitz * (shared[n] - p.detach()) for n, p in net.named_parameters()}
-            deltas.append({n: loss**q * d for n, d in dw.items()})
-            squares = sum(float((d**2).sum()) for d in dw.values())
-            hs.append(q * loss ** (q - 1) * squares + lipschitz * loss**q)
-        averaged = hand.average(nets.values())  # of which the running statistics are taken
-        moved = {n: shared[n] - sum(d[n] for d in deltas) / sum(hs) for n in deltas[0]}
-        shared = {**averaged, **moved}
-    _, state = train("qffl", task, federation, executor, q=q)
-    assert_params(state.params, shared)
+    hand, lipschitz, sent = Reference(federation, task), 1 / 0.1, []
+
+    def client(c, number):
+        net, shared = hand.nets[c], hand.shared
+        net.load_state_dict(shared, strict=False)
+        x, y = hand.shard(c)
+        with torch.no_grad():
+            loss = float(cross_entropy(net.eval()(x), y)) + 1e-10
+        net.train()
+        hand.learn(c, number)
+        dw = {n: lipschitz * (shared[n] - p.detach()) for n, p in net.named_parameters()}
+        squares = sum(float((d**2).sum()) for d in dw.values())
+        h = q * loss ** (q - 1) * squares + lipschitz * loss**q
+        sent.append(({n: loss**q * d for n, d in dw.items()}, h))
+
+    def server(ids):
+        deltas, hs = zip(*sent, strict=True)
+        moved = {n: hand.shared[n] - sum(d[n] for d in deltas) / sum(hs) for n in deltas[0]}
+        # Of the modules the running statistics are taken.
+        hand.shared = {**hand.average(hand.nets), **moved}
+        sent.clear()
+
+    hand.rounds(client, server)
+    _, state = trained("qffl", task, federation, executor, q=q)
+    assert_params(state.params, hand.shared)
 
 
 def test_the_server_update_of_section_2_9():
@@ -124,31 +117,30 @@ def nearest_on_simplex(v):
 @executors
 def test_afl(executor):
     federation, task, rounds, lr_lambda = toy_federation(), tiny_task(norm=True), 6, 0.1
-    hand = ByHand(federation)
-    server = hand.module(task.init(0))
-    optimiser, scheduler = hand.optimiser(server.parameters())  # falls after rounds 3 and 5
+    solver = sgd(schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
+    hand = Reference(federation)
+    shared = module_of(task, task.init(0))
+    [(optimiser, scheduler)] = hand.solvers_of(shared)  # falls after rounds 3 and 5
     lambdas = torch.tensor(hand.weights, dtype=torch.float64)
     for number in range(rounds):
-        nets, losses = [copy.deepcopy(server) for _ in hand.seen], []
-        for c, net in zip(hand.seen, nets, strict=True):
-            _, x, y, _ = next(hand.batches(c, number))
+        nets, losses = {c: copy.deepcopy(shared) for c in hand.seen}, []
+        for c, net in nets.items():
+            batch = next(hand.batches(c, number))
             net.zero_grad()
-            losses.append(cross_entropy(net(x), y))
+            losses.append(cross_entropy(net(batch.x), batch.y))
             losses[-1].backward()
-        for p, *own in zip(server.parameters(), *(n.parameters() for n in nets), strict=True):
-            p.grad = sum(weight * x.grad for weight, x in zip(lambdas, own, strict=True))
+        own = (net.parameters() for net in nets.values())
+        for p, *clients in zip(shared.parameters(), *own, strict=True):
+            p.grad = sum(weight * x.grad for weight, x in zip(lambdas, clients, strict=True))
         optimiser.step()
         scheduler.step()
-        statistics = {n for n, _ in server.named_buffers()}
+        statistics = {n for n, _ in shared.named_buffers()}
         averaged = {n: v for n, v in hand.average(nets).items() if n in statistics}
-        server.load_state_dict(averaged, strict=False)
+        shared.load_state_dict(averaged, strict=False)
         lambdas = nearest_on_simplex(lambdas + lr_lambda * torch.stack(losses).detach())
-    solver = sgd(schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
     method = methods.load("afl")(task=task, local=solver, lr_lambda=lr_lambda)
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        state = method.round(state, cohort_of(task, federation, executor=executor, round=number))
-    assert_params(state.params, server.state_dict())
+    state = run(method, federation, rounds, executor=executor)
+    assert_params(state.params, shared.state_dict())
     torch.testing.assert_close(state.lambdas[hand.seen], lambdas)
 
 
@@ -157,62 +149,52 @@ def test_afl(executor):
 def test_gated_experts(executor, norm):
     # The gate normalises in either case.
     federation, task, experts = toy_federation(), tiny_task(norm=norm), 3
-    hand = ByHand(federation, norm)
-    method = methods.load("gated_experts")(
-        task=task, local=SOLVER, num_experts=experts, gate_features=4
-    )
+    hand = Reference(federation)
+    params = {"num_experts": experts, "gate_features": 4}
+    method = methods.load("gated_experts")(task=task, local=SOLVER, **params)
     one = cohort_of(task, federation, [0])
     start = tree.take(method.personalise(method.init(federation.num_clients, 0), one), 0)
     drawn = tree.unstack(start["experts"])
-    clients = {}
+    nets, gates, solvers = {}, {}, {}
     for c in hand.seen:
-        gate = Gate(4, experts).double()
-        gate.load_state_dict(start["gate"], strict=False)
-        nets = [hand.module(params) for params in drawn]
-        solvers = [hand.optimiser(module.parameters()) for module in (*nets, gate)]
-        clients[c] = nets, gate, solvers
-    shared = drawn[:-1]
-    for number in range(ROUNDS):
-        for c, (nets, gate, solvers) in clients.items():
-            for net, params in zip(nets, shared, strict=False):  # not the last
-                net.load_state_dict(params, strict=False)
-            for last, x, y, _ in hand.batches(c, number):
-                weights = gate(x).softmax(-1)
-                loss = 0
-                for e, net in enumerate(nets):
-                    loss = (
-                        loss + (weights[:, e] * cross_entropy(net(x), y, reduction="none")).mean()
-                    )
-                for optimiser, _ in solvers:
-                    optimiser.zero_grad()
-                loss.backward()
-                for optimiser, scheduler in solvers:
-                    optimiser.step()
-                    if last:
-                        scheduler.step()
-        averaged = [hand.average([clients[c][0][e] for c in hand.seen]) for e in range(experts)]
-        average_gate = hand.average([gate for _, gate, _ in clients.values()])
-        shared = averaged[:-1]
-    _, state = train(
-        "gated_experts", task, federation, executor, num_experts=experts, gate_features=4
-    )
+        gates[c] = Gate(4, experts).double()
+        gates[c].load_state_dict(start["gate"], strict=False)
+        nets[c] = [module_of(task, params) for params in drawn]
+        solvers[c] = hand.solvers_of(*nets[c], gates[c])
+    averaged = list(drawn)
+
+    def client(c, number):
+        for net, params in zip(nets[c][:-1], averaged[:-1], strict=True):
+            net.load_state_dict(params, strict=False)
+
+        def loss(batch):
+            weights = gates[c](batch.x).softmax(-1)
+            each = [cross_entropy(net(batch.x), batch.y, reduction="none") for net in nets[c]]
+            return (weights * torch.stack(each, 1)).sum(1).mean()
+
+        hand.fit(c, number, solvers[c], loss)
+
+    def server(ids):
+        averaged[:] = [hand.average({c: nets[c][e] for c in ids}) for e in range(experts)]
+
+    hand.rounds(client, server)
+    method, state = trained("gated_experts", task, federation, executor, **params)
     newcomers = cohort_of(task, federation, federation.ids("unseen"), executor=executor)
     welcomed = tree.take(method.welcome(state, newcomers), 0)
     for e in range(experts):
         assert_params(tree.take(welcomed["experts"], e), averaged[e])
-    assert_params(welcomed["gate"], average_gate)
-    for c, (nets, gate, _) in clients.items():
+    assert_params(welcomed["gate"], hand.average(gates))
+    for c in hand.seen:
         own = tree.take(state.models, c)
-        assert_params(own["expert"], nets[-1].state_dict())
-        assert_params(own["gate"], gate.state_dict())
+        assert_params(own["expert"], nets[c][-1].state_dict())
+        assert_params(own["gate"], gates[c].state_dict())
         x, _ = hand.shard(c, "test")
         with torch.no_grad():
-            modules = [hand.module(params).eval() for params in shared] + [nets[-1].eval()]
-            weights = gate.eval()(x).softmax(-1)
-            mixed = sum(weights[:, [e]] * net(x).softmax(-1) for e, net in enumerate(modules))
-        cohort = cohort_of(task, federation, [c], executor=executor)
-        predicted = cohort.score(method.predict, method.personalise(state, cohort), split="test")
-        torch.testing.assert_close(predicted[0].exp(), mixed)
+            modules = [*(module_of(task, params) for params in averaged[:-1]), nets[c][-1]]
+            weights = gates[c].eval()(x).softmax(-1)
+            outputs = enumerate(net.eval()(x).softmax(-1) for net in modules)
+            mixed = sum(weights[:, [e]] * output for e, output in outputs)
+        torch.testing.assert_close(predicted(method, state, federation, c, executor), mixed)
 
 
 class Affine(nn.Module):

@@ -2,14 +2,13 @@
 
 import pytest
 import torch
-from by_hand import executors
-from class_nets import DEEP, ROUNDS, SERVER, Clients, F, L, assert_close, settings, train
+from class_nets import DEEP, ROUNDS, SERVER, Clients, F, L, assert_near, settings, train
+from reference import assert_module, cross_entropy_of, executors, learn
 from support import sgd
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 
 from fedlib import streams
-from fedlib.engine.batches import draw_batches
 from fedlib.methods.fedtgp import Generator
 
 
@@ -22,7 +21,7 @@ def mean_over_clients(sent, known):
 def assert_known(found, known):
     assert found.known.tolist() == [k in known for k in range(L)]
     for k, vector in known.items():
-        assert_close(found.values[k], vector)
+        assert_near(found.values[k], vector)
 
 
 def uploads(sent):
@@ -31,11 +30,10 @@ def uploads(sent):
     return torch.stack([vector for vector, _ in pairs]), torch.tensor([k for _, k in pairs])
 
 
-def server_batches(vectors, labels, number, stream):
-    plan = draw_batches(len(labels), sgd(batch_size=2, epochs=3), 0, number, stream)
-    for step in plan.steps:
-        index = torch.from_numpy(plan.order[step.start : step.stop])
-        yield vectors[index], labels[index]
+def train_server(module, sent, loss, *stream):
+    """As `SERVER` says, with a new optimiser."""
+    plain = sgd(batch_size=2, epochs=3, momentum=0.0, weight_decay=0.0)
+    learn(module.parameters(), loss, *uploads(sent), plain, *stream)
 
 
 # -- by hand ------------------------------------------------------------------------------
@@ -103,16 +101,12 @@ def test_fedgh(executor, setting):
         for c in cohort:
             hand.nets[c].head.load_state_dict(header.state_dict())
             hand.train(c, number)
-        optimiser = torch.optim.SGD(header.parameters(), lr=0.1)
-        pairs = uploads([hand.prototypes(c) for c in cohort])
-        for vectors, labels in server_batches(*pairs, number, "header"):
-            optimiser.zero_grad()
-            cross_entropy(header(vectors), labels).backward()
-            optimiser.step()
+        sent = [hand.prototypes(c) for c in cohort]
+        train_server(header, sent, cross_entropy_of(header), number, "header")
     _, state, _ = train("fedgh", setting, executor, **SERVER)
     hand.assert_models(state)
-    assert_close(state.header["head.weight"], header.weight.detach())
-    assert_close(state.header["head.bias"], header.bias.detach())
+    assert_near(state.header["head.weight"], header.weight.detach())
+    assert_near(state.header["head.bias"], header.bias.detach())
 
 
 def margin_by_hand(sent, cap):
@@ -138,18 +132,17 @@ def test_fedtgp(executor, setting, cap):
         sent = [hand.prototypes(c) for c in cohort]
         margin = margin_by_hand(sent, cap)
         assert (margin == cap) == (cap < 1)
-        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
-        for vectors, labels in server_batches(*uploads(sent), number, "prototypes"):
-            optimiser.zero_grad()
+
+        def loss(sent, margin=margin):
             centres = net.out(torch.relu(net.hidden(net.embedding.weight)))
-            apart = (vectors[:, None] - centres[None]).square().sum(-1).sqrt()
-            apart = apart + margin * nn.functional.one_hot(labels, L).double()
-            cross_entropy(-apart, labels).backward()
-            optimiser.step()
+            apart = (sent.x[:, None] - centres[None]).square().sum(-1).sqrt()
+            apart = apart + margin * nn.functional.one_hot(sent.y, L).double()
+            return cross_entropy(-apart, sent.y)
+
+        train_server(net, sent, loss, number, "prototypes")
         with torch.no_grad():
             centres = net(torch.arange(L))
         known = {k: centres[k] for k in {*known, *(k for own in sent for k in own)}}
     hand.assert_models(state)
     assert_known(state.prototypes, known)
-    for name, value in net.state_dict().items():
-        assert_close(state.generator[name], value)
+    assert_module(state.generator, net)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import EPOCHS, ROUNDS, ByHand, executors
+from reference import EPOCHS, ROUNDS, Reference, descent, executors, module_of
 from support import cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
@@ -19,14 +19,14 @@ LABELS, FEATURES = 3, 6  # of TinyNet
 SOLVER = sgd(lr=LR, epochs=EPOCHS, momentum=0.0, weight_decay=0.0)
 
 
-class FedMixByHand(ByHand):
+class FedMixByHand(Reference):
     """Algorithms 1 and 2, one client, expert and number at a time."""
 
-    def __init__(self, federation, state, num_experts, eta, values):
-        super().__init__(federation, norm=False)
+    def __init__(self, federation, task, state, num_experts, eta, values):
+        super().__init__(federation, solver=SOLVER)
         self.eta, self.values = eta, values
         self.num_experts = num_experts
-        self.experts = [self.module(tree.take(state.experts, e)) for e in range(num_experts)]
+        self.experts = [module_of(task, params) for params in tree.unstack(state.experts)]
         self.phi = state.phi.clone().requires_grad_()
         self.adams = [torch.optim.Adam(net.parameters(), lr=SERVER_LR) for net in self.experts]
         self.adam_phi = torch.optim.Adam([self.phi], lr=SERVER_LR)
@@ -34,7 +34,7 @@ class FedMixByHand(ByHand):
         zeros = torch.zeros(FEATURES, num_experts), torch.zeros(num_experts)
         self.gates = {c: [x.double() for x in zeros] for c in clients}
         self.stored = {c: [1 / num_experts] * num_experts for c in clients}
-        self.sent = self.returned = 0
+        self.sent, self.returned, self.done = 0, 0, {}
 
     def kept(self, q, received):
         return [k for k in received if float(q[k]) >= self.eta / self.num_experts - 1e-15]
@@ -46,39 +46,39 @@ class FedMixByHand(ByHand):
         counts = torch.bincount(self.of_client(client), minlength=len(table)).double()
         return (counts / counts.sum()) @ table
 
-    def local(self, client, number):
-        """(experts, table, marginal, numbers of the experts that are returned)"""
+    def client(self, client, number):
+        """Keeps (experts, table, marginal, numbers of the experts that are returned)."""
         threshold = 0.9 * self.eta / self.num_experts
         received = [k for k, q in enumerate(self.stored[client]) if q >= threshold]
         nets = copy.deepcopy(self.experts)
         phi = self.phi.detach().clone().requires_grad_()
         gate = [x.clone().requires_grad_() for x in self.gates[client]]
         parameters = [p for net in nets for p in net.parameters()]
-        optimiser = torch.optim.SGD([*parameters, phi, *gate], lr=LR)
-        for _, x, y, index in self.batches(client, number):
-            given = self.of_client(client)[index]
+
+        def loss(batch):
+            given, y = self.of_client(client)[batch.index], batch.y
             table = phi.softmax(1)
             q = self.marginal(client, table).detach()
             kept = self.kept(q, received)
             assert kept  # here nobody is left without
-            features = {k: nets[k].body(x) for k in kept}
+            features = {k: nets[k].body(batch.x) for k in kept}
             pooled = sum(q[k] / q[kept].sum() * features[k] for k in kept)
             log_gate = (pooled @ gate[0] + gate[1]).log_softmax(1)
             total = (table[given] * log_gate).sum(1)
             for k in kept:
                 log_p = nets[k].head(features[k]).log_softmax(1)[torch.arange(len(y)), y]
                 total = total + table[given, k] / table[given][:, kept].sum(1) * log_p
-            optimiser.zero_grad()
-            (-total.mean()).backward()
-            optimiser.step()
+            return -total.mean()
+
+        self.fit(client, number, [descent([*parameters, phi, *gate], self.solver)], loss)
         self.gates[client] = [x.detach() for x in gate]
         q = self.marginal(client, phi.detach().softmax(1))
         returned = self.kept(q, received)
         self.sent, self.returned = self.sent + len(received), self.returned + len(returned)
-        return nets, phi.detach(), q, returned
+        self.done[client] = nets, phi.detach(), q, returned
 
-    def round(self, number):
-        done = [self.local(client, number) for client in self.seen]
+    def server(self, ids):
+        done = [self.done[client] for client in ids]
         for client, (_, _, q, _) in zip(self.seen, done, strict=True):
             self.stored[client] = q.tolist()
         for k in range(self.num_experts):
@@ -108,12 +108,12 @@ def both(federation, executor, eta, values, **params):
         task=task, local=SOLVER, num_experts=3, server_lr=SERVER_LR, pruning=eta, **params
     )
     state = method.init(federation.num_clients, 0)
-    loop = FedMixByHand(federation, state, 3, eta, values)
+    loop = FedMixByHand(federation, task, state, 3, eta, values)
+    loop.rounds(loop.client, loop.server)
     down = up = 0
     for number in range(ROUNDS):
         cohort = cohort_of(task, federation, executor=executor, round=number)
         state = method.round(state, cohort)
-        loop.round(number)
         down, up = down + cohort.journal.down, up + cohort.journal.up
     return state, loop, (down, up)
 

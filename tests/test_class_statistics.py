@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from by_hand import SOLVER, executors
 from class_nets import (
     DEEP,
     HELD,
@@ -15,10 +14,11 @@ from class_nets import (
     Clients,
     F,
     L,
-    assert_close,
+    assert_near,
     settings,
     train,
 )
+from reference import SOLVER, executors
 from support import cohort_of, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
@@ -128,7 +128,7 @@ def test_alone_of_one_architecture_is_what_local_does():
     for client, ours in enumerate(state.models):
         theirs = tree.take(alone.models, client)
         for name in theirs:
-            assert_close(ours[name], theirs[name])
+            assert_near(ours[name], theirs[name])
 
 
 def test_a_header_with_rate_0_stays_everybodys_first():
@@ -220,7 +220,7 @@ def test_clients_predict_with_their_classifier_or_with_all_prototypes(setting):
         net.load_state_dict(state.models[c], strict=False)
         x, _ = hand.shard(c, "test")
         with torch.no_grad():
-            assert_close(found["default"][c], net(x).log_softmax(-1))
+            assert_near(found["default"][c], net(x).log_softmax(-1))
             apart = torch.cdist(net.body(x), state.prototypes.values)
         assert torch.equal(found["nearest"][c].argmax(-1), apart.argmin(-1))
     assert cohort.journal.down == 0

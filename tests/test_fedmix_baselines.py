@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import support
 import torch
-from by_hand import SOLVER, ByHand, assert_params, executors
-from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
+from reference import (
+    SOLVER,
+    Reference,
+    assert_params,
+    cross_entropy_of,
+    descent,
+    executors,
+    module_of,
+)
+from support import TinyNet, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, models, tree
@@ -45,12 +54,8 @@ def make(case, local=SOLVER, task=None, **changes):
     return methods.load(name)(task=task, local=local, **params)
 
 
-def run(method, federation, cohorts=COHORTS, **options):
-    state = method.init(federation.num_clients, 0)
-    for number, ids in enumerate(cohorts):
-        cohort = cohort_of(method.task, federation, ids, round=number, **options)
-        state = method.round(state, cohort)
-    return state
+def run(method, federation, rounds=COHORTS, **options):
+    return support.run(method, federation, rounds, **options)
 
 
 def start_of(case, task):
@@ -59,20 +64,15 @@ def start_of(case, task):
     return drawn | {BIAS: torch.zeros(3).double()} if case.startswith("biased") else drawn
 
 
-def assert_same(ours, theirs, tolerance=1e-12):
-    for a, b in zip(tree.leaves(ours), tree.leaves(theirs), strict=True):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
-
-
 # -- by hand ------------------------------------------------------------------------------------
 
 
 def trained_by_hand(case, federation, task):
     """(server's module, every client's module) after the rounds of `COHORTS`, client by client."""
-    hand, private = ByHand(federation), CASES[case][2]
+    hand, private = Reference(federation), CASES[case][2]
     clients = range(federation.num_clients)
-    server = hand.module(start_of(case, task))
-    nets = {c: hand.module(start_of(case, task)) for c in clients}
+    shared_net = module_of(task, start_of(case, task))
+    nets = {c: module_of(task, start_of(case, task)) for c in clients}
     rate = 0.1 * CASES[case][1].get("private_lr_scale", 1.0)  # of SOLVER
 
     def groups(net):
@@ -80,31 +80,26 @@ def trained_by_hand(case, federation, task):
         rest = [p for n, p in net.named_parameters() if not n.startswith(private)]
         return [{"params": rest}, *([{"params": own, "lr": rate}] if own else [])]
 
-    solvers = {c: hand.optimiser(groups(net)) for c, net in nets.items()}
-    shared = {n: p for n, p in server.named_parameters() if not n.startswith(private)}
+    solvers = {c: [descent(groups(net), SOLVER)] for c, net in nets.items()}
+    shared = {n: p for n, p in shared_net.named_parameters() if not n.startswith(private)}
     adam = torch.optim.Adam(shared.values(), lr=SERVER_LR)
-    for number, cohort in enumerate(COHORTS):
-        for c in cohort:
-            received = server.state_dict()
-            own = {n: v for n, v in nets[c].state_dict().items() if n.startswith(private)}
-            nets[c].load_state_dict({**received, **own})
-            optimiser, scheduler = solvers[c]
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                cross_entropy(nets[c](x), y).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-        examples = {c: int(federation.train.sizes[c]) for c in cohort}
-        p = {c: n / sum(examples.values()) for c, n in examples.items()}
-        returned = {c: nets[c].state_dict() for c in cohort}
+
+    def client(c, number):
+        own = {n: v for n, v in nets[c].state_dict().items() if n.startswith(private)}
+        nets[c].load_state_dict({**shared_net.state_dict(), **own})
+        hand.fit(c, number, solvers[c], cross_entropy_of(nets[c]))
+
+    def server(ids):
+        average = hand.average({c: nets[c] for c in ids})
         for name, w in shared.items():
-            w.grad = sum(p[c] * (w.detach() - returned[c][name]) for c in cohort)
+            w.grad = w.detach() - average[name]
         adam.step()
-        for name, buffer in server.named_buffers():
+        for name, buffer in shared_net.named_buffers():
             if buffer.is_floating_point():
-                buffer.copy_(sum(p[c] * returned[c][name] for c in cohort))
-    return server, nets
+                buffer.copy_(average[name])
+
+    hand.rounds(client, server, COHORTS)
+    return shared_net, nets
 
 
 @executors
@@ -180,7 +175,7 @@ def test_after_a_round_clients_that_do_not_move_let_the_momentum_go_on(case):
         m, v = 0.9 * 0.1 * g[name], 0.999 * 0.001 * g[name] ** 2
         step = SERVER_LR * (m / (1 - 0.9**2)) / ((v / (1 - 0.999**2)).sqrt() + 1e-8)
         torch.testing.assert_close(second.params[name], before - step, rtol=1e-10, atol=1e-12)
-    assert_same(second.private, first.private, 0)
+    assert_close(second.private, first.private, 0)
 
 
 @every_case
@@ -231,7 +226,7 @@ def test_fine_tuned_models_are_those_of_a_round_that_leaves_no_trace(case, execu
     for a, b in zip(tree.leaves(before), tree.leaves(state), strict=True):
         assert torch.equal(a, b)
     after = method.round(state, cohort)
-    assert_same({n: tuned[n] for n in after.private}, tree.take(after.private, cohort.ids))
+    assert_close({n: tuned[n] for n in after.private}, tree.take(after.private, cohort.ids))
     p = cohort.num_examples / cohort.num_examples.sum()
     for name, m in state.adam["m"]["params"].items():
         difference = torch.einsum("c,c...->...", p, state.params[name] - tuned[name])
@@ -295,7 +290,7 @@ def test_a_new_shard_is_what_the_server_has_for_fedavg():
     federation, method, state = trained("fedavg_adam", "loop", norm=True)
     assert method.ways["seen"]["new_shard"] == method.ways["seen"]["default"] == "personalise"
     cohort = cohort_of(method.task, federation)
-    assert_same(method.personalise(state, cohort), tree.broadcast(state.params, 4), 0)
+    assert_close(method.personalise(state, cohort), tree.broadcast(state.params, 4), 0)
 
 
 @executors

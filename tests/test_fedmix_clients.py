@@ -7,7 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import ROUNDS, ByHand, assert_params, executors, train
+from reference import (
+    ROUNDS,
+    Reference,
+    assert_params,
+    descent,
+    executors,
+    module_of,
+    owned,
+    trained,
+)
 from support import cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
@@ -60,19 +69,19 @@ def test_padding_does_not_enter_pi():
 class Client:
     """Networks, gate and pi of one client, and the solver that it keeps for the whole run."""
 
-    def __init__(self, hand, drawn):
-        self.nets = [hand.module(params) for params in drawn]
+    def __init__(self, hand, task, drawn):
+        self.nets = [module_of(task, params) for params in drawn]
         self.A = torch.zeros(6, len(drawn)).double().requires_grad_()
         self.b = torch.zeros(len(drawn)).double().requires_grad_()
         self.pi = torch.ones(len(drawn)).double() / len(drawn)
-        trained = [p for net in self.nets for p in net.parameters()]
-        self.optimiser, self.scheduler = hand.optimiser([*trained, self.A, self.b])
+        weights = [p for net in self.nets for p in net.parameters()]
+        self.solvers = [descent([*weights, self.A, self.b], hand.solver)]
 
     def log_gate(self, pi, features):
         pooled = sum(w * h for w, h in zip(pi, features, strict=True))
         return (pooled @ self.A + self.b).log_softmax(-1)
 
-    def step(self, x, y, beta, damping):
+    def loss(self, x, y, beta, damping):
         features = [net.body(x) for net in self.nets]
         pairs = zip(self.nets, features, strict=True)
         losses = [cross_entropy(net.head(h), y, reduction="none") for net, h in pairs]
@@ -82,9 +91,7 @@ class Client:
             found = (joint.mean(0) / beta).softmax(-1)
             self.pi = (1 - damping) * self.pi + damping * found
         joint = likelihoods + self.log_gate(self.pi, features)
-        self.optimiser.zero_grad()
-        (-(self.pi * joint).sum(1).mean()).backward()
-        self.optimiser.step()
+        return -(self.pi * joint).sum(1).mean()
 
     def predict(self, x):
         with torch.no_grad():
@@ -111,24 +118,25 @@ def server_step(net, optimiser, clients, weights, e):
 
 def by_hand(federation, task, beta, damping):
     """(shared experts, clients) after all rounds."""
-    hand = ByHand(federation)
+    hand = Reference(federation)
     drawn = [task.init(e) for e in range(EXPERTS)]
-    shared = [hand.module(params) for params in drawn]
+    shared = [module_of(task, params) for params in drawn]
     servers = [torch.optim.Adam(net.parameters(), lr=0.05) for net in shared]
-    clients = [Client(hand, drawn) for _ in hand.seen]
-    for number in range(ROUNDS):
-        for client, c in zip(clients, hand.seen, strict=True):
-            for net, source in zip(client.nets, shared, strict=True):
-                net.load_state_dict(source.state_dict())
-                net.train()
-            for last, x, y, _ in hand.batches(c, number):
-                client.step(x, y, beta, damping)
-                if last:
-                    client.scheduler.step()
+    clients = {c: Client(hand, task, drawn) for c in hand.seen}
+
+    def client(c, number):
+        own = clients[c]
+        for net, source in zip(own.nets, shared, strict=True):
+            net.load_state_dict(source.state_dict())
+            net.train()
+        hand.fit(c, number, own.solvers, lambda b: own.loss(b.x, b.y, beta, damping))
+
+    def server(ids):
         for e, net in enumerate(shared):
-            pairs = zip(hand.weights, clients, strict=True)
-            mass = torch.stack([n * client.pi[e] for n, client in pairs])
-            server_step(net, servers[e], clients, mass / mass.sum(), e)
+            mass = torch.stack([hand.sizes[c] * clients[c].pi[e] for c in ids])
+            server_step(net, servers[e], clients.values(), mass / mass.sum(), e)
+
+    hand.rounds(client, server)
     return shared, clients
 
 
@@ -137,26 +145,18 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     settings = {"beta": 0.5, "damping": 0.3}
     shared, clients = by_hand(federation, task, **settings)
-    method, state = train(
-        "fedmix_clients",
-        task,
-        federation,
-        executor,
-        num_experts=EXPERTS,
-        expert_seeds="official",
-        server_lr=0.05,
-        **settings,
-    )
+    params = {"num_experts": EXPERTS, "expert_seeds": "official", "server_lr": 0.05} | settings
+    method, state = trained("fedmix_clients", task, federation, executor, **params)
     for e, net in enumerate(shared):
         assert_params(tree.take(state.experts, e), net.state_dict())
     cohort = cohort_of(task, federation, executor=executor)
     found = cohort.score(method.predict, method.personalise(state, cohort), split="test")
-    for c, (client, row) in enumerate(zip(clients, found, strict=True)):
+    for (c, client), row in zip(clients.items(), found, strict=True):
         torch.testing.assert_close(state.pi[c], client.pi)
         assert_params(tree.take(state.private, c), {"A": client.A.detach(), "b": client.b.detach()})
         for net, source in zip(client.nets, shared, strict=True):
             net.load_state_dict(source.state_dict())
-        x, _ = ByHand(federation).shard(c, "test")
+        x, _ = owned(federation, c, "test")
         torch.testing.assert_close(row.exp(), client.predict(x))
 
 
@@ -164,8 +164,8 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
 def test_with_one_expert_it_is_fedavg_with_adam(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     settings = {"server_lr": 0.05, "horizon": ROUNDS}
-    _, fedavg = train("fedavg_adam", task, federation, executor, **settings)
-    _, ours = train("fedmix_clients", task, federation, executor, num_experts=1, **settings)
+    _, fedavg = trained("fedavg_adam", task, federation, executor, **settings)
+    _, ours = trained("fedmix_clients", task, federation, executor, num_experts=1, **settings)
     assert_params(tree.take(ours.experts, 0), fedavg.params)
     torch.testing.assert_close(ours.divergence, fedavg.divergence)
     assert (ours.pi == 1).all()
@@ -174,7 +174,7 @@ def test_with_one_expert_it_is_fedavg_with_adam(executor):
 def test_the_gate_does_not_train_the_experts_unless_it_may():
     federation, task = toy_federation(), tiny_task()
     states = [
-        train("fedmix_clients", task, federation, "loop", num_experts=2, grad_to_features=flag)[1]
+        trained("fedmix_clients", task, federation, "loop", num_experts=2, grad_to_features=flag)[1]
         for flag in (True, False)
     ]
     with_it, without = (state.experts["body.0.weight"] for state in states)
@@ -183,7 +183,7 @@ def test_the_gate_does_not_train_the_experts_unless_it_may():
 
 def test_training_batches_of_one_example_are_fine_where_the_experts_do_not_mind():
     federation, task = toy_federation(sizes=(5, 9), unseen=0), tiny_task()
-    _, state = train("fedmix_clients", task, federation, "batched", num_experts=2)
+    _, state = trained("fedmix_clients", task, federation, "batched", num_experts=2)
     torch.testing.assert_close(state.pi.sum(1), torch.ones(2).double())
 
 
@@ -210,9 +210,9 @@ def test_a_new_shard_is_predicted_by_all_seen_clients_in_proportion_to_their_exa
     state = method.round(state, cohort_of(method.task, federation))
     newcomers = cohort_of(method.task, federation, federation.ids("unseen"))
     found = newcomers.score(method.predict, method.anybody(state, newcomers), split="test")[0]
-    x, _ = ByHand(federation).shard(int(federation.ids("unseen")[0]), "test")
-    hand = ByHand(federation)
-    nets = [hand.module(params).eval() for params in tree.unstack(state.experts)]
+    x, _ = owned(federation, int(federation.ids("unseen")[0]), "test")
+    hand = Reference(federation)
+    nets = [module_of(method.task, params).eval() for params in tree.unstack(state.experts)]
     with torch.no_grad():
         features = [net.body(x) for net in nets]
         gate = 0

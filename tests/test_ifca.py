@@ -7,8 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors
-from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
+from reference import (
+    ROUNDS,
+    SOLVER,
+    Reference,
+    assert_params,
+    cross_entropy_of,
+    executors,
+    module_of,
+)
+from support import TinyNet, cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, streams, tree
@@ -32,13 +40,6 @@ def make(num_experts=3, task=None, local=None, **params):
     return methods.load("ifca")(
         task=task or tiny_task(), local=local, num_experts=num_experts, **params
     )
-
-
-def run(method, federation, rounds=ROUNDS, **options):
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        state = method.round(state, cohort_of(method.task, federation, round=number, **options))
-    return state
 
 
 # -- exploration ----------------------------------------------------------------------------
@@ -132,46 +133,37 @@ def test_what_a_client_draws_depends_on_nobody_else():
 
 def by_hand(federation, method, task):
     """Rounds of real modules and optimisers; state dicts of the models and of the best of each."""
-    hand, num = ByHand(federation), method.num_experts
+    hand, num = Reference(federation, solver=method.local), method.num_experts
     shared = [task.init(e) for e in range(num)]
     best, least, failed, picks = [None] * num, [math.inf] * num, [0] * num, []
+    held_out, chosen = {}, {}
 
     def losses(client, split):
         x, y = hand.shard(client, split)
         with torch.no_grad():
-            return [cross_entropy(hand.module(s).eval()(x), y).item() for s in shared]
+            return [cross_entropy(module_of(task, s).eval()(x), y).item() for s in shared]
 
-    for number in range(ROUNDS):
-        draws = streams.generator(0, number, "explore").random((federation.num_clients, 2))
-        held_out, trained = {j: [] for j in range(num)}, {j: [] for j in range(num)}
-        for c in hand.seen:
-            train = losses(c, "train")
-            j = int(draws[c, 1] * num) if draws[c, 0] < method.epsilon else int(np.argmin(train))
-            held_out[j].append(losses(c, "test")[j])
-            net = hand.module(shared[j])
-            optimiser, scheduler = hand.optimiser(net.parameters())
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                cross_entropy(net(x), y).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-            trained[j].append((int(federation.train.sizes[c]), net.state_dict()))
-        picks.append([len(trained[j]) for j in range(num)])
-        for j, clients in trained.items():
-            total = sum(n for n, _ in clients)
-            if clients:
-                shared[j] = {
-                    name: sum(n / total * state[name] for n, state in clients)
-                    for name, value in shared[j].items()
-                    if value.is_floating_point()
-                }
-            if number % method.stop_every == 0:
-                loss = np.mean(held_out[j]) if held_out[j] else math.nan
-                if loss < least[j]:
-                    best[j], least[j], failed[j] = shared[j], loss, 0
-                else:
-                    failed[j] += 1
+    def client(c, number):
+        draws = streams.generator(0, number, "explore").random((federation.num_clients, 2))[c]
+        explored = draws[0] < method.epsilon
+        j = int(draws[1] * num) if explored else int(np.argmin(losses(c, "train")))
+        held_out.setdefault(j, []).append(losses(c, "test")[j])
+        net = chosen.setdefault(j, {})[c] = module_of(task, shared[j])
+        hand.fit(c, number, hand.solvers_of(net), cross_entropy_of(net))
+
+    def server(ids):
+        checks = len(picks) % method.stop_every == 0
+        picks.append([len(chosen.get(j, ())) for j in range(num)])
+        for j in range(num):
+            if j in chosen:
+                shared[j] = hand.average(chosen[j])
+            if checks and j in held_out and np.mean(held_out[j]) < least[j]:
+                best[j], least[j], failed[j] = shared[j], np.mean(held_out[j]), 0
+            elif checks:
+                failed[j] += 1
+        held_out.clear(), chosen.clear()
+
+    hand.rounds(client, server)
     final = list(shared)
     shared = [final[j] if best[j] is None else best[j] for j in range(num)]
     choice = [int(np.argmin(losses(c, "train"))) for c in hand.seen]

@@ -5,12 +5,10 @@ specification, and the numbers that say how well it does.
 import numpy as np
 import pytest
 import torch
-from by_hand import ByHand, assert_params, executors
+from reference import Reference, assert_params, executors, module_of
 from support import cohort_of, sgd, tiny_task, toy_federation
-from torch.nn.functional import cross_entropy
 
 from fedlib import methods
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task
@@ -68,28 +66,17 @@ def test_the_estimate_is_the_formula_on_a_loop_in_plain_pytorch(executor, batch_
     local = plain(batch_size=batch_size, epochs=2 if batch_size == 4 else 1)
     method = make(task, local)
     state = after(method, federation, executor=executor)
-    hand, start = ByHand(federation, norm=False), task.init(0)
-    nets = []
-    for client in hand.seen:
-        net = hand.module(start)
-        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
-        batches = draw_batches(int(federation.train.sizes[client]), local, 0, 0, "fit", client)
-        rows = federation.train.of(client)
-        for step in batches.steps:
-            of_step = rows[batches.order[step.start : step.stop]]
-            x, y = (torch.from_numpy(a[of_step]) for a in (federation.x, federation.y))
-            optimiser.zero_grad()
-            cross_entropy(net(x), y).backward()
-            optimiser.step()
-        nets.append(net)
-        steps = len(batches.steps)
+    hand, start = Reference(federation, task, local), task.init(0)
+    hand.rounds(hand.learn, cohorts=[hand.seen])
+    for client, net in hand.nets.items():
+        steps = len([*hand.batches(client, 0)])
         change = net.head[1].bias.detach() - start["head.1.bias"]
         estimate = change / (0.1 * steps) + 1 / 3
         if steps > 1:
             estimate = estimate.clamp(min=0) / estimate.clamp(min=0).sum()
         # Float64; steps of a network of two layers.
         torch.testing.assert_close(state.recovered[client], estimate, rtol=1e-9, atol=1e-12)
-    assert_params(state.params, hand.average(nets))
+    assert_params(state.params, hand.average(hand.nets))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -100,8 +87,7 @@ def test_after_one_step_the_estimate_sums_to_one_and_misses_by_the_drawn_predict
     recovered = method.round(state, cohort_of(task, federation)).recovered
     for client in federation.ids("seen"):
         x = torch.from_numpy(federation.x[federation.train.of(client)])
-        hand = ByHand(federation, norm=False)
-        predicted = hand.module(state.params)(x).softmax(-1).mean(0).detach()
+        predicted = module_of(task, state.params)(x).softmax(-1).mean(0).detach()
         # share - prediction + 1/L by the arithmetic of a step; rounding of a few operations.
         expected = true_shares(federation, client) - predicted + 1 / 3
         torch.testing.assert_close(recovered[client], expected, rtol=0, atol=1e-13)

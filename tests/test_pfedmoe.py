@@ -9,9 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import support
 import torch
-from by_hand import SOLVER, ByHand, assert_params, executors
-from support import cohort_of, sgd, tiny_task, toy_federation
+from reference import (
+    SOLVER,
+    Reference,
+    assert_params,
+    descend,
+    descent,
+    executors,
+    module_of,
+)
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 from zoo import Deep
@@ -59,18 +68,9 @@ def cohort(method, federation, ids=None, **options):
     return cohort_of(method.task, federation, ids, aggregation="renormalised", **options)
 
 
-def run(method, federation, cohorts=COHORTS, executor="loop"):
-    state = method.init(federation.num_clients, 0)
-    for number, ids in enumerate(cohorts):
-        state = method.round(
-            state, cohort(method, federation, ids, round=number, executor=executor)
-        )
-    return state
-
-
-def assert_same(a, b, tolerance=1e-12):
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+def run(method, federation, rounds=COHORTS, executor="loop"):
+    options = {"executor": executor, "aggregation": "renormalised"}
+    return support.run(method, federation, rounds, **options)
 
 
 def same_bits(a, b):
@@ -224,7 +224,7 @@ def test_without_training_the_shared_extractor_stays_as_in_p11():
     method, federation = make(replace(LOCAL, lr=0.0)), toy_federation(SIZES)
     start = method.init(federation.num_clients, 0)
     after = run(method, federation, [[0, 1, 2, 3]] * 2)
-    assert_same(after.small, start.small, 1e-6)
+    assert_close(after.small, start.small, 1e-6)
 
 
 def test_the_average_of_equal_clients_is_each_of_them_as_in_p12():
@@ -232,7 +232,7 @@ def test_the_average_of_equal_clients_is_each_of_them_as_in_p12():
     federation = equal_clients(3)
     state = run(method, federation, [[0, 1, 2]] * 3)
     for client in range(3):
-        assert_same(state.small, state.models["small"][client])
+        assert_close(state.small, state.models["small"][client])
     assert not same_bits(state.small, method.init(3, 0).small)
 
 
@@ -253,14 +253,18 @@ def test_a_batch_of_one_trains_and_a_prediction_knows_no_batch_as_in_p13(executo
 # -- an independent loop ----------------------------------------------------------------------
 
 
+def drawn(task, seed):
+    return module_of(task, task.init(seed))
+
+
 class Client:
     """Three modules of one client, trained by a torch.optim loop."""
 
     def __init__(self, number):
-        self.large = module_of((wide, deep)[number % 2], 0)
+        self.large = drawn((wide, deep)[number % 2], 0)
         self.small, self.gate = (
-            module_of(task, expert_seed(0, drawn, "independent"))
-            for drawn, task in enumerate((small, gate_task()), 1)
+            drawn(task, expert_seed(0, position, "independent"))
+            for position, task in enumerate((small, gate_task()), 1)
         )
 
     def logits(self, x):
@@ -270,58 +274,50 @@ class Client:
 
     def train(self, batches):
         modules = self.small, self.large, self.gate
-        groups = [{"params": m.parameters(), "lr": 0.1} for m in modules]
-        groups[2]["lr"] *= GATE_SCALE
-        optimiser = torch.optim.SGD(groups, momentum=0.9, weight_decay=5e-4)
-        for module in modules:
-            module.train()
-        for _, x, y, _ in batches:
-            optimiser.zero_grad()
-            cross_entropy(self.logits(x), y).backward()
-            for module in modules:
-                nn.utils.clip_grad_norm_(module.parameters(), LOCAL.clip_norm)
-            optimiser.step()
-
-
-def module_of(task, seed):
-    net = task.build().double()
-    net.load_state_dict(task.init(seed), strict=False)
-    return net
+        rates = 1.0, 1.0, GATE_SCALE
+        solvers = [
+            descent(module.train().parameters(), replace(LOCAL, lr=rate * LOCAL.lr))
+            for module, rate in zip(modules, rates, strict=True)
+        ]
+        loss = lambda b: cross_entropy(self.logits(b.x), b.y)  # noqa: E731
+        descend(solvers, batches, loss, LOCAL.clip_norm)
 
 
 @executors
 def test_pfedmoe_is_an_independent_loop_of_modules_and_optimisers(executor):
     federation = toy_federation(SIZES)
-    hand = ByHand(federation)
+    hand = Reference(federation, solver=LOCAL)
     clients = [Client(number) for number in range(4)]
     shared = copy.deepcopy(clients[0].small.body.state_dict())
-    for number, ids in enumerate(COHORTS):
-        for c in ids:
-            clients[c].small.body.load_state_dict(shared)
-            clients[c].train(hand.batches(c, number))
-        total = sum(SIZES[c] for c in ids)
-        bodies = {c: clients[c].small.body.state_dict() for c in ids}
-        shared = {n: sum(SIZES[c] / total * bodies[c][n] for c in ids) for n in shared}
+
+    def client(c, number):
+        clients[c].small.body.load_state_dict(shared)
+        clients[c].train(hand.batches(c, number))
+
+    def server(ids):
+        shared.update(hand.average({c: clients[c].small.body for c in ids}))
+
+    hand.rounds(client, server, COHORTS)
     method = make(gate_lr_scale=GATE_SCALE)
     state = run(method, federation, executor=executor)
     assert_params(state.small, {f"body.{name}": value for name, value in shared.items()})
-    for c, client in enumerate(clients[:3]):
+    for c, own in enumerate(clients[:3]):
         ours = tree.take(state.models, c)
-        assert_params(ours["gate"], client.gate.state_dict())
-        assert_params(ours["large"], client.large.state_dict())
+        assert_params(ours["gate"], own.gate.state_dict())
+        assert_params(ours["large"], own.large.state_dict())
     # Client 3 never took part: it has the server's extractor, and all else as it was drawn.
     clients[3].small.body.load_state_dict(shared)
     everybody = cohort(method, federation, range(4), executor=executor)
     for protocol in ("default", "aggregated"):
         personal = getattr(method, method.protocols["seen"][protocol])(state, everybody)
         predicted = everybody.score(method.predict, personal, split="test")
-        for c, client in enumerate(clients):
+        for c, own in enumerate(clients):
             if protocol == "aggregated":
-                client.small.body.load_state_dict(shared)
-            for module in (client.small, client.large, client.gate):
+                own.small.body.load_state_dict(shared)
+            for module in (own.small, own.large, own.gate):
                 module.eval()
             with torch.no_grad():
-                expected = client.logits(hand.shard(c, "test")[0]).log_softmax(1)
+                expected = own.logits(hand.shard(c, "test")[0]).log_softmax(1)
             torch.testing.assert_close(predicted[c], expected, rtol=1e-9, atol=1e-11)
 
 
@@ -332,7 +328,7 @@ def test_the_local_expert_alone_is_local_training():
     federation = toy_federation(SIZES)
     state = run(make(gate_mode="local_only"), federation)
     local = methods.load("local")(task=small, local=LOCAL, large=(wide, deep))
-    assert_same(state.models["large"], run(local, federation).models)
+    assert_close(state.models["large"], run(local, federation).models)
 
 
 @pytest.mark.parametrize(("name", "weight"), [("global_only", 1), ("local_only", 0.0)])
@@ -353,7 +349,7 @@ def test_a_gate_that_trusts_both_and_never_learns_is_a_fixed_one():
     still = run(make(gate=even, gate_lr_scale=0.0), federation)
     fixed = run(make(gate_mode="fixed:0.5"), federation)
     for part in ("small", "large"):
-        assert_same(still.models[part], fixed.models[part])
+        assert_close(still.models[part], fixed.models[part])
     drawn = make().init(5, 0)
     assert not same_bits(fixed.models["small"][0], drawn.models["small"][0])
 
@@ -362,7 +358,7 @@ def test_without_a_list_clients_own_models_like_the_small_one():
     method = make(large=())
     assert method.own == OwnModels((small,))
     state = method.init(3, 0)
-    assert_same(state.models["large"], Rows([small.init(0)] * 3))
+    assert_close(state.models["large"], Rows([small.init(0)] * 3))
     # Equal extractors would leave the gate nothing to choose from, nor any gradient.
     assert not any(torch.equal(small.init(0)[name], x) for name, x in state.small.items())
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import ROUNDS, SOLVER, ByHand, assert_params, executors, train
+from reference import (
+    ROUNDS,
+    SOLVER,
+    Reference,
+    assert_params,
+    executors,
+    module_of,
+    owned,
+    trained,
+)
 from support import cohort_of, tiny_task, toy_federation
 from torch import nn
 
@@ -42,32 +51,31 @@ class Mixture(nn.Module):
 
 def by_hand(federation, task):
     """The averages after all rounds, as a mixture in evaluation mode."""
-    hand = ByHand(federation)
+    hand = Reference(federation)
     drawn = [task.init(e) for e in range(EXPERTS)]
-    own = {c: Mixture([hand.module(params) for params in drawn]) for c in hand.seen}
-    solvers = {c: hand.optimiser(mixture.parameters()) for c, mixture in own.items()}
-    shared = hand.average(own.values())  # of equal ones: what all of them start from
-    for number in range(ROUNDS):
-        for c, mixture in own.items():
-            mixture.load_state_dict(shared, strict=False)
-            optimiser, scheduler = solvers[c]
-            for last, x, y, _ in hand.batches(c, number):
-                optimiser.zero_grad()
-                likelihood = mixture(x)[torch.arange(len(y)), y]
-                (-likelihood.log().mean()).backward()
-                optimiser.step()
-                if last:
-                    scheduler.step()
-        shared = hand.average(own.values())
-    own[0].load_state_dict(shared, strict=False)
-    return own[0].eval()
+    hand.nets = {c: Mixture([module_of(task, params) for params in drawn]) for c in hand.seen}
+    hand.solvers = {c: hand.solvers_of(mixture) for c, mixture in hand.nets.items()}
+    hand.shared = hand.average(hand.nets)  # of equal ones: what all of them start from
+
+    def client(c, number):
+        mixture = hand.nets[c]
+        mixture.load_state_dict(hand.shared, strict=False)
+        likelihoods = lambda b: mixture(b.x)[torch.arange(len(b.y)), b.y]  # noqa: E731
+        hand.fit(c, number, hand.solvers[c], lambda b: -likelihoods(b).log().mean())
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+
+    hand.rounds(client, server)
+    hand.nets[0].load_state_dict(hand.shared, strict=False)
+    return hand.nets[0].eval()
 
 
 @executors
 def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     mixture = by_hand(federation, task)
-    method, state = train("plain_mixture", task, federation, executor, **OFFICIAL)
+    method, state = trained("plain_mixture", task, federation, executor, **OFFICIAL)
     for e, net in enumerate(mixture.nets):
         assert_params(tree.take(state.model["experts"], e), net.state_dict())
     assert_params(state.model["gate"], {"A": mixture.A.data, "b": mixture.b.data})
@@ -75,7 +83,7 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
         cohort = cohort_of(task, federation, federation.ids(group), executor=executor)
         found = cohort.score(method.predict, method.personalise(state, cohort), split="test")
         for row, client in zip(found, federation.ids(group), strict=True):
-            x, _ = ByHand(federation).shard(client, "test")
+            x, _ = owned(federation, client, "test")
             torch.testing.assert_close(row.exp(), mixture(x).detach())
 
 
@@ -83,7 +91,7 @@ def test_rounds_are_those_of_a_loop_in_plain_pytorch(executor):
 def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
     params = OFFICIAL | {"table_rounds": [0, 1, ROUNDS, 9], "table_split": "train"}
-    method, state = train("plain_mixture", task, federation, executor, **params)
+    method, state = trained("plain_mixture", task, federation, executor, **params)
     found = method.diagnostics(state)
     # Round 9 never came; a gate of zeros is uniform.
     assert found["table_rounds"].tolist() == [0, 1, ROUNDS]
@@ -102,7 +110,7 @@ def test_a_label_without_examples_has_a_row_of_zeros():
     labels = np.where(federation.y == 2, 0, federation.y)
     federation, task = replace(federation, y=labels), tiny_task()
     params = {"num_experts": EXPERTS, "table_rounds": [ROUNDS], "table_split": "train"}
-    method, state = train("plain_mixture", task, federation, "loop", **params)
+    method, state = trained("plain_mixture", task, federation, "loop", **params)
     table = method.diagnostics(state)["tables"][0]
     torch.testing.assert_close(table.sum(1), torch.tensor([1.0, 1.0, 0.0]).double())
 
@@ -112,13 +120,13 @@ def test_the_validation_split_is_looked_at_unless_another_is_asked_for():
     nothing = Split.from_lists([[] for _ in range(4)])
     params = {"num_experts": EXPERTS, "table_rounds": [ROUNDS]}
     with pytest.raises(DataError, match="has val examples, on which .* or table_split 'train'"):
-        train("plain_mixture", task, federation, "loop", **params)
+        trained("plain_mixture", task, federation, "loop", **params)
     swapped = replace(federation, val=federation.test, test=nothing)
-    method, state = train("plain_mixture", task, swapped, "loop", **params)
+    method, state = trained("plain_mixture", task, swapped, "loop", **params)
     seen = federation.ids("seen")
     rows = np.concatenate([federation.test.of(client) for client in seen])
     batch = cohort_of(task, federation).data.inputs(torch.from_numpy(rows))
-    nets = [ByHand(federation, norm=False).module(p) for p in tree.unstack(state.model["experts"])]
+    nets = [module_of(task, p) for p in tree.unstack(state.model["experts"])]
     mixture = Mixture(nets).eval()
     mixture.load_state_dict(state.model["gate"], strict=False)
     gate = mixture.gate(batch).detach()
@@ -130,8 +138,8 @@ def test_the_validation_split_is_looked_at_unless_another_is_asked_for():
 @executors
 def test_with_one_expert_it_is_fedavg(executor):
     federation, task = toy_federation(), tiny_task(norm=True)
-    _, fedavg = train("fedavg", task, federation, executor)
-    _, ours = train("plain_mixture", task, federation, executor, num_experts=1)
+    _, fedavg = trained("fedavg", task, federation, executor)
+    _, ours = trained("plain_mixture", task, federation, executor, num_experts=1)
     # The gate has nothing to choose, so its part of the gradient is zero but for rounding.
     assert_params(tree.take(ours.model["experts"], 0), fedavg.params)
     assert_params(

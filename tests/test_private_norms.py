@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import SOLVER, ByHand, assert_params, executors
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from reference import SOLVER, assert_params, average, executors, module_of
+from support import EXECUTORS, cohort_of, run, sgd, tiny_task, toy_federation
+from test_by_hand import PFedMM
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.device import DeviceData
@@ -62,14 +62,6 @@ def make(task=None, private=True, **params):
     task = task or Task(NormedNet, dtype=torch.float64)
     settings = {"num_experts": EXPERTS, "local": sgd()} | params
     return methods.load("pfedmm")(task=task, private_norms=private, **settings)
-
-
-def run(method, federation, cohorts=EVERYBODY, executor="loop", aggregation="damped"):
-    state = method.init(federation.num_clients, 0)
-    for number, ids in enumerate(cohorts):
-        options = {"executor": executor, "round": number, "aggregation": aggregation}
-        state = method.round(state, cohort_of(method.task, federation, ids, **options))
-    return state
 
 
 def simulation(method, executor="loop", federation=None, **course):
@@ -130,7 +122,9 @@ def test_by_default_all_of_the_body_is_shared():
 @pytest.mark.parametrize("cohorts", [EVERYBODY, SAMPLED])
 def test_without_batch_normalisation_private_is_shared(executor, cohorts):
     federation, task = toy_federation(SIZES), tiny_task(dropout=0.3)
-    private, shared = (run(make(task, p), federation, cohorts, executor) for p in (True, False))
+    private, shared = (
+        run(make(task, p), federation, cohorts, executor=executor) for p in (True, False)
+    )
     assert_close(private, shared)
 
 
@@ -138,7 +132,7 @@ def test_without_batch_normalisation_private_is_shared(executor, cohorts):
 def test_of_one_client_private_is_shared(executor):
     federation = toy_federation((12, 7), unseen=1)
     methods_ = [make(private=p) for p in (True, False)]
-    private, shared = (run(m, federation, [[0]] * ROUNDS, executor) for m in methods_)
+    private, shared = (run(m, federation, [[0]] * ROUNDS, executor=executor) for m in methods_)
     assert_close(together(private.experts, client_norms(private, 0)), shared.experts)
     assert_close((private.pi, private.memory), (shared.pi, shared.memory))
     for group in ("seen", "unseen"):  # the mean over one client is that client's
@@ -155,95 +149,36 @@ def test_of_one_client_private_is_shared(executor):
 # -- by hand ------------------------------------------------------------------------------
 
 
-class PrivateByHand(ByHand):
-    """Algorithm 1 in modules and optimisers; the norms of each client's body are never loaded."""
+class PrivateByHand(PFedMM):
+    """Algorithm 1; the norms of each client's body are never loaded."""
 
     def __init__(self, federation, task, cohorts, aggregation):
-        super().__init__(federation)
-        self.aggregation = aggregation
         heads = [task.split(task.init(e))[1] for e in range(EXPERTS)]
         body, _ = task.split(task.init(EXPERTS))
-        self.own = {c: self.client(body, heads) for c in self.seen}
-        self.pi = {c: torch.full((EXPERTS,), 1 / EXPERTS).double() for c in self.seen}
-        self.body = {n: v for n, v in body.items() if n not in BODY_NORMS}
-        self.heads = heads
-        for number, ids in enumerate(cohorts):
-            for c in ids:
-                self.train(c, number)
-            self.serve(ids)
+        super().__init__(federation, task, body, heads, private=BODY_NORMS)
+        self.aggregation = aggregation
+        self.rounds(self.client, self.server, cohorts)
 
-    def module(self, params):
-        net = NormedNet().double()
-        net.load_state_dict(params, strict=False)
-        return net
-
-    def client(self, body, heads):
-        """One body and E heads; the body's rate is E times the heads'."""
-        nets = [self.module({**body, **head}) for head in heads]
-        for net in nets[1:]:
-            net.body = nets[0].body
-        groups = [{"params": nets[0].body.parameters(), "lr": 0.1 * EXPERTS}]
-        groups += [{"params": net.head.parameters()} for net in nets]
-        return nets, *self.optimiser(groups)
-
-    def responsibilities(self, nets, pi, x, y):
-        for net in nets:
-            net.eval()
-        with torch.no_grad():
-            losses = [cross_entropy(net(x), y, reduction="none") for net in nets]
-        return torch.softmax(pi.log()[:, None] - torch.stack(losses), dim=0)
-
-    def train(self, c, number):
-        nets, optimiser, scheduler = self.own[c]
-        for net, head in zip(nets, self.heads, strict=True):
-            net.load_state_dict({**self.body, **head}, strict=False)
-        q = self.responsibilities(nets, self.pi[c], *self.shard(c))
-        self.pi[c] = q.mean(1)
-        for net in nets:
-            net.train()
-        for last, x, y, index in self.batches(c, number):
-            optimiser.zero_grad()
-            features = nets[0].body(x)
-            loss = 0
-            for e, net in enumerate(nets):
-                each = cross_entropy(net.head(features), y, reduction="none")
-                loss = loss + (q[e][index] * each).sum() / len(y)
-            loss.backward()
-            optimiser.step()
-            if last:
-                scheduler.step()
-
-    def serve(self, ids):
+    def server(self, ids):
         """Section 1.4: absent clients count with the previous model, or not at all."""
-        sizes = self.federation.train.sizes
-        total = sizes[ids if self.aggregation == "renormalised" else self.seen].sum()
-        weights = {c: sizes[c] / total for c in ids}
-        rest = 1 - sum(weights.values())
-
-        def average(previous, of):
-            dicts = {c: of(c).state_dict() for c in ids}
-            return {
-                n: sum(weights[c] * dicts[c][n] for c in ids) + rest * v
-                for n, v in previous.items()
-            }
-
-        self.body = average(self.body, lambda c: self.own[c][0][0])
-        self.heads = [
-            average(h, lambda c, e=e: self.own[c][0][e]) for e, h in enumerate(self.heads)
-        ]
+        before = [self.body, *self.heads]
+        super().server(ids)
+        if self.aggregation == "damped":
+            share = sum(self.sizes[c] for c in ids) / sum(self.sizes.values())
+            self.body, *self.heads = (
+                {n: share * new[n] + (1 - share) * v for n, v in old.items()}
+                for old, new in zip(before, (self.body, *self.heads), strict=True)
+            )
 
     def norms(self, c):
         state = self.own[c][0][0].state_dict()
         return {n: state[n] for n in BODY_NORMS}
 
     def mean_norms(self):
-        return {
-            n: sum(w * self.norms(c)[n] for c, w in zip(self.seen, self.weights, strict=True))
-            for n in BODY_NORMS
-        }
+        return average([self.norms(c) for c in self.seen], self.weights)
 
-    def nets(self, norms):
-        return [self.module({**self.body, **norms, **head}) for head in self.heads]
+    def nets_with(self, norms):
+        return [module_of(self.task, {**self.body, **norms, **head}) for head in self.heads]
 
 
 def mixed(nets, pi, x):
@@ -259,7 +194,7 @@ def mixed(nets, pi, x):
 )
 def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
     federation, method = toy_federation(SIZES), make(local=SOLVER, expert_seeds="official")
-    state = run(method, federation, cohorts, executor, aggregation)
+    state = run(method, federation, cohorts, executor=executor, aggregation=aggregation)
     hand = PrivateByHand(federation, method.task, cohorts, aggregation)
     assert_params(state.experts["body"], hand.body)
     for e in range(EXPERTS):
@@ -271,13 +206,13 @@ def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
         if c in hand.seen:
             assert_params(client_norms(state, c), hand.norms(c))
             torch.testing.assert_close(state.pi[c], hand.pi[c])
-            nets, prior, prepare = hand.nets(hand.norms(c)), hand.pi[c], method.refresh
+            nets, prior, prepare = hand.nets_with(hand.norms(c)), hand.pi[c], method.refresh
             predicted = cohort.score(
                 method.predict, method.personalise(state, cohort), split="test"
             )
             torch.testing.assert_close(predicted[0].exp(), mixed(nets, hand.pi[c], x))
         else:
-            nets, prior, prepare = hand.nets(hand.mean_norms()), uniform, method.welcome
+            nets, prior, prepare = hand.nets_with(hand.mean_norms()), uniform, method.welcome
         # One E-step with the model as it is now.
         pi = hand.responsibilities(nets, prior, *hand.shard(c)).mean(1)
         predicted = cohort.score(method.predict, prepare(state, cohort), split="test")
@@ -288,7 +223,7 @@ def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
 @pytest.mark.parametrize("cohorts", [EVERYBODY, SAMPLED])
 def test_both_executors_agree(net, cohorts):
     federation, method = toy_federation(SIZES), make(Task(NETS[net], dtype=torch.float64))
-    states = [run(method, federation, cohorts, executor) for executor in EXECUTORS]
+    states = [run(method, federation, cohorts, executor=executor) for executor in EXECUTORS]
     assert states[0].norms
     # Float64: the executors sum in different orders, and batch normalisation amplifies that.
     assert_close(*states, 1e-9)
@@ -332,7 +267,7 @@ def test_evaluation_is_not_traffic():
 def test_norms_become_the_clients_own_and_those_of_absent_clients_stay(executor):
     federation, method = toy_federation(SIZES), make()
     start = method.init(federation.num_clients, 0)
-    state = run(method, federation, SAMPLED[:1], executor)  # clients 0 and 2
+    state = run(method, federation, SAMPLED[:1], executor=executor)  # clients 0 and 2
     for name, rows in state.norms.items():
         assert not torch.equal(rows[0], rows[2])
         for present in (0, 2):

@@ -4,13 +4,21 @@ import copy
 from dataclasses import replace
 
 import pytest
+import support
 import torch
-from by_hand import SOLVER, ByHand, assert_params, executors
-from support import cohort_of, sgd, tiny_task, toy_federation
-from torch.nn.functional import cross_entropy
+from reference import (
+    SOLVER,
+    Reference,
+    assert_params,
+    cross_entropy_of,
+    descend,
+    executors,
+    module_of,
+)
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
 from zoo import Deep
 
-from fedlib import methods, tree
+from fedlib import methods
 from fedlib.engine.task import Task
 from fedlib.models import linear
 
@@ -40,12 +48,8 @@ def cohort(method, federation, ids=None, **options):
     return cohort_of(method.task, federation, ids, aggregation="renormalised", **options)
 
 
-def run(method, federation, cohorts=COHORTS, executor="loop"):
-    state = method.init(federation.num_clients, 0)
-    for number, ids in enumerate(cohorts):
-        options = {"round": number, "executor": executor}
-        state = method.round(state, cohort(method, federation, ids, **options))
-    return state
+def run(method, federation, rounds=COHORTS, **options):
+    return support.run(method, federation, rounds, aggregation="renormalised", **options)
 
 
 def lg_fedavg(local=LOCAL, large=(narrow, deep), task=narrow):
@@ -56,41 +60,7 @@ def fedrep(local=LOCAL, task=normed, **params):
     return methods.load("fedrep")(task=task, local=local, **params)
 
 
-def assert_same(a, b, tolerance=1e-12):
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
-
-
 # -- independent loops --------------------------------------------------------------------------
-
-
-def module_of(task):
-    net = task.build().double()
-    net.load_state_dict(task.init(0), strict=False)
-    return net
-
-
-def train(module, batches, trained):
-    """A new optimiser of the parameters `trained`, all gradients of which are clipped together."""
-    weights = [*trained.parameters()]
-    optimiser = torch.optim.SGD(weights, lr=0.1, momentum=0.9, weight_decay=5e-4)
-    module.train()
-    for _, x, y, _ in batches:
-        module.zero_grad()
-        cross_entropy(module(x), y).backward()
-        torch.nn.utils.clip_grad_norm_(weights, LOCAL.clip_norm)
-        optimiser.step()
-
-
-def average(modules, ids):
-    """Of the states of some clients' modules, by their examples."""
-    total = sum(SIZES[c] for c in ids)
-    states = {c: copy.deepcopy(modules[c].state_dict()) for c in ids}
-    return {
-        name: sum(SIZES[c] / total * states[c][name] for c in ids)
-        for name, value in states[ids[0]].items()
-        if value.is_floating_point()
-    }
 
 
 def assert_predicts(method, personal, seen, nets, hand):
@@ -105,14 +75,19 @@ def assert_predicts(method, personal, seen, nets, hand):
 @executors
 def test_lg_fedavg_is_an_independent_loop(executor):
     federation = toy_federation(SIZES)
-    hand = ByHand(federation)
-    nets = [module_of((narrow, deep)[c % 2]) for c in range(4)]
+    hand = Reference(federation, solver=LOCAL)
+    tasks = [(narrow, deep)[c % 2] for c in range(4)]
+    nets = [module_of(task, task.init(0)) for task in tasks]
     head = copy.deepcopy(nets[0].head.state_dict())
-    for number, ids in enumerate(COHORTS):
-        for c in ids:
-            nets[c].head.load_state_dict(head)
-            train(nets[c], hand.batches(c, number), nets[c])
-        head = average([net.head for net in nets], ids)
+
+    def client(c, number):
+        nets[c].head.load_state_dict(head)
+        hand.fit(c, number, hand.solvers_of(nets[c]), cross_entropy_of(nets[c].train()))
+
+    def server(ids):
+        head.update(hand.average({c: nets[c].head for c in ids}))
+
+    hand.rounds(client, server, COHORTS)
     method = lg_fedavg()
     state = run(method, federation, executor=executor)
     assert_params(state.head, {f"head.{name}": value for name, value in head.items()})
@@ -128,17 +103,22 @@ def test_lg_fedavg_is_an_independent_loop(executor):
 @pytest.mark.parametrize("head_epochs", [1, 3])
 def test_fedrep_is_an_independent_loop(executor, head_epochs):
     federation = toy_federation(SIZES)
-    hand = ByHand(federation)
-    nets = [module_of(normed) for _ in range(4)]
+    hand = Reference(federation, solver=LOCAL)
+    nets = [module_of(normed, normed.init(0)) for _ in range(4)]
     body = copy.deepcopy(nets[0].body.state_dict())
     method = fedrep(head_epochs=head_epochs)
-    for number, ids in enumerate(COHORTS):
-        for c in ids:
-            nets[c].body.load_state_dict(body, strict=False)
-            heads = hand.batches(c, number, "head", replace(LOCAL, epochs=head_epochs))
-            train(nets[c], heads, nets[c].head)
-            train(nets[c], hand.batches(c, number, "body"), nets[c].body)
-        body = average([net.body for net in nets], ids)
+
+    def client(c, number):
+        net = nets[c].train()
+        net.body.load_state_dict(body, strict=False)
+        heads = hand.batches(c, number, "head", replace(LOCAL, epochs=head_epochs))
+        descend(hand.solvers_of(net.head), heads, cross_entropy_of(net), LOCAL.clip_norm)
+        hand.fit(c, number, hand.solvers_of(net.body), cross_entropy_of(net), "body")
+
+    def server(ids):
+        body.update(hand.average({c: nets[c].body for c in ids}))
+
+    hand.rounds(client, server, COHORTS)
     state = run(method, federation, executor=executor)
     assert_params(state.body, {f"body.{name}": value for name, value in body.items()})
     seen = cohort(method, federation, executor=executor)
@@ -158,7 +138,7 @@ def test_local_trains_each_architecture_as_if_it_were_the_only_one(executor):
         alone = methods.load("local")(task=task, local=LOCAL)
         expected = run(alone, federation, executor=executor)
         for client in range(kind, 4, 2):
-            assert_same(state.models[client], expected.models[client])
+            assert_close(state.models[client], expected.models[client])
     everyone = cohort(both, federation, range(5), executor=executor)
     scores = everyone.score(both.predict, both.personalise(state, everyone), split="test")
     torch.testing.assert_close(scores.exp().sum(-1), torch.ones(5, 4).double())
@@ -176,7 +156,7 @@ def test_lg_fedavg_of_a_model_that_is_all_header_is_fedavg():
     federation = toy_federation(SIZES)
     state = run(lg_fedavg(large=(), task=task), federation)
     fedavg = methods.load("fedavg")(task=task, local=LOCAL)
-    assert_same(state.head, run(fedavg, federation).params)
+    assert_close(state.head, run(fedavg, federation).params)
 
 
 def test_lg_fedavg_of_one_client_is_local_training():
@@ -184,8 +164,8 @@ def test_lg_fedavg_of_one_client_is_local_training():
     method = lg_fedavg(large=())
     state = run(method, federation, [[0]] * 3)
     local = run(methods.load("local")(task=narrow, local=LOCAL), federation, [[0]] * 3)
-    assert_same(state.models[0], local.models[0])
-    assert_same(state.head, narrow.split(state.models[0])[1])
+    assert_close(state.models[0], local.models[0])
+    assert_close(state.head, narrow.split(state.models[0])[1])
 
 
 def test_clients_begin_a_round_with_the_shared_part_and_end_it_with_their_own():
@@ -198,10 +178,10 @@ def test_clients_begin_a_round_with_the_shared_part_and_end_it_with_their_own():
         again = still.round(state, cohort(method, federation, [0, 1, 2]))
         for client in (0, 1, 2):
             own, before = (method.task.split(s.models[client]) for s in (again, state))
-            assert_same(own[part], getattr(state, shared))
-            assert_same(own[1 - part], before[1 - part])
+            assert_close(own[part], getattr(state, shared))
+            assert_close(own[1 - part], before[1 - part])
             assert not torch.equal(*(next(iter(x[part].values())) for x in (own, before)))
-        assert_same(getattr(again, shared), getattr(state, shared))
+        assert_close(getattr(again, shared), getattr(state, shared))
 
 
 # -- settings ---------------------------------------------------------------------------------

@@ -1,0 +1,193 @@
+"""A federation by hand: a loop over clients, with modules and optimisers of PyTorch.
+
+It shares nothing with the engine but the order of the batches, which is drawn. The test of a method
+adds what one client does and what the server does:
+
+    hand = Reference(federation, task)
+
+    def client(c, number):
+        hand.nets[c].load_state_dict(hand.shared, strict=False)
+        hand.learn(c, number)
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+
+    hand.rounds(client, server)
+"""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from support import cohort_of, run, sgd
+from torch.nn.functional import cross_entropy
+
+from fedlib import methods
+from fedlib.engine.batches import draw_batches
+from fedlib.engine.schedules import Schedule
+
+ROUNDS, EPOCHS = 3, 2
+SOLVER = sgd(epochs=EPOCHS, schedule=Schedule("multi_step", milestones=(3, 5), factor=0.1))
+
+
+class Batch(NamedTuple):
+    """Some examples of one client."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    index: torch.Tensor  # where they are in the client's shard
+    key: torch.Tensor  # for random numbers of this step
+    last: bool  # of its epoch
+
+
+def owned(federation, owner, split="train"):
+    """Inputs and labels of a client, or of the server."""
+    rows = federation.split(split).of(owner)
+    return torch.from_numpy(federation.x[rows]), torch.from_numpy(federation.y[rows])
+
+
+def batches(x, y, solver, *stream):
+    """These examples in the order that the stream (round, name, owner) of seed 0 draws."""
+    drawn = draw_batches(len(x), solver, 0, *stream)
+    ends = [step.epoch for step in drawn.steps[1:]] + [None]
+    for step, key, following in zip(drawn.steps, drawn.keys, ends, strict=True):
+        index = torch.from_numpy(drawn.order[step.start : step.stop])
+        yield Batch(x[index], y[index], index, torch.tensor(key), following != step.epoch)
+
+
+def module_of(task, params):
+    """The task's module in float64, with all of these values."""
+    module = task.build().double()
+    missing, unknown = module.load_state_dict(params, strict=False)
+    assert not unknown and all(name.endswith("num_batches_tracked") for name in missing)
+    return module
+
+
+def values_of(module):
+    """Parameters and running statistics by name."""
+    return {n: v for n, v in module.state_dict().items() if v.is_floating_point()}
+
+
+def descent(parameters, solver):
+    """PyTorch's optimiser and schedule that a solver stands for."""
+    settings = {"momentum": solver.momentum, "weight_decay": solver.weight_decay}
+    optimiser = torch.optim.SGD(parameters, lr=solver.lr, **settings)
+    schedule = solver.schedule
+    milestones = schedule.milestones if schedule.kind == "multi_step" else ()
+    return optimiser, torch.optim.lr_scheduler.MultiStepLR(optimiser, milestones, schedule.factor)
+
+
+def descend(solvers, examples, loss, clip=None):
+    """A step of every solver down `loss(batch)` on each batch; rates fall where epochs end.
+
+    clip: the norm to which the gradients of each solver are clipped together.
+    """
+    for batch in examples:
+        for optimiser, _ in solvers:
+            optimiser.zero_grad()
+        loss(batch).backward()
+        for optimiser, schedule in solvers:
+            if clip is not None:
+                groups = optimiser.param_groups
+                torch.nn.utils.clip_grad_norm_([p for g in groups for p in g["params"]], clip)
+            optimiser.step()
+            if batch.last:
+                schedule.step()
+
+
+def learn(parameters, loss, x, y, solver, *stream):
+    """Descend `loss(batch)` on these examples, as a solver without memory does."""
+    descend([descent(parameters, solver)], batches(x, y, solver, *stream), loss, solver.clip_norm)
+
+
+def cross_entropy_of(module):
+    """The loss of a batch."""
+    return lambda batch: cross_entropy(module(batch.x), batch.y)
+
+
+def average(dicts, weights):
+    """Weighted sum of what is in each of several state dicts, where that is not an integer."""
+    pairs = list(zip(weights, dicts, strict=True))
+    names = [n for n, v in pairs[0][1].items() if v.is_floating_point()]
+    return {n: sum(w * d[n] for w, d in pairs) for n in names}
+
+
+class Reference:
+    """A server and the clients that train, with solvers that live for the whole run.
+
+    Attributes:
+      seen: the clients.
+      sizes: {client: number of training examples}
+      shared: what the server has, by name.
+      nets, solvers: {client: its module}, {client: a list with its solver}
+    """
+
+    def __init__(self, federation, task=None, solver=SOLVER, shared=None):
+        self.federation, self.solver = federation, solver
+        self.seen = federation.ids("seen").tolist()
+        self.sizes = {c: int(federation.train.sizes[c]) for c in self.seen}
+        self.weights = [n / sum(self.sizes.values()) for n in self.sizes.values()]
+        if task is not None:
+            self.shared = task.init(0) if shared is None else shared
+            self.nets = {c: module_of(task, self.shared) for c in self.seen}
+            self.solvers = {c: self.solvers_of(net) for c, net in self.nets.items()}
+
+    def solvers_of(self, *modules):
+        return [descent(module.parameters(), self.solver) for module in modules]
+
+    def shard(self, client, split="train"):
+        return owned(self.federation, client, split)
+
+    def batches(self, client, number, stream="fit", solver=None):
+        x, y = self.shard(client)
+        return batches(x, y, solver or self.solver, number, stream, client)
+
+    def fit(self, client, number, solvers, loss, stream="fit"):
+        """Local training."""
+        descend(solvers, self.batches(client, number, stream), loss, self.solver.clip_norm)
+
+    def learn(self, client, number, stream="fit"):
+        """Local training of its module on its labels."""
+        self.fit(client, number, self.solvers[client], cross_entropy_of(self.nets[client]), stream)
+
+    def rounds(self, client, server=lambda ids: None, cohorts=None):
+        """`client(c, number)` of everybody in a cohort, then `server(ids)`, round by round."""
+        for number, ids in enumerate(cohorts or [self.seen] * ROUNDS):
+            for c in ids:
+                client(c, number)
+            server(ids)
+
+    def average(self, modules):
+        """Of {client: module}, by numbers of training examples."""
+        total = sum(self.sizes[c] for c in modules)
+        weights = [self.sizes[c] / total for c in modules]
+        return average([module.state_dict() for module in modules.values()], weights)
+
+
+def assert_params(ours, theirs):
+    for name, value in theirs.items():
+        if value.is_floating_point():
+            # Float64; a few dozen steps through batch normalisation.
+            torch.testing.assert_close(ours[name], value, rtol=1e-9, atol=1e-11, msg=name)
+
+
+def assert_module(ours, module):
+    """Also of the same names."""
+    assert ours.keys() == values_of(module).keys()
+    assert_params(ours, module.state_dict())
+
+
+def trained(name, task, federation, executor, **params):
+    """A method and its state after the rounds."""
+    method = methods.load(name)(task=task, local=SOLVER, **params)
+    return method, run(method, federation, ROUNDS, executor=executor)
+
+
+def predicted(method, state, federation, client, executor, way="personalise"):
+    """Probabilities of the labels of a client's test examples."""
+    cohort = cohort_of(method.task, federation, [client], executor=executor)
+    personal = getattr(method, way)(state, cohort)
+    return cohort.score(method.predict, personal, split="test")[0].exp()
+
+
+executors = pytest.mark.parametrize("executor", ["loop", "batched"])
