@@ -53,6 +53,14 @@ def test_two_trials_of_the_demo_have_other_clients_of_the_same_kind():
         assert one.train.sizes.tolist() == other.train.sizes.tolist()
 
 
+@pytest.mark.parametrize("scale", ["demo", "full"])
+def test_rotated_images_show_whether_their_clusters_are_found(scale):
+    paper = declare(scale)
+    rotated = [data.name for data in paper.data if data.partition["kind"] == "rotated"]
+    assert rotated and [*paper.tables["cluster_recovery"].federations] == rotated
+    assert "local" not in paper.tables["cluster_recovery"].labels
+
+
 @every_scale
 def test_every_run_is_shown_somewhere(scale):
     paper = declare(scale)

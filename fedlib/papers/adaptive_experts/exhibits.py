@@ -195,7 +195,7 @@ TABLES = {
         "The paper's text has IFCA without exploration find the two true clusters with two "
         "models, and exploration need more.",
         with_clusters,
-        on(*ROLES, where=lambda setting: "rotations" in setting.data.params),
+        on(*ROLES, where=lambda setting: "rotations" in setting.data.partition),
         weights=None,
         choice="choice",
     ),
