@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from fedlib.spec import Run, Table
+from fedlib.spec import Run
+from fedlib.spec.tables import Criteria
 
 CAPTION = (
     "What the paper's numbers and text lead one to expect of a reproduction, and whether these "
@@ -32,7 +33,7 @@ def criterion(title: str, source: str, kind: str, terms: list, **arguments) -> d
 
 def table(
     criteria: list[dict], runs: Iterable[Run], published: str | None, values: str = ""
-) -> Table:
+) -> Criteria:
     """The table of criteria, about those of their runs that there are; what its `values` are."""
     named = {
         (one["federation"], one["label"])
@@ -41,12 +42,11 @@ def table(
         for one in ([term] if isinstance(term, dict) else term)
     }
     there = [run for run in runs if (run.federation, run.label) in named]
-    return Table(
-        kind="criteria",
-        title="Acceptance criteria",
-        caption=f"{CAPTION} {values}".strip(),
-        labels=tuple(dict.fromkeys(run.label for run in there)),
-        federations=tuple(dict.fromkeys(run.federation for run in there)),
-        params={"criteria": criteria},
+    return Criteria(
+        "Acceptance criteria",
+        f"{CAPTION} {values}".strip(),
+        tuple(dict.fromkeys(run.label for run in there)),
+        tuple(dict.fromkeys(run.federation for run in there)),
+        criteria=criteria,
         published=published,
     )

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.adaptive_experts.settings import EXPLORATIONS, Setting
-from fedlib.spec import Run, Table
+from fedlib.spec import Run
+from fedlib.spec.tables import Criteria
 
 SOURCE = "Table 2"
 REPORTED = "cifar10"  # the data set of Table 2
@@ -19,7 +20,7 @@ TITLES = {"moe": "MoE", "ifca": "IFCA", "finetuned": "Fine-tuned", "local": "Loc
 FEMNIST_CLUSTERS = (9, 3, 6, 12)  # the one that the text finds best, then the others
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
+def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     """The table of all criteria."""
     primary = [setting for setting in settings if "table2" in setting.roles]
     cells = Cells(primary)

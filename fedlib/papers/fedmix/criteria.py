@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.fedmix.settings import ETAS, MANY_EXPERTS, Setting
-from fedlib.spec import Run, Table
+from fedlib.spec import Run
+from fedlib.spec.tables import Criteria
 
 MEAN = {"metric": "accuracy_client_mean"}
 NEW_SHARD = {"protocol": "new_shard"}  # pooled: all examples of the shard count the same
@@ -19,7 +20,7 @@ SATURATED = 0.5  # section 7.2: more clients of a permutation share their expert
 GROWING = tuple(k for k in MANY_EXPERTS if k <= 10)
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
+def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     """The table of all criteria."""
     where = {s.data.name for s in settings}
 

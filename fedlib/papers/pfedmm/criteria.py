@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.pfedmm.settings import PUBLISHED, Setting, has_unseen
-from fedlib.spec import Data, Run, Table
+from fedlib.spec import Data, Run
+from fedlib.spec.tables import Criteria
 
 REPORTED = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 BY_TABLE = ("pfedmm", "fedavg", "fedprox", "fedavg-plus", "local")
@@ -20,7 +21,7 @@ MIXTURES = ("pfedmm", "fedem")
 SEEDS = 3
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
+def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     """The table of all criteria."""
     main = [s.data for s in settings if "main" in s.roles]
     stand_ins = [data for data in main if data.name not in REPORTED]

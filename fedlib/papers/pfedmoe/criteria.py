@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.pfedmoe.settings import BASELINES, MUTUAL, SAME, Setting
-from fedlib.spec import Run, Table
+from fedlib.spec import Run
+from fedlib.spec.tables import Criteria
 
 METRIC = "accuracy_client_mean"
 WITHIN = 0.02  # section 9.1: of cheap baselines
@@ -15,7 +16,7 @@ NEAR = 0.02  # ours, of pFedMoE itself
 CHEAP = {"standalone": "Standalone", "lg-fedavg": "LG-FedAvg", "fedproto": "FedProto", "fd": "FD"}
 
 
-def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Table:
+def criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
     """The table of all criteria."""
     where = [setting.data.name for setting in settings]
     main = next((name for name in ("cifar10-n10", "digits-n10") if name in where), "cifar10-n10")
