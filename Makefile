@@ -3,15 +3,15 @@
 
 PYTHON    ?= python3
 UV        ?= uv
-# Which scale `plan`, `report` and `clean` are about: demo (if nothing is said), reduced or full.
+# Scale for `plan`, `report`, `clean` and others: demo (default), demo-all, reduced or full.
 SCALE     ?=
-# Whose results `keep` keeps.
+# Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
-# Kept results that `figures-from` draws again.
+# Folder of kept results that `figures-from` draws again.
 FROM      ?=
-# What `list` lists, and words that narrow it, such as WHAT="methods fedmix"; for `compare`, words.
+# For `list`: a kind and words to search for, such as WHAT="methods fedmix"; for `compare`: words.
 WHAT      ?=
-# Folders of results/ that `compare` compares, such as A=demo B=demo-slow.
+# Two folders of results/ for `compare`, such as A=demo B=demo-slow.
 A         ?=
 B         ?=
 # Values for Snakemake's configuration, such as CONFIG="seeds=[1] tag=quick rounds=5".
@@ -20,26 +20,26 @@ CONFIG    ?=
 # `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `report`, ARGS=--snakemake; of `keep`,
 # ARGS=--replace; of `lock`, for uv.
 ARGS      ?=
-# Tests at a time; TESTS narrows what is run, such as TESTS="tests/test_data.py -k pachinko".
+# Number of tests at a time; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
 TESTS     ?=
-# How long `test-soak` works on and on.
+# Duration of `test-soak`.
 SOAK_MINUTES ?= 120
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compile --no-deps
 
-# lock: PyTorch as pinned. own: the PyTorch you put into .venv, or that PYTHON has. Remembered.
+# lock: the pinned PyTorch. own: the PyTorch that you put into .venv, or that of PYTHON. It is remembered.
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
-# What few need beside it, installed into the same .venv: to send jobs to Slurm, or to check conda's
-# environments and the container file.
+# Extra packages for the same .venv: to send jobs to Slurm, or to check conda's environments and the
+# container file.
 override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements-$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
 SLURM_STAMP := $(call extra_stamp,slurm)
 ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
 
-# Of what the command line sets, make itself would not miss a misspelt name.
+# make itself does not report misspelt names of variables on the command line.
 override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
 override set_here = $(if $(filter command,$(firstword $(origin $(1)))),$(1))
 override unknown := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(call set_here,$(name))))
@@ -55,8 +55,8 @@ ifeq ($(filter $(TORCH),lock own),)
   $(error TORCH must be lock or own, got $(TORCH))
 endif
 
-# Values go to scripts/workflow.py as they were given, through the environment: neither make nor a
-# shell expands them on the way, and nothing happens before they have been checked there.
+# Values go to scripts/workflow.py unchanged, through the environment: neither make nor a shell expands
+# them, and scripts/workflow.py checks them first.
 override CONFIG := $(value CONFIG)
 override ARGS   := $(value ARGS)
 override SCALE  := $(value SCALE)
@@ -80,70 +80,70 @@ help:  ## list the targets
 	@echo
 	@echo 'Variables: $(VARIABLES), explained in the Makefile.'
 
-install: $(STAMP)  ## build .venv; every other target does this first
+install: $(STAMP)  ## build .venv; every other target does this first, too
 
-install-slurm: $(SLURM_STAMP)  ## what sends jobs to a Slurm cluster, into .venv
+install-slurm: $(SLURM_STAMP)  ## add the packages for Slurm to .venv
 
-demo: $(STAMP)  ## every table and figure in minutes, on data that needs no download
+demo: $(STAMP)  ## make every table and figure in minutes, without a download
 	@$(workflow) demo
 
-demo-all: $(STAMP)  ## the same with more runs: all sweeps, and two seeds where the demo has one
+demo-all: $(STAMP)  ## the demo with more runs: all sweeps, two seeds
 	@$(workflow) demo-all
 
-reduced: $(STAMP)  ## the papers' data sets and partitions, with fewer rounds and seeds
+reduced: $(STAMP)  ## run the papers' data sets and partitions, with fewer rounds and seeds
 	@$(workflow) reduced
 
-reproduce: $(STAMP)  ## the papers' own settings
+reproduce: $(STAMP)  ## run the papers' own settings
 	@$(workflow) reproduce
 
-plan: $(STAMP)  ## what would run at SCALE, why, and about how long; runs nothing
+plan: $(STAMP)  ## print what would run at SCALE, why, and for how long
 	@$(workflow) plan
 
-list: $(STAMP)  ## papers, methods, data, tables, ... and where each comes from; WHAT="methods fedmix"
+list: $(STAMP)  ## list papers, methods, data, tables, ... and their sources; WHAT="methods fedmix"
 	@$(workflow) list
 
-compare: $(STAMP)  ## what differs between two folders of results: A=demo B=demo-slow
+compare: $(STAMP)  ## compare two folders of results: A=demo B=demo-slow
 	@$(workflow) compare
 
-calibrate: $(STAMP)  ## measure which executor is fastest here for the runs at SCALE
+calibrate: $(STAMP)  ## find the fastest executor for the runs at SCALE on this machine
 	@$(workflow) calibrate
 
 report: $(STAMP)  ## write results/SCALE/report.html again; ARGS=--snakemake for Snakemake's own
 	@$(workflow) report
 
-keep: $(STAMP)  ## copy tables and figures of PAPER at SCALE to docs/results, with how they were made
+keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep
 
-figures-from: $(STAMP)  ## draw all of FROM=docs/results/PAPER again, from its pack: no run is needed
+figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
 	@$(workflow) figures-from
 
-test: $(STAMP)  ## all tests
+test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
 
 # What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
 FAST := methods rooms documents papers plan narrowing own_methods overrides errands cohort partition
 FAST += metrics tables seals files readme
-test-fast: $(STAMP)  ## a quarter of the tests, in a minute or two; TESTS="-k fedper" for one method
+test-fast: $(STAMP)  ## run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(TEST_JOBS) --dist loadfile \
 	  $(if $(findstring tests/,$(TESTS)),,$(FAST:%=tests/test_%.py)) $(TESTS)
 
-test-changed: $(STAMP)  ## the tests that uncommitted changes can reach; ARGS=main: those since main
+test-changed: $(STAMP)  ## run the tests that uncommitted changes can reach; ARGS=main: since main
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --changed $(if $(ARGS),$(ARGS),HEAD) $(TESTS)
 
-test-faults: $(STAMP)  ## kills, damage, full disks, bad input, at length: hours; docs/reliability.md
+test-faults: $(STAMP)  ## test kills, damage, full disks, bad input: hours; docs/reliability.md
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_faults_*.py $(TESTS)
 
-test-large: $(STAMP)  ## 3,550 and 10,000 clients through all stages, a plan of 10,016 jobs: half an hour
+test-large: $(STAMP)  ## test 3,550 and 10,000 clients, and a plan of 10,016 jobs: half an hour
 	OMP_NUM_THREADS=1 FEDLIB_FAULTS=long $(BIN)/python -m pytest -s tests/test_large.py $(TESTS)
 
 test-soak: export FEDLIB_SOAK_MINUTES = $(value SOAK_MINUTES)
-test-soak: $(STAMP)  ## jobs over and over for SOAK_MINUTES: does memory grow, or files, or threads?
+test-soak: $(STAMP)  ## repeat jobs for SOAK_MINUTES: do memory, open files or threads grow?
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/test_soak.py
 
-test-slurm: $(SLURM_STAMP)  ## a run on a Slurm cluster of one node, started for it; as root
+test-slurm: $(SLURM_STAMP)  ## test on a Slurm cluster of one node, which it starts; as root
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -v -m slurm tests/test_slurm.py $(TESTS)
 
-test-environments: $(ENVIRONMENTS_STAMP)  ## solve and use conda's environments; lint the container file
+test-environments: $(ENVIRONMENTS_STAMP)  ## test conda's environments and the container file
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -v tests/test_conda.py tests/test_container.py $(TESTS)
 
 lint: $(STAMP)  ## check style and workflow; changes nothing
@@ -152,18 +152,18 @@ lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
-format: $(STAMP)  ## rewrite the code in the project's format
+format: $(STAMP)  ## rewrite the code in the project's layout
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
 
-bench: $(STAMP)  ## measure the engine's speed; ARGS as in benchmarks/README.md
+bench: $(STAMP)  ## measure the engine's speed; ARGS: see benchmarks/README.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-peers: $(STAMP)  ## the same beside other simulators, which it installs
+bench-peers: $(STAMP)  ## compare the speed with other simulators, which it installs
 	$(BIN)/python -m benchmarks --peers $(ARGS)
 
-bench-gpu: $(STAMP)  ## ten minutes with a GPU: does it agree, and which executor suits what
+bench-gpu: $(STAMP)  ## check a GPU in ten minutes: results, and the fastest executors
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
@@ -174,16 +174,16 @@ lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)
 	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
 	$(PYTHON) scripts/container.py
 
-unlock: $(STAMP)  ## after a crash: let Snakemake work in this folder again
+unlock: $(STAMP)  ## after a crash: remove Snakemake's lock of this folder
 	@$(workflow) unlock
 
-clean: $(STAMP)  ## delete results/SCALE and figures/SCALE, after asking; never data/raw
+clean: $(STAMP)  ## delete results/SCALE and figures/SCALE, after asking; data/raw stays
 	@$(workflow) clean
 
 # The lock without PyTorch and what only PyTorch needs.
 OTHERS_LOCK := awk '/^[a-z]/ {keep = !/^(torch|torchvision|nvidia-[^=]*|cuda-[^=]*)==/} keep'
 
-# Of what pip says when it fails, its last error; the rest may be pages.
+# If pip fails, print its last error only; its whole output may be pages.
 override or_say = 2> $(VENV)/pip.log || { \
   grep -E '^ERROR|Error: ' $(VENV)/pip.log | tail -n 1 >&2; \
   echo 'pip cannot install requirements.lock here; all that it said is in $(VENV)/pip.log' >&2; exit 1; }
@@ -210,8 +210,8 @@ else
 	@$(PIP) --require-hashes -r requirements.lock $(or_say)
 	@rm -f $(VENV)/.own-torch
 endif
-	@# In parallel, and for environments that forbid Python to do it later: without compiled files
-	@# every import of PyTorch takes two seconds more. Some packages carry files that do not compile.
+	@# Without compiled files every import of PyTorch takes two seconds more, and some environments
+	@# forbid Python to write them later. Some packages contain files that do not compile.
 	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true
 	@touch $@
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measure which executor is fastest here for the runs of a configuration, for `executor: auto`.
 
-Runs whose shards are not there yet are left out: cut them first (`snakemake partitions`). Runs that
-take the same executor, such as the seeds of one, are measured once. See `fedlib.run.calibrate`.
+Runs without shards are left out: make the shards first (`snakemake partitions`). Runs that take the
+same executor, such as the seeds of one run, are measured once. See `fedlib.run.calibrate`.
 """
 
 import argparse
@@ -22,10 +22,10 @@ def main() -> None:
     """Parse the arguments, measure and remember."""
     parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument(
-        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+        "--configfile", nargs="+", default=[], help="YAML or JSON, overrides config.yaml"
     )
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
-    parser.add_argument("--again", action="store_true", help="replace what was measured before")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
+    parser.add_argument("--again", action="store_true", help="measure everything again")
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
 

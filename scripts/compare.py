@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Compare two folders of results: `make compare A=demo B=demo-slow`.
 
-Prints what differs in specification, code and numbers; of the numbers, only rows that have all the
-words that are given. All of them, those that are the same included, are written to
-results/compare-A-B.csv.
+Prints what differs in specification, code and numbers. With words, prints only the numbers whose
+rows contain all of them. results/compare-A-B.csv gets all numbers, equal ones included.
 """
 
 import argparse
@@ -27,9 +26,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("a", help="a folder of results/, such as demo or demo-slow")
-    parser.add_argument("b", help="another")
+    parser.add_argument("b", help="another one")
     parser.add_argument(
-        "words", nargs="*", help="that the rows shown must have, such as fedem loss"
+        "words", nargs="*", help="show only rows with these words, such as fedem loss"
     )
     parser.add_argument(
         "--root", type=Path, default=ROOT, help="folder with results/ (default: this checkout)"

@@ -2,7 +2,7 @@
 """Write Containerfile: the checkout and the packages of requirements.lock, in one image.
 
 It takes its Python from envs/, and refuses to be built with another lock than it was written for.
-`make lock` runs this; tests/test_container.py fails where it has been forgotten.
+`make lock` runs this; tests/test_container.py fails if the file is out of date.
 """
 
 import hashlib

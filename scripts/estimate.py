@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Estimate what training and evaluating every run will cost here: results/FOLDER/estimates.json.
+"""Estimate time and memory of all runs on this machine: results/FOLDER/estimates.json.
 
-Nothing is trained and no data are read, see `fedlib.forecast`. Runs that are done, or estimated
-already, are left out.
+It trains nothing and reads no data, see `fedlib.forecast`. It leaves out runs that are done or
+already estimated.
 
-With a budget in the configuration, the cells of tables that it buys are written beside, as a
-configuration file for the steps after this one.
+If the configuration has a budget, it also writes the table cells that fit into it, as a
+configuration file for the next steps.
 """
 
 import argparse
@@ -29,9 +29,9 @@ def main() -> None:
     """Parse the arguments, estimate what is not known yet, choose what a budget buys."""
     parser = argparse.ArgumentParser(description=command.described(__doc__))
     parser.add_argument(
-        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+        "--configfile", nargs="+", default=[], help="YAML or JSON, overrides config.yaml"
     )
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
     _estimate(plan)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Evaluate one trained run: its final state under the protocols that are asked for -> counts."""
+"""Evaluate one trained run: its final state under the chosen protocols -> counts."""
 
 import argparse
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw one figure of a paper from its metrics: PDF, PNG and SVG, and what vouches for them."""
+"""Draw one figure of a paper from its metrics: PDF, PNG, SVG, and JSON with their digests."""
 
 import sys
 from pathlib import Path

@@ -1,14 +1,14 @@
-"""Copy a paper's tables and figures, and how they were made, to docs/results/PAPER.
+"""Copy a paper's tables and figures to docs/results/PAPER, with a report of their making.
 
-What has the papers' own settings, scale full, is kept in docs/results/full/PAPER.
+Results of scale full go to docs/results/full/PAPER.
 
   python scripts/keep_results.py pfedmm --config scale=reduced labels=[fedavg,fedem]
 
-The configuration is that of the run. What is kept of another scale or tag is not replaced, unless
---replace is given. Numbers (csv), figures (pdf, png) and REPORT.md, which shows them all with every
-published cell, machines, versions and times, are replaced, and so is the folder pack, from which
-`make figures-from` draws them again; README.md and other files stay as they are. Comparisons of
-which only one member was run are left out. If anything is missing or damaged, nothing changes.
+Give the configuration of the run. Kept results of another scale or tag are replaced only with
+--replace. It replaces numbers (csv), figures (pdf, png), REPORT.md and the folder pack, from which
+`make figures-from` draws everything again. REPORT.md shows all of them with every published cell,
+machines, versions and times. README.md and other files stay unchanged. Comparisons with only one
+finished member are left out. If anything is missing or damaged, nothing changes.
 """
 
 import argparse
@@ -39,11 +39,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("paper", help="name of the paper")
-    parser.add_argument("--configfile", nargs="+", default=[], help="of the run, over config.yaml")
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="over both")
-    parser.add_argument("--out", type=Path, help="in place of docs/results or docs/results/full")
+    parser.add_argument("--configfile", nargs="+", default=[], help="configuration of the run")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
+    parser.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")
     parser.add_argument(
-        "--replace", action="store_true", help="also what is kept of another scale or tag"
+        "--replace", action="store_true", help="replace kept results of another scale or tag"
     )
     args = parser.parse_args()
 

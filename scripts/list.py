@@ -1,7 +1,8 @@
-"""List what there is and where it comes from: `python scripts/list.py methods fedmix`.
+"""List the project's parts and their sources: `python scripts/list.py methods fedmix`.
 
-The first word is papers, federations, methods, models, datasets, partitions, tables or figures; the
-names of all are listed without one. Entries must have all further words in them.
+The first word is a kind: papers, federations, methods, models, datasets, partitions, tables or
+figures. Without it, the names of all kinds are listed. Further words select entries that contain
+all of them.
 """
 
 import argparse
@@ -28,11 +29,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="*", help="a kind, then words that filter; see above")
+    parser.add_argument("what", nargs="*", help="a kind, then words to search for; see above")
     parser.add_argument(
-        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+        "--configfile", nargs="+", default=[], help="YAML or JSON, overrides config.yaml"
     )
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
     args = parser.parse_args()
     plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
     for name, why in plan.broken.items():

@@ -1,13 +1,13 @@
-"""Print what would run, why, and about how long; or what a single job is given.
+"""Print what would run, why, and for how long; or the input of a single job.
 
   python scripts/plan.py                        what Snakemake would run now, why, how long
   python scripts/plan.py spec STAGE NAME        specification of a job: the --spec of its script
   python scripts/plan.py commands [STAGE NAME]  shell commands, for a machine without Snakemake
 
-STAGE is download, partition, train, evaluate, events, metrics, table, figure or report. NAME tells
-the jobs of a stage apart: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0
-(train, evaluate, events), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report). Where
-every seed has a partition of its own: adaptive_experts/digits-p0.2/seed0 (partition).
+STAGE is download, partition, train, evaluate, events, metrics, table, figure or report. NAME names
+one job of the stage: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0
+(train, evaluate, events), pfedmm (metrics), pfedmm/table1 (table, figure), nothing (report). If
+every seed has its own partition: adaptive_experts/digits-p0.2/seed0 (partition).
 """
 
 import argparse
@@ -36,9 +36,9 @@ def main() -> None:
     )
     parser.add_argument("job", nargs="*", help="STAGE NAME")
     parser.add_argument(
-        "--configfile", nargs="+", default=[], help="YAML or JSON, laid over config.yaml"
+        "--configfile", nargs="+", default=[], help="YAML or JSON, overrides config.yaml"
     )
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="laid over it")
+    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
     args = parser.parse_args()
 
     plan = Plan(config.read([*_base(args.configfile), *args.configfile], args.config))

@@ -1,8 +1,8 @@
-"""Build what a plan is made of, without data: methods, models and partitions.
+"""Build the methods, models and partitions of a plan, without data.
 
 Reads [[stage, specification], ...] as JSON from its input, where the stage is train or partition,
-and writes a list with an answer for each: null if it can be built, a complaint if
-it cannot, and false if that is not known, because a library is not installed on this machine.
+and writes a list with an answer for each: null if it can be built, an error message if it cannot,
+and false if a library for it is not installed on this machine.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draw every table and figure of kept results again, without any run: `make figures-from FROM=...`.
 
-Their numbers are those of the runs, see `fedlib.exhibits.packs`; the published ones are those of
-this checkout. What comes out is in figures/from/PAPER, and docs/results stays as it is.
+The numbers come from the runs, see `fedlib.exhibits.packs`; the published numbers come from this
+checkout. It writes to figures/from/PAPER and leaves docs/results unchanged.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Print a table of each paper and where everything else is; the last step of `make demo`."""
+"""Print a table of each paper and the places of all files; the last step of `make demo`."""
 
 import argparse
 import sys

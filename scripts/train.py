@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Train one run: shards and a run specification -> final state and history of evaluations.
 
-Interrupted at any moment, the same command goes on from the last checkpoint, with results that are
-bit-identical to an uninterrupted run on one CPU thread.
+After an interruption the same command continues from the last checkpoint. Its results are
+bit-identical to those of an uninterrupted run on one CPU thread.
 """
 
 import argparse

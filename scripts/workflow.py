@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What the targets of the Makefile do, such as `python scripts/workflow.py demo`.
+"""Carry out a target of the Makefile: `python scripts/workflow.py demo`.
 
-The values come from the environment, as text that no shell has looked at: CONFIG (for Snakemake's
-configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full; demo if not
-given), PAPER (for keep), WHAT (for list and compare), A and B (for compare) and FROM (for
-figures-from). All are checked before anything happens, and one workflow at a time works in a
-folder.
+The values come from the environment, where no shell changes them: CONFIG (for Snakemake's
+configuration), ARGS (options of Snakemake), SCALE (demo, demo-all, reduced or full; default: demo),
+PAPER (for keep), WHAT (for list and compare), A and B (for compare) and FROM (for figures-from).
+They are checked first. One workflow at a time works in a folder.
 """
 
 import argparse
