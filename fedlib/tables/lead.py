@@ -15,16 +15,8 @@ from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.comparisons import GROUPS
 from fedlib.exhibits.metrics import PRIMARY, over_seeds
 from fedlib.tables import notes, summary
-from fedlib.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Column,
-    Sheet,
-    percent,
-    points,
-    with_spread,
-)
+from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points, with_spread
+from fedlib.tables.sheets import Inputs, is_compared, texts
 from fedlib.tables.summary import STATISTICS
 
 WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
@@ -64,24 +56,19 @@ def build(
         if value not in known:
             raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
     where = {"group": group, "at": at, "metric": "accuracy"}
-    mine = exhibits.pick(exhibits.select(exhibit, metrics), **PRIMARY._asdict() | where)
-    numbers = _numbers(exhibit, _leads(mine, of), published, of)
+    given = Inputs(exhibit, metrics, published)
+    mine = exhibits.pick(given.rows, **PRIMARY._asdict() | where)
+    numbers = _numbers(given, _leads(mine, of), of)
     numbers = pd.concat([numbers, _claimed(numbers, published, of, claim)], ignore_index=True)
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
-        notes=[
-            exhibits.scale_text(exhibit),
-            f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
-            f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points; "
-            f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
-            f"{exhibits.rounds_text(exhibit)}",
-            *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    return given.sheet(
+        numbers,
+        [*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
+        exhibits.scale_text(exhibit),
+        f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
+        f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points; "
+        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        *exhibits.published_note(exhibit, shown=is_compared(numbers)),
     )
 
 
@@ -101,28 +88,24 @@ def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
     return found.assign(mean=[printed.difference(*pair) for pair in pairs])
 
 
-def _numbers(
-    exhibit: dict, leads: pd.DataFrame, published: pd.DataFrame | None, of: str
-) -> pd.DataFrame:
+def _numbers(given: Inputs, leads: pd.DataFrame, of: str) -> pd.DataFrame:
     """One row per federation and other run that has a lead."""
-    printed_for = printed.fractions(published, exhibit["published"])
-    rows = []
-    for federation in exhibit["federations"]:
-        name, dataset = federation["name"], federation["dataset"]
-        for run in exhibits.runs_of(exhibit, name):
-            if (name, run["label"]) not in leads.index:
-                continue
-            theirs = [printed_for.get((dataset, x), np.nan) for x in (of, run["label"])]
-            rows.append(
-                {
-                    **summary.identity(federation, run),
-                    "claim": "",
-                    "published": theirs[0] - theirs[1],
-                    **summary.statistics(leads, (name, run["label"])),
-                    "seeds": int(leads.loc[(name, run["label"]), "seeds"]),
-                }
-            )
-    return pd.DataFrame(rows, columns=[*IDENTITY, "claim", "published", *STATISTICS, "seeds"])
+    theirs = given.printed()
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        where = (federation["name"], run["label"])
+        if where not in leads.index:
+            return
+        ahead, behind = (theirs.get((federation["dataset"], x), np.nan) for x in (of, where[1]))
+        yield {
+            "claim": "",
+            "published": ahead - behind,
+            **summary.statistics(leads, where),
+            "seeds": int(leads.loc[where, "seeds"]),
+        }
+
+    columns = [*IDENTITY, "claim", "published", *STATISTICS, "seeds"]
+    return given.numbers(of_run).reindex(columns=columns)
 
 
 def _claimed(
@@ -141,7 +124,7 @@ def _claimed(
 
 def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
     """One for each federation on which there is a lead."""
-    columns = [Column(title) for title in ("Ahead of", "published", "here")]
+    columns = [*map(Column, ("Ahead of", "published", "here"))]
     for federation in exhibit["federations"]:
         mine = exhibits.pick(numbers, federation=federation["name"]).to_dict("records")
         if mine:
@@ -152,10 +135,8 @@ def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
 def _claim_block(exhibit: dict, row: pd.Series) -> Block:
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
     found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else ABSENT
-    columns = [
-        Column(title) for title in ("Claim", "Lead over the best baseline", "published", "here")
-    ]
-    return Block("Claim", columns, [[Cell(row["claim"]), Cell(found), *_values(row)]], num_keys=2)
+    columns = [*map(Column, ("Claim", "Lead over the best baseline", "published", "here"))]
+    return Block("Claim", columns, [[*texts((row["claim"], found)), *_values(row)]], num_keys=2)
 
 
 def _values(row: dict | pd.Series) -> list[Cell]:
