@@ -3,15 +3,16 @@
 `fedlib.exhibits.targets` has the definitions; a target that is not reached has no cost.
 """
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits import targets as aims
-from fedlib.tables import notes
 from fedlib.tables.cost import quantity
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
-from fedlib.tables.summary import identity
+from fedlib.tables.sheets import Inputs, texts
 
 MIB = 2**20
 BYTES_PER_NUMBER = 4
@@ -39,46 +40,31 @@ def build(
       ConfigError: for another metric, or if a federation has no target.
       DataError: if a run lacks one of the numbers.
     """
-    numbers = _numbers(exhibit, metrics, targets, metric)
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
-        notes=[
-            exhibits.scale_text(exhibit),
-            f"Until the first evaluated round at which the {ways.METRICS[metric]}, reaches the "
-            f"target on test examples; means over those of {exhibits.seeds_text(exhibit)} that "
-            f"reach it. {exhibits.rounds_text(exhibit)}",
-            "Sent: up and down, four bytes per number, by all clients or by one place in the "
-            "cohort, which is one client where everybody takes part in every round. FLOPs: of "
-            "training, all clients together; a multiplication and an addition are two.",
-            "Not reached: no cost is given, that of the whole run would be too low.",
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
-    )
-
-
-def _numbers(
-    exhibit: dict, metrics: pd.DataFrame, targets: dict[str, float], metric: str
-) -> pd.DataFrame:
-    """Everything the table shows -> one row per federation and run."""
+    given = Inputs(exhibit, metrics)
     found = aims.costs(exhibit, metrics, targets, metric)
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = found[federation["name"], run["label"]]
-            rows.append(
-                {
-                    **identity(federation, run),
-                    "target": targets[federation["name"]],
-                    "reached": int(mine["rounds"].notna().sum()),
-                    "seeds": len(mine),
-                    **mine.mean().to_dict(),
-                }
-            )
-    return pd.DataFrame(rows)
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        mine = found[federation["name"], run["label"]]
+        yield {
+            "target": targets[federation["name"]],
+            "reached": int(mine["rounds"].notna().sum()),
+            "seeds": len(mine),
+            **mine.mean().to_dict(),
+        }
+
+    numbers = given.numbers(of_run)
+    return given.sheet(
+        numbers,
+        [_block(federation, numbers) for federation in exhibit["federations"]],
+        exhibits.scale_text(exhibit),
+        f"Until the first evaluated round at which the {ways.METRICS[metric]}, reaches the "
+        f"target on test examples; means over those of {exhibits.seeds_text(exhibit)} that "
+        f"reach it. {exhibits.rounds_text(exhibit)}",
+        "Sent: up and down, four bytes per number, by all clients or by one place in the "
+        "cohort, which is one client where everybody takes part in every round. FLOPs: of "
+        "training, all clients together; a multiplication and an addition are two.",
+        "Not reached: no cost is given, that of the whole run would be too low.",
+    )
 
 
 def _block(federation: dict, numbers: pd.DataFrame) -> Block:
@@ -99,13 +85,13 @@ def _block(federation: dict, numbers: pd.DataFrame) -> Block:
 
 def _row(row: dict) -> list[Cell]:
     if not row["reached"]:
-        return [Cell(row["title"]), Cell(NOT_REACHED), *[Cell(ABSENT)] * 5]
-    texts = [
+        return texts((row["title"], NOT_REACHED, *[ABSENT] * 5))
+    told = (
         f"{row['reached']} of {row['seeds']}",
         f"{row['rounds']:.4g}",
         quantity(row["bytes_per_place"] / BYTES_PER_NUMBER),
         f"{row['bytes_per_place'] / MIB:.4g}",
         f"{row['bytes'] / MIB:.4g}",
         quantity(row["flops"]),
-    ]
-    return [Cell(row["title"]), *map(Cell, texts)]
+    )
+    return texts((row["title"], *told))
