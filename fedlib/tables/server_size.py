@@ -1,16 +1,16 @@
 """How large the server's model is, and how many numbers a round sends: beside what is printed."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PARAMETERS, TRAFFIC
-from fedlib.tables import notes
 from fedlib.tables.cost import quantity
-from fedlib.tables.render import Block, Cell, Column, Sheet
-from fedlib.tables.summary import identity
+from fedlib.tables.render import Column, Sheet
+from fedlib.tables.sheets import Columns, Inputs, texts
 
 NEEDED = (PARAMETERS, "bytes_up", "bytes_down", "client_rounds")
 BYTES = 4  # of a number
@@ -39,39 +39,31 @@ def build(
     Raises:
       DataError: if a run lacks one of the numbers.
     """
-    last = exhibits.pick(exhibits.select(exhibit, metrics), at="last", **TRAFFIC._asdict())
+    given = Inputs(exhibit, metrics, published)
+    last = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     means = last.pivot_table("value", ["federation", "label"], "metric", aggfunc="mean")
     theirs = {
         name: {
             where: value * factor
             for unit, factor in UNITS.items()
-            for where, value in printed.fractions(
-                published, exhibit["published"], f"{name}_{unit}"
-            ).items()
+            for where, value in given.printed(f"{name}_{unit}").items()
         }
         for name in ("parameters", "sent")
     }
-    rows = []
-    for federation in exhibit["federations"]:
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            key, about = (federation["dataset"], run["label"]), identity(federation, run)
-            size = _size(means, federation["name"], run)
-            said = {f"published_{name}": theirs[name].get(key, np.nan) for name in theirs}
-            rows.append(about | size | said | {"seeds": len(exhibit["seeds"])})
-    numbers = pd.DataFrame(rows)
-    compared = bool(numbers["published_parameters"].notna().any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
-        notes=[
-            exhibits.scale_text(exhibit),
-            MEANING,
-            *exhibits.published_note(exhibit, shown=compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        key = (federation["dataset"], run["label"])
+        size = _size(means, federation["name"], run)
+        said = {f"published_{name}": theirs[name].get(key, np.nan) for name in theirs}
+        yield size | said | {"seeds": len(exhibit["seeds"])}
+
+    numbers = given.numbers(of_run)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        exhibits.scale_text(exhibit),
+        MEANING,
+        *exhibits.published_note(exhibit, shown=_is_compared(numbers)),
     )
 
 
@@ -88,22 +80,21 @@ def _size(means: pd.DataFrame, federation: str, run: dict) -> dict[str, float]:
     return {"parameters": found[PARAMETERS], "sent_up": sent["up"], "sent_down": sent["down"]}
 
 
-def _block(federation: dict, numbers: pd.DataFrame) -> Block:
+def _is_compared(numbers: pd.DataFrame) -> bool:
+    return bool(numbers["published_parameters"].notna().any())
+
+
+def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; published numbers where there are any."""
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    columns = [(Column("Method"), mine["title"])]
-    compared = mine["published_parameters"].notna().any()
-    for group, ours in (("Parameters at the server", "parameters"), ("Sent up in a round", "sent")):
-        if compared:
-            told = map(quantity, mine[f"published_{ours}"])
-            columns.append((Column("published", group), told))
-        values = mine["parameters" if ours == "parameters" else "sent_up"]
-        columns.append((Column("here" if compared else group, group if compared else ""),
-                        map(quantity, values)))  # fmt: skip
-    columns.append((Column("Sent down in a round"), map(quantity, mine["sent_down"])))
-    cells = [list(map(Cell, texts)) for _, texts in columns]
-    return Block(
-        federation["title"],
-        [column for column, _ in columns],
-        [list(row) for row in zip(*cells, strict=True)],
-    )
+    yield Column("Method"), texts(mine["title"])
+    for title, theirs, ours in (
+        ("Parameters at the server", "published_parameters", "parameters"),
+        ("Sent up in a round", "published_sent", "sent_up"),
+    ):
+        here = texts(map(quantity, mine[ours]))
+        if _is_compared(mine):
+            yield Column("published", title), texts(map(quantity, mine[theirs]))
+            yield Column("here", title), here
+        else:
+            yield Column(title), here
+    yield Column("Sent down in a round"), texts(map(quantity, mine["sent_down"]))
