@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.alphas import ALPHA, recorded
 from fedlib.exhibits.metrics import over_seeds
 from fedlib.tables import notes
-from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, with_spread
+from fedlib.tables.render import ABSENT, Column, Sheet, with_spread
+from fedlib.tables.sheets import Columns, Inputs, block, is_compared, texts
 from fedlib.tables.summary import STATISTICS, identity
 
 RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
@@ -33,24 +33,18 @@ def build(
     Raises:
       DataError: if a run did not record its alpha.
     """
-    theirs = printed.fractions(published, exhibit["published"], ALPHA)
-    num_seeds = len(exhibit["seeds"])
+    given = Inputs(exhibit, metrics, published)
+    theirs, num_seeds = given.printed(ALPHA), len(exhibit["seeds"])
     numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(exhibit, metrics))
-    compared = bool(numbers["published"].notna().any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(exhibit, numbers, compared)],
-        notes=[
-            exhibits.scale_text(exhibit),
-            f"Plain numbers; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
-            f"{exhibits.rounds_text(exhibit)}",
-            EXPLAINED,
-            *exhibits.published_note(exhibit, shown=compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        [block("", _columns(numbers, compared), num_keys=2)],
+        exhibits.scale_text(exhibit),
+        f"Plain numbers; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        EXPLAINED,
+        *exhibits.published_note(exhibit, shown=compared),
     )
 
 
@@ -71,22 +65,15 @@ def _row(federation: dict, run: dict, alphas: pd.DataFrame, theirs: dict, num_se
     }
 
 
-def _block(exhibit: dict, numbers: pd.DataFrame, compared: bool) -> Block:
+def _columns(numbers: pd.DataFrame, compared: bool) -> Columns:
     """A row per federation and run."""
-    learned = [
-        with_spread(row, "ci95", lambda value: f"{value:.3f}")
-        for row in numbers[["seeds", *STATISTICS]].to_dict("records")
-    ]
-    columns = [
-        (Column("Data"), numbers["data"]),
-        (Column("Method"), numbers["title"]),
-        (Column("start"), [f"{value:.2g}" for value in numbers["start"]]),
-        (Column("rate"), [f"{value:.0e}".replace("e-0", "e-") for value in numbers["rate"]]),
-    ]
+    yield Column("Data"), texts(numbers["data"])
+    yield Column("Method"), texts(numbers["title"])
+    yield Column("start"), texts(f"{value:.2g}" for value in numbers["start"])
+    rates = (f"{value:.0e}".replace("e-0", "e-") for value in numbers["rate"])
+    yield Column("rate"), texts(rates)
     if compared:
-        printed_ = [ABSENT if np.isnan(v) else f"{v:.2f}" for v in numbers["published"]]
-        columns.append((Column("published"), printed_))
-    columns.append((Column("learned"), learned))
-    cells = [list(map(Cell, texts)) for _, texts in columns]
-    rows = [list(row) for row in zip(*cells, strict=True)]
-    return Block("", [column for column, _ in columns], rows, num_keys=2)
+        told = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in numbers["published"])
+        yield Column("published"), texts(told)
+    rows = numbers[["seeds", *STATISTICS]].to_dict("records")
+    yield Column("learned"), texts(with_spread(row, "ci95", "{:.3f}".format) for row in rows)
