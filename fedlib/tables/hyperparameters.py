@@ -6,10 +6,9 @@ import math
 import pandas as pd
 
 from fedlib.errors import ConfigError
-from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
-from fedlib.tables import notes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet
+from fedlib.tables.sheets import Inputs, is_compared
 
 ROUNDING = 1e-9  # relative; a number read from JSON and one from csv are the same up to that
 
@@ -41,35 +40,28 @@ def build(
         unknown = sorted(row["paths"].keys() - set(keys))
         if unknown:
             raise ConfigError(f"{row['title']} has a path for {unknown[0]}, which is no column")
-    numbers = _numbers(exhibit, published, columns, rows)
-    compared = bool(numbers["published"].notna().any())
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=_blocks(exhibit, numbers, columns),
-        notes=[
-            exhibits.scale_text(exhibit),
-            "Values as these runs were declared: an input, not a result. "
-            f"{ABSENT}: there is no such setting, or none is published.",
-            *(["Bold: other than published."] if compared else []),
-            *([] if compared or published is None else ["The paper prints none for these data."]),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    given = Inputs(exhibit, metrics, published)
+    numbers = _numbers(given, columns, rows)
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        _blocks(exhibit, numbers, columns),
+        exhibits.scale_text(exhibit),
+        "Values as these runs were declared: an input, not a result. "
+        f"{ABSENT}: there is no such setting, or none is published.",
+        "Bold: other than published." if compared else "",
+        "" if compared or published is None else "The paper prints none for these data.",
     )
 
 
-def _numbers(
-    exhibit: dict, published: pd.DataFrame | None, columns: list[dict], rows: list[dict]
-) -> pd.DataFrame:
+def _numbers(given: Inputs, columns: list[dict], rows: list[dict]) -> pd.DataFrame:
     """One row per federation, run, hyper-parameter and column."""
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    datasets = {data["name"]: data["dataset"] for data in given.exhibit["federations"]}
     table = []
-    for run in exhibit["runs"]:
-        dataset = federations[run["federation"]]["dataset"]
+    for run in given.exhibit["runs"]:
+        dataset = datasets[run["federation"]]
         for row in rows:
-            found = printed.fractions(published, exhibit["published"], row["key"])
+            found = given.printed(row["key"])
             for column in columns:
                 path, key = row["paths"].get(column["key"]), column["key"]
                 table.append(
