@@ -17,9 +17,9 @@ from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC
 from fedlib.results import TOTALS
-from fedlib.tables import notes
 from fedlib.tables.cost import in_bytes
 from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
+from fedlib.tables.sheets import Inputs
 
 NOT_RUN = "not run"
 UNTESTABLE = "not testable"  # at this scale
@@ -74,13 +74,10 @@ def build(
         for criterion in criteria
     ]
     numbers = pd.DataFrame([row for row, _ in rows])
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
-        notes=_notes(exhibit, criteria, numbers),
-        numbers=notes.with_scale(exhibit, numbers),
+    return Inputs(exhibit, metrics).sheet(
+        numbers,
+        [Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
+        *_notes(exhibit, criteria, numbers),
     )
 
 
@@ -98,7 +95,6 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
         "Published: the same numbers as the paper prints them, where it does.",
         *([UNTESTABLE_NOTE] if (numbers["reached"] == UNTESTABLE).any() else []),
         *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
-        *notes.particulars(exhibit),
     ]
 
 
