@@ -30,6 +30,7 @@ from fedlib.tables.render import (
     points,
     with_spread,
 )
+from fedlib.tables.sheets import Columns, Inputs, block, differences, is_compared, texts
 from fedlib.tables.summary import STATISTICS, identity, statistics
 
 AVERAGE = "Average"
@@ -40,6 +41,9 @@ MEASURED = (
     "with the least loss on the server's validation examples; of all states that training saw "
     "where the method itself predicts with it, of the evaluated ones elsewhere. Bold: highest of "
     "the column."
+)
+DIFFERENT = (
+    "Difference: chosen, or last where nothing was chosen, minus published, in percentage points."
 )
 LAST = "last_"  # prefix of its statistics
 CHOICE = "selected_round"  # metric of methods that choose a state themselves
@@ -101,30 +105,20 @@ def build(
       ConfigError: for a row or column that is not such.
     """
     shown, wanted = _columns(exhibit, columns), _rows(exhibit, rows)
-    found = _reproduced(exhibit, metrics, shown)
-    numbers = _numbers(exhibit, published, shown, wanted, found)
+    given = Inputs(exhibit, metrics, published)
+    numbers = _numbers(given, shown, wanted)
     blocks = [_block(family, part, head) for family, part in numbers.groupby("family", sort=False)]
     if average is not None:
         means = _averages(numbers, printed.fractions(published, average), wanted)
         numbers = pd.concat([numbers, means], ignore_index=True)
         blocks.append(_block(AVERAGE, means, head))
-    compared = bool(numbers["published"].notna().any())
-    difference = (
-        "Difference: chosen, or last where nothing was chosen, minus published, in percentage "
-        "points."
-    )
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=blocks,
-        notes=[
-            *notes.measured(exhibit),
-            MEASURED + (f" {difference}" if numbers["difference"].notna().any() else ""),
-            *exhibits.published_note(exhibit, shown=compared),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    is_different = numbers["difference"].notna().any()
+    return given.sheet(
+        numbers,
+        blocks,
+        *notes.measured(exhibit),
+        f"{MEASURED} {DIFFERENT}" if is_different else MEASURED,
+        *exhibits.published_note(exhibit, shown=is_compared(numbers)),
     )
 
 
@@ -159,11 +153,8 @@ def _rows(exhibit: dict, rows: list[dict] | None) -> list[_Row]:
     return found
 
 
-def _reproduced(
-    exhibit: dict, metrics: pd.DataFrame, shown: list[_Shown]
-) -> dict[str, pd.DataFrame]:
+def _reproduced(mine: pd.DataFrame, shown: list[_Shown]) -> dict[str, pd.DataFrame]:
     """`over_seeds` of every run and column, by state; indexed by label and the column's place."""
-    mine = exhibits.select(exhibit, metrics)
     runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
     server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
     predicts = exhibits.pick(server, protocol=SERVER.protocol)
@@ -199,20 +190,15 @@ def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
     return mine.droplevel(names)
 
 
-def _numbers(
-    exhibit: dict,
-    published: pd.DataFrame | None,
-    shown: list[_Shown],
-    rows: list[_Row],
-    found: dict[str, pd.DataFrame],
-) -> pd.DataFrame:
+def _numbers(given: Inputs, shown: list[_Shown], rows: list[_Row]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per column and run."""
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
+    found = _reproduced(given.rows, shown)
     numbers = []
     for place, column in enumerate(shown):
         federation = federations[column.federation]
         theirs = printed.fractions(
-            published, column.published or None, column.printed or column.metric
+            given.published, column.published or None, column.printed or column.metric
         )
         for row in rows:
             chosen = statistics(found["chosen"], (row.label, place))
@@ -233,7 +219,7 @@ def _numbers(
                     **chosen,
                     **last,
                     "difference": np.nan if column.of else printed.off(ours, number),
-                    "seeds": len(exhibit["seeds"]),
+                    "seeds": len(given.exhibit["seeds"]),
                 }
             )
     return pd.DataFrame(numbers)
@@ -266,14 +252,15 @@ def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
     known = numbers[["mean", f"{LAST}mean", "published"]].notna().any(axis=1)
     numbers = numbers[known.groupby([numbers["label"], numbers["title"]]).transform("any")]
     places = [part for _, part in numbers.groupby("place")]
-    heads, cells = [Column(head)], [list(map(Cell, places[0]["title"]))]
-    for part in places:
-        shown = _cells(part)
-        one = len(shown) == 1
-        title = part["column"].iloc[0]
-        heads += [Column(title if one else name, "" if one else title) for name in shown]
-        cells += shown.values()
-    return Block(family, heads, [list(row) for row in zip(*cells, strict=True)])
+
+    def columns() -> Columns:
+        yield Column(head), texts(places[0]["title"])
+        for part in places:
+            shown, title = _cells(part), part["column"].iloc[0]
+            for name, cells in shown.items():
+                yield Column(title) if len(shown) == 1 else Column(name, title), cells
+
+    return block(family, columns())
 
 
 def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
@@ -289,7 +276,7 @@ def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
         if means.notna().any():
             found[name] = best_cells(means.tolist(), _texts(part, prefix, minus))
     if part["difference"].notna().any():
-        found["difference"] = [Cell(points(value)) for value in part["difference"]]
+        found["difference"] = differences(part)
     return found or {"": [Cell(ABSENT)] * len(part)}
 
 
