@@ -461,8 +461,6 @@ def test_clusters_or_weights_that_were_not_recorded_are_named(clustered, curves)
         draw("client_matrices", *clustered, cluster="groups")
     with pytest.raises(DataError, match="emnist/fedavg has no pi_0, pi_1, ... of every client"):
         build("cluster_recovery", *curves)
-    with pytest.raises(DataError, match="emnist/k3 has no q_0, q_1, ... of every client"):
-        build("cluster_recovery", *clustered, weights="q")
 
 
 def test_recovery_has_a_row_of_numbers_per_seed(clustered):
@@ -485,14 +483,11 @@ def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(
     # Expert 0 has clients of cluster 1 alone, expert 1 of 0, 0 and 2, expert 2 one of 2.
     chosen = dict(enumerate([0, 1, 0, 1, 2, 1]))
     clients = clients.assign(choice=clients["client"].map(chosen))
-    how = {"weights": None, "choice": "choice"}
-    sheet = build("cluster_recovery", {**exhibit, "runs": runs}, (tidy, clients), **how)
+    sheet = build("cluster_recovery", {**exhibit, "runs": runs}, (tidy, clients), choice="choice")
     assert sheet.numbers["purity"].tolist() == pytest.approx([5 / 6] * 2)
     assert sheet.numbers["experts_used"].tolist() == sheet.numbers["experts"].tolist() == [3, 3]
     assert "Highest weight" not in [column.title for column in sheet.blocks[0].columns]
     assert "the one that fits it best" in " ".join(sheet.notes)
-    with pytest.raises(ConfigError, match="needs weights or a choice, got pi and choice"):
-        build("cluster_recovery", *clustered, choice="choice")
 
 
 def test_recovery_shows_the_distribution_over_seeds(clustered):

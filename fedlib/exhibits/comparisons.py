@@ -33,8 +33,9 @@ GROUPS = {
     "unseen": "clients that took no part in training",
     "server": "server",
 }
+MEAN = "accuracy_client_mean"
 METRICS = {
-    "accuracy_client_mean": "mean accuracy of the clients, each counting the same",
+    MEAN: "mean accuracy of the clients, each counting the same",
     "accuracy": "accuracy pooled over the examples of all clients",
 }
 
@@ -109,7 +110,7 @@ def accuracies(
     metrics: pd.DataFrame,
     shown: list[Shown],
     *,
-    metric: str = "accuracy_client_mean",
+    metric: str = MEAN,
     group: str = PRIMARY.group,
 ) -> pd.DataFrame:
     """Test accuracy of every run, protocol and seed at the last round, as a fraction.

@@ -33,8 +33,8 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
         values = {}
         for seed, mine in shown.groupby("seed"):
             has_choice = "choice" in mine and mine["choice"].notna().any()
-            how = (None, "choice") if has_choice else ("pi", None)
-            chosen, _, _ = of_clients.settled(mine, run, *how)
+            choice = "choice" if has_choice else None
+            chosen, _, _ = of_clients.settled(mine, run, choice)
             values[seed] = measure(chosen, of_clients.column(mine, "cluster"))
         if not values:
             raise DataError(f"{run['federation']}/{run['label']} has no clients")

@@ -49,17 +49,14 @@ def column(clients: pd.DataFrame, name: str) -> np.ndarray:
     return clients[name].to_numpy().astype(np.int64)
 
 
-def settled(
-    clients: pd.DataFrame, run: dict, weights: str | None, choice: str | None
-) -> tuple[np.ndarray, int, float]:
+def settled(clients: pd.DataFrame, run: dict, choice: str | None) -> tuple[np.ndarray, int, float]:
     """What each of one run's clients settled on: its expert [C], of how many, how decidedly.
 
     Args:
       clients: of the run, see `clients_of`.
       run: as declared.
-      weights: columns ("pi_0", ...) of which the expert is the highest; None with a `choice`.
       choice: column with the expert; then the run states its "num_experts", and there is no mean
-        highest weight but NaN.
+        highest weight but NaN. Without it the expert is the one of highest weight "pi_0", ...
 
     Raises:
       ConfigError: if the run does not state its experts.
@@ -67,7 +64,7 @@ def settled(
     """
     if choice is not None:
         return column(clients, choice), int(exhibits.setting("num_experts", run)), np.nan
-    pi = matrix(clients, weights)
+    pi = matrix(clients, "pi")
     return clusters.assigned(pi), pi.shape[1], clusters.saturation(pi)
 
 

@@ -58,9 +58,7 @@ class BesidePublished(Table):
 class ClusterRecovery(Table):
     """Whether experts find planted clusters of clients; see `fedlib.tables.cluster_recovery`."""
 
-    weights: str | None = "pi"
     choice: str | None = None
-    cluster: str = "cluster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +99,7 @@ class Gains(Table):
 
     of: str
     groups: Sequence[Mapping]
-    dataset: str = "unspecified"
     metric: str = MEAN
-    at: str = "best"
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of federations that have the run `of` and one of each group."""
@@ -144,7 +140,6 @@ class Headlines(Table):
     claims: Sequence[Mapping]
     protocols: Sequence[Mapping]
     cells: str | None = None
-    metric: str = MEAN
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The protocols, and those that claims name."""

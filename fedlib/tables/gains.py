@@ -12,13 +12,10 @@ from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import PRIMARY
-from fedlib.tables import notes
-from fedlib.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
+from fedlib.tables.render import ABSENT, Block, Column, Sheet, percent, points
+from fedlib.tables.sheets import Columns, Inputs, block, texts
 
-WHEN = {
-    "last": "after the last round",
-    "best": "at each seed's round with the highest test accuracy, a selection on the test examples",
-}
+DATASET = "unspecified"  # of the published ranges
 
 
 def build(
@@ -29,9 +26,7 @@ def build(
     *,
     of: str,
     groups: list[dict],
-    dataset: str = "unspecified",
     metric: str = "accuracy_client_mean",
-    at: str = "best",
 ) -> Sheet:
     """The table; its numbers have one row per federation and group.
 
@@ -41,47 +36,33 @@ def build(
       of: label of the method.
       groups: of each the "title", the "labels" among which the best is looked for, and "gain", the
         published metrics "<gain>_min" and "<gain>_max" of the exhibit's own published numbers.
-      dataset: of the published ranges.
       metric: of `fedlib.exhibits.comparisons.METRICS`.
-      at: one of `WHEN`.
 
     Raises:
-      ConfigError: for another `metric` or `at`.
+      ConfigError: for another `metric`.
       DataError: if a federation lacks the method, or has nothing of a group.
     """
-    for name, value, known in (("metric", metric, ways.METRICS), ("at", at, WHEN)):
-        if value not in known:
-            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
-    means = _means(exhibit, metrics, metric, at)
-    rows = [
+    if metric not in ways.METRICS:
+        raise ConfigError(f"metric must be {' or '.join(ways.METRICS)}, got {metric!r}")
+    given = Inputs(exhibit, metrics, published)
+    where = {"at": "best", "metric": metric, **PRIMARY._asdict()}
+    means = given.over_seeds("federation", "label", **where)["mean"]
+    numbers = pd.DataFrame(
         _gain(exhibit, means, federation, group, of)
         for federation in exhibit["federations"]
         for group in groups
-    ]
-    numbers = pd.DataFrame(rows)
-    ranges = [_range(exhibit, published, dataset, of, group) for group in groups]
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(numbers, federation) for federation in exhibit["federations"]]
-        + [_range_block(numbers, groups, ranges)],
-        notes=[
-            *notes.measured(exhibit)[:1],
-            f"Gain of {exhibits.titles(exhibit)[of]} over the best of a group, in percentage "
-            f"points: {ways.METRICS[metric]}, {WHEN[at]}; mean over {exhibits.seeds_text(exhibit)}."
-            f" {exhibits.rounds_text(exhibit)}",
-            *exhibits.published_note(exhibit, shown=not np.isnan(ranges).all()),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
     )
-
-
-def _means(exhibit: dict, metrics: pd.DataFrame, metric: str, at: str) -> pd.Series:
-    """Mean over seeds of every run, by federation and label."""
-    mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **PRIMARY._asdict())
-    return exhibits.pick(mine, at=at).groupby(["federation", "label"])["value"].mean()
+    ranges = [_range(given, of, group) for group in groups]
+    return given.sheet(
+        numbers,
+        [*given.blocks(numbers, _columns, num_keys=2), _range_block(numbers, groups, ranges)],
+        exhibits.scale_text(exhibit),
+        f"Gain of {exhibits.titles(exhibit)[of]} over the best of a group, in percentage "
+        f"points: {ways.METRICS[metric]}, at each seed's round with the highest test accuracy, a "
+        f"selection on the test examples; mean over {exhibits.seeds_text(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        *exhibits.published_note(exhibit, shown=not np.isnan(ranges).all()),
+    )
 
 
 def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: str) -> dict:
@@ -107,39 +88,30 @@ def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: st
     }
 
 
-def _range(
-    exhibit: dict, published: pd.DataFrame | None, dataset: str, of: str, group: dict
-) -> list[float]:
+def _range(given: Inputs, of: str, group: dict) -> list[float]:
     """The smallest and the largest printed gain; NaN where there is none."""
-    found = (
-        printed.fractions(published, exhibit["published"], f"{group['gain']}_{end}")
-        for end in ("min", "max")
-    )
-    return [values.get((dataset, of), np.nan) for values in found]
+    ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
+    return [values.get((DATASET, of), np.nan) for values in ends]
 
 
-def _block(numbers: pd.DataFrame, federation: dict) -> Block:
-    columns = [Column(x) for x in ("Over the best of", "which is", "with", "of the method", "gain")]
-    rows = [
-        [
-            *map(Cell, (row["group"], row["title"])),
-            *(Cell(percent(row[name], decimals=2)) for name in ("other", "mean")),
-            Cell(points(row["gain"], 2)),
-        ]
-        for row in exhibits.pick(numbers, federation=federation["name"]).to_dict("records")
-    ]
-    return Block(federation["title"], columns, rows, num_keys=2)
+def _columns(mine: pd.DataFrame) -> Columns:
+    """A row per group."""
+    yield Column("Over the best of"), texts(mine["group"])
+    yield Column("which is"), texts(mine["title"])
+    yield Column("with"), texts(percent(value, decimals=2) for value in mine["other"])
+    yield Column("of the method"), texts(percent(value, decimals=2) for value in mine["mean"])
+    yield Column("gain"), texts(points(value, 2) for value in mine["gain"])
 
 
 def _range_block(numbers: pd.DataFrame, groups: list[dict], ranges: list[list[float]]) -> Block:
     """Smallest and largest gain of each group, as printed and here."""
-    rows = []
-    for group, theirs in zip(groups, ranges, strict=True):
-        gains = exhibits.pick(numbers, group=group["title"])["gain"]
-        ours = [gains.min(), gains.max()]
-        rows.append([Cell(group["title"]), Cell(_ends(theirs)), Cell(_ends(ours))])
-    columns = [Column(x) for x in ("Smallest to largest gain over", "published", "here")]
-    return Block("Ranges", columns, rows)
+    gains = [exhibits.pick(numbers, group=group["title"])["gain"] for group in groups]
+    columns = (
+        (Column("Smallest to largest gain over"), texts(group["title"] for group in groups)),
+        (Column("published"), texts(map(_ends, ranges))),
+        (Column("here"), texts(_ends([mine.min(), mine.max()]) for mine in gains)),
+    )
+    return block("Ranges", columns)
 
 
 def _ends(values: list[float]) -> str:

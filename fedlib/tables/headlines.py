@@ -14,8 +14,8 @@ from fedlib.exhibits import comparisons as ways
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
 from fedlib.exhibits.metrics import INTERVAL_SEEDS
-from fedlib.tables import notes
 from fedlib.tables.render import Block, Cell, Column, Sheet, percent, points
+from fedlib.tables.sheets import Inputs, is_compared
 
 DECIMALS = 2
 FORMULAS = {  # of the first and the second cell
@@ -44,7 +44,6 @@ def build(
     claims: list[dict],
     protocols: list[dict],
     cells: str | None = None,
-    metric: str = "accuracy_client_mean",
 ) -> Sheet:
     """The table; its numbers have one row per claim.
 
@@ -60,7 +59,6 @@ def build(
       protocols: those in the cells, see `fedlib.exhibits.comparisons`.
       cells: pattern of the published exhibits that hold the cells, see
         `fedlib.exhibits.comparisons.Printed`.
-      metric: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
       ConfigError: for a claim with another formula, protocol or statistic.
@@ -71,7 +69,7 @@ def build(
         _check(claim, shown)
     missing = [claim["title"] for claim in claims if not _covers(exhibit, claim)]
     claims = [claim for claim in claims if claim["title"] not in missing]
-    values = ways.accuracies(exhibit, metrics, list(shown.values()), metric=metric)
+    values = ways.accuracies(exhibit, metrics, list(shown.values()))
     trials, table = ways.over_trials(values), ways.Printed(published, cells)
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
     rows = []
@@ -82,17 +80,11 @@ def build(
         said = _claimed(claim, dataset, published, exhibit["published"])
         rows.append({"dataset": dataset, "published": said, **_computed(claim, theirs, ours)})
     numbers = pd.DataFrame(rows, columns=COLUMNS).assign(seeds=len(exhibit["seeds"]))
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(exhibit, claims, numbers, shown)],
-        notes=[
-            *_notes(exhibit, claims, numbers, metric),
-            *([f"Left out, as their runs are not here: {', '.join(missing)}."] if missing else []),
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    return Inputs(exhibit, metrics, published).sheet(
+        numbers,
+        [_block(exhibit, claims, numbers, shown)],
+        *_notes(exhibit, claims, numbers),
+        f"Left out, as their runs are not here: {', '.join(missing)}." if missing else "",
     )
 
 
@@ -196,7 +188,7 @@ def _cell_text(exhibit: dict, cell: dict, shown: dict[str, ways.Shown]) -> str:
     return f"{of}{shown[cell['protocol']].title}, {run['title']}{where}"
 
 
-def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame, metric: str) -> list[str]:
+def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame) -> list[str]:
     used = dict.fromkeys(claim["formula"] for claim in claims)
     trials = (
         ""
@@ -206,8 +198,8 @@ def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame, metric: str
     )
     return [
         exhibits.scale_text(exhibit),
-        f"Here: {ways.METRICS[metric]}, on the test examples of the clients that train, after the "
-        f"last round; {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        f"Here: {ways.METRICS[ways.MEAN]}, on the test examples of the clients that train, after "
+        f"the last round; {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
         *ways.selection_note(exhibit),
         *(f"{name.capitalize()}: {FORMULAS[name][1]}." for name in used),
         f"σ: standard deviation over trials (n - 1), not over clients.{trials}",
@@ -217,5 +209,5 @@ def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame, metric: str
             for claim in claims
             if claim.get("note")
         ),
-        *exhibits.published_note(exhibit, shown=bool(numbers["published"].notna().any())),
+        *exhibits.published_note(exhibit, shown=is_compared(numbers)),
     ]

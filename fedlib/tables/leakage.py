@@ -10,7 +10,8 @@ from fedlib.exhibits import leakage, of_clients
 from fedlib.exhibits import selection as exhibits
 from fedlib.tables import notes
 from fedlib.tables.recoveries import by_seed
-from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.tables.render import Column, Sheet
+from fedlib.tables.sheets import Columns, Inputs, texts
 from fedlib.tables.summary import mean_text
 
 MEASURES = {  # columns of the numbers, and how they are shown
@@ -35,21 +36,16 @@ def build(
     Raises:
       DataError: if the clients of a run have no such columns.
     """
-    numbers = by_seed(exhibit, clients, _recovery)
-    return Sheet(
-        label=f"{exhibit['paper']}-{exhibit['name']}",
-        title=exhibit["title"],
-        caption=exhibit["caption"],
-        blocks=[_block(federation, numbers) for federation in exhibit["federations"]],
-        notes=[
-            exhibits.scale_text(exhibit),
-            f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}.",
-            "Total variation: half the sum of the absolute differences of a client's true and "
-            "recovered label shares, 0 if equal, mean and largest over the clients. Correlation: "
-            "of true and recovered shares, over all labels of all clients.",
-            *notes.particulars(exhibit),
-        ],
-        numbers=notes.with_scale(exhibit, numbers),
+    given = Inputs(exhibit, metrics)
+    numbers = by_seed(given, clients, _recovery)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        exhibits.scale_text(exhibit),
+        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}.",
+        "Total variation: half the sum of the absolute differences of a client's true and "
+        "recovered label shares, 0 if equal, mean and largest over the clients. Correlation: "
+        "of true and recovered shares, over all labels of all clients.",
     )
 
 
@@ -65,13 +61,11 @@ def _recovery(run: dict, clients: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _block(federation: dict, numbers: pd.DataFrame) -> Block:
-    mine = exhibits.pick(numbers, federation=federation["name"])
-    columns = [Column("Method"), Column("Clients")]
-    columns += [Column(*title) for title in MEASURES.values()] + [Column("Seeds")]
-    rows = []
-    for _, seeds in mine.groupby("label", sort=False):
-        texts = [seeds["title"].iloc[0], str(seeds["clients"].iloc[0])]
-        texts += [mean_text(seeds, name, 3) for name in MEASURES]
-        rows.append(list(map(Cell, [*texts, str(len(seeds))])))
-    return Block(federation["title"], columns, rows)
+def _columns(mine: pd.DataFrame) -> Columns:
+    """A row per run."""
+    runs = [seeds for _, seeds in mine.groupby("label", sort=False)]
+    yield Column("Method"), texts(seeds["title"].iloc[0] for seeds in runs)
+    yield Column("Clients"), texts(seeds["clients"].iloc[0] for seeds in runs)
+    for name, title in MEASURES.items():
+        yield Column(*title), texts(mean_text(seeds, name, 3) for seeds in runs)
+    yield Column("Seeds"), texts(map(len, runs))

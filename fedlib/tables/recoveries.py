@@ -1,25 +1,21 @@
 """Numbers of tables that say of every run and seed how well something of the clients was found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pandas as pd
 
 from fedlib.exhibits import of_clients
-from fedlib.exhibits import selection as exhibits
-from fedlib.tables.summary import identity
+from fedlib.tables.sheets import Inputs
 
 
 def by_seed(
-    exhibit: dict, clients: pd.DataFrame, measure: Callable[[dict, pd.DataFrame], dict]
+    given: Inputs, clients: pd.DataFrame, measure: Callable[[dict, pd.DataFrame], dict]
 ) -> pd.DataFrame:
     """What `measure(run, clients)` says of the seen clients: a row per federation, run and seed."""
-    return pd.DataFrame(
-        {
-            **identity(federation, run),
-            "seed": seed,
-            **measure(run, of_clients.clients_of(exhibit, clients, run, seed)),
-        }
-        for federation in exhibit["federations"]
-        for run in exhibits.runs_of(exhibit, federation["name"])
-        for seed in exhibit["seeds"]
-    )
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        for seed in given.exhibit["seeds"]:
+            mine = of_clients.clients_of(given.exhibit, clients, run, seed)
+            yield {"seed": seed, **measure(run, mine)}
+
+    return given.numbers(of_run)

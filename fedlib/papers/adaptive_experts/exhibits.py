@@ -196,7 +196,6 @@ TABLES = {
         "models, and exploration need more.",
         with_clusters,
         on(*ROLES, where=lambda setting: "rotations" in setting.data.partition),
-        weights=None,
         choice="choice",
     ),
     "gate_only": tables.ProtocolGrid(
