@@ -4,9 +4,15 @@
 official code; sections are those of README.md, and F1 to F12 its decisions.
 """
 
-import math
 from dataclasses import replace
 
+from fedlib.papers.fedmix.federations import (
+    HELD_OUT,
+    central,
+    image,
+    leak,
+    setting_of,
+)
 from fedlib.papers.fedmix.settings import (
     ETAS,
     LENET_LINES,
@@ -14,19 +20,10 @@ from fedlib.papers.fedmix.settings import (
     ROTATION_LINES,
     Setting,
 )
-from fedlib.spec import Data
 
-SEED = 12345  # of the partitions; ours
 SEEDS = (0, 1, 2)  # the paper shows single runs; three of ours (F9)
 CLUSTER_SEEDS = tuple(range(10))  # whether clusters are found varies from seed to seed (7.2)
 TABLE_ROUNDS = (200, 1000, 2000, 4000)  # Figure 14a
-READING = {  # how each data set is read: pixels are scaled as in 5.1, 5.4 and 5.6
-    "digits": {},
-    "cifar10": {"scaling": "measured"},
-    "cifar100": {},
-    "mnist": {"scaling": "unit"},
-    "femnist": {"source": "tff", "scaling": "unit"},
-}
 # All images are used where there are 50,000 or 60,000 to train on and 10,000 to test on.
 HSU = {"kind": "hsu", "alpha": 1.0}
 HSU_DIGITS = {**HSU, "num_clients": 20, "train_examples": 60, "test_examples": 20}
@@ -35,8 +32,6 @@ ANGLED = {"kind": "angled", "alpha": 1.0}
 ANGLED_DIGITS = {**ANGLED, "num_clients": 20, "train_examples": 60, "test_examples": 20}
 ANGLED_MNIST = {**ANGLED, "num_clients": 100, "train_examples": 600, "test_examples": 100}
 PERMUTED = {"kind": "permuted", "num_clients": 20, "num_clusters": 4}
-HELD_OUT = {"val_fraction": 0.1}  # 45,000 of CIFAR-10's training images train (5.1), MNIST's (5.6)
-CENTRAL_ROUNDS = 16  # parts of the one epoch of Figure 14b; ours
 FOLLOWED = ("new_shard", "finetuned")  # Figures 12 and 13
 ALL_CURVES = (
     *("accuracy", "divergence", "ablation", "experts", "pruning", "new_shard", "finetuned"),
@@ -65,7 +60,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Digits in place of all data sets, with settings of ours at which experts specialise."""
-    small = ("lenet5", {**_image(1, 8, 10), "channels": 8, "hidden": 64, "padding": 2})
+    small = ("lenet5", {**image(1, 8, 10), "channels": 8, "hidden": 64, "padding": 2})
     digits = {"model": ("mlp", DIGITS_MLP), "rounds": 60, "batch_size": 20, "evaluate_every": 5}
     digits |= {"server_lr": 0.03, "notes": (DIGITS_NOTE,)}
     return (
@@ -73,7 +68,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "rate thirty times the paper's; shows that everything runs, not what the paper claims.",
         (0, 1),
         (
-            _setting(
+            setting_of(
                 "digits",
                 "digits",
                 "Digits",
@@ -90,8 +85,8 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=ALL_CURVES,
                 **digits,
             ),
-            _leak("digits", "Digits", HSU_DIGITS, digits | {"model": small}),
-            _setting(
+            leak("digits", "Digits", HSU_DIGITS, digits | {"model": small}),
+            setting_of(
                 "angled-digits",
                 "digits",
                 "Digits at eight angles",
@@ -104,7 +99,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 seeds=(0,),
                 **digits,
             ),
-            _setting(
+            setting_of(
                 "angled-digits-labels",
                 "digits",
                 "Digits at eight angles, labels skewed",
@@ -117,7 +112,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 seeds=(0,),
                 **digits,
             ),
-            _setting(
+            setting_of(
                 "permuted-digits",
                 "digits",
                 "Digits, labels permuted",
@@ -130,7 +125,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 epochs=3,
                 **digits | {"rounds": 12, "batch_size": 10},
             ),
-            _setting(
+            setting_of(
                 "two-shard-digits",
                 "digits",
                 "Digits in two shards",
@@ -143,7 +138,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 vae={"in_features": 64, "hidden": [32], "latent": 8},
                 **digits,
             ),
-            _central(
+            central(
                 *("digits", "Digits, one client", 1300, 400),
                 digits | {"model": small, "batch_size": 2},  # of 4 there are too few steps
                 # At a small alpha a label would be among the few images that are left over.
@@ -159,7 +154,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "LeNet-5 with 8 channels and 128 features instead of 32 and 512, and ten times the "
         "server's rate for a tenth of the rounds."
     )
-    small = ("lenet5", {**_image(3, 32, 10), "channels": 8, "hidden": 128})
+    small = ("lenet5", {**image(3, 32, 10), "channels": 8, "hidden": 128})
     cifar = {"model": small, "rounds": 200, "batch_size": 64, "evaluate_every": 20}
     cifar |= {"server_lr": 0.01, "notes": (note,)}
     return (
@@ -167,7 +162,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "experts for CIFAR-10.",
         (0,),
         (
-            _setting(
+            setting_of(
                 "cifar10",
                 "cifar10",
                 "CIFAR-10",
@@ -180,8 +175,8 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("accuracy", "divergence", "tables", "views"),
                 **cifar,
             ),
-            _leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
-            _setting(
+            leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
+            setting_of(
                 "permuted-cifar10",
                 "cifar10",
                 "CIFAR-10, labels permuted",
@@ -200,7 +195,7 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "notes": (note, "500 training images per client instead of 2,500."),
                 },
             ),
-            _setting(
+            setting_of(
                 "two-shard-mnist",
                 "mnist",
                 "MNIST in two shards",
@@ -222,15 +217,15 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                     "one hidden layer, trained for at most 15 epochs.",
                 ),
             ),
-            _central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+            central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
         ),
     )
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The paper's settings where it states them, and those of section 10 elsewhere."""
-    cifar = {"model": ("lenet5", _image(3, 32, 10)), "batch_size": 64}
-    mnist = {"model": ("lenet5", _image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
+    cifar = {"model": ("lenet5", image(3, 32, 10)), "batch_size": 64}
+    mnist = {"model": ("lenet5", image(1, 28, 10)), "batch_size": 64, "rounds": 1000}
     resnet = ("resnet20", {"num_classes": 100, "norm_groups": 2, "augment": True})
     rotations = {"num_clients": 100, "cohort": 10, "labels": ROTATION_LINES, **mnist}
     return (
@@ -238,7 +233,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "decided in section 10 of the specification.",
         SEEDS,
         (
-            _setting(
+            setting_of(
                 "cifar10",
                 "cifar10",
                 "CIFAR-10",
@@ -260,8 +255,8 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 gb=300,
                 **cifar,
             ),
-            _leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
-            _setting(
+            leak("cifar10", "CIFAR-10", HSU_CIFAR10, cifar),
+            setting_of(
                 "cifar100",
                 "cifar100",
                 "CIFAR-100",
@@ -289,7 +284,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("accuracy", "new_shard", "views"),
                 gb=1000,
             ),
-            _setting(
+            setting_of(
                 "femnist",
                 "femnist",
                 "FEMNIST",
@@ -297,7 +292,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 short="writer",
                 num_clients=3400,
                 cohort=10,
-                model=("lenet5", _image(1, 28, 62)),
+                model=("lenet5", image(1, 28, 62)),
                 batch_size=20,
                 rounds=6000,
                 evaluate_every=100,
@@ -306,7 +301,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("accuracy",),
                 gb=1250,
             ),
-            _setting(
+            setting_of(
                 "angled-mnist",
                 "mnist",
                 "MNIST at eight angles",
@@ -315,7 +310,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("rotations",),
                 **rotations,
             ),
-            _setting(
+            setting_of(
                 "angled-mnist-labels",
                 "mnist",
                 "MNIST at eight angles, labels skewed",
@@ -324,7 +319,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("rotations",),
                 **rotations,
             ),
-            _setting(
+            setting_of(
                 # The paper does not say whether alpha is shared out among the angles (5.4).
                 "angled-mnist-per-angle",
                 "mnist",
@@ -334,7 +329,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("rotations",),
                 **rotations,
             ),
-            _setting(
+            setting_of(
                 "permuted-cifar10",
                 "cifar10",
                 "CIFAR-10, labels permuted",
@@ -351,7 +346,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 roles=("clusters",),
                 **cifar,
             ),
-            _setting(
+            setting_of(
                 "two-shard-mnist",
                 "mnist",
                 "MNIST in two shards",
@@ -366,65 +361,6 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 vae=VAE,
                 roles=("vae",),
             ),
-            _central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
+            central("cifar10", "CIFAR-10, one client", 50_000, 10_000, cifar),
         ),
     )
-
-
-def _image(in_channels: int, side: int, num_classes: int) -> dict:
-    return {"in_channels": in_channels, "side": side, "num_classes": num_classes}
-
-
-def _setting(name: str, dataset: str, title: str, partition: dict, *, short: str,
-             notes: tuple[str, ...] = (), **how) -> Setting:  # fmt: skip
-    data = Data(
-        name=name,
-        dataset=dataset,
-        params=READING[dataset],
-        partition=partition,
-        seed=SEED,
-        title=title,
-        partition_label=short,
-        notes=notes,
-    )
-    return Setting(data, **how)
-
-
-def _leak(dataset: str, title: str, partition: dict, how: dict) -> Setting:
-    """One round of everybody, from which the server reads labels (section 7.5)."""
-    return _setting(
-        f"{dataset}-leak",
-        dataset,
-        f"{title}, all clients",
-        {**partition, **HELD_OUT},
-        short="hsu1.0",
-        num_clients=partition["num_clients"],
-        cohort=partition["num_clients"],
-        labels=("leak-step", "leak-epoch"),
-        seeds=(0,),
-        roles=("leakage",),
-        **how | {"rounds": 1},
-    )
-
-
-def _central(dataset: str, title: str, train: int, test: int, how: dict,
-             alpha: float = 1.0) -> Setting:  # fmt: skip
-    """All data in one place, of which one epoch is trained, in sixteen parts (section 7.4)."""
-    sizes = {"num_clients": 1, "train_examples": train, "test_examples": test}
-    # As many steps as one epoch of the nine tenths that are not for validation.
-    steps = math.ceil(0.9 * train / how["batch_size"] / CENTRAL_ROUNDS)
-    setting = _setting(
-        f"{dataset}-central",
-        dataset,
-        title,
-        {"kind": "hsu", "alpha": alpha, **sizes, **HELD_OUT},
-        short="central",
-        num_clients=1,
-        cohort=1,
-        labels=("plain-k4",),
-        seeds=(0,),
-        roles=("collapse",),
-        table_rounds=(1, 4, CENTRAL_ROUNDS),
-        **how | {"rounds": CENTRAL_ROUNDS, "evaluate_every": 4},
-    )
-    return replace(setting, steps=steps)

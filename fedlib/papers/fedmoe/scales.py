@@ -5,6 +5,14 @@ own; there is a probe for preset "code" alone, which measures relevance on other
 that the gate is trained on.
 """
 
+from fedlib.papers.fedmoe.federations import (
+    SEED,
+    cnn,
+    of_classes,
+    of_writers,
+    resnet,
+    setting_of,
+)
 from fedlib.papers.fedmoe.settings import (
     BETAS,
     EXPERTS,
@@ -23,37 +31,12 @@ from fedlib.papers.fedmoe.settings import (
 )
 from fedlib.spec import Data
 
-SEED = 42  # of the partitions; the code's
 SEEDS = (0, 1, 2)  # ours; the paper does not say how often it repeats
 MAJORITY = 0.6  # of the skewed reserved data (Figure 4)
 IN_ALL = 37_500  # training images of all clients of CIFAR-10 (section 0)
-READING = {
-    "digits": {},
-    "femnist": {"source": "leaf", "scaling": "symmetric"},  # section 4.1
-    "cifar10": {"scaling": "imagenet"},  # section 4.2
-    "sent140": {"train_per_class": 25_000, "test_per_class": 5000},  # of 800,000; ours
-    "yelp": {"test_per_class": 2000},  # 10,000 to test on (section 4.4)
-}
-TITLES = {
-    **{"digits": "Digits", "femnist": "FEMNIST", "cifar10": "CIFAR-10"},
-    **{"sent140": "SENT-140", "yelp": "Yelp"},
-}
-NUM_CLASSES = {"digits": 10, "cifar10": 10, "sent140": 2, "yelp": 5}
 SKEWED = ("avg-moe", "fedmoe")  # methods of Figure 4
 DIGITS_NOTE = "scikit-learn's 1,797 handwritten digits; not a data set of the paper."
 TEXT_NOTE = "texts of five classes, made up here; not a data set of the paper."
-
-
-def _cnn(num_classes: int, hidden: int = 2048, **size) -> Networks:
-    size = {"hidden": hidden, **size}
-    params = {"num_classes": num_classes, **size}
-    return Networks("fedmoe_cnn", params, "fedmoe_cnn", size, widths=("hidden",))
-
-
-def _resnet(width: int = 64) -> Networks:
-    size = {"width": width, "augment": True}
-    params = {"num_classes": 10, **size}
-    return Networks("cifar_resnet18", params, "cifar_resnet18", size, widths=("width",))
 
 
 # -- demo ---------------------------------------------------------------------------------
@@ -102,9 +85,9 @@ def _digits(
         **{"train_examples": 540 // num_clients, "val_per_class": 10, "server_per_class": 10},
         **{"probe_per_class": 5, **reserved},
     }
-    return _setting(
+    return setting_of(
         *("digits", num_clients, partition, labels, roles),
-        networks=_cnn(10, hidden=32, side=8),
+        networks=cnn(10, hidden=32, side=8),
         preset="femnist",
         notes=(DIGITS_NOTE,),
         **QUICK,
@@ -180,9 +163,9 @@ def _femnist_lite(
     **reserved,
 ) -> Setting:
     fewer = {"server_examples": 640, "val_fraction": 0.05, **reserved}
-    return _setting(
-        *("femnist", num_clients, _of_writers(num_clients, writers, **fewer), labels, roles),
-        networks=_cnn(62, hidden=256, augment=True),
+    return setting_of(
+        *("femnist", num_clients, of_writers(num_clients, writers, **fewer), labels, roles),
+        networks=cnn(62, hidden=256, augment=True),
         preset="femnist",
         notes=(
             f"clients of {writers} writer{'s' * (writers > 1)} instead of 30, 640 reserved "
@@ -204,10 +187,10 @@ def _cifar10_lite(
     num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
 ) -> Setting:
     fewer = {"train_examples": 375, "server_per_class": 20, "val_per_class": 50}
-    few = _of_classes(num_clients, **fewer, test_per_class=200, **reserved)
-    return _setting(
+    few = of_classes(num_clients, **fewer, test_per_class=200, **reserved)
+    return setting_of(
         *("cifar10", num_clients, few, labels, roles),
-        networks=_resnet(width=16),
+        networks=resnet(width=16),
         preset="cifar10",
         notes=(
             "375 images per client, 200 reserved instead of 1,000, 500 to validate on and 2,000 to "
@@ -273,9 +256,9 @@ def _femnist(
     num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved
 ) -> Setting:
     """Thirty writers per client, as in the code; the paper's sizes need a few more at M = 50."""
-    partition = _of_writers(num_clients, 30, **reserved)
-    networks = _cnn(62, augment=True)
-    return _setting("femnist", num_clients, partition, labels, roles, networks, "femnist")
+    partition = of_writers(num_clients, 30, **reserved)
+    networks = cnn(62, augment=True)
+    return setting_of("femnist", num_clients, partition, labels, roles, networks, "femnist")
 
 
 def _cifar10(
@@ -283,15 +266,15 @@ def _cifar10(
 ) -> Setting:
     """Clients of equal size, M = 10 in proportion to what is printed of the others."""
     sizes = {"train_examples": IN_ALL // num_clients, "server_per_class": 100, "val_per_class": 500}
-    partition = _of_classes(num_clients, **(sizes | reserved))
-    return _setting("cifar10", num_clients, partition, labels, roles, _resnet(), "cifar10")
+    partition = of_classes(num_clients, **(sizes | reserved))
+    return setting_of("cifar10", num_clients, partition, labels, roles, resnet(), "cifar10")
 
 
 def _femnist_of_the_code() -> Setting:
     """Ten writers for the gate, all of their examples, and another for relevance (section 4.1)."""
-    partition = _of_writers(50, 30, server_examples=None, probe_writers=1)
-    networks = _cnn(62, augment=True)
-    return _setting("femnist", 50, partition, GATES, ("gates",), networks, "femnist", "code")
+    partition = of_writers(50, 30, server_examples=None, probe_writers=1)
+    networks = cnn(62, augment=True)
+    return setting_of("femnist", 50, partition, GATES, ("gates",), networks, "femnist", "code")
 
 
 def _cifar10_of_the_code() -> Setting:
@@ -300,7 +283,7 @@ def _cifar10_of_the_code() -> Setting:
         **{"kind": "server_dirichlet", "num_clients": 50, "pool_per_class": 3480, "alpha": 1.0},
         **{"probe_per_class": 20, "val_per_class": 500, "server_per_class": 1000},
     }
-    return _setting("cifar10", 50, partition, GATES, ("gates",), _resnet(), "cifar10", "code")
+    return setting_of("cifar10", 50, partition, GATES, ("gates",), resnet(), "cifar10", "code")
 
 
 def _texts() -> tuple[Setting, ...]:
@@ -333,7 +316,7 @@ def _sent140(
     bert = {"size": "bert-base", "pool": "mean"}
     weights = {"weights": "bert_base_weights", "gate_weights": "bert_base_weights"}
     networks = Networks("transformer", {"num_classes": 2, **bert}, "transformer", bert, **weights)
-    return _setting("sent140", num_clients, partition, labels, roles, networks, "sent140")
+    return setting_of("sent140", num_clients, partition, labels, roles, networks, "sent140")
 
 
 def _yelp(num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **reserved) -> Setting:
@@ -350,76 +333,4 @@ def _yelp(num_clients: int, labels: tuple[str, ...], roles: tuple[str, ...], **r
         gate_weights="gpt2_weights",
     )
     about = {"evaluate_every": 1}
-    return _setting("yelp", num_clients, partition, labels, roles, networks, "yelp", **about)
-
-
-# -- all scales ---------------------------------------------------------------------------
-
-
-def _of_writers(num_clients: int, writers: int, **reserved) -> dict:
-    """Groups of writers; ten more own the reserved examples (section 4.1)."""
-    return {
-        **{"kind": "writer_groups", "num_clients": num_clients, "writers_per_client": writers},
-        **{"server_writers": 10, "probe_writers": 1, "server_examples": 1280, **reserved},
-    }
-
-
-def _of_classes(num_clients: int, **sizes) -> dict:
-    """Clients of equal size with Dirichlet(1.0) proportions (section 0)."""
-    return {
-        **{"kind": "server_equal", "num_clients": num_clients, "pool_per_class": 3750},
-        **{"alpha": 1.0, "probe_per_class": 20, **sizes},
-    }
-
-
-def _setting(
-    dataset: str,
-    num_clients: int,
-    partition: dict,
-    labels: tuple[str, ...],
-    roles: tuple[str, ...],
-    networks: Networks,
-    preset: str,
-    kind: str = "",
-    notes: tuple[str, ...] = (),
-    **about,
-) -> Setting:
-    """On a federation that is called by what tells it from others of its number of clients."""
-    reserved = _reserved(dataset, partition)
-    what = {
-        "reserved": f"{reserved} reserved",
-        "skewed": "skewed reserved data",
-        "code": "as in the code",
-    }
-    name = kind or (roles[0] if roles[0] in what else "")
-    ends = {"reserved": f"-reserved{reserved}", "skewed": "-skewed", "code": "-code"}
-    title = TITLES[dataset]
-    data = Data(
-        name=f"{dataset}-m{num_clients}{ends.get(name, '')}",
-        dataset=dataset,
-        params=READING[dataset],
-        partition=partition,
-        seed=SEED,
-        title=f"{title}, M = {num_clients}" + (f", {what[name]}" if name else ""),
-        partition_label=partition["kind"],
-        family=title,
-        notes=notes,
-    )
-    return Setting(
-        data=data,
-        labels=tuple(dict.fromkeys(labels)),
-        networks=networks,
-        preset=preset,
-        num_clients=num_clients,
-        roles=roles,
-        column=f"M = {num_clients}",
-        reserved=reserved,
-        **about,
-    )
-
-
-def _reserved(dataset: str, partition: dict) -> int | None:
-    """How many examples the server trains on, where the declaration says so."""
-    if partition["kind"] == "writer_groups":
-        return partition["server_examples"]
-    return NUM_CLASSES[dataset] * partition["server_per_class"]
+    return setting_of("yelp", num_clients, partition, labels, roles, networks, "yelp", **about)
