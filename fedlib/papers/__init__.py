@@ -3,8 +3,8 @@
 A package has `settings` (what its runs are), `scales` (what is run at each scale; where that is
 long, `federations` has on what), `exhibits` (its tables and figures), `criteria` (what a
 reproduction is to show), `published.csv` (the numbers that the paper prints) and `README.md` (its
-specification). To add a paper, write such a package, or one file, `fedlib/papers/<name>.py`. Nothing
-is imported here before it is asked for.
+specification). To add a paper, write such a package, or one file, `fedlib/papers/<name>.py`.
+Nothing is imported here before it is asked for.
 """
 
 import importlib.util
