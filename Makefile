@@ -9,7 +9,8 @@ SCALE     ?=
 PAPER     ?= pfedmm
 # Folder of kept results that `figures-from` draws again.
 FROM      ?=
-# For `list`: a kind and words to search for, such as WHAT="methods fedmix"; for `compare`: words.
+# For `list`: a kind and words to search for, such as WHAT="methods fedmix"; for `compare`: words;
+# for `why`: a job, such as WHAT="train pfedmm/digits/fedem/seed1234".
 WHAT      ?=
 # Two folders of results/ for `compare`, such as A=demo B=demo-slow.
 A         ?=
@@ -70,7 +71,7 @@ workflow = $(BIN)/python scripts/workflow.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo demo-all reduced reproduce plan list compare calibrate report test test-fast lint format
+.PHONY: help install demo demo-all reduced reproduce plan why list compare calibrate report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
 .PHONY: lock unlock clean keep figures-from
@@ -98,6 +99,9 @@ reproduce: $(STAMP)  ## run the papers' own settings
 
 plan: $(STAMP)  ## print what would run at SCALE, why, and for how long
 	@$(workflow) plan
+
+why: $(STAMP)  ## print what changed since the job WHAT was done
+	@$(workflow) why
 
 list: $(STAMP)  ## list papers, methods, data, tables, ... and their sources; WHAT="methods fedmix"
 	@$(workflow) list

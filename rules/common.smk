@@ -21,7 +21,7 @@ from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
-from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, stale, warm
+from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, stale, warm, why
 from fedlib.workflow.plan import Plan
 
 # What only looks at the folder may do so while another Snakemake works in it.
@@ -72,6 +72,8 @@ try:
             narrowing.check(PLAN)
             preflight.check_frames(PLAN)
             make_again(stale.look(PLAN))
+        if not reads:
+            why.note(PLAN)
 except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None
 

@@ -3,6 +3,7 @@
   python scripts/plan.py                        what Snakemake would run now, why, how long
   python scripts/plan.py spec STAGE NAME        specification of a job: the --spec of its script
   python scripts/plan.py commands [STAGE NAME]  shell commands, for a machine without Snakemake
+  python scripts/plan.py why STAGE NAME         what changed since a job was done
 
 STAGE is download, partition, train, evaluate, events, metrics, table, figure or report. NAME names
 one job of the stage: digits (download), pfedmm/digits (partition), pfedmm/digits/fedem/seed0
@@ -21,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 from fedlib.errors import ConfigError
 from fedlib.forecast.estimates import Estimates
-from fedlib.workflow import command, config, dryrun, narrowing, preflight, shell
+from fedlib.workflow import command, config, dryrun, narrowing, preflight, shell, why
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -32,7 +33,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="?", default="jobs", choices=("jobs", "spec", "commands"), help="see above"
+        "what",
+        nargs="?",
+        default="jobs",
+        choices=("jobs", "spec", "commands", "why"),
+        help="see above",
     )
     parser.add_argument("job", nargs="*", help="STAGE NAME")
     parser.add_argument(
@@ -50,8 +55,17 @@ def main() -> None:
         stage, wildcards = shell.job(*args.job)
         if args.what == "spec":
             print(plan.spec(stage, **wildcards))
+        elif args.what == "why":
+            print("\n".join(why.lines(plan, stage, wildcards, ROOT, specification=_of_result)))
         else:
             print(shell.command(plan, stage, **wildcards))
+
+
+def _of_result(path: Path) -> dict:
+    """The specification that a history or an evaluation is the result of."""
+    from fedlib.results import RunResult  # takes half a second to import
+
+    return RunResult.load(path).spec
 
 
 def _base(overlays: list[str]) -> list[Path]:

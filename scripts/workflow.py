@@ -25,7 +25,7 @@ from fedlib.workflow.provenance import ROOT
 YES = ("y", "yes")
 RUNS = ("demo", "demo-all", "reduced", "reproduce")
 # These may go beside a workflow that runs.
-READERS = ("plan", "list", "compare", "calibrate", "report", "keep", "figures-from")
+READERS = ("plan", "why", "list", "compare", "calibrate", "report", "keep", "figures-from")
 TARGETS = (*RUNS, *READERS, "clean", "unlock")
 DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), "") | {
     "PAPER": "pfedmm"

@@ -103,6 +103,12 @@ def steps(order: Order) -> list[list[str]]:
             return [_report(_bought(order))]
         case "plan":
             return [estimate, [sys.executable, "scripts/plan.py", *given]]
+        case "why":
+            if len(order.what) != 2:
+                raise ConfigError(
+                    'WHAT names a job, such as WHAT="train pfedmm/digits/fedem/seed1234"'
+                )
+            return [[sys.executable, "scripts/plan.py", "why", *order.what, *given]]
         case "list":
             return [[sys.executable, "scripts/list.py", *order.what, *given]]
         case "compare":

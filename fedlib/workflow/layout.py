@@ -26,6 +26,7 @@ PATHS = {
     "clients": "results/{folder}/metrics/{paper}.clients.parquet",
     "results": "results/{folder}",
     "estimates": "results/{folder}/estimates.json",
+    "code": "results/{folder}/code.json",
     "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",
     "table_csv": _TABLE + ".csv",

@@ -74,6 +74,12 @@ def code_digest(*roots: str) -> str:
     return _code_digest(ROOT, roots)
 
 
+def modules(*roots: str) -> dict[str, str]:
+    """What `code_digest` is the digest of: each module of the closure, and what it means."""
+    names = _closure(ROOT, roots)
+    return {name: _contribution(ROOT, name, names)[:12] for name in names}
+
+
 def remember() -> None:
     """Spare later processes, such as the jobs of a plan, what this one has parsed."""
     _MEANINGS.remember()
@@ -160,10 +166,15 @@ def _code_digest(base: Path, roots: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     modules = _closure(base, roots)
     for name in modules:
-        module = _scan(base, name)
-        entries = [entry for entry in module.registry if entry[0] in modules]
-        digest.update(f"{name} {module.meaning} {entries}\n".encode())
+        digest.update(f"{name} {_contribution(base, name, modules)}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def _contribution(base: Path, name: str, modules: tuple[str, ...]) -> str:
+    """Digest of what a module means among others: of its registries, the entries for these."""
+    module = _scan(base, name)
+    entries = [entry for entry in module.registry if entry[0] in modules]
+    return hashlib.sha256(f"{module.meaning} {entries}".encode()).hexdigest()
 
 
 @cache

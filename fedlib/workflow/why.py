@@ -1,0 +1,97 @@
+"""Why a job would run again: the modules of its code and the fields of its specification.
+
+Each result has digests of its specification, code and inputs (`fedlib.seals.Made`). What stood
+behind a digest of code is noted in the folder of results when a workflow starts, module by module.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedlib import seals
+from fedlib.workflow import provenance
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.stale import RESULTS, inputs
+
+REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
+
+
+def note(plan: Plan, root: Path = Path()) -> None:
+    """Remember the modules behind every digest of code in the plan."""
+    path = root / plan.path("code")
+    known = seals.remembered(path)
+    new = {}
+    for roots in {plan.roots(stage, **job) for stage, job in plan.jobs()}:
+        if (digest := provenance.code_digest(*roots)) not in known:
+            new[digest] = provenance.modules(*roots)
+    if new:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        seals.remember(path, dict([*known.items(), *new.items()][-REMEMBERED:]))
+
+
+def lines(
+    plan: Plan,
+    stage: str,
+    job: dict,
+    root: Path = Path(),
+    *,
+    specification: Callable[[Path], dict] | None = None,
+) -> Iterator[str]:
+    """What changed since a job was done, a line each; says so if nothing did.
+
+    Args:
+      specification: of a training or an evaluation, from its result; None if it cannot be read.
+    """
+    if stage not in RESULTS:
+        yield f"a {stage} job keeps no record of what it was made of"
+        return
+    file = plan.path(RESULTS[stage][0][0], **job)
+    made = seals.made(root / file) if (root / file).exists() else None
+    if made is None:
+        yield f"{file} is not there yet, or is of an older version"
+        return
+    found: list[str] = []
+    if made.spec != plan.digest(stage, **job):
+        if specification and stage in ("train", "evaluate"):
+            now = json.loads(plan.spec(stage, **job))
+            found += _differences("", specification(root / file), now)
+        found = found or ["specification changed"]
+    if made.code != plan.code(stage, **job):
+        found += _of_code(plan, made.code, plan.roots(stage, **job), root)
+    read = inputs(plan, stage, job)
+    missing = [path for path in read if not (root / path).exists()]
+    if missing:
+        found += [f"{path} is missing" for path in missing]
+    elif made.inputs != seals.contents(*(root / path for path in read)):
+        found.append(f"an input has other content: {', '.join(read)}")
+    yield from found or [f"{file} is up to date"]
+
+
+def _of_code(plan: Plan, then: str, roots: tuple[str, ...], root: Path) -> list[str]:
+    """Modules that differ from those behind the digest `then`."""
+    before = seals.remembered(root / plan.path("code")).get(then)
+    if before is None:
+        return [f"code changed; {plan.path('code')} does not have the modules it had before"]
+    return _differences("", before, provenance.modules(*roots), show=False)
+
+
+def _differences(where: str, before: Mapping, now: Mapping, show: bool = True) -> list[str]:
+    """What differs between two mappings, by dotted names; with both values, to `show` them."""
+    found: list[str] = []
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += _differences(f"{where}{name}.", old, new)
+        elif _plain(old) != _plain(new):
+            change = "changed" if name in before and name in now else "is new"
+            if name not in now:
+                change = "is gone"
+            values = f": {json.dumps(old)} before, {json.dumps(new)} now" if show else ""
+            found.append(f"{where}{name} {change}{values}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, in which lists and tuples are alike."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,102 @@
+"""Why a job would run again is said by module and by field."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import toy_paper, toy_run
+
+from fedlib.results import RunResult
+from fedlib.seals import contents
+from fedlib.workflow import provenance, why
+from fedlib.workflow.plan import Plan
+
+JOB = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
+
+
+@pytest.fixture
+def plan(declare):
+    """Function that plans a toy paper whose run has these other values."""
+
+    def make(**changes):
+        run = toy_run(**changes)
+        declare(toy=toy_paper(federations=("digits",), runs=[run]))
+        return Plan({})
+
+    return make
+
+
+@pytest.fixture
+def done(plan, tmp_path):
+    """A folder in which the run is done."""
+    made = plan()
+    why.note(made, tmp_path)
+    manifest = tmp_path / made.path("manifest", **JOB)
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    history, state = (tmp_path / made.path(name, **JOB) for name in ("history", "state"))
+    history.parent.mkdir(parents=True)
+    state.write_bytes(b"")
+    nothing = np.array([0])
+    RunResult(
+        *(nothing, {}, nothing, nothing, nothing, nothing, np.array([])),
+        spec=json.loads(made.spec("train", **JOB)),
+        provenance={"code": made.code("train", **JOB), "inputs_sha256": contents(manifest)},
+    ).save(history, state)
+    return tmp_path
+
+
+def told(plan, folder):
+    def specification(path):
+        return RunResult.load(path).spec
+
+    return list(why.lines(plan, "train", JOB, folder, specification=specification))
+
+
+def test_what_is_done_is_up_to_date(plan, done):
+    assert told(plan(), done) == [
+        "results/demo/runs/toy/digits/fedavg/seed3/history.h5 is up to date"
+    ]
+
+
+def test_a_field_of_the_specification_is_named_with_its_values(plan, done):
+    local = {"solver": "sgd", "lr": 0.2, "batch_size": 32, "momentum": 0.9}
+    assert told(plan(local=local), done) == [
+        "local.lr changed: 0.1 before, 0.2 now",
+        "local.momentum is new: null before, 0.9 now",
+    ]
+
+
+def test_a_module_of_the_code_is_named(plan, done, monkeypatch):
+    made = plan()
+    then, meant = provenance.code_digest(*made.roots("train", **JOB)), provenance._contribution
+
+    def edited(base, name, modules):
+        return "other" if name == "fedlib.engine.cohort" else meant(base, name, modules)
+
+    monkeypatch.setattr(provenance, "_contribution", edited)
+    provenance._code_digest.cache_clear()
+    try:
+        assert provenance.code_digest(*made.roots("train", **JOB)) != then
+        assert told(made, done) == ["fedlib.engine.cohort changed"]
+        (done / made.path("code")).unlink()
+        (line,) = told(made, done)
+        assert line.startswith("code changed; results/demo/code.json does not have the modules")
+    finally:
+        provenance._code_digest.cache_clear()
+
+
+def test_an_input_with_other_content_is_named(plan, done):
+    made = plan()
+    manifest = made.path("manifest", **JOB)
+    (done / manifest).write_text("{ }")
+    assert told(made, done) == [f"an input has other content: {manifest}"]
+    (done / manifest).unlink()
+    assert told(made, done) == [f"{manifest} is missing"]
+
+
+def test_a_job_that_was_not_done_says_so(plan, tmp_path):
+    (line,) = told(plan(), tmp_path)
+    assert line.endswith("history.h5 is not there yet, or is of an older version")
+    (line,) = why.lines(plan(), "download", {"dataset": "mnist"})
+    assert line == "a download job keeps no record of what it was made of"
