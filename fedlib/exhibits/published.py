@@ -41,7 +41,7 @@ def read(path: str | Path) -> pd.DataFrame:
     repeated = table[table.duplicated(key)]
     if len(repeated):
         raise DataError(f"{path}: {'/'.join(map(str, repeated.iloc[0][key]))} is given twice")
-    ours = {printed: label for label, printed in PRINTED_AS.get(Path(path).stem, {}).items()}
+    ours = {printed: label for label, printed in PRINTED_AS.get(Path(path).parent.name, {}).items()}
     return table.assign(label=table["label"].replace(ours))
 
 
