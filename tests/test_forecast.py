@@ -13,7 +13,7 @@ from fedlib.data.sizes import Sizes
 from fedlib.forecast import costs, rates, rehearsal
 from fedlib.forecast.estimating import Kept
 from fedlib.forecast.rates import Rate
-from fedlib.forecast.rehearsal import Kind, Load, Phase, Rehearsed, Task
+from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
 from fedlib.run.build import build_simulation
 
 IID = {"kind": "iid", "num_clients": 8, "train_fraction": 0.75}
@@ -66,33 +66,33 @@ def test_a_manifest_knows_better_than_the_declaration():
 # -- rehearsals ---------------------------------------------------------------------------
 
 
-def loads(spec: dict, phase: Phase) -> dict[Task, Load]:
+def loads(spec: dict, phase: Phase) -> dict[Part, Load]:
     found = rehearsal.rehearse(spec, [], owned(DIGITS)).loads
-    return {task: load for task, load in found.items() if task.phase == phase}
+    return {part: load for part, load in found.items() if part.phase == phase}
 
 
 def test_a_round_of_fedavg_is_an_epoch_of_everybody():
-    [(task, load)] = loads(run(), Phase.ROUND).items()
-    assert (task.kind, task.group, task.epochs) == (Kind.FOLD, "seen", 1)
+    [(part, load)] = loads(run(), Phase.ROUND).items()
+    assert (part.kind, part.group, part.epochs) == (Kind.FOLD, "seen", 1)
     assert (load.share, load.flops) == (1, STEP)
 
 
 def test_fedem_scores_all_training_examples_besides_and_does_so_for_every_expert():
     found = loads(run("fedem", params={"num_experts": 3}), Phase.ROUND)
-    flops = {(task.kind, task.split): load.flops for task, load in found.items()}
+    flops = {(part.kind, part.split): load.flops for part, load in found.items()}
     assert flops[Kind.SCORE, "train"] == 3 * FORWARD
     assert flops[Kind.FOLD, "train"] == 3 * STEP
 
 
 def test_an_evaluation_scores_the_test_examples_once():
-    [(task, load)] = loads(run(), Phase.EVALUATION).items()
-    assert (task.kind, task.split, load.flops) == (Kind.SCORE, "test", FORWARD)
+    [(part, load)] = loads(run(), Phase.EVALUATION).items()
+    assert (part.kind, part.split, load.flops) == (Kind.SCORE, "test", FORWARD)
 
 
 def test_a_fixed_number_of_steps_is_told_from_epochs():
     local = {"solver": "sgd", "lr": 0.1, "batch_size": 16, "steps": 7}
-    [task] = loads(run(local=local), Phase.ROUND)
-    assert (task.epochs, task.steps) == (0, 7)
+    [part] = loads(run(local=local), Phase.ROUND)
+    assert (part.epochs, part.steps) == (0, 7)
 
 
 def test_a_rehearsal_is_the_same_after_it_was_kept():
@@ -112,12 +112,12 @@ VAE = {"model": "vae", "params": {"in_features": 64, "hidden": [8], "latent": 2}
 VALIDATED = {**DIGITS, "partition": {**IID, "val_fraction": 0.25}}
 
 
-def with_autoencoders(split: str = "test") -> dict[Task, Load]:
+def with_autoencoders(split: str = "test") -> dict[Part, Load]:
     spec = run("fedmix_vae", params={"num_experts": 1}, modules={"vae": VAE})
     views = [("seen", "new_shard_vae", split)]
     found = rehearsal.rehearse(spec, views, owned(VALIDATED))
     assert found.brief == 200  # epochs for one
-    return {task: load for task, load in found.loads.items() if task.phase == Phase.FINAL}
+    return {part: load for part, load in found.loads.items() if part.phase == Phase.FINAL}
 
 
 def test_what_clients_train_for_the_end_is_in_epochs_whatever_the_batch_size():
@@ -143,7 +143,7 @@ def test_nothing_grows_where_clients_are_asked_for_themselves():
 
 
 def test_who_is_scored_on_everybody_is_prepared_for_it():
-    assert [task for task in with_autoencoders("shared") if task.kind == Kind.FOLD]
+    assert [part for part in with_autoencoders("shared") if part.kind == Kind.FOLD]
 
 
 # -- arithmetic ---------------------------------------------------------------------------
@@ -156,7 +156,7 @@ FEW = Sizes(
 )
 
 
-def rehearsed(*done: tuple[Task, Load], **changes) -> Rehearsed:
+def rehearsed(*done: tuple[Part, Load], **changes) -> Rehearsed:
     facts = {"shared": 10, "each": 5, "personal": 0, "shared_test": 0}
     facts |= {"busy": 1, "brief": 1, "finalists": 0}
     return Rehearsed(loads=dict(done), **facts | changes)
@@ -164,9 +164,9 @@ def rehearsed(*done: tuple[Task, Load], **changes) -> Rehearsed:
 
 def part(
     phase: str, kind: str, split: str, epochs=1, steps=0, flops=1000.0, growth=0.0
-) -> tuple[Task, Load]:
-    task = Task(Phase(phase), Kind(kind), "seen", split, epochs, steps, batch=0)
-    return task, Load(share=1, flops=flops, numbers=7, growth=growth)
+) -> tuple[Part, Load]:
+    which = Part(Phase(phase), Kind(kind), "seen", split, epochs, steps, batch=0)
+    return which, Load(share=1, flops=flops, numbers=7, growth=growth)
 
 
 def cost(*parts, spec=None, done=0, **changes):

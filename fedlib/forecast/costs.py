@@ -14,7 +14,7 @@ from fedlib.engine.choice import BLOCK
 from fedlib.federation import CLIENTS
 from fedlib.forecast.estimates import Cost
 from fedlib.forecast.rates import Rate
-from fedlib.forecast.rehearsal import Kind, Phase, Rehearsed, Task
+from fedlib.forecast.rehearsal import Kind, Part, Phase, Rehearsed
 from fedlib.run.evaluate import FINAL_BYTES
 
 START = 4.0  # seconds until a job computes: PyTorch is imported, the federation read and checked
@@ -92,9 +92,9 @@ class _Owners:
         """Operations of local steps and of scoring in one phase."""
         operations = dict.fromkeys(Kind, 0.0)
         for kind in Kind:
-            for task, load in self.rehearsed.of(phase, kind):
+            for part, load in self.rehearsed.of(phase, kind):
                 by_example = load.flops + load.growth * self.number["seen"]
-                operations[kind] += by_example * self._examples(task, load.share)
+                operations[kind] += by_example * self._examples(part, load.share)
         if phase == Phase.FINAL:
             tests = float(self.owned["seen", "test"].sum())
             operations[Kind.SCORE] += self.rehearsed.shared_test * self.number["seen"] * tests
@@ -108,7 +108,7 @@ class _Owners:
         together = min(self.cohort, BLOCK) if batched else 1
         # A forward pass has what memory must hold; backward ones also make gradients of weights,
         # which `clients` has.
-        passes = [x.numbers for task, x in self.rehearsed.loads.items() if task.kind == Kind.SCORE]
+        passes = [x.numbers for part, x in self.rehearsed.loads.items() if part.kind == Kind.SCORE]
         batch = min(self.spec["local"]["batch_size"], self.owned["seen", "train"].max(initial=1))
         held = max(passes, default=0.0) * max(batch * together, SCORED_TOGETHER)
         numbers = COPIES * (state + clients) + PASSES * held
@@ -116,34 +116,34 @@ class _Owners:
 
     def megabytes_of_finalists(self) -> float:
         """What clients who train for the final evaluation need besides."""
-        groups = {task.group for task, _ in self.rehearsed.of(Phase.FINAL, Kind.FOLD)}
+        groups = {part.group for part, _ in self.rehearsed.of(Phase.FINAL, Kind.FOLD)}
         most = self.rehearsed.finalists or max(self.number.values())
         clients = max((min(most, self.number[group]) for group in groups), default=0)
         return min(FINAL_BYTES, FLOAT_BYTES * clients * self.rehearsed.personal) / 1e6
 
-    def _examples(self, task: Task, share: float) -> float:
-        """How many a task computes on, all owners together."""
-        sampled = (task.phase, task.group) == (Phase.ROUND, "seen")
-        owners = self.cohort if sampled else self.number[task.group]
-        sizes = self.owned[task.group, task.split]
-        if task.phase == Phase.FINAL:
-            share = self._of_finalists(task, share)
-        if task.kind == Kind.SCORE:
+    def _examples(self, part: Part, share: float) -> float:
+        """How many a part computes on, all owners together."""
+        sampled = (part.phase, part.group) == (Phase.ROUND, "seen")
+        owners = self.cohort if sampled else self.number[part.group]
+        sizes = self.owned[part.group, part.split]
+        if part.phase == Phase.FINAL:
+            share = self._of_finalists(part, share)
+        if part.kind == Kind.SCORE:
             return share * owners * float(sizes.mean())
-        batch = task.batch or self.spec["local"]["batch_size"]
-        each = task.epochs * _used(sizes, batch, self.spec["local"])
-        if task.steps:
-            each = task.steps * np.minimum(sizes, batch)
-        busy = self.rehearsed.busy if task.phase == Phase.ROUND else 1.0
+        batch = part.batch or self.spec["local"]["batch_size"]
+        each = part.epochs * _used(sizes, batch, self.spec["local"])
+        if part.steps:
+            each = part.steps * np.minimum(sizes, batch)
+        busy = self.rehearsed.busy if part.phase == Phase.ROUND else 1.0
         return busy * share * owners * float(np.mean(each))
 
-    def _of_finalists(self, task: Task, share: float) -> float:
-        """The share of owners in a task of the final evaluation, with all of its epochs."""
-        most, everyone = self.rehearsed.finalists, self.number[task.group]
-        epochs = min(self.rehearsed.brief, STOPS_AFTER) if task.kind == Kind.FOLD else 1.0
-        if not most or most >= everyone or task.group not in CLIENTS:
+    def _of_finalists(self, part: Part, share: float) -> float:
+        """The share of owners in a part of the final evaluation, with all of its epochs."""
+        most, everyone = self.rehearsed.finalists, self.number[part.group]
+        epochs = min(self.rehearsed.brief, STOPS_AFTER) if part.kind == Kind.FOLD else 1.0
+        if not most or most >= everyone or part.group not in CLIENTS:
             return epochs * share
-        by_all = min(1.0, share) if task.kind == Kind.SCORE else 0.0
+        by_all = min(1.0, share) if part.kind == Kind.SCORE else 0.0
         return by_all + epochs * (share - by_all) * most / everyone
 
 

@@ -41,7 +41,7 @@ ATTEMPTS = 50  # rounds until somebody does a local step: those of L2SGD are dra
 
 
 class Phase(StrEnum):
-    """A part of a run: a round, an evaluation during training, or the final evaluation."""
+    """When in a run: in a round, an evaluation during training, or the final evaluation."""
 
     ROUND = auto()
     EVALUATION = auto()
@@ -55,8 +55,8 @@ class Kind(StrEnum):
     SCORE = auto()
 
 
-class Task(NamedTuple):
-    """What some owners compute on their examples.
+class Part(NamedTuple):
+    """A part of a run: what some owners compute on their examples.
 
     Attributes:
       phase, kind: when, and what.
@@ -77,7 +77,7 @@ class Task(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a task takes.
+    """What a part takes.
 
     Attributes:
       share: of the group's owners who do it, 2 if all of them do so twice.
@@ -105,7 +105,7 @@ class Rehearsed(NamedTuple):
       finalists: the most clients of a group that are prepared for final protocols, or 0 for all.
     """
 
-    loads: dict[Task, Load]
+    loads: dict[Part, Load]
     shared: float
     each: float
     personal: float
@@ -122,20 +122,20 @@ class Rehearsed(NamedTuple):
     def unpacked(cls, packed: dict) -> "Rehearsed":
         """What was `packed`."""
         loads = {
-            Task(Phase(phase), Kind(kind), *task): Load(*load)
-            for (phase, kind, *task), load in packed["loads"]
+            Part(Phase(phase), Kind(kind), *part): Load(*load)
+            for (phase, kind, *part), load in packed["loads"]
         }
         return cls(**{**packed, "loads": loads})
 
-    def of(self, phase: Phase, kind: Kind) -> list[tuple[Task, Load]]:
+    def of(self, phase: Phase, kind: Kind) -> list[tuple[Part, Load]]:
         """What is done of one kind in one phase."""
         return [pair for pair in self.loads.items() if pair[0][:2] == (phase, kind)]
 
     def flops_by_example(self, phase: Phase, kind: Kind) -> float:
         """Operations by example of one kind in one phase, on average."""
-        parts = [(load.share * (task.epochs or 1), load) for task, load in self.of(phase, kind)]
-        total = sum(weight for weight, _ in parts)
-        return sum(weight * load.flops for weight, load in parts) / total if total else 0.0
+        weighted = [(load.share * (part.epochs or 1), load) for part, load in self.of(phase, kind)]
+        total = sum(weight for weight, _ in weighted)
+        return sum(weight * load.flops for weight, load in weighted) / total if total else 0.0
 
 
 def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehearsed:
@@ -165,7 +165,7 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     number = few.federation.ids("seen").size
     twice = _few_clients(spec, sizes, Tally(), 2 * number)
     loads = _with_growth(tally.loads(few.federation), number, twice, own_views)
-    tests = [load.flops for task, load in loads.items() if _is_final_test(task)]
+    tests = [load.flops for part, load in loads.items() if _is_final_test(part)]
     return Rehearsed(
         loads=loads,
         shared=three - 3 * each,
@@ -197,25 +197,25 @@ def _everyone(few: Simulation) -> evaluate.CohortOf:
 
 
 def _with_growth(
-    loads: dict[Task, Load], number: int, twice: Simulation, views: list
-) -> dict[Task, Load]:
+    loads: dict[Part, Load], number: int, twice: Simulation, views: list
+) -> dict[Part, Load]:
     """Loads of `number` clients, with their growth as found by the final evaluation of `twice`."""
     tally = twice.executor
     _final(twice, twice.init(), views, tally)
     of_twice = tally.loads(twice.federation)
 
-    def grown(task: Task, load: Load) -> Load:
-        other = of_twice.get(task)
-        if task.phase != Phase.FINAL or other is None or other.share != load.share:
+    def grown(part: Part, load: Load) -> Load:
+        other = of_twice.get(part)
+        if part.phase != Phase.FINAL or other is None or other.share != load.share:
             return load
         growth = max(0.0, other.flops - load.flops) / number
         return load._replace(flops=load.flops - growth * number, growth=growth)
 
-    return {task: grown(task, load) for task, load in loads.items()}
+    return {part: grown(part, load) for part, load in loads.items()}
 
 
-def _is_final_test(task: Task) -> bool:
-    return (task.phase, task.kind, task.split) == (Phase.FINAL, Kind.SCORE, "test")
+def _is_final_test(part: Part) -> bool:
+    return (part.phase, part.kind, part.split) == (Phase.FINAL, Kind.SCORE, "test")
 
 
 class Tally(Loop):
@@ -230,7 +230,7 @@ class Tally(Loop):
     def __init__(self):
         super().__init__()
         self.phase: Phase | None = None
-        self._noted: dict[Task, Counter] = defaultdict(Counter)
+        self._noted: dict[Part, Counter] = defaultdict(Counter)
 
     def fold(self, work: Work, drawn: list, batch_size: int, step, carry, per_client):
         """See `Executor.fold`."""
@@ -253,19 +253,19 @@ class Tally(Loop):
         if self.phase is None or not examples:
             return
         kind, *rest = what
-        task = Task(self.phase, kind, GROUPS[work.data.federation.group[work.ids[0]]], *rest)
+        part = Part(self.phase, kind, GROUPS[work.data.federation.group[work.ids[0]]], *rest)
         noted = {"flops": counter.flops, "numbers": counter.numbers}
-        self._noted[task].update(noted, owners=len(work.ids), examples=examples)
+        self._noted[part].update(noted, owners=len(work.ids), examples=examples)
 
-    def loads(self, federation: Federation) -> dict[Task, Load]:
+    def loads(self, federation: Federation) -> dict[Part, Load]:
         """Everything that was noted, by example."""
         return {
-            task: Load(
-                share=noted["owners"] / len(federation.ids(task.group)),
+            part: Load(
+                share=noted["owners"] / len(federation.ids(part.group)),
                 flops=noted["flops"] / noted["examples"],
                 numbers=noted["numbers"] / noted["examples"],
             )
-            for task, noted in self._noted.items()
+            for part, noted in self._noted.items()
         }
 
 
