@@ -8,23 +8,42 @@ more than a scale has.
 """
 
 import dataclasses
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from fedlib.errors import ConfigError
 from fedlib.spec import SCALES, Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 
 
-class Setting(Protocol):
-    """A federation, what is run on it, and which tables and figures it is for."""
+@dataclass(frozen=True, kw_only=True)
+class Setting(ABC):
+    """A federation, and how methods are run on it; papers derive theirs.
+
+    Attributes:
+      data: the federation.
+      labels: what is run; a paper says what they mean.
+      roles: which tables and figures it is for; the paper's `exhibits` name them.
+    """
 
     data: Data
+    labels: tuple[str, ...]
     roles: tuple[str, ...]
 
+    @abstractmethod
     def runs(self) -> Iterable[Run]:
         """All runs."""
+
+
+def participation(cohort: int, num_clients: int) -> dict:
+    """So many clients in a round, as `Run` has it; only their models are averaged."""
+    # A share that is cut to the cohort wherever it is rounded.
+    rate = 1.0 if cohort == num_clients else math.nextafter(cohort / num_clients, 1)
+    return {"rate": rate, "aggregation": "renormalised"}
 
 
 Settings = Sequence[Setting]

@@ -56,7 +56,7 @@ def of_20_clients(setting: Setting) -> Setting:
         title=f"{setting.data.title}, 20 clients",
         partition={**setting.data.partition, "num_clients": 20},
     )
-    only = {"explorations": ("none",), "both_mixtures": False, "locals_apart": False}
+    only = {"labels": ("none",), "both_mixtures": False, "locals_apart": False}
     return _as(setting, "clients", data, num_clients=20, cohort=20, **only)
 
 
@@ -101,7 +101,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     }
     # Of two small runs a third one costs more than it saves: one federation shows that it works.
     low, middle, high = (
-        Setting(_majority_digits(p), both_mixtures=p == 0.6, locals_apart=p == 0.6, **small)
+        Setting(data=_majority_digits(p), both_mixtures=p == 0.6, locals_apart=p == 0.6, **small)
         for p in (0.2, 0.6, 1.0)
     )
     middle = replace(middle, schedules=("eps_decay",), sweep=(1, 2))
@@ -125,7 +125,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
             high,
             replace(clean(middle), both_mixtures=False, locals_apart=False),
             Setting(
-                rotated,
+                data=rotated,
                 roles=("other",),
                 both_mixtures=False,
                 locals_apart=False,
@@ -233,7 +233,7 @@ def _cifar10(p: float) -> Setting:
         per_seed=True,
     )
     return Setting(
-        data,
+        data=data,
         image={"in_channels": 3, "side": 32},
         num_classes=10,
         shared=GLOBAL,
@@ -266,7 +266,7 @@ def _rotated(count: int) -> Setting:
     )
     # Column cifar10rot_none, whose epsilon is the 0.82 of the paper (6.2); widths are the model's.
     return Setting(
-        data,
+        data=data,
         image={"in_channels": 3, "side": 32},
         num_classes=10,
         model="ifca_cnn",
@@ -308,7 +308,7 @@ def _femnist() -> Setting:
     )
     # Configuration femnist, with the widths of 5.5.
     return Setting(
-        data,
+        data=data,
         image={"in_channels": 1, "side": 28},
         num_classes=62,
         shared=Network(0.072390, 32, 64, 2048, 0.65935, 7.2729e-4),

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fedlib.spec import Data, Run
+from fedlib.papers import _frame
+from fedlib.spec import Run
 
 EPSILON = 0.33  # Table 1
 OPT_OUT = 0.5  # the default of the official code, which every configuration sets to 0 (X16)
@@ -75,12 +76,11 @@ class Network:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How the two-stage method is run on one federation.
+@dataclass(frozen=True, kw_only=True)
+class Setting(_frame.Setting):
+    """How the two-stage method is run on one federation; roles are of `ROLES`.
 
     Attributes:
-      data: the federation.
       image: arguments of every network's `build` that the images fix.
       num_classes: L.
       model: registry name of the federated model; "leaf_cnn" or "ifca_cnn".
@@ -95,15 +95,13 @@ class Setting:
       finetune_lr: of the fine-tuned baseline.
       evaluate_every: rounds between evaluations.
       personal_clients: how many clients train on their own, the first ones; None is all of them.
-      explorations: which of the two there are.
+      labels: which of `EXPLORATIONS` there are.
       both_mixtures: whether mixtures are evaluated that train what `gate_only` does not say, too.
       sweep: further numbers of experts, each with and without exploration.
       schedules: further schedules of exploration.
       locals_apart: whether a run trains the local experts of all others; it saves what they take.
-      roles: what the federation is there for, of `ROLES`.
     """
 
-    data: Data
     image: dict
     num_classes: int
     shared: Network
@@ -123,7 +121,7 @@ class Setting:
     finetune_lr: float = 1e-4  # all configurations
     evaluate_every: int = 10
     personal_clients: int | None = None
-    explorations: tuple[str, ...] = tuple(EXPLORATIONS)
+    labels: tuple[str, ...] = tuple(EXPLORATIONS)
     both_mixtures: bool = True
     sweep: tuple[int, ...] = ()
     schedules: tuple[str, ...] = ()
@@ -137,7 +135,7 @@ class Setting:
 
     def runs(self) -> Iterator[Run]:
         """With and without exploration, other numbers of experts and schedules; local experts."""
-        for label in self.explorations:
+        for label in self.labels:
             told, both = EXPLORATIONS[label], self.both_mixtures
             yield self._run(label, label, told, self.num_experts, both=both)
         for number in self.sweep:
@@ -195,11 +193,7 @@ class Setting:
                 "both_mixtures": both,
                 "lr_decay": True,
             },
-            # The cohort has ceil(C K) clients; a share that is cut to K_s wherever it is rounded.
-            participation={
-                "rate": math.nextafter(self.cohort / self.num_clients, 1),
-                "aggregation": "renormalised",
-            },
+            participation=_frame.participation(self.cohort, self.num_clients),
             evaluate_every=self.evaluate_every,
             settled_by=LOCALS if self.locals_apart else "",
             notes=self._notes(),

@@ -39,7 +39,7 @@ def setting_of(name: str, dataset: str, title: str, partition: dict, *, short: s
         partition_label=short,
         notes=notes,
     )
-    return Setting(data, **how)
+    return Setting(data=data, **how)
 
 
 def leak(dataset: str, title: str, partition: dict, how: dict) -> Setting:

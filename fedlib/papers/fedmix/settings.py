@@ -4,11 +4,11 @@
 official code; sections are those of README.md, and [R] marks a decision of ours there.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fedlib.spec import Data, Run
+from fedlib.papers import _frame
+from fedlib.spec import Run
 
 LR = 0.05  # paper, of every client
 SERVER_LR = 1e-3  # paper: Adam with its default hyper-parameters
@@ -85,13 +85,11 @@ LENET_LINES = (  # Figure 4a and c, in its order; K=2 and K=10 are ours
 ROTATION_LINES = ("fedavg", "biased-fedavg", "fedmix-label", "fedmix-angle")  # Figures 5 and 6
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How methods are run on one federation.
+@dataclass(frozen=True, kw_only=True)
+class Setting(_frame.Setting):
+    """How methods are run on one federation; labels are of `VARIANTS`.
 
     Attributes:
-      data: the federation.
-      labels: of `VARIANTS`, what is run.
       model: registry name, and the arguments of its `build`.
       num_clients, cohort: that train, and how many of them in a round.
       rounds: T; `own_rounds` of labels that have others.
@@ -106,17 +104,13 @@ class Setting:
       vae: arguments of the clients' autoencoders, where there are any.
       seeds: in place of the paper's.
       gb: how far the paper's axis of traffic reaches; None is all that there is.
-      roles: which tables and figures the federation is for; see `exhibits`.
     """
 
-    data: Data
-    labels: tuple[str, ...]
     model: tuple[str, dict]
     num_clients: int
     cohort: int
     rounds: int
     batch_size: int
-    roles: tuple[str, ...]
     epochs: int = 1
     evaluate_every: int = 50
     own_rounds: dict[str, int] = field(default_factory=dict)
@@ -165,13 +159,9 @@ class Setting:
                 **variant.local,
             },
             params=variant.params | self._common(variant.method, self._longest(variant)),
-            participation={
-                "rate": 1.0
-                if variant.everybody or self.cohort == self.num_clients
-                # A share that is cut to the cohort wherever it is rounded.
-                else math.nextafter(self.cohort / self.num_clients, 1),
-                "aggregation": "renormalised",
-            },
+            participation=_frame.participation(
+                self.num_clients if variant.everybody else self.cohort, self.num_clients
+            ),
             evaluate_every=min(self.evaluate_every, rounds),
             seeds=self.seeds,
             notes=variant.notes,

@@ -5,12 +5,12 @@ README.md. All methods on a federation have its rounds, cohorts and solvers of c
 which are those of `presets`.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fedlib.papers import _frame
 from fedlib.papers.fedmoe.presets import SETTINGS, fedmoe
-from fedlib.spec import Data, Run
+from fedlib.spec import Run
 
 MU = 0.01  # of FedProx; ours, the paper has none
 WARM_EPOCHS = 1  # of the expert that all others start from (section 4.4)
@@ -205,17 +205,14 @@ class Networks:
         return module | ({"weights": self.gate_weights} if self.gate_weights else {})
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How methods are run on one federation.
+@dataclass(frozen=True, kw_only=True)
+class Setting(_frame.Setting):
+    """How methods are run on one federation; labels are of `VARIANTS`.
 
     Attributes:
-      data: the federation.
-      labels: of `VARIANTS`; what is run.
       networks: of clients, experts and gate.
       preset: of which data set the settings are, in `presets`.
       num_clients: M.
-      roles: which tables and figures the federation is for; see `exhibits`.
       column: what heads its column in tables, "M = 50".
       reserved: examples that the server trains on, where they are declared.
       rounds, cohort: in place of the preset's.
@@ -224,12 +221,9 @@ class Setting:
       evaluate_every: rounds between evaluations.
     """
 
-    data: Data
-    labels: tuple[str, ...]
     networks: Networks
     preset: str
     num_clients: int
-    roles: tuple[str, ...]
     column: str
     reserved: int | None = None
     rounds: int | None = None
@@ -311,10 +305,6 @@ class Setting:
 
     def _participation(self, method: str) -> dict:
         anchored = method == "fedjets"
-        share = (1 + anchored) * self.num_experts / self.num_clients
-        return {
-            # A share that is cut to the cohort wherever it is rounded.
-            "rate": 1.0 if share == 1 else math.nextafter(share, 1),
-            "aggregation": "renormalised",
-            "selection": "anchored" if anchored else SETTINGS[self.preset].selection,
-        }
+        cohort = (1 + anchored) * self.num_experts
+        selection = "anchored" if anchored else SETTINGS[self.preset].selection
+        return _frame.participation(cohort, self.num_clients) | {"selection": selection}

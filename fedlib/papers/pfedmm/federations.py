@@ -70,7 +70,7 @@ def emnist() -> Setting:
         partition_label="dirichlet0.4",
     )
     return Setting(
-        data,
+        data=data,
         model="emnist_cnn",
         model_params={"num_classes": 62},
         rounds=100,
@@ -101,7 +101,7 @@ def cifar10() -> Setting:
         partition_label="dirichlet0.4",
     )
     return Setting(
-        data,
+        data=data,
         model="mobilenet_v2",
         model_params={"num_classes": 10},
         weights="mobilenet_v2_weights",
@@ -208,7 +208,7 @@ def shakespeare() -> Setting:
         partition_label="role",
     )
     return Setting(
-        data,
+        data=data,
         model="char_lstm",
         model_params={"num_classes": 100},
         class_weights=CLASS_WEIGHTS,
@@ -247,7 +247,7 @@ def synthetic() -> Setting:
         "are ours. With a linear model pFedMM has no body to share and is FedEM."
     )
     return Setting(
-        data,
+        data=data,
         model="linear",
         model_params={"in_features": 150, "num_classes": 2},
         rounds=200,

@@ -67,7 +67,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         (TRAINING_SEED, TRAINING_SEED + 1),
         (
             Setting(
-                digits,
+                data=digits,
                 model="mlp",
                 model_params={"in_features": 64, "hidden": 64, "num_classes": 10},
                 rounds=30,
@@ -83,7 +83,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
                 **small,
             ),
             Setting(
-                synthetic,
+                data=synthetic,
                 model="linear",
                 model_params={"in_features": 20, "num_classes": 2},
                 rounds=40,

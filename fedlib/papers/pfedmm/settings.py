@@ -7,6 +7,7 @@ omarfoq/FedEM.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from fedlib.papers import _frame
 from fedlib.spec import Data, Run
 
 TRAINING_SEED = 1234  # training scripts; the published numbers are of this one seed
@@ -119,12 +120,11 @@ def has_unseen(data: Data) -> bool:
     return bool(partition.get("unseen_fraction")) or partition.get("unseen") == "test_part"
 
 
-@dataclass(frozen=True)
-class Setting:
+@dataclass(frozen=True, kw_only=True)
+class Setting(_frame.Setting):
     """How methods are run on one federation, and which experiments it is in.
 
     Attributes:
-      data: the federation.
       model, model_params, weights, class_weights: see `fedlib.spec.Run`.
       rounds: R, which fixes the learning-rate schedule; the official loop does one more.
       first: only so many rounds are run, at the rates of a whole run; None for all.
@@ -149,7 +149,6 @@ class Setting:
         everybody.
     """
 
-    data: Data
     model: str
     model_params: dict
     rounds: int

@@ -6,11 +6,11 @@ five architectures in turn, and under a label that ends in `SAME` in the homogen
 all have the first.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fedlib.spec import Data, Run
+from fedlib.papers import _frame
+from fedlib.spec import Run
 
 SAME = "-homogeneous"
 LR = 0.01  # of all groups (section 5)
@@ -156,18 +156,15 @@ class Images:
         return {name: x for name, x in self.image.items() if name in known} | changes
 
 
-@dataclass(frozen=True)
-class Setting:
-    """How methods are run on one federation.
+@dataclass(frozen=True, kw_only=True)
+class Setting(_frame.Setting):
+    """How methods are run on one federation; labels are of `VARIANTS`, or these with `SAME`.
 
     Attributes:
-      data: the federation.
-      labels: of `VARIANTS`, or these with `SAME`; what is run.
       images: of the data set.
       num_clients, cohort: N, and how many of them are in a round.
       rounds: T.
       batch_size, epochs: of a client in a round.
-      roles: which tables and figures the federation is for; see `exhibits`.
       lr: of all groups.
       evaluate_every: rounds between evaluations, where there is no target.
       target: accuracy whose cost is looked for, if any; every round is then evaluated, as the cost
@@ -176,14 +173,11 @@ class Setting:
       repeated: labels whose runs have `SEEDS` in place of the paper's seeds at the scale.
     """
 
-    data: Data
-    labels: tuple[str, ...]
     images: Images
     num_clients: int
     cohort: int
     rounds: int
     batch_size: int
-    roles: tuple[str, ...]
     epochs: int = 1
     lr: float = LR
     evaluate_every: int = 5
@@ -214,13 +208,7 @@ class Setting:
                 "epochs": self.epochs,
             },
             params=variant.params | self._common(label, variant),
-            participation={
-                "rate": 1.0
-                if self.cohort == self.num_clients
-                # A share that is cut to the cohort wherever it is rounded.
-                else math.nextafter(self.cohort / self.num_clients, 1),
-                "aggregation": "renormalised",
-            },
+            participation=_frame.participation(self.cohort, self.num_clients),
             evaluate_every=1 if self.target else min(self.evaluate_every, self.rounds),
             seeds=SEEDS if label in self.repeated else (),
             notes=variant.notes,
