@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: atomic writes, digests, canonical JSON."""
+"""Atomic writes, digests and canonical JSON."""
 
 import contextlib
 import errno
@@ -21,9 +21,9 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is flushed and renamed to `path`.
 
     A crash, a full disk or an exception leaves `path` as it was and removes the temporary file.
-    What follows finds the new file, also after a loss of power: the name has been flushed, too.
-    Whoever is killed can remove nothing; the next one who writes `path` does. So the temporary file
-    is locked until then.
+    The name is flushed, too, so the new file survives a loss of power. A killed process leaves its
+    temporary file behind, and the next writer of `path` removes it. It spares the file of a living
+    writer, which is locked.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,32 +42,32 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
-    """A new file beside `path`, and a handle that has it locked while somebody writes it."""
+    """A new file beside `path`, and a handle that locks it until it is closed."""
     while True:
-        # The suffix stays, because some writers (matplotlib, numpy) choose the format by it.
+        # Some writers (matplotlib, numpy) choose the format by the suffix.
         names = {"prefix": f".{path.stem}-", "suffix": path.suffix}
         handle, name = tempfile.mkstemp(dir=path.parent, **names)
-        with contextlib.suppress(OSError):  # a file system without locks: nobody else has one, too
+        with contextlib.suppress(OSError):  # the file system has no locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle, Path(name)
-        os.close(handle)  # taken for abandoned before it was locked
+        os.close(handle)  # another process removed it before it was locked
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files for `path` of processes that were killed: nobody has them locked."""
+    """Remove temporary files for `path` that killed processes left: those without a lock."""
     name = re.compile(re.escape(f".{path.stem}-") + r"[a-z0-9_]{8}" + re.escape(path.suffix))
     for file in [one for one in path.parent.iterdir() if name.fullmatch(one.name)]:
-        with contextlib.suppress(OSError), file.open("rb+") as content:  # NFS locks no reader
+        with contextlib.suppress(OSError), file.open("rb+") as content:  # NFS needs write access
             fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.unlink()
 
 
 @contextlib.contextmanager
 def folder_instead(folder: str | Path) -> Iterator[Path]:
-    """Yields a copy of `folder`, empty if there is none, which takes its place on success.
+    """Yields a copy of `folder` (empty if there is none), which replaces it on success.
 
-    An exception leaves `folder` as it was. The copy has the same name, in a temporary folder beside
+    An exception leaves `folder` unchanged. The copy has the same name, in a temporary folder beside
     the original.
     """
     folder = Path(folder)
@@ -91,7 +91,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def regular(path: str | Path) -> Path:
-    """`path`, if reading it comes to an end, as that of a pipe may not.
+    """`path`, if it is a file or folder; reading anything else may never end.
 
     Raises:
       DataError: for a pipe, a socket or a device.
@@ -106,7 +106,7 @@ def canonical_json(value: object) -> str:
     """`value` as JSON text that does not depend on the order of keys.
 
     Raises:
-      ValueError: for NaN and infinity, which JSON has no word for.
+      ValueError: for NaN and infinity, which JSON cannot express.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -118,7 +118,7 @@ def digest(path: str | Path, algorithm: str = "sha256") -> str:
 
 
 def _flush_names(folder: Path) -> None:
-    """Have the names in a folder on disk, where its file system can do that."""
+    """Flush the names in a folder to disk, if its file system supports that."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
-"""HDF5 files that are written whole, or end in an error: the library itself crashes on a full disk.
+"""HDF5 files, with an error instead of a crash on a full disk.
 
-When HDF5 closes a file and cannot write what it still has in memory, it ends the process with a
-segmentation fault, and nobody hears why. So it is given a file that takes everything; what could
-not be written is an error once HDF5 is done.
+If HDF5 closes a file and cannot write its last bytes, it crashes with a segmentation fault. So it
+gets a file that seems to accept every write. The first failed write becomes an error once HDF5 is
+done.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def create(path: str | Path, **options) -> Iterator[h5py.File]:
       options: of `h5py.File`, such as userblock_size.
 
     Raises:
-      OSError: if something of it could not be written, as on a full disk.
+      OSError: if a write failed, as on a full disk.
     """
     with Path(path).open("wb+", buffering=0) as raw:
         patient = _Patient(raw)
@@ -36,19 +36,19 @@ def create(path: str | Path, **options) -> Iterator[h5py.File]:
 
 
 def opened(path: str | Path) -> h5py.File:
-    """An HDF5 file, to be read.
+    """An HDF5 file, open for reading.
 
-    The library would lock it, which fails where a file system has no locks. A file that has its
-    name here is whole, and nobody writes it any more.
+    It is not locked, because some file systems have no locks. It needs none: files get their names
+    once they are complete (`fedlib.files.atomic`).
     """
     return h5py.File(regular(path), "r", locking=False)
 
 
 class _Patient:
-    """A file that takes all that is written, and remembers why it did not keep it.
+    """A file that accepts every write, and remembers the first error.
 
     Attributes:
-      error: the first one, or None.
+      error: the first error, or None.
     """
 
     def __init__(self, raw: io.FileIO):
@@ -57,7 +57,7 @@ class _Patient:
         self.read, self.readinto, self.seek, self.tell = raw.read, raw.readinto, raw.seek, raw.tell
 
     def write(self, data: memoryview) -> int:
-        """Write all of it, which a raw file need not do at once."""
+        """Write all of `data`, in several calls if needed."""
         left = memoryview(data).cast("B")
         size = len(left)
         with self._noted():
@@ -66,7 +66,7 @@ class _Patient:
         return size
 
     def truncate(self, size: int) -> int:
-        """Make the file so long."""
+        """Set the length of the file."""
         with self._noted():
             self._raw.truncate(size)
         return size

@@ -1,14 +1,14 @@
-"""Locks that end with the process that holds them, and what to do about who holds one.
+"""Locks of folders and outputs, which end with the process that holds them.
 
-A *folder* is worked in by one workflow at a time, from its first step to its report. It holds
-`.snakemake/alive`, which says who it is. `scripts/workflow.py` passes the open file on to the
-Snakemakes that it starts, so that the lock lasts as long as any of them, and no longer.
+One workflow at a time works in a *folder*, from its first step to its report. It locks
+`.snakemake/alive`, which names it. `scripts/workflow.py` passes the open file to the Snakemake
+processes that it starts, so the lock lasts as long as any of them.
 
-An *output* is written by one job at a time. A job that finds it locked by a job of another workflow
-which is dead takes it for that one's orphan: it asks the orphan to save its state, waits until that
-has been done and goes on from there. A job that anybody living has started is left alone.
+One job at a time writes an *output*. If the workflow of the job that holds the lock is dead, that
+job is an orphan. The new job asks the orphan to save its state, waits until it ends, and continues
+from the saved state. A job of a living workflow is left alone.
 
-Where a file system has no locks, as some of clusters have not, nothing is locked, and that is said.
+Some file systems of clusters have no locks. There nothing is locked, and a warning says so.
 """
 
 import contextlib
@@ -30,25 +30,25 @@ from typing import IO
 from fedlib.errors import BusyError
 
 FOLDER = ".snakemake"
-DESCRIPTOR = "FEDLIB_LOCK"  # environment: number of the open lock file that was passed on
-WORKFLOW = "FEDLIB_WORKFLOW"  # environment of jobs: which workflow they belong to
-PATIENCE = 60.0  # seconds between two lines of who waits; an orphan answers after its round
-WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # what file systems without locks say
+DESCRIPTOR = "FEDLIB_LOCK"  # environment: number of the open lock file of the parent process
+WORKFLOW = "FEDLIB_WORKFLOW"  # environment of jobs: the workflow that started them
+PATIENCE = 60.0  # seconds between two messages while waiting; an orphan ends after its round
+WITHOUT = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # errors of file systems without locks
 
-_HELD: list[IO] = []  # open files whose locks last as long as the process
+_HELD: list[IO] = []  # open files, locked until the process ends
 
 
 def hold_folder(folder: str | Path = FOLDER, command: str | None = None) -> IO:
-    """Take the folder for this process, until it ends; the open lock file.
+    """Lock the folder for this process until it ends -> the open lock file.
 
-    The locks that a Snakemake left which was killed are removed. Jobs that this process starts
-    know that they belong to it.
+    Removes the locks that a killed Snakemake left. The environment tells the jobs of this process
+    that they belong to it.
 
     Args:
-      command: what this process is doing, for the message to others; its command line if None.
+      command: of this process, for messages to others; None for its command line.
 
     Raises:
-      BusyError: at once, naming the other process, if another workflow works in the folder.
+      BusyError: if another workflow works in the folder; names its process.
     """
     path = Path(folder).resolve() / "alive"
     file = _passed_on(path)
@@ -84,12 +84,12 @@ def exclusive(
     """Hold the lock file `path`; the kernel frees it however the process ends.
 
     Args:
-      path: names the holder, as "pid host workflow", while it is held.
-      what: is protected, for the message.
-      succeed: ask a holder that is an orphan on this machine to stop (SIGTERM), wait until it has
-        and take over, instead of failing.
-      wait: for any other holder, too, until it has ended.
-      report: gets a line now and then while it waits.
+      path: file that contains the holder, as "pid host workflow", while it is locked.
+      what: name of the protected output, for messages.
+      succeed: if the holder is an orphan on this machine, stop it (SIGTERM), wait for its end and
+        take over, instead of failing.
+      wait: wait for the end of any other holder, too.
+      report: gets messages while it waits.
 
     Raises:
       BusyError: if another process holds it.
@@ -117,9 +117,9 @@ def exclusive(
 
 
 def take(file: IO, kind: int = fcntl.LOCK_EX) -> bool:
-    """Take the lock of a file if it is free; whether that worked.
+    """Take the lock of a file if it is free -> whether this process has it now.
 
-    Where the file system has no locks it always works, and a line on stderr says so.
+    On a file system without locks the answer is always True, with a warning on stderr.
     """
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -134,7 +134,7 @@ def take(file: IO, kind: int = fcntl.LOCK_EX) -> bool:
 
 @functools.cache
 def _tell_unlocked(folder: str, reason: str) -> None:
-    """Say, once, that nobody is kept from a folder."""
+    """Warn, once, that a folder is not locked."""
     print(
         f"warning: the file system of {folder} has no locks ({reason}): nothing keeps two "
         "processes from writing the same files there, so start one workflow at a time",
@@ -143,7 +143,7 @@ def _tell_unlocked(folder: str, reason: str) -> None:
 
 
 def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -> None:
-    """Return when the holder of a lock has ended, and the lock is taken."""
+    """Wait until the holder of a lock ends, and take the lock."""
     told = time.monotonic()
     report(f"waiting for {whom}")
     while not take(file):
@@ -154,9 +154,10 @@ def _await(file: IO, report: Callable[[str], None], whom: str, hint: str = "") -
 
 
 def _has_open(pid: str, file: IO) -> bool:
-    """Whether that process, as this one sees it, has the file open.
+    """Whether the process with that number has the file open.
 
-    Numbers are given anew, and those of another container or machine of that name are others'.
+    Another process may have got the same number, here, or in a container or on a machine with the
+    same host name.
     """
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -167,7 +168,7 @@ def _has_open(pid: str, file: IO) -> bool:
 
 
 def _is_dead(workflow: str) -> bool:
-    """Whether a job belongs to a workflow, and nobody of it is left."""
+    """Whether a job belongs to a workflow that has ended, with all of its processes."""
     name, _, path = workflow.partition(" ")
     if not path or workflow == os.environ.get(WORKFLOW):
         return False
@@ -178,14 +179,14 @@ def _is_dead(workflow: str) -> bool:
 
 
 def _passed_on(path: Path) -> IO | None:
-    """The lock file that the parent process holds and has passed on, if there is one.
+    """The open lock file of the parent process, or None.
 
-    It is not passed on further: jobs may outlive the workflow, and must not hold its lock.
+    Jobs do not inherit it: they may outlive the workflow, and must not hold its lock.
     """
     number = os.environ.pop(DESCRIPTOR, "")
     if not number.isdecimal():
         return None
-    with contextlib.suppress(OSError):  # not open any more, or the folder is another one
+    with contextlib.suppress(OSError):  # closed, or of another folder
         if os.path.samestat(os.fstat(int(number)), path.stat()):
             os.set_inheritable(int(number), False)
             return os.fdopen(int(number), "a+")
@@ -199,7 +200,7 @@ def _write(file: IO, text: str) -> None:
 
 
 def _holder(file: IO) -> dict:
-    """What the holder of a folder says of itself."""
+    """The description that the holder of a folder wrote, {} if there is none."""
     file.seek(0)
     with contextlib.suppress(ValueError):
         return json.loads(file.read())
@@ -208,7 +209,7 @@ def _holder(file: IO) -> dict:
 
 def _occupied(folder: Path, file: IO) -> str:
     holder = _holder(file)
-    if not holder:  # it has begun this moment
+    if not holder:  # it has not written its description yet
         return f"another process has just begun to work in {folder}; wait for it or stop it"
     return (
         f"{folder} is in use by pid {holder['pid']} on {holder['host']} since {holder['since']} "

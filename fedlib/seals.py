@@ -1,16 +1,16 @@
-"""Files that vouch for themselves: each holds the digest of its own content, checked on reading.
+"""Sealed files: each contains the digest of its own content, which is checked on reading.
 
-Somewhere in a sealed file stands `MARK` and 64 hexadecimal digits: the SHA-256 of the file's bytes
-with zeros in place of these digits. JSON has room for it in an entry, HDF5 in its user block, and
-Parquet among the notes in its footer, so that other programs read the files as ever. Bytes are
-compared before any of them is interpreted: what is truncated or changed never reaches a parser.
+A sealed file contains `MARK` and 64 hexadecimal digits: the SHA-256 of the file's bytes with zeros
+in place of these digits. JSON keeps it in an entry, HDF5 in the user block, and Parquet in the
+metadata of the footer, so other programs can still read the files. The digest is checked first, so
+a truncated or changed file never reaches a parser.
 
-A result also says of what it is one (`Made`). The specification of a job names the digests of the
-specifications that its inputs are the results of, so that one digest stands for all that was asked
-for on the way. Readers compare it with what they were asked for (`check_spec`), and the workflow
-makes again what is of something else (`fedlib.workflow.stale`).
+A result also contains the digests of its specification, code and inputs (`Made`). A job's
+specification includes the digests of its inputs' specifications, so one digest covers all stages
+before it. Readers compare it with the digest that they need (`check_spec`), and the workflow
+remakes files with another one (`fedlib.workflow.stale`).
 
-The standard library is all this needs.
+This module needs the standard library only.
 """
 
 import contextlib
@@ -26,24 +26,24 @@ from fedlib.errors import DataError
 from fedlib.files import atomic, canonical_json
 
 MARK = b"fedlib-sha256:"
-BLANK = MARK + b"0" * 64  # where the digest will be
-USERBLOCK = 512  # bytes, the least that HDF5 keeps free at the start of a file
+BLANK = MARK + b"0" * 64  # replaced by the digest
+USERBLOCK = 512  # bytes, the smallest that HDF5 allows
 ENTRY = "seal"  # of a JSON object
 
-MADE = "made"  # likewise, and among the notes in the footer of a Parquet file
+MADE = "made"  # another entry; also in the metadata of a Parquet footer
 
 _SEAL = re.compile(re.escape(MARK) + rb"[0-9a-f]{64}")
 _MADE = re.compile(rb"fedlib-made:([0-9a-f]{64}):([0-9a-f]{16}):([0-9a-f]{64}):([0-9a-f]{64})")
 
 
 class Made(NamedTuple):
-    """Of what a file is the result.
+    """The origin of a file.
 
     Attributes:
       spec: `spec_digest` of its job's specification.
       code: digest of the job's code, see `fedlib.workflow.provenance`.
-      inputs: `contents` of what the job read.
-      beside: `contents` of what it wrote beside this file.
+      inputs: `contents` of the files that the job read.
+      beside: `contents` of the other files that it wrote.
     """
 
     spec: str
@@ -52,7 +52,7 @@ class Made(NamedTuple):
     beside: str
 
     def __str__(self) -> str:
-        """As it stands in files."""
+        """The text in files."""
         return ":".join(("fedlib-made", *self))
 
 
@@ -62,7 +62,7 @@ def spec_digest(spec: Mapping) -> str:
 
 
 def contents(*paths: str | Path) -> str:
-    """One digest of what files hold, in this order, wherever they are."""
+    """One digest of the contents of files, in this order, whatever their paths."""
     return combined(map(content, paths))
 
 
@@ -72,7 +72,7 @@ def combined(digests: Iterable[str]) -> str:
 
 
 def content(path: str | Path) -> str:
-    """Digest of what a file holds; of a sealed HDF5 file the one that it has in its first bytes.
+    """Digest of a file's content; for a sealed HDF5 file the one in its first bytes.
 
     Raises:
       DataError: if there is no such file.
@@ -85,20 +85,20 @@ def content(path: str | Path) -> str:
 
 
 def made(path: str | Path) -> Made | None:
-    """Of what a file is the result; None for a file that does not say."""
+    """The origin of a file; None if the file does not contain it."""
     with files.regular(path).open("rb") as file:
         found = _MADE.search(file.read(USERBLOCK)) or _MADE.search(file.read())
     return Made(*(part.decode() for part in found.groups())) if found else None
 
 
 def check_spec(path: str | Path, found: str | None, expected: str | None) -> None:
-    """Nothing, if the specification of which a file is the result is what was asked for.
+    """Check that a file is the result of the expected specification.
 
     Args:
-      found, expected: digests; None for files that are not said to be of any.
+      found, expected: digests of specifications; None for none.
 
     Raises:
-      DataError: otherwise.
+      DataError: if they differ.
     """
     if found != expected:
         told = ["none" if digest is None else f"{digest[:12]}..." for digest in (found, expected)]
@@ -109,10 +109,10 @@ def check_spec(path: str | Path, found: str | None, expected: str | None) -> Non
 
 
 def close(path: str | Path) -> None:
-    """Fill in the digest of a file that holds `BLANK`.
+    """Replace `BLANK` in a file by the digest.
 
     Raises:
-      ValueError: unless it holds it exactly once.
+      ValueError: unless the file contains `BLANK` exactly once.
     """
     content = Path(path).read_bytes()
     found = _SEAL.findall(content)
@@ -133,7 +133,7 @@ def close_hdf5(path: str | Path, made: Made | None = None) -> None:
 
 
 def note_hdf5(path: str | Path, made: Made) -> None:
-    """Write into the user block of an HDF5 file, behind its seal, of what it is the result."""
+    """Write the origin of an HDF5 file into its user block, after the seal."""
     with Path(path).open("rb+") as file:
         file.seek(len(BLANK))
         file.write(f"\n{made}\n".encode())
@@ -143,10 +143,10 @@ def checked(path: str | Path, remedy: str = "delete it and run again") -> bytes:
     """The content of a sealed file.
 
     Args:
-      remedy: what to do about a damaged one, for the message.
+      remedy: advice about a damaged file, for the message.
 
     Raises:
-      DataError: if it is missing, or not as it was written.
+      DataError: if the file is missing or damaged.
     """
     try:
         content = files.regular(path).read_bytes()
@@ -168,7 +168,7 @@ def checked(path: str | Path, remedy: str = "delete it and run again") -> bytes:
 
 
 def write_json(path: str | Path, value: dict) -> None:
-    """Write a JSON object atomically, sealed by an entry of its own."""
+    """Write a JSON object atomically, with a seal as a further entry."""
     sealed = value | {ENTRY: BLANK.decode()}
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(sealed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -181,10 +181,10 @@ def read_json(
     """The object that `write_json` wrote, without its seal.
 
     Args:
-      has: entries of objects of this kind.
+      has: entries that the object must have.
 
     Raises:
-      DataError: if it is missing, not as it was written, or of another kind.
+      DataError: if the file is missing, damaged or of another kind.
     """
     content = checked(path, remedy)
     try:
@@ -199,15 +199,15 @@ def read_json(
 
 
 def remember(path: str | Path, value: dict) -> None:
-    """`write_json` to a cache, where that is possible."""
+    """`write_json` to a cache; does nothing if that fails."""
     with contextlib.suppress(OSError):
         write_json(path, value)
 
 
 def remembered(path: str | Path) -> dict:
-    """What `write_json` wrote to a cache; nothing if it is not there or not whole.
+    """The object that `write_json` wrote to a cache; {} if it is missing or damaged.
 
-    For what only saves time: who asks finds it out anew.
+    Only for values that the caller can compute again.
     """
     try:
         return read_json(path)
