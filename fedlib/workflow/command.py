@@ -1,4 +1,4 @@
-"""What every script shares: errors as one line of text, and a declaration as an argument."""
+"""Shared by all scripts: errors in one line, and common arguments."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from fedlib.run_spec import RUN_ENTRIES, check
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
-# What the system says that is no fault of the code: what it means, and what to do.
+# Errors of the system, not of the code: meaning and remedy.
 TROUBLES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("the disk is full", "free some space")),
     **dict.fromkeys(
@@ -34,12 +34,12 @@ NO_MEMORY = "can't allocate memory"  # of PyTorch's error
 
 
 def run(main: Callable[[], None]) -> int:
-    """Run a script's main function; the exit code of the process.
+    """Run a script's main function -> the exit code of the process.
 
-    An error that the user can mend is one line on stderr and 1; Ctrl-C is 130, and 141 that nobody
-    reads on. Any other exception is a bug of ours and keeps its traceback.
+    1 is an error that the user can mend, with one line on stderr; 130 is Ctrl-C; 141 is a closed
+    pipe. Any other exception is a bug of ours and keeps its traceback.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # a script that was loading
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as set by `loading`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         main()
@@ -47,7 +47,7 @@ def run(main: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read it has enough, as `head` has. What is left to print goes nowhere.
+        # The reader, such as `head`, has closed the pipe. Discard the rest of the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except MENDABLE as error:
@@ -62,7 +62,7 @@ def run(main: Callable[[], None]) -> int:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """In this block, which imports libraries, Ctrl-C ends the process without a traceback."""
+    """In this block Ctrl-C ends the process without a traceback, for imports of libraries."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -71,10 +71,10 @@ def loading() -> Iterator[None]:
 
 
 def interrupt_once() -> None:
-    """Let Ctrl-C interrupt this process only once, and leave the second to its jobs.
+    """Let only the first Ctrl-C interrupt this process; the second one reaches its jobs only.
 
-    While Snakemake waits for jobs that save their state, another interrupt would break it off
-    somewhere in its clean-up, with pages of tracebacks. The jobs end at once, and then it does.
+    A second interrupt would stop Snakemake in its clean-up, with pages of tracebacks, while it
+    waits for jobs to save their state. Instead the jobs end at once, and then Snakemake ends.
     """
 
     def first(*_) -> None:
@@ -86,7 +86,7 @@ def interrupt_once() -> None:
 
 
 def tell_interrupts() -> None:
-    """From now on, Ctrl-C that nobody catches is a line, as in `run`, and no traceback."""
+    """From now on, an uncaught Ctrl-C prints a line, as in `run`, and no traceback."""
 
     def tell(kind: type, error: BaseException, trace: object) -> None:
         if issubclass(kind, KeyboardInterrupt):
@@ -184,7 +184,7 @@ def threads(cores: int | None = None) -> int:
     """Cores of a training or an evaluation, from `FEDLIB_THREADS`; 1 without it.
 
     Args:
-      cores: there are for all jobs together, if that is known.
+      cores: number for all jobs together, if known.
 
     Raises:
       ConfigError: if the variable is not a number, or there are not so many cores.
@@ -223,10 +223,10 @@ def _count(text: str) -> int:
 
 
 def _of_the_machine(error: BaseException | None) -> str | None:
-    """What is wrong with the machine and what to do about it; None if that is not the trouble.
+    """The trouble of the machine and its remedy; None for an error of another kind.
 
-    PyTorch, HDF5 and matplotlib raise errors of their own then, with the system's in the text or
-    in the context.
+    PyTorch, HDF5 and matplotlib raise their own errors, with the system's error in the text or in
+    the context.
     """
     while error is not None:
         if isinstance(error, MemoryError) or NO_MEMORY in str(error):

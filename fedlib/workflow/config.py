@@ -1,6 +1,6 @@
-"""The configuration: what to run now, as `config.yaml` and the command line give it.
+"""The configuration of `config.yaml` and the command line: what to run.
 
-It holds no science: what a paper's runs are is declared in `fedlib.papers`. This module imports
+It contains no science: `fedlib.papers` declares the runs. This module imports
 the standard library only (YAML files need PyYAML, JSON files do not).
 """
 
@@ -45,12 +45,12 @@ DEFAULTS = {
     "raw": "data/raw",
 }
 LISTS = ("papers", "seeds", "federations", "labels", "runs", "methods", "set", "sources")
-TAGGED = ("rounds", "precision", "set")  # what changes numbers, and not only which there are
+TAGGED = ("rounds", "precision", "set")  # keys that change numbers, not only the choice of runs
 SWITCHES = ("tensorboard",)
-LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # no number is meant to depend on
+LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # keys that should change no number
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
-LONGEST = 255  # bytes of the name of a file or folder
-MAX_SEED = 2**32 - 1  # what every generator takes
+LONGEST = 255  # bytes in the name of a file or folder
+MAX_SEED = 2**32 - 1  # the largest that every generator takes
 ADDRESSES = ("http://", "https://", "file://")
 SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -82,9 +82,9 @@ def normalised(config: Mapping) -> dict:
 
 
 def words(config: Mapping) -> list[str]:
-    """What differs from the defaults and says what is computed, as "key=value" texts.
+    """Values that differ from the defaults and change what is computed, as "key=value" texts.
 
-    The scale is left out, as `make` names it otherwise, and what a machine has of its own.
+    Without the scale, which `make` gives in another way, and without settings of the machine.
     """
     return [
         f"{key}={_text(config[key])}"
@@ -94,7 +94,7 @@ def words(config: Mapping) -> list[str]:
 
 
 def check(config: Mapping) -> None:
-    """Check a configuration that has all keys, as far as that can be done without the papers.
+    """Check a configuration that has all keys, without the papers.
 
     Raises:
       ConfigError: naming the key, its value and what it may be.
@@ -168,7 +168,7 @@ def check_count(key: str, value: object) -> None:
 
 
 def check_unique(key: str, values: Iterable) -> None:
-    """Raise ConfigError if a value is there twice."""
+    """Raise ConfigError if a value occurs twice."""
     for value, times in Counter(list(values)).items():
         if times > 1:
             raise ConfigError(f"{key}: {shown(value)} is given {times} times")
@@ -272,6 +272,6 @@ def _parse_yaml(path: Path, text: str) -> object:
         ) from None
     try:
         return yaml.safe_load(text) or {}
-    except (RecursionError, ValueError, yaml.YAMLError) as error:  # a date that is none, say
+    except (RecursionError, ValueError, yaml.YAMLError) as error:  # such as an impossible date
         told = " ".join(str(error).split())
         raise ConfigError(f"{path} is not valid YAML: {told:.500}") from None

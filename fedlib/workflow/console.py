@@ -1,14 +1,13 @@
-"""What a workflow says while it runs: one line that is kept up to date, and failures.
+"""The output of a running workflow: one line of progress, and failures.
 
     41 of 102 jobs, 3:05, about 2:10 left: train pfedmm/digits/fedem/1234
 
-In a terminal the line is rewritten; in a file, and in the log of a CI, it is written now and then.
-A failure stands out with the end of the job's log, and the first table is shown as soon as it is
-there. Snakemake's own page about every job goes to its log alone, which is named at the end.
+In a terminal the line is rewritten; in a file, or in the log of a CI, a new line is written now and
+then. A failure is shown with the end of the job's log, and the first table as soon as it is
+finished. Snakemake's own messages go to its log only, which is named at the end.
 
-`FEDLIB_PROGRESS=1` asks for it, as `make` does; without it Snakemake speaks for itself. Run as a
-program, `python -m fedlib.workflow.console`, this is Snakemake without the lines that it writes
-before it reads the Snakefile.
+`FEDLIB_PROGRESS=1` turns this on, and `make` sets it. `python -m fedlib.workflow.console` runs
+Snakemake without the lines that it prints before it reads the Snakefile.
 """
 
 import logging
@@ -28,7 +27,7 @@ from fedlib.workflow.layout import STAGES
 VARIABLE = "FEDLIB_PROGRESS"
 REPLACED = "DefaultStreamHandler"  # Snakemake's name for what writes its pages
 TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
-ENOUGH = 0.05  # of the jobs must have ended, before it is told how long the others may take
+ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is shown
 LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before these
 ERASE = "\r\033[K"
@@ -40,7 +39,7 @@ NAMED = "Complete log(s): "  # how Snakemake's message begins that names its log
 
 
 class Job(NamedTuple):
-    """A job that has been started, and when."""
+    """A started job and its time."""
 
     rule: str
     name: str
@@ -49,11 +48,11 @@ class Job(NamedTuple):
 
 
 class Console(logging.Handler):
-    """Writes what Snakemake reports as events, in place of its own handler.
+    """Writes Snakemake's events, instead of its own handler.
 
     Attributes:
-      stream: where to; rewritten if it is a terminal.
-      left: jobs that have not ended, by rule.
+      stream: gets the output; the line is rewritten if it is a terminal.
+      left: number of jobs that have not ended, by rule.
       total: number of all jobs.
       running: jobs that have been started, by Snakemake's number.
       took: seconds of the jobs that have ended, by rule.
@@ -84,13 +83,13 @@ class Console(logging.Handler):
         self.clock = threading.Thread(target=self._tick, daemon=True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`; an event nobody asked about is ignored."""
+        """See `logging.Handler`; ignores unknown events."""
         handler = self.handlers.get(getattr(record, "event", None))
         if handler is not None:
             handler(record)
 
     def close(self) -> None:
-        """Say how it ended, if anything was done."""
+        """Write how the workflow ended, if any job ran."""
         if not self.ended.is_set() and self.total:
             failed = f", {self.failed} failed" if self.failed else ""
             log = f"; Snakemake's log: {self.log}" if self.log else ""
@@ -151,7 +150,7 @@ class Console(logging.Handler):
     # --- What is written -------------------------------------------------------------------------
 
     def line(self) -> str:
-        """How far everything is."""
+        """The line of progress."""
         words = [f"{self._done()} of {self.total} jobs", _clock(self._elapsed())]
         seconds = self._seconds_left()
         words += [] if seconds is None else [f"about {_clock(seconds)} left"]
@@ -159,12 +158,12 @@ class Console(logging.Handler):
         return ", ".join(words) + ": " + ", ".join(job.name for job in self.running.values())
 
     def _seconds_left(self) -> float | None:
-        """What the jobs that have ended let expect of the others; None at the beginning."""
+        """Time left, estimated from the jobs that have ended; None at the beginning."""
         done = [seconds for rule in self.took.values() for seconds in rule]
         if len(done) < ENOUGH * self.total or not self._elapsed():
             return None
         mean = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
-        others = min(mean.values())  # what comes last, tables and figures, is quickest
+        others = min(mean.values())  # the last jobs, tables and figures, are the quickest
         work = sum(number * mean.get(rule, others) for rule, number in self.left.items())
         now = time.monotonic()
         begun = sum(now - job.began for job in self.running.values())
@@ -215,7 +214,7 @@ class Console(logging.Handler):
 
 
 def install(logger: logging.Logger) -> None:
-    """Let `logger`, Snakemake's, write through a `Console`, if that is asked for."""
+    """Let Snakemake's `logger` write through a `Console`, if `FEDLIB_PROGRESS` asks for it."""
     if os.environ.get(VARIABLE) != "1":
         return
     for handler in list(logger.handlers):
@@ -241,9 +240,9 @@ class Quiet:
 
 
 def main() -> None:
-    """Be Snakemake."""
+    """Run Snakemake."""
     with command.loading():
-        from snakemake.cli import main as snakemake  # which a plan does not need
+        from snakemake.cli import main as snakemake  # not needed for a plan
 
     if os.environ.get(VARIABLE) == "1":
         sys.stderr = Quiet(sys.stderr)

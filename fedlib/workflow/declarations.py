@@ -1,4 +1,4 @@
-"""What declarations train, and whether they agree with themselves and with what there is."""
+"""The runs that declarations train, and checks of declarations."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -48,10 +48,10 @@ def declared(name: str, scale: str) -> Paper:
 def readable(
     scale: str, wanted: Iterable[str] | None = None
 ) -> tuple[dict[str, Paper], dict[str, str]]:
-    """Every paper at a scale, by name; and of those that cannot be read, why.
+    """Every paper at a scale, by name; and the reasons why others cannot be read.
 
     Args:
-      wanted: only these papers, for which it is an error not to be readable; None is all.
+      wanted: only these papers, all of which must be readable; None is all.
     """
     if wanted:
         return {name: declared(name, scale) for name in wanted}, {}
@@ -132,7 +132,7 @@ def check_paper(paper: Paper, name: str, scale: str) -> None:
 
 
 def _check_types(at: str, run: Run) -> None:
-    """Raise ConfigError for a field of another type than it is declared with."""
+    """Raise ConfigError for a field whose value is of a wrong type."""
     for name, hint in get_type_hints(Run).items():
         value = getattr(run, name)
         if not _is_a(value, hint):
@@ -141,7 +141,7 @@ def _check_types(at: str, run: Run) -> None:
 
 
 def _check_json(at: str, declared: Run | Data) -> None:
-    """Raise ConfigError for what JSON has no word for, as infinity: jobs could not be given it."""
+    """Raise ConfigError for values that JSON cannot express, such as infinity."""
     for name, value in vars(declared).items():
         try:
             canonical_json(value)
@@ -156,7 +156,7 @@ def _in_words(hint: object) -> str:
 
 
 def _is_a(value: object, hint: object) -> bool:
-    """Whether a value is of a type, and so is what it holds; lists pass for tuples, and back."""
+    """Whether a value and its items are of a type; lists count as tuples, and tuples as lists."""
     if isinstance(hint, UnionType):
         return any(_is_a(value, kind) for kind in get_args(hint))
     kind, inner = get_origin(hint) or hint, get_args(hint)
@@ -209,7 +209,7 @@ def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> No
 
 
 def check_seed(paper: Paper, run: Run, seed: int) -> None:
-    """Raise ConfigError, with those there are, unless it is one of the run's seeds."""
+    """Raise ConfigError, with the run's seeds, unless `seed` is one of them."""
     if seed not in (seeds := paper.seeds_of(run)):
         name, known = f"{paper.name}/{run.federation}/{run.label}", ", ".join(map(str, seeds))
         raise ConfigError(f"no run {name}/seed{seed}; it is declared with {known}")

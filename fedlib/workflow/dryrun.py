@@ -1,8 +1,8 @@
 """What Snakemake would run now, why, and about how long it may take.
 
-Snakemake decides what to run (`fedlib.workflow.needed`); here that is put into a few lines. Times
-come from the benchmark files of earlier jobs of the same kind, at the same scale; of jobs unlike
-any that was timed they are estimated, see `fedlib.forecast`.
+Snakemake decides what to run (`fedlib.workflow.needed`); this module sums it up in a few lines.
+Times come from the benchmark files of earlier jobs of the same kind and scale. Times of other jobs
+are estimated, see `fedlib.forecast`.
 """
 
 import json
@@ -24,10 +24,10 @@ from fedlib.spec import scale_of
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import Plan
 
-# A reason of Snakemake's, and what it means; the first that applies is the cause.
+# Reasons of Snakemake's and their meanings; the first that applies is the cause.
 CAUSES = (
-    # By nobody: a plan has no such option, and of itself Snakemake forces what is incomplete, or
-    # what `fedlib.workflow.stale` says is.
+    # A plan has no option to force jobs. Snakemake forces incomplete results, and
+    # `fedlib.workflow.stale` marks results of something else as such.
     ("Forced execution", "was interrupted, or is of something else"),
     ("Missing output files", "not there yet"),
     ("Params have changed", "specification or code changed"),
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
     """Jobs that `snakemake ARGUMENTS` would run in the folder `root`.
 
-    Those of rules without output, which only ask for others, are left out.
+    Without jobs of rules that have no output and only request other jobs.
 
     Raises:
       ConfigError: if Snakemake is not installed or refuses; has its message.
@@ -88,7 +88,7 @@ def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
 
 
 def records(root: Path, plan: Plan) -> list[Record]:
-    """What the benchmark files of the plan's scale say, in every folder of that scale."""
+    """All records in the benchmark files of the plan's scale, from every folder of that scale."""
     found = []
     for folder in (root / "results").glob(f"{plan.scale}*"):
         if scale_of(folder.name) == plan.scale:
@@ -111,10 +111,10 @@ def estimate(
     known: Mapping[tuple, Sequence[Record]],
     estimates: Estimates | None = None,
 ) -> float | None:
-    """Seconds that a job may take: the median of those like it, scaled by rounds; None if unknown.
+    """Estimated seconds of a job; None if unknown.
 
-    Like it are those of the same stage, federation and method. Those with the same number of
-    rounds count alone where there are any. Where there are none, the estimate.
+    It is the median over earlier jobs of the same stage, federation and method: those with as many
+    rounds, or else all, scaled by rounds. Without any earlier job it is the forecast.
     """
     spec = json.loads(plan.spec(job.rule, **job.wildcards))
     key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
@@ -160,7 +160,7 @@ def summary(
 
 
 def _together(times: Sequence[float | None]) -> Iterator[str]:
-    """What jobs like these took, where nothing has been estimated."""
+    """The time of earlier jobs like these, for plans without estimates."""
     total, unknown = sum(filter(None, times)), times.count(None)
     yield (
         f"Recorded jobs like these took {duration(total)} together; "
@@ -173,7 +173,7 @@ def _together(times: Sequence[float | None]) -> Iterator[str]:
 
 
 def _key(stage: str, wildcards: dict, spec: dict) -> tuple:
-    """What jobs that take about equally long, for equally many rounds, have in common."""
+    """The key of jobs that take about equally long, if they have as many rounds."""
     names = [name for name in STAGES[stage] if name not in ("label", "seed")]
     return (stage, *(wildcards[name] for name in names), spec.get("method"))
 
@@ -183,9 +183,9 @@ def _rounds(stage: str, spec: dict) -> int:
 
 
 def _read_benchmark(path: Path) -> list[Record]:
-    """The records in one file; none that is damaged, or of a run without the profile.
+    """The records in one file, without damaged ones, and those of runs without the profile.
 
-    That leaves out what job it was.
+    The latter do not name their jobs.
     """
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

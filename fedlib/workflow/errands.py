@@ -1,7 +1,7 @@
-"""What `make` asks for, checked before anything happens: steps of a workflow as argument lists.
+"""The targets of `make`: their variables, checked first, and their commands as argument lists.
 
-No value that a user gives meets a shell or a path before the configuration's own check has passed
-it. The standard library is all this needs (and PyYAML, to read config.yaml).
+No value of a user reaches a shell or a path before the configuration has been checked. This module
+needs the standard library only (and PyYAML, to read config.yaml).
 """
 
 import argparse
@@ -23,18 +23,18 @@ SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
 
 
 class Order(NamedTuple):
-    """An order that makes sense.
+    """A checked target with its variables.
 
     Attributes:
       target: of the Makefile.
-      plan: what the configuration asks for.
-      words: of the configuration, scale included, as Snakemake takes them after --config.
-      files: further configuration files, as ARGS names them.
+      plan: of the configuration.
+      words: of the configuration, scale included, for Snakemake's --config.
+      files: further configuration files in ARGS.
       options: everything else in ARGS.
-      paper: whose results to keep.
-      what: to list; of what is compared, to show.
-      source: folder of kept results to draw again.
-      folders: of results, to compare.
+      paper: name of the paper, for `keep`.
+      what: words for `list` and `compare`.
+      source: folder of kept results, for `figures-from`.
+      folders: two folders of results, for `compare`.
     """
 
     target: str
@@ -91,7 +91,7 @@ def read(target: str, root: Path, values: Mapping[str, str]) -> Order:
 
 
 def steps(order: Order) -> list[list[str]]:
-    """The commands that carry out an order, one after the other, in the root of the checkout."""
+    """The commands of an order, to be run one by one in the root of the checkout."""
     estimate, given = _given(order)
     match order.target:
         case "report" if order.options == ["--snakemake"]:
@@ -125,8 +125,8 @@ def steps(order: Order) -> list[list[str]]:
             if not order.source:
                 raise ConfigError("FROM names what is kept, such as FROM=docs/results/pfedmm")
             return [[sys.executable, "scripts/redraw.py", *order.options, "--", order.source]]
-    # Shards first and in a call of their own: where they come out with the same content as before,
-    # the second call sees that and trains nothing again.
+    # The first call makes the shards. If they have the same content as before, the second call sees
+    # that and trains nothing again.
     runs = [[*SNAKEMAKE, *what, *order.options, *given] for what in (["partitions"], [])]
     return [estimate, *runs] if order.plan.config["budget"] else runs
 
@@ -140,7 +140,7 @@ def closing(order: Order) -> list[str]:
 
 
 def made(plan: Plan) -> dict[str, int]:
-    """When each result of a workflow that is there was written, in nanoseconds."""
+    """Times of the existing results of a workflow, in nanoseconds, by path."""
     paths = [path for path in map(Path, plan.targets()) if path.exists()]
     return {str(path): path.stat().st_mtime_ns for path in paths}
 
@@ -154,7 +154,7 @@ def _bought(order: Order) -> Plan:
 
 
 def _report(plan: Plan) -> list[str]:
-    """The command of the report of what is there; it takes seconds."""
+    """The command that writes the report of the existing results."""
     spec = specs.of_report(plan, there=True)
     if not spec["papers"]:
         raise ConfigError(
@@ -168,8 +168,8 @@ def _report(plan: Plan) -> list[str]:
 def _given(order: Order) -> tuple[list[str], list[str]]:
     """The command that estimates and spends a budget, and the configuration of the other steps.
 
-    These get the file that it writes in place of the budget: what is chosen stays the same for
-    them, while estimates improve with every job that is timed.
+    The other steps get its output file instead of the budget. So their choice of cells stays the
+    same, while estimates improve with every timed job.
     """
     files, words = order.files, order.words
     asked = _options(files, words)
@@ -198,7 +198,7 @@ def made_folders(plan: Plan, root: Path) -> list[Path]:
 
 
 def size(folder: Path) -> str:
-    """What a folder has in it, in words; of a link, where it leads to."""
+    """The size of a folder in words; for a link its target."""
     if folder.is_symlink():
         return f"a link to {folder.readlink()}, which stays"
     sizes = [path.lstat().st_size for path in folder.rglob("*") if not path.is_dir()]
@@ -206,7 +206,7 @@ def size(folder: Path) -> str:
 
 
 def clean(folders: Iterable[Path]) -> None:
-    """Delete folders, and of links nothing but the link."""
+    """Delete folders; of a link only the link."""
     for folder in folders:
         folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
 

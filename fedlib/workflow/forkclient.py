@@ -1,9 +1,9 @@
 """Run a script in a fork of a process that has its libraries: `python forkclient.py SCRIPT ...`.
 
-It has the arguments, files, environment, signals and exit status that `python SCRIPT ...` would
-have. Where `forkserver.py` sends it away or is not there, it becomes just that.
+It has the arguments, files, environment, signals and exit status of `python SCRIPT ...`. If
+`forkserver.py` refuses it or does not run, it becomes that process.
 
-A job starts with this, so it imports as little as it can, and nothing of `fedlib`.
+Every job starts with this script, so it imports little, and nothing of `fedlib`.
 """
 
 import json
@@ -19,7 +19,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def ask(argv: list[str]) -> int:
-    """Exit status of the job, negative for a signal; `SENT_AWAY` if this is not done for us."""
+    """Exit status of the job, negative for a signal; `SENT_AWAY` if the server refuses it."""
     script = os.path.basename(argv[0]).removesuffix(".py")
     known = dict(word.partition("=")[::2] for word in os.environ.get(SERVERS, "").split())
     connection = socket.socket(socket.AF_UNIX)
@@ -32,7 +32,7 @@ def ask(argv: list[str]) -> int:
         connection.sendall(request)
     except (KeyError, OSError):
         return SENT_AWAY
-    # Ctrl-C reaches the job, too, and it is the job that decides what to do then.
+    # Ctrl-C also reaches the job, which decides how to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -51,7 +51,7 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def main() -> None:
-    """Have the script run, and end as it ends."""
+    """Run the script, and end with its exit status or signal."""
     status = ask(sys.argv[1:])
     if status == SENT_AWAY:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])

@@ -1,21 +1,21 @@
 """A process that has libraries loaded and starts jobs by forking: `python forkserver.py FD NAMES`.
 
-To import PyTorch takes seconds, which is longer than many a job. This process imports what is
-named, when the first job is asked for, and every job is then a copy of it. A job is the script it
-would be, run as `__main__` with the arguments, working directory, environment and files of who
-asked (`forkclient.py`); it imports `fedlib` itself, so that an edit is seen by the next job.
+An import of PyTorch takes seconds, longer than many jobs. This process imports the named modules
+when the first client asks for a job, and forks itself for every job. A job runs its script as
+`__main__`, with the arguments, working directory, environment and files of its client
+(`forkclient.py`). It imports `fedlib` itself, so the next job sees an edit.
 
-A job gives the same bits as one that imports everything anew:
+A job gives the same bits as one in a new process:
 
-* The libraries were imported under its own environment. Who asks with another one is sent away.
-* There are no threads to lose: a process that has any, but for those that are known to live
-  through a fork, sends everybody away. So does one in which an import failed.
-* No CUDA: `fedlib.workflow.warm` does not start this where there is a GPU to use.
+* The libraries were imported under the job's environment. A client with another one is refused.
+* No thread is lost. A server with threads refuses all clients, except for threads that survive a
+  fork. It also refuses all clients if an import failed.
+* There is no CUDA: `fedlib.workflow.warm` starts no server on a machine with a GPU.
 
-Who is sent away starts an ordinary process. When the workflow ends, however it does, so does this
-process, and the kernel sends its jobs SIGTERM: a training saves a checkpoint then.
+A refused client starts an ordinary process. This process ends when the workflow ends, in any way,
+and then the kernel sends SIGTERM to its jobs, so trainings save a checkpoint.
 
-The standard library is all it imports. It is for Linux, as it needs pidfd and prctl.
+It imports the standard library only. It needs Linux, for pidfd and prctl.
 """
 
 import atexit
@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FORK_SAFE = {"jemalloc_bg_thd"}  # of pyarrow; jemalloc stops and starts it around a fork
-PATIENCE = 60.0  # seconds that a client has to send all of its request
-SENT_AWAY = 1 << 16  # instead of an exit status: the client is to start a process of its own
+PATIENCE = 60.0  # seconds in which a client must send its request
+SENT_AWAY = 1 << 16  # instead of an exit status: the client must start its own process
 PR_SET_PDEATHSIG = 1
 
 
@@ -58,8 +58,8 @@ class Server:
 
     Attributes:
       listener: where clients connect.
-      names: of what to import before the first job.
-      environment: under which that was done; None before.
+      names: modules to import before the first job.
+      environment: of these imports; None before them.
       ready: whether jobs may be forks of this process.
     """
 
@@ -73,7 +73,7 @@ class Server:
         self._on(0, self._leave)
 
     def serve(self) -> Request:
-        """Serves for as long as there is a workflow; returns in each job, with what it is to do."""
+        """Serve as long as the workflow lives; returns only in the forks, with their request."""
         while True:
             for key, _ in self.selector.select():
                 job = key.data()
@@ -85,7 +85,7 @@ class Server:
         sys.exit()
 
     def _arrived(self) -> Request | None:
-        """A client: in the job that it is given, its request; here, None."""
+        """Answer a new client; in the fork, its request, and in this process None."""
         connection, _ = self.listener.accept()
         request = None
         with contextlib.suppress(OSError, ValueError, struct.error):  # it died while it asked
@@ -95,7 +95,7 @@ class Server:
         else:
             parent = os.getpid()
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-                pid = os.fork()  # of a process with threads, it would say, see FORK_SAFE
+                pid = os.fork()  # it warns of threads, see FORK_SAFE
             if not pid:
                 return self._become(parent, request)
             self._watch(pid, connection)
@@ -117,12 +117,12 @@ class Server:
             self.environment = environment
             os.environ.clear()
             os.environ.update(environment)
-            with contextlib.suppress(Exception):  # the job itself will say what is wrong
+            with contextlib.suppress(Exception):  # the job itself will report it
                 for name in self.names:
                     importlib.import_module(name)
                 self.ready = not threads()
             gc.collect()
-            gc.freeze()  # else each job would look through the libraries for garbage, and copy them
+            gc.freeze()  # otherwise garbage collection in each job would copy the libraries
         return self.ready and environment == self.environment
 
     def _become(self, parent: int, request: Request) -> Request:
@@ -142,7 +142,7 @@ class Server:
         return request
 
     def _told(self, pid: int, connection: socket.socket) -> None:
-        """A client passes a signal on, or is gone, and its job with it."""
+        """Send a client's signal to its job, or end the job if the client has ended."""
         with contextlib.suppress(OSError):
             sent = connection.recv(64)
             for number in sent or [signal.SIGTERM]:
@@ -152,7 +152,7 @@ class Server:
         self.selector.unregister(connection)
 
     def _ended(self, pid: int, ended: int, connection: socket.socket) -> None:
-        """A job has ended: tell its client how."""
+        """Send a job's exit status to its client."""
         _, status = os.waitpid(pid, 0)
         self.selector.unregister(ended)
         os.close(ended)
@@ -207,7 +207,7 @@ def main() -> None:
     """Serve; in a job, run its script as Python would."""
     number, *names = sys.argv[1:]
     has_own_folder = not sys.flags.safe_path
-    if has_own_folder:  # where this file is, whose neighbours are not to be found by their names
+    if has_own_folder:  # the folder of this file, whose modules jobs must not import
         sys.path.pop(0)
     job = Server(socket.socket(fileno=int(number)), names).serve()
     if has_own_folder:

@@ -56,7 +56,7 @@ def device(wanted: str = "auto", gpus: int | None = None) -> Iterator[str]:
 
 
 def check_there(wanted: str) -> None:
-    """Before anything is computed: a ConfigError if "cuda" is wanted and no GPU is visible."""
+    """Raise ConfigError if "cuda" is wanted and no GPU is visible."""
     if wanted == "cuda" and not visible():
         raise ConfigError(_missing(()))
 
@@ -68,7 +68,7 @@ def lease(
     folder: str | Path | None = None,
     poll: float = 0.2,
 ) -> Iterator[str]:
-    """Hold a free slot of one of `devices`, waiting for one if need be; yields the device.
+    """Wait for a free slot of one of `devices`, and hold it; yields the device.
 
     While it is held, `CUDA_VISIBLE_DEVICES` names only that device. Every device gets a first job
     before any gets a second.

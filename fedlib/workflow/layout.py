@@ -1,4 +1,4 @@
-"""Where every file of the workflow is, and what tells the jobs of a stage apart."""
+"""The path of every file of the workflow, and the wildcards of every stage."""
 
 from pathlib import Path
 
@@ -86,9 +86,9 @@ WILDCARDS = {
 
 
 def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
-    """What a report of this specification (`specs.of_report`) is made of and looks at.
+    """Files that a report of this specification (`specs.of_report`) reads.
 
-    The sealed files of tables and figures, and the histories of runs that are still there.
+    The sealed files of tables and figures, and the existing histories of runs.
     """
     files = []
     for paper in spec["papers"]:
@@ -106,5 +106,5 @@ def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
 
 
 def templates(root: Path) -> list[Path]:
-    """What the page of the report is written with, in a checkout."""
+    """The templates of the report, in a checkout."""
     return sorted((root / "fedlib/reporting/templates").iterdir())

@@ -1,7 +1,7 @@
-"""What there is: papers, federations, methods, models, data sets, partitions, tables, figures.
+"""Lists papers, federations, methods, models, data sets, partitions, tables and figures.
 
-Everything is read off the registries, the declarations and the docstrings of the code, none of
-which is imported for it: there is no second list to keep up.
+It reads registries, declarations and docstrings without importing the code, so there is no second
+list to maintain.
 """
 
 import ast
@@ -25,12 +25,12 @@ SHOWN = 8  # names in a row; more are counted
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that there is.
+    """One line of the list.
 
     Attributes:
-      name: by which it is asked for.
-      title: what it is, in a line.
-      facts: what else is to be said, by a word; empty ones are left out.
+      name: in configurations and declarations.
+      title: one line.
+      facts: further texts by keyword; empty ones are left out.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Entry:
     facts: dict[str, str] = field(default_factory=dict)
 
     def has(self, words: Iterable[str]) -> bool:
-        """Whether every one of `words` is in what is said, in upper or lower case."""
+        """Whether the entry contains all of `words`, in upper or lower case."""
         text = " ".join([self.name, self.title, *self.facts.values()]).lower()
         return all(word.lower() in text for word in words)
 
@@ -205,7 +205,7 @@ def _line(module: str) -> list[str]:
 
 
 def _exchanged(module: str, calls: tuple[str, ...]) -> list[str]:
-    """What a method hands to these functions of a cohort, by the names that its code has for it."""
+    """The names of the arguments that a method passes to these functions of a cohort."""
     found: dict[str, None] = {}
     for part in _line(module):
         for node in ast.walk(_tree(part)):
@@ -218,9 +218,9 @@ def _exchanged(module: str, calls: tuple[str, ...]) -> list[str]:
 
 
 def _names(node: ast.expr) -> list[str]:
-    """What an expression is about: names without what they are taken from, chosen by or put into.
+    """Names in an expression, without containers and indices.
 
-    Nothing for what comes from a cohort: what is collected to be averaged is sent once.
+    Without values that come from a cohort: what is collected to be averaged is sent once.
     """
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(name)):
@@ -243,7 +243,7 @@ def _names(node: ast.expr) -> list[str]:
 
 
 def _kept(module: str) -> str:
-    """What the docstring of a method's state says."""
+    """The docstring of a method's state."""
     for part in _line(module):
         for node in _tree(part).body:
             if isinstance(node, ast.ClassDef) and node.name == "State":

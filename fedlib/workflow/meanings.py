@@ -1,9 +1,9 @@
-"""What source files mean to code digests, remembered from one process to the next.
+"""A cache of the meanings of source files, for code digests.
 
-To parse all that a job can import takes longer than many a job does. What is found in a file is a
-function of its bytes, of the package that it is in and of the code that looks, so it is remembered
-by these three: an edit, of either, is never mistaken for what was there before. The list vouches
-for itself (`fedlib.seals`). One that is damaged, or cannot be written, costs time and nothing else.
+Parsing all modules of a job takes longer than many jobs. A meaning depends on the bytes of the
+file, its package and the parsing code, and these three are its key, so an edit never gets an old
+meaning. The cache is sealed (`fedlib.seals`). If it is damaged or cannot be written, only time is
+lost.
 """
 
 import atexit
@@ -20,7 +20,7 @@ REMEMBERED = 10_000  # files, of all checkouts and versions of a user; a checkou
 
 
 class Meaning(NamedTuple):
-    """What there is in a source file.
+    """The content of a source file that counts.
 
     Attributes:
       digest: of its syntax tree.
@@ -32,7 +32,7 @@ class Meaning(NamedTuple):
 
 
 class Meanings:
-    """A list of what files mean.
+    """The cached meanings of files.
 
     Attributes:
       rules: the source file of the code that finds meanings.

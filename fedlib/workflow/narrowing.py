@@ -1,11 +1,11 @@
-"""What a configuration leaves out of what is declared, or of what its folder shows already.
+"""Checks which declared or finished runs a configuration leaves out.
 
 The folder of a scale shows what that scale declares. A configuration that selects papers, runs or
-seeds adds to it: what is trained stays, and papers that are not selected keep their tables and
-their place in the report. Tables, however, are made of the runs that are selected. Where they would
-lose runs that are done, the configuration is refused: it may select those too, or have a tag. The
-folder of a tag shows its last configuration. A user's own methods are in tables while the
-configuration names them; a line says which of them are not.
+seeds adds to it: trained runs stay, and papers that are not selected keep their tables and their
+place in the report. But tables show the selected runs only. A configuration that would drop
+finished runs from tables is refused; it may select those runs, too, or have a tag. The folder of a
+tag shows its last configuration. Tables show a user's own methods only while the configuration
+names them; a line lists the others.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ FILTERS = ("papers", "seeds", "federations", "labels", "runs")
 
 
 def check(plan: Plan, root: Path = Path()) -> None:
-    """Refuse a configuration by which tables in the folder of a scale would lose finished runs.
+    """Refuse a configuration that would drop finished runs from tables in the folder of a scale.
 
     Args:
       root: what the plan's paths are relative to.
@@ -48,7 +48,7 @@ def check(plan: Plan, root: Path = Path()) -> None:
 
 
 def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
-    """What is left out, and what becomes of it, in lines for whoever starts the workflow."""
+    """Lines for the user: what is left out, and what becomes of it."""
     yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
     if _filters(plan):
         whole = sum(len(cells_of(paper)) for paper in readable(plan.scale)[0].values())
@@ -70,7 +70,7 @@ def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
 
 
 def smaller(plan: Plan, root: Path = Path()) -> Iterator[str]:
-    """Federations that have fewer clients than their partition was asked for, in lines."""
+    """Lines on federations with fewer clients than declared."""
     made: dict[str, tuple[int, int]] = {}
     for names in plan.partitions():
         if (path := root / plan.path("manifest", **names)).exists():

@@ -1,10 +1,10 @@
-"""Snakemake's dry run, up to where it would print: the jobs that are needed, and why.
+"""Snakemake's dry run without its output: the jobs that are needed, and why.
 
     python -m fedlib.workflow.needed FILE --dry-run [OPTIONS OF SNAKEMAKE]
 
-writes a line of JSON per job to FILE: rule, wildcards, and the reason in Snakemake's words. It is
-the same graph of jobs, for which all is done that a dry run does, but no job's resources are looked
-up and no command is written out. Of ten thousand jobs that is two thirds of the time.
+writes a line of JSON per job to FILE: rule, wildcards, and the reason in Snakemake's words. It
+builds the same graph of jobs as a dry run, but computes no resources and prints no commands. For
+ten thousand jobs this saves two thirds of the time.
 """
 
 import gc
@@ -16,7 +16,7 @@ from snakemake import cli, workflow
 
 
 class Teller:
-    """In place of Snakemake's scheduler, which would print the jobs one after the other.
+    """Replaces Snakemake's scheduler, which would print the jobs one by one.
 
     Attributes:
       file: to write to.
@@ -39,8 +39,8 @@ class Teller:
 
 
 def main() -> None:
-    """Be Snakemake, with another scheduler."""
-    gc.disable()  # a graph is no garbage; to look for some in it again and again takes a tenth
+    """Run Snakemake with `Teller` as its scheduler."""
+    gc.disable()  # searching the graph of jobs for garbage takes a tenth of the time
     Teller.file = Path(sys.argv[1])
     if not hasattr(workflow, "JobScheduler"):
         raise RuntimeError("this Snakemake has its scheduler elsewhere")

@@ -1,12 +1,12 @@
 """Other values than those declared, from the configuration: `set: [fedem.local.lr=0.03]`.
 
-Each is NAME.KEY=VALUE. The name is that of a federation, the label of a run on all federations, or
-FEDERATION/LABEL. A run has the keys `RUN`, of which most lead on to keys of their own (local.lr,
-params.num_experts); a federation has partition, params and seed. What is unique may be named by its
-last word: num_clients is the partition's. The value is JSON, or a word.
+An override is NAME.KEY=VALUE. NAME is a federation, the label of a run on all federations, or
+FEDERATION/LABEL. A run has the keys `RUN`, most of which have keys of their own (local.lr,
+params.num_experts); a federation has partition, params and seed. The last word suffices for a
+unique key: num_clients is the partition's. The value is JSON, or a word.
 
-Whether a key that is not declared exists is found out when the plan is built
-(`fedlib.workflow.preflight`), since defaults are where the code is.
+Defaults are in the code, so `fedlib.workflow.preflight` finds out whether a key without a declared
+value exists.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ def parse(text: str) -> Override:
 
 
 def split(text: str) -> list[str]:
-    """The overrides in one text, "[a.b=1,c.d=[2,3]]": what commas outside of brackets part."""
+    """The overrides in one text, "[a.b=1,c.d=[2,3]]", split at commas outside of brackets."""
     inner = text.strip()
     inner = inner[1:-1] if inner.startswith("[") and inner.endswith("]") else inner
     parts, depth = [""], 0
@@ -67,7 +67,7 @@ def split(text: str) -> list[str]:
 
 
 def applied(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]:
-    """The papers with other values; ConfigError for what they have not or what does not fit."""
+    """The papers with other values; ConfigError for unknown names and keys, and wrong types."""
     changed = dict(papers)
     for override in map(parse, given):
         name, keys = _name_and_keys(override, changed.values())
@@ -91,7 +91,7 @@ def idle(papers: Mapping[str, Paper], given: Iterable[str]) -> list[str]:
 
 
 def check_used(papers: Mapping[str, Paper], given: Iterable[str]) -> None:
-    """Raise ConfigError for an override of what these papers, as selected, have not."""
+    """Raise ConfigError for an override of something that these selected papers do not have."""
     for override in map(parse, given):
         _name_and_keys(override, papers.values())
 
@@ -103,13 +103,13 @@ def about(paper: Paper, given: Iterable[str]) -> list[str]:
 
 
 def note(given: Iterable[str]) -> str:
-    """What tables and figures say of the overrides, "" for none."""
+    """The note of tables and figures on the overrides, "" for none."""
     told = [" = ".join(text.split("=", 1)) for text in given]
     return f"set instead of what is declared: {', '.join(told)}" if told else ""
 
 
 def _name_and_keys(override: Override, papers: Iterable[Paper]) -> tuple[str, list[str]]:
-    """Whose value it is, by the longest name that fits as names may have dots; and of which key."""
+    """The name and the keys; the longest name that fits, as names may contain dots."""
     names = _names(papers)
     fitting = [name for name in names if override.target.startswith(f"{name}.")]
     if not fitting:

@@ -1,15 +1,15 @@
-"""Methods of a user's, from files outside of the package: `methods: [mine/fedper.py]`.
+"""A user's own methods, from files outside of the package: `methods: [mine/fedper.py]`.
 
-Each is PATH or PATH:LABEL. The file has a class that is called like it and derived from
-`fedlib.methods.base.Method`. It is run wherever a paper has a run of that label, "fedavg" if none
-is named, and as that one is: data, model, rounds, seeds, local solver. It is shown beside it in
-every table and figure that has room for others. Where a server tests methods, one without a
-predictor for a server is left out. Its run is called by `PREFIX` and the name of the file, which
-other parts of a configuration may name: set=[own-fedper.params.k=3].
+An entry is PATH or PATH:LABEL. The file has a class with the file's name, derived from
+`fedlib.methods.base.Method`. It runs wherever a paper has a run of that label ("fedavg" by
+default), with the same data, model, rounds, seeds and local solver. Every table and figure that has
+room for others shows it beside that run. If a server tests the methods, a method without a
+predictor for a server is left out. Its runs have the label `PREFIX` and the name of the file, for
+other parts of a configuration: set=[own-fedper.params.k=3].
 
-The file is read and not imported here, as a plan imports the standard library only; that it can be
-built is checked with everything else (`fedlib.workflow.preflight`). It is a root of the code of its
-runs, so that an edit repeats those and no other.
+The file is parsed and not imported here, because a plan imports the standard library only.
+`fedlib.workflow.preflight` builds its methods. The file is a root of its runs' code, so an edit
+repeats only those runs.
 """
 
 import ast
@@ -36,7 +36,7 @@ class Own(NamedTuple):
     Attributes:
       text: as given.
       path: of the file, relative to the checkout if it is in there; the method of its runs.
-      like: label of the runs that it is run like.
+      like: label of the runs whose settings it takes.
       label, title: of its own runs.
     """
 
@@ -86,7 +86,7 @@ def added(papers: Mapping[str, Paper], given: Iterable[str]) -> dict[str, Paper]
 
     Raises:
       ConfigError: for a file without a method, for names that are taken, and for a method that no
-        paper has a run to be like of, or can test.
+        paper can run or test.
     """
     methods = [parse(text) for text in given]
     found = dict(papers)
@@ -116,7 +116,7 @@ def is_own(run: Run) -> bool:
 def remarks(
     papers: Mapping[str, Paper], declared: Mapping[str, Paper], given: Iterable[str]
 ) -> Iterator[str]:
-    """Where each of these methods is run in `papers`, a selection of `declared`, and where not."""
+    """Lines on which of `papers`, a selection of `declared`, run each of these methods."""
     for own in map(parse, given):
         where = [f"{p.name}/{r.federation}" for p in papers.values() for r in p.runs if _of(r, own)]
         yield f"{own.title} of {own.path}, run like {own.like} on {', '.join(where)}"
@@ -137,7 +137,7 @@ def _of(run: Run, own: Own) -> bool:
 
 
 def _have(papers: Iterable[Paper], own: Own) -> bool:
-    """Whether papers have a run that a method could be like of."""
+    """Whether papers have a run whose settings a method could take."""
     return any(run.label == own.like for paper in papers for run in paper.runs)
 
 
@@ -149,7 +149,7 @@ def _untested(own: Own) -> str:
 
 
 def _with(paper: Paper, own: Own) -> Paper:
-    """A paper with a method, beside each run that it is like."""
+    """A paper with a method, beside each run whose settings it takes."""
     alike = [run for run in paper.runs if run.label == own.like]
     if not alike:
         return paper

@@ -1,7 +1,7 @@
-"""The specification of a table or figure in few words.
+"""Short specifications of tables and figures.
 
-It goes to its job through a shell, which takes no more than 128 kB, and may be about a hundred runs
-that differ in little: their solvers, networks and notes are the same ones.
+A specification goes to its job through a shell, which allows 128 kB. It may contain a hundred runs
+that share solvers, networks and notes, so equal values are written once.
 """
 
 from fedlib.errors import ConfigError
@@ -11,7 +11,7 @@ CONTAINERS = dict | list | tuple
 
 
 def packed(exhibit: dict) -> dict:
-    """The exhibit, with every mapping and list of its runs written down once.
+    """The exhibit, with every mapping and list of its runs written once.
 
     Returns:
       The exhibit with "common", {field of a run: its different values}, where "runs" have the
@@ -36,10 +36,10 @@ def packed(exhibit: dict) -> dict:
 
 
 def unpacked(exhibit: dict) -> dict:
-    """What `packed` was given.
+    """The exhibit that `packed` got.
 
     Raises:
-      ConfigError: if that is not what packed the exhibit.
+      ConfigError: if it was not made by `packed`.
     """
     exhibit = dict(exhibit)
     try:

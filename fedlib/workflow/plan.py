@@ -1,15 +1,14 @@
-"""The matrix: which jobs a configuration asks for, with their files, specifications and code.
+"""The plan: all jobs of a configuration, with their files, specifications and code.
 
 `Plan(config)` is a pure function of the configuration, of the papers' declarations and of the code
-on disk. The Snakefile, `scripts/plan.py` and the tests all ask it. It runs each time a Snakefile is
+on disk. The Snakefile, `scripts/plan.py` and the tests use it. It runs each time a Snakefile is
 read, so it imports the standard library only.
 
 A *stage* is a rule with a script: download, partition, train, evaluate, events, metrics, table,
-figure, report. What tells the jobs of a stage apart are its wildcards, such as paper="pfedmm",
-federation="digits", label="fedem", seed=0. A job is given two values: its *specification*, the
-canonical JSON of everything that determines its output besides its input files, and the *digest*
-of its code (`fedlib.workflow.provenance`). Either changing makes the job run again, and nothing
-else does.
+figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
+label="fedem", seed=0. A job gets two values: its *specification*, the canonical JSON of everything
+that determines its output besides its input files, and the *digest* of its code
+(`fedlib.workflow.provenance`). The job runs again if one of them changes.
 """
 
 import re
@@ -39,7 +38,7 @@ class Plan:
       config: the configuration with every key present (see config.yaml).
       scale: one of `fedlib.spec.SCALES`.
       folder: name of the folder below results/ and figures/: the scale, with the tag if any.
-      idle: what `set` gives the value that is declared.
+      idle: overrides of `set` that equal the declared value.
       folder_note: what makes this folder differ from the scale's own, "" if nothing does.
       broken: by name, why a paper cannot be read that the configuration does not ask for by name.
       declared: papers by name, each as it is declared, of which `papers` is a selection.
@@ -64,7 +63,7 @@ class Plan:
             declarations.check_paper(paper, name, self.scale)
         declarations.check_selection(self.config, self.papers.values())
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
-        # Without a word on papers, those are meant that have what the other filters name.
+        # Without `papers`, the papers are those that contain what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
         names = self.papers if self.config["set"] else ()
@@ -92,7 +91,7 @@ class Plan:
         return [cell for name in names for cell in cells_of(self._paper(name))]
 
     def turns(self) -> list[str]:
-        """The papers in the order in which to work on them: the soonest done first."""
+        """The papers in the order of work: the quickest first."""
         rounds = {
             name: sum(self.run(*x[:3]).rounds for x in self.cells(name)) for name in self.papers
         }
@@ -173,11 +172,11 @@ class Plan:
         return [self.path(file, **wildcards) for wildcards in jobs]
 
     def receipts(self) -> list[str]:
-        """What downloading everything leaves behind."""
+        """Receipts of all downloads."""
         return [self.path("receipt", dataset=dataset) for dataset in self.datasets()]
 
     def manifests(self) -> list[str]:
-        """What cutting every data set into shards leaves behind."""
+        """Manifests of all partitions."""
         return self.paths("manifest", self.partitions())
 
     def weights(self, paper: str, federation: str, label: str) -> list[str]:
@@ -245,9 +244,9 @@ class Plan:
         return self.paths("events", [job for stage, job in self.jobs() if stage == "events"])
 
     def targets(self) -> list[str]:
-        """Everything a reader wants: the report, the tables, the figures and the event files.
+        """The report, the tables, the figures and the event files, and the files they are made of.
 
-        And what they are made of, so that a file that was deleted is missed.
+        So a deleted file is made again.
         """
         tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
@@ -266,7 +265,7 @@ class Plan:
         return canonical_json(self._spec(stage, **wildcards))
 
     def digest(self, stage: str, **wildcards: object) -> str:
-        """Digest of the specification of a job, by which its results are known."""
+        """Digest of the specification of a job, which its results contain."""
         key = (stage, *sorted(wildcards.items()))
         if key not in self._digests:
             self._digests[key] = spec_digest(self._spec(stage, **wildcards))
@@ -352,7 +351,7 @@ class Plan:
         return self._run_evaluated[key]
 
     def _end_of(self, run: Run, paper: str, seed: object) -> list[str]:
-        """State and history that a run leaves behind."""
+        """State and history of a finished run."""
         names = {"paper": paper, "federation": run.federation, "label": run.label, "seed": seed}
         return [self.path(file, **names) for file in ("state", "history")]
 
@@ -366,7 +365,7 @@ class Plan:
 
 
 def _find(what: str, known: Mapping, key: object, where: str) -> object:
-    """`known[key]`, or a ConfigError that lists the choices."""
+    """`known[key]`; ConfigError with the choices if there is none."""
     try:
         return known[key]
     except KeyError:

@@ -1,9 +1,8 @@
-"""Every method, model, solver and partition of a plan, built before anything runs.
+"""Builds every method, model, solver and partition of a plan before anything runs.
 
-A mistake in a declaration would otherwise be found by the job that meets it, maybe hours later.
-Building takes libraries that a plan does not need, so that a process of its own does it
-(`scripts/preflight.py`). What was built once is remembered by its specification and the code that
-it reaches, and a plan in which nothing is new costs a look into that list.
+Otherwise a job would find a mistake in a declaration, maybe hours later. Building needs libraries
+that a plan does not, so another process does it (`scripts/preflight.py`). Successes are cached by
+specification and code, so a plan with nothing new only reads the cache.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
 
 SCRIPT = "scripts/preflight.py"
-REMEMBERED = 20_000  # of all checkouts and versions of a user; a scale has up to a thousand
+REMEMBERED = 20_000  # entries, of all checkouts of a user; a scale has up to a thousand
 SHOWN = 5  # complaints; others are counted
 
 
@@ -46,17 +45,17 @@ class Piece(NamedTuple):
 
     @property
     def key(self) -> str:
-        """By which it is remembered."""
+        """Its key in the cache."""
         text = f"{self.stage} {self.code} {code_digest(SCRIPT)} {self.spec}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check(plan: Plan) -> None:
-    """Build what was not built before, and look whether there is where to write and to load from.
+    """Build what was not built before, and check that folders can be read and written.
 
     Raises:
       ConfigError: if something cannot be built; names the paper and the run, table or figure. Or
-        for a folder that is not there or may not be written.
+        for a folder that is missing or not writable.
     """
     _check_folders(plan)
     file = cache_folder() / "built.json"
@@ -82,7 +81,7 @@ def check(plan: Plan) -> None:
 
 
 def _check_folders(plan: Plan) -> None:
-    """Raises ConfigError for what Snakemake, or a job, would end at with pages of text."""
+    """Raise ConfigError for folders at which Snakemake or a job would fail with pages of text."""
     downloads.check_mirror(plan.config["mirror"])
     if re.search("[{}]", str(ROOT)):
         raise ConfigError(f"{ROOT}: move the checkout to a path without braces, as Snakemake needs")
@@ -98,7 +97,7 @@ def _check_folders(plan: Plan) -> None:
 
 
 def check_frames(plan: Plan, root: Path = Path()) -> None:
-    """Read what tables and figures are made of, where it is there: once, and not in every job.
+    """Check the existing inputs of tables and figures once, and not in every job.
 
     Args:
       root: what the plan's paths are relative to.

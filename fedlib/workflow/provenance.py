@@ -1,9 +1,9 @@
-"""Which code made a result.
+"""Code digests: which code made a result.
 
-The code digest of a job is a digest of what its code *means*: of the syntax trees of the job's
-script and of every `fedlib` module that it can import, without comments, docstrings, formatting,
-texts of errors and annotations of functions. Editing a method re-runs the runs of that method, and
-rewording an error re-runs nothing. The digest is the same on Python 3.11 to 3.13.
+The code digest of a job covers the *meaning* of its code: the syntax trees of its script and of
+every `fedlib` module that it can import, without comments, docstrings, formatting, texts of errors
+and annotations of functions. Editing a method repeats its runs, and rewording an error repeats
+nothing. The digest is the same on Python 3.11 to 3.13.
 
 A *root* is a dotted module name ("fedlib.methods.fedem") or the path of a script
 ("scripts/train.py"). Modules that are loaded by name at run time (`importlib.import_module`) are
@@ -16,7 +16,7 @@ and the modules of `PLUMBING`, which change no result.
 
 A lazy registry is a constant at module level of a package's `__init__.py` that lists modules of
 that package: `NAMES = ("mnist", ...)` or `METHODS = {"fedem": "FedEM", ...}`. It counts entry by
-entry, an entry only where its module does. So registering a method re-runs nothing.
+entry: an entry counts only if its module does. So registering a method repeats nothing.
 """
 
 import ast
@@ -32,9 +32,9 @@ from fedlib.workflow.meanings import Meaning, Meanings
 PACKAGE = __name__.partition(".")[0]
 ROOT = Path(__file__).resolve().parents[2]
 
-# What no number depends on: how a command line is read, a card is taken, files are kept whole and
-# progress is told. They are no part of any digest, so that editing one re-runs nothing; a test
-# sees to it that they reach nothing that computes.
+# Modules that change no number: they read command lines, choose GPUs, write files and show
+# progress. No digest contains them, so editing one repeats nothing. A test checks that they import
+# nothing that computes.
 PLUMBING = frozenset(
     f"{PACKAGE}.{name}"
     for name in (
@@ -81,7 +81,7 @@ def modules(*roots: str) -> dict[str, str]:
 
 
 def remember() -> None:
-    """Spare later processes, such as the jobs of a plan, what this one has parsed."""
+    """Save the parsed files for later processes, such as the jobs of a plan."""
     _MEANINGS.remember()
 
 
@@ -120,7 +120,7 @@ def check_code(planned: str | None, *roots: str) -> None:
     """Compare the code on disk with the digest a job was planned with; None skips the check.
 
     Raises:
-      StaleCodeError: if they differ. Going on would file a result of the new code under the old.
+      StaleCodeError: if they differ, as a result of new code would be stored as one of the old.
     """
     if planned is None:
         return
@@ -148,7 +148,7 @@ def assert_covered(*roots: str) -> None:
 
 
 class _Module(NamedTuple):
-    """What one source file contributes to digests.
+    """The contribution of a source file to digests.
 
     Attributes:
       meaning: SHA-256 of its syntax tree.
@@ -196,7 +196,7 @@ def _closure(
 
 @cache
 def _scan(base: Path, name: str) -> _Module:
-    """What one module contributes; cached, because the closures of all jobs overlap."""
+    """The contribution of a module; cached, because the closures of jobs overlap."""
     path = _source(base, name)
     source, registry = path.read_bytes(), ()
     if path.name == "__init__.py":  # whether it has a registry depends on other files than itself
@@ -217,7 +217,7 @@ def _scan(base: Path, name: str) -> _Module:
 
 
 def _meaning(tree: ast.Module, package: str) -> Meaning:
-    """What a file of `package` says, and the names that it imports from this project."""
+    """The meaning of a file of `package`, and the names that it imports from this project."""
     ours = {name for name in _imported(tree, package) if name.partition(".")[0] == PACKAGE}
     digest = hashlib.sha256(_canonical(_Computing().visit(tree)).encode()).hexdigest()
     return Meaning(digest, tuple(sorted(ours)))
@@ -292,7 +292,7 @@ def _is_type_checking(node: ast.AST) -> bool:
 
 
 class _Computing(ast.NodeTransformer):
-    """Takes out of a syntax tree texts of errors, and annotations of functions and their variables.
+    """Removes from a syntax tree texts of errors, and annotations of functions and variables.
 
     Annotations of a class stay, as they make the fields of a dataclass.
     """

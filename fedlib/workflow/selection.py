@@ -1,4 +1,4 @@
-"""What a configuration takes of what the papers declare: seeds, rounds, federations, labels."""
+"""The part of the papers that a configuration selects: seeds, rounds, federations, labels."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from fedlib.workflow import overrides, own_methods
 
 
 def selected(paper: Paper, config: Mapping) -> Paper:
-    """The paper as the configuration has it: its seeds and rounds, and what it selects."""
+    """The paper with the configuration's seeds, rounds and selection."""
     wanted = config["federations"], config["labels"]
     seeds = config["seeds"]
     runs = tuple(
@@ -81,7 +81,7 @@ def goes_on(run: Run, other: Run) -> bool:
 
 
 def folder_note(config: Mapping, idle: Sequence[str] = ()) -> str:
-    """What makes a folder of results differ from its scale's own, "" if nothing does.
+    """How a folder of results differs from the scale's own, "" if it does not.
 
     Args:
       idle: overrides that change nothing.

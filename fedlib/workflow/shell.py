@@ -1,7 +1,7 @@
 """The jobs of a plan as shell commands, for a machine without Snakemake.
 
-The commands are those of the rules, less what only Snakemake needs (log, planned code digest). A
-test compares the two.
+The commands are those of the rules, without the parts that only Snakemake needs (log, planned code
+digest). A test compares the two.
 """
 
 import shlex

@@ -23,7 +23,7 @@ NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
 
 
 def of_metrics(plan: "Plan", paper: Paper) -> dict:
-    """Which run each row of the metrics is of, and of which specifications its two results are."""
+    """The runs of the metrics, and the specifications of their two results."""
     runs = []
     for run in paper.runs:
         data = plan.data(paper.name, run.federation)
@@ -46,7 +46,7 @@ def of_metrics(plan: "Plan", paper: Paper) -> dict:
 
 
 def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
-    """What a table or figure (`stage`) shows, and of which runs."""
+    """The contents and the runs of a table or figure (`stage`)."""
     exhibit = plan.exhibit(stage, paper.name, name)
     federations = [plan.data(paper.name, federation) for federation in exhibit.federations]
     runs = [
@@ -74,7 +74,7 @@ def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
 
 
 def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
-    """A sentence on the cells that a selection of single runs leaves out of an exhibit."""
+    """A sentence that names the cells without a selected run."""
     if plan.config["runs"] is None or not runs:
         return ""
     whole = plan.declared[paper.name]
@@ -95,7 +95,7 @@ def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run])
 
 
 def of_report(plan: "Plan", there: bool = False) -> dict:
-    """What is in the report, in its order; see `fedlib.reporting.content`.
+    """The contents of the report, in order; see `fedlib.reporting.content`.
 
     Args:
       there: what is in the folder, and not what is planned.
@@ -196,7 +196,7 @@ def about(plan: "Plan") -> dict:
 
 
 def _weights_of(paper: Paper) -> list[str]:
-    """What the models of each federation start from."""
+    """The initial weights of the models of each federation."""
     start: dict[str, str] = {}
     for run in paper.runs:
         start[run.federation] = " and ".join(run_weights(vars(run))) or "random weights"

@@ -1,12 +1,11 @@
-"""Results that are of something else than what is asked for, whatever their times say.
+"""Finds results of another specification, code or input, whatever their times.
 
-Snakemake compares times, and specifications with those that it has noted in .snakemake. Neither
-tells when folders were exchanged, renamed or copied. But every result says of which specification,
-code and inputs it is one (`fedlib.seals.Made`). What says so of others is made again. And what is
-up to date is no older than its inputs afterwards, so that Snakemake sees it, too: a copy of results
-costs nothing.
+Snakemake compares times, and specifications with its notes in .snakemake. Both fail if folders were
+exchanged, renamed or copied. So every result contains digests of its specification, code and inputs
+(`fedlib.seals.Made`). Results with other digests are made again. Results that are up to date get
+times no older than their inputs', so Snakemake sees that, too: a copy of results costs nothing.
 
-Only the first bytes of large files are read.
+Of large files only the first bytes are read.
 """
 
 import contextlib
@@ -22,8 +21,7 @@ from fedlib.workflow import layout, specs
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-# Files of each stage that say of what they are the result, those beside them that they vouch for,
-# and others.
+# Files of each stage: those that contain `seals.Made`, those whose digest it contains, and others.
 RESULTS = {
     "partition": (("shards",), ("manifest",), ()),
     "train": (("history",), ("state",), ()),
@@ -33,13 +31,13 @@ RESULTS = {
     "figure": (("figure_json",), ("figure_pdf", "figure_png", "figure_svg"), ()),
     "report": (("report", "report_html"), (), ()),
 }
-LARGE = "train"  # stage whose other file is only read where its time says that it was replaced
+LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
 
 
 def look(plan: Plan, root: Path = Path()) -> set[str]:
-    """Results of something else, which are to be made again.
+    """Paths of results that must be made again.
 
-    The times of those that are up to date are put in the order in which they depend on each other.
+    Sets the times of the others to the order of their dependences.
 
     Args:
       root: what the plan's paths are relative to.
@@ -50,22 +48,22 @@ def look(plan: Plan, root: Path = Path()) -> set[str]:
 
 
 class Folder:
-    """The files of a plan, each looked at once."""
+    """The files of a plan; each is read once."""
 
     def __init__(self, plan: Plan, root: Path):
         self.plan, self.root = plan, root
         self.content = cache(seals.content)
 
     def look(self, stage: str, job: dict) -> Iterator[str]:
-        """Results of a job that are of something else; if none is, its times are put right."""
+        """Results of a job that must be made again; if there are none, corrects their times."""
         kinds = ([self.plan.path(file, **job) for file in kind] for kind in RESULTS[stage])
         says, beside, others = kinds
         if not all((self.root / path).exists() for path in (*says, *beside, *others)):
-            return  # Snakemake misses them where they are needed
+            return  # Snakemake itself finds that they are missing
         try:
             wrong = [path for path in says if not self._is_of(path, stage, job, beside)]
         except (DataError, OSError):
-            wrong = says  # no files at all
+            wrong = says  # not readable as files
         yield from wrong
         if not wrong:
             times = (*inputs(self.plan, stage, job), *_companions(self.plan, stage, job))
@@ -73,7 +71,7 @@ class Folder:
             self._put_right([*says, *beside, *others, timed], list(times))
 
     def _is_of(self, path: str, stage: str, job: dict, beside: list[str]) -> bool:
-        """Whether a file is the result of this job, as far as that can be known."""
+        """Whether a file is the result of this job, as far as its digests tell."""
         made = seals.made(self.root / path)
         if made is None or made.spec != self.plan.digest(stage, **job):
             return False
@@ -93,11 +91,11 @@ class Folder:
         return (self.root / path).stat().st_mtime_ns
 
     def _put_right(self, outputs: list[str], read: list[str]) -> None:
-        """Let outputs be no older than what they were made of, and nothing be of the future."""
+        """Make outputs no older than their inputs, and nothing newer than now."""
         read, outputs = (
             [path for path in paths if (self.root / path).exists()] for paths in (read, outputs)
         )
-        with contextlib.suppress(OSError):  # of others, or on a disk that cannot be written to
+        with contextlib.suppress(OSError):  # another user's files, or a read-only disk
             for path in (*read, *outputs):
                 if self._time(path) > time.time_ns():
                     os.utime(self.root / path)
@@ -108,9 +106,9 @@ class Folder:
 
 
 def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
-    """What a job reads, in the order in which its result has the digest of it.
+    """Files that a job reads, in the order of the digest `Made.inputs`.
 
-    Without what another one vouches for: the shards, the state, the numbers of tables.
+    Without files whose digest is in another one: the shards, the state, the numbers of tables.
     """
     run = {name: value for name, value in job.items() if name != "seed"}
     match stage:
@@ -133,7 +131,7 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
 
 
 def _companions(plan: Plan, stage: str, job: dict) -> list[str]:
-    """What else a job reads, by whose times Snakemake goes."""
+    """Other files that a job reads, whose times Snakemake compares."""
     match stage:
         case "train":
             return plan.earlier_files(**job)

@@ -1,8 +1,8 @@
-"""Jobs of this machine that do not import PyTorch or pandas each: forks of a process that has.
+"""Servers that fork jobs, so that not every job has to import PyTorch or pandas.
 
-Started by the Snakefile when there is something to do. `FEDLIB_WARM=0` turns it off, and it is off
-where a job would not find here what it needs: on a cluster, in environments of conda, where there
-is a GPU, and on other systems than Linux. Nothing but the time depends on it: see `forkserver.py`.
+The Snakefile starts them if there is something to do. `FEDLIB_WARM=0` turns them off. They are also
+off on clusters, in conda environments, on machines with a GPU, and on systems other than Linux.
+Only the time depends on them: see `forkserver.py`.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from fedlib.workflow.forkclient import SERVERS
 VARIABLE = "FEDLIB_WARM"
 HERE = Path(__file__).resolve().parent
 
-# What the scripts of each server import, and nothing else: a result records what was loaded.
+# Imports of each server's scripts, and no others: a result records which libraries were loaded.
 _EXHIBITS = (
     *("pandas", "pyarrow.dataset", "pyarrow.parquet", "h5py", "scipy.stats", "tabulate"),
     *("matplotlib.figure", "matplotlib.style", "matplotlib.backends.backend_agg"),
@@ -46,7 +46,7 @@ def is_wanted(device: str) -> bool:
 
 
 def start(*wanted: str) -> str:
-    """Start the servers, which end with this process; the words that run a script through them.
+    """Start the servers, which end with this process -> the command that runs a script in them.
 
     Args:
       wanted: scripts that will be run; all, if none is named.
@@ -63,11 +63,11 @@ def start(*wanted: str) -> str:
 
 
 def _server(names: Iterable[str]) -> tuple[subprocess.Popen, str]:
-    """A server that imports what is named, and listens by the time a job is started; its address.
+    """A server that imports the named modules, and its address; it listens at once.
 
-    The address is in Linux's abstract namespace: it is no file, so that neither the length of
-    TMPDIR nor what may be written there matters, and it is gone when the last process is. Everyone
-    on the machine can connect; server and client answer their own user alone.
+    The address is in Linux's abstract namespace. So it is no file, does not depend on TMPDIR, and
+    ends with the last process. All users of the machine can connect, but server and client answer
+    their own user only.
     """
     address = f"fedlib-{secrets.token_hex(16)}"
     with socket.socket(socket.AF_UNIX) as listener:
