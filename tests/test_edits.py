@@ -14,6 +14,7 @@ from fedlib.workflow.plan import Plan
 PLAN = Plan(config.read([ROOT / "config.yaml"]) | {"scale": "demo", "papers": None})
 JOBS = list(PLAN.jobs())
 WORKFLOW = sorted((ROOT / "fedlib/workflow").glob("*.py"))
+FORECAST = sorted((ROOT / "fedlib/forecast").glob("*.py"))
 RUNS = [job for stage, job in JOBS if stage == "train"]
 
 
@@ -122,7 +123,8 @@ def test_an_edit_of_measured_cost_trains_nothing():
     "module",
     ["errors", "files", "locks", "seals", "environment", "run/checkpoint", "run/progress"]
     # A table's specification is unpacked by its job; all else here plans jobs or starts them.
-    + [f"workflow/{file.stem}" for file in WORKFLOW if file.stem not in ("__init__", "packing")],
+    + [f"workflow/{file.stem}" for file in WORKFLOW if file.stem not in ("__init__", "packing")]
+    + [f"forecast/{file.stem}" for file in FORECAST if file.stem != "__init__"],
 )
 def test_an_edit_of_plumbing_repeats_nothing(module):
     assert repeated(module) == []

@@ -230,6 +230,9 @@ def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_
     folder = estimated()
     assert [len(found) for found in kept] == [0, 1]  # a kill at the second loses nothing
     assert re.search(r"^estimating: 1 of 2 runs, about \d+ s left$", capsys.readouterr().out, re.M)
+    read = Estimates.read(folder / "estimates.json")
+    assert (read.unit, len(read.costs)) == ("core", 4)
+    assert {*read.costs.values()} == {Cost(seconds=1, flops=1, mb=1)}
     (folder / "estimates.json").write_text('{"runs": {"x": {"train": {"secomds": 1}}}}')
     assert Estimates.read(folder / "estimates.json").costs == {}
     estimated()
