@@ -109,7 +109,7 @@ def _shown(plan: Plan) -> list[tuple[str, dict]]:
         (stage, job)
         for stage, job in plan.jobs()
         if stage in STAGES
-        and kept.is_worth_keeping(packing.unpacked(json.loads(plan.spec(stage, **job))))
+        and kept.is_worth_keeping(stage, packing.unpacked(json.loads(plan.spec(stage, **job))))
     ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import figures, papers, tables
+from fedlib import papers
 from fedlib.exhibits import packs
 from fedlib.reporting import kept, standing
 from fedlib.results import RunResult
@@ -78,16 +78,19 @@ def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
 
 
 def test_a_comparison_with_one_member_is_not_kept():
-    def worth(kind, runs, published=None):
-        return kept.is_worth_keeping({"kind": kind, "runs": runs, "published": published})
+    def worth(kind, runs, published=None, stage="table"):
+        return kept.is_worth_keeping(stage, {"kind": kind, "runs": runs, "published": published})
 
     one, two = [{"label": "fedavg"}], [{"label": "fedavg"}, {"label": "fedem"}]
-    for kind in ("accuracy", "sweep", "accuracy_over_bytes", "lead", "gains"):
+    for kind in ("accuracy", "sweep", "lead", "gains"):
         assert not worth(kind, one) and worth(kind, two)
-    assert worth("accuracy", one, "main") and worth("accuracy_over_rounds", one, "curve-end")
+    for kind in ("sweep", "accuracy_over_bytes", "gain_bars"):
+        assert not worth(kind, one, stage="figure") and worth(kind, two, stage="figure")
+    assert worth("accuracy", one, "main")
+    assert worth("accuracy_over_rounds", one, "curve-end", stage="figure")
     assert not worth("lead", one, "main")  # over nobody
-    assert worth("criteria", one) and worth("label_leakage", one)  # about a run by itself
-    assert {*tables.KINDS} | {*figures.KINDS} >= kept.COMPARISONS | kept.LEADS
+    # About a run by itself.
+    assert worth("criteria", one) and worth("label_leakage", one, stage="figure")
 
 
 def criteria(folder, *rows):
@@ -140,7 +143,7 @@ def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
     }
     files = {path.name for path in pack.parent.iterdir() if path.suffix in (".csv", ".pdf", ".png")}
     assert drawn == files
-    assert [spec["name"] for _, spec in specs if not kept.is_worth_keeping(spec)] == []
+    assert [spec["name"] for stage, spec in specs if not kept.is_worth_keeping(stage, spec)] == []
     page = (pack.parent / "REPORT.md").read_text(encoding="utf-8")
     assert len(re.findall(r"^### <a id=.*</a>(?:Table|Figure) ", page, re.M)) == len(specs)
 

@@ -9,17 +9,12 @@ from tabulate import tabulate
 from fedlib.exhibits.published import difference
 from fedlib.exhibits.selection import METRIC_TITLES
 from fedlib.reporting.origin import attributes
+from fedlib.spec.exhibits import KINDS
 from fedlib.tables.render import markdown, percent, points
 
 WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # as `fedlib.run.spent` has them
 NEAR = 0.02  # a cell is reproduced if it is within two points of the published number
 HEAD = ("Table", "Data set", "Method", "Metric", "Published", "Ours", "Difference", "Seeds")
-# Kinds of tables and figures that put runs beside each other, and those that have nothing of one.
-COMPARISONS = {
-    *("accuracy", "beside_published", "global_accuracy", "sweep", "to_target", "unseen"),
-    *("accuracy_over_rounds", "accuracy_over_bytes", "gradient_divergence", "cost_to_target"),
-}
-LEADS = {"lead", "gains", "gain_bars", "client_differences"}
 FIELDS = {"published", "difference", "metric", "title", "federation"}
 
 
@@ -28,16 +23,16 @@ def shelf(kept: Path, scale: str) -> Path:
     return kept / "full" if scale == "full" else kept
 
 
-def is_worth_keeping(exhibit: dict) -> bool:
-    """Whether an exhibit shows something: a comparison needs two runs, or published numbers.
+def is_worth_keeping(stage: str, exhibit: dict) -> bool:
+    """Whether a table or figure (`stage`) shows something: a comparison needs two runs, or numbers.
 
     Args:
       exhibit: see `fedlib.exhibits.selection`.
     """
     if len(exhibit["runs"]) > 1:
         return True
-    beside = exhibit["published"] is not None
-    return exhibit["kind"] not in LEADS and (beside or exhibit["kind"] not in COMPARISONS)
+    kind, beside = KINDS[stage][exhibit["kind"]], exhibit["published"] is not None
+    return not kind.is_lead and (beside or not kind.compares)
 
 
 def sections(spec: dict, results: Path, made: Mapping[str, Iterable[Path]]) -> str:

@@ -47,6 +47,9 @@ class Exhibit:
       stage: "table" or "figure"; kind: the module that draws it.
       room_for_others: whether any method fits in, so that one of a user's is shown, too.
       of_server: whether it shows test examples of the server, so that methods must predict them.
+      compares: whether it puts runs beside each other, so that one alone says nothing, unless
+        beside a published number.
+      is_lead: whether it shows by how much one run is above others, of which one has none.
     """
 
     title: str
@@ -59,6 +62,8 @@ class Exhibit:
     kind: ClassVar[str]
     room_for_others: ClassVar[bool] = False
     of_server: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
+    is_lead: ClassVar[bool] = False
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)

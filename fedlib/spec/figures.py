@@ -26,6 +26,8 @@ class AccuracyOverBytes(Figure):
     until: Mapping[str, float] | None = None
     shaded: str | None = None
 
+    compares: ClassVar = True
+
     @property
     def room_for_others(self) -> bool:
         """Whether every method has the predictor that is shown."""
@@ -53,6 +55,8 @@ class AccuracyOverRounds(Figure):
     shaded: str | None = None
     peaks: str | None = None
     waypoints: str | None = None
+
+    compares: ClassVar = True
 
     @property
     def room_for_others(self) -> bool:
@@ -98,6 +102,8 @@ class ClientDifferences(Figure):
     of: str
     at: str = "last"
 
+    is_lead: ClassVar = True
+
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of federations that have the run `of` and another."""
         return against(self.of, (), pairs)
@@ -133,6 +139,8 @@ class CostToTarget(Figure):
     targets: Mapping[str, float]
     metric: str = MEAN
 
+    compares: ClassVar = True
+
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The targets of the federations that are shown."""
         return {"targets": without(gone, self.targets)}
@@ -160,6 +168,8 @@ class GainBars(Figure):
     bars: Sequence[Mapping]
     names: Sequence[str]
     gains: str = ""
+
+    is_lead: ClassVar = True
 
     def metrics(self) -> Iterator[str]:
         """Those of the bars."""
@@ -193,6 +203,8 @@ class GradientDivergence(Figure):
     experts: str = "mean"
     until: Mapping[str, float] | None = None
     shaded: str | None = None
+
+    compares: ClassVar = True
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The ends of the axes of the federations that are shown."""
@@ -250,6 +262,7 @@ class Sweep(Figure):
     metric: str = "accuracy"
 
     room_for_others: ClassVar = True
+    compares: ClassVar = True
 
     def beside(self, label: str, method: str, like: str) -> Self:
         """With a further method, where it is the federations that differ."""

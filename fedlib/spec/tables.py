@@ -21,6 +21,7 @@ class Accuracy(Table):
     """Accuracy of all clients and of the tenth worst: a block per federation, a row per method."""
 
     room_for_others: ClassVar = True
+    compares: ClassVar = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class BesidePublished(Table):
     others: Mapping[str, str] | None = None
 
     room_for_others: ClassVar = True
+    compares: ClassVar = True
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The names of the federations that are shown."""
@@ -101,6 +103,8 @@ class Gains(Table):
     groups: Sequence[Mapping]
     metric: str = MEAN
 
+    is_lead: ClassVar = True
+
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of federations that have the run `of` and one of each group."""
         return against(self.of, [group["labels"] for group in self.groups], pairs)
@@ -117,6 +121,7 @@ class GlobalAccuracy(Table):
 
     room_for_others: ClassVar = True
     of_server: ClassVar = True
+    compares: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The state of the last round, of methods that choose another."""
@@ -166,6 +171,8 @@ class Lead(Table):
     claim: Mapping
     group: str = "seen"
     at: str = "best"
+
+    is_lead: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The group."""
@@ -226,6 +233,7 @@ class Sweep(Table):
     of: str = "run"
 
     room_for_others: ClassVar = True
+    compares: ClassVar = True
 
     def beside(self, label: str, method: str, like: str) -> Self:
         """With a further method, where it is the federations that differ."""
@@ -239,6 +247,8 @@ class ToTarget(Table):
     targets: Mapping[str, float]
     metric: str = MEAN
 
+    compares: ClassVar = True
+
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """The targets of the federations that are shown."""
         return {"targets": without(gone, self.targets)}
@@ -249,6 +259,7 @@ class Unseen(Table):
     """Accuracy of clients that took no part in training, by each protocol."""
 
     room_for_others: ClassVar = True
+    compares: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """Unseen clients, by all protocols."""
