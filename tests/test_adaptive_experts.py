@@ -275,7 +275,7 @@ def test_a_mixture_is_one_of_probabilities():
     f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)
     found = method.predict(mixture, ONE).exp()[0]
     torch.testing.assert_close(found.numpy(), g @ f)
-    weights = method.log_weights(mixture.gate, mixture.members, ONE).exp()
+    weights = method.networks.log_weights(mixture.gate, mixture.members, ONE).exp()
     assert weights.sum().item() == pytest.approx(1)
 
 
@@ -283,7 +283,7 @@ def test_a_mixture_is_one_of_probabilities():
 def test_of_two_experts_a_sigmoid_weighs_the_local_one(num_experts, gate):
     # One cluster, or two of which one is in use: then only the last output counts.
     method = speakers(num_experts)
-    outputs = method.outputs(torch.tensor([0]))
+    outputs = method.networks.outputs(torch.tensor([0]))
     assert outputs.tolist() == [len(gate) - 1]
     mixture = Mixture(says(LOGITS[:1]), says(LOGITS[2]), says(gate), torch.tensor([0]))
     g = 1 / (1 + math.exp(-0.7))
@@ -632,7 +632,7 @@ def test_a_declared_run_goes_through_its_commands(tmp_path):
 def test_modules_are_part_of_the_method_and_of_the_code_of_a_job():
     method = build_method(DECLARED, build_task(DECLARED))
     assert method.expert.init(0)["body.0.weight"].shape[0] == 3
-    assert method.gate_outputs == 3
+    assert method.networks.gate_outputs == 3
     assert run_roots("train", DECLARED) == (
         "scripts/train.py",
         "fedlib.methods.adaptive_experts",

@@ -16,6 +16,7 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.methods.parts import early_stopping
+from fedlib.methods.parts.own_experts import Networks
 from fedlib.results import RunResult
 from fedlib.run.build import build_method, build_task, settles
 from fedlib.run.simulate import Course, Simulation
@@ -309,7 +310,7 @@ def test_a_run_that_is_settled_by_nobody_is_refused(declare):
 @pytest.mark.parametrize("scale", SCALES)
 def test_declared_local_experts_are_what_the_runs_would_train(scale, monkeypatch):
     monkeypatch.setattr(Task, "__post_init__", lambda task: None)  # to build no network
-    monkeypatch.setattr(methods.load("adaptive_experts"), "gate_outputs", property(outputs))
+    monkeypatch.setattr(Networks, "gate_outputs", property(outputs))
     monkeypatch.setattr(methods.load("adaptive_experts"), "_redrawn", {"body"})
     paper, checked = papers.load("adaptive_experts").declare(scale), 0
     for run in paper.runs:
@@ -323,9 +324,9 @@ def test_declared_local_experts_are_what_the_runs_would_train(scale, monkeypatch
     assert checked >= 6
 
 
-def outputs(method):
+def outputs(networks):
     """What the gate of a declared run has."""
-    return method.num_experts + 1 if method.num_experts > 1 else 1
+    return networks.num_experts + 1 if networks.num_experts > 1 else 1
 
 
 def test_the_models_of_a_run_are_taken_in_the_cohort_s_order():

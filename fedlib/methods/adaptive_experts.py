@@ -28,29 +28,18 @@ import torch
 from torch import Tensor
 
 from fedlib import streams, tree
-from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import mixture_log_probs
-from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import AdamW
-from fedlib.engine.task import Batch, Params, Task, log_probs, nll
+from fedlib.engine.task import Batch, Params, Task
 from fedlib.federation import Federation
 from fedlib.methods import local_experts
 from fedlib.methods.ifca import IFCA, State
 from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
-from fedlib.methods.parts.own_experts import (
-    Alone,
-    Ensemble,
-    ExpertsTask,
-    Frozen,
-    Mixture,
-    Networks,
-)
+from fedlib.methods.parts.own_experts import SPACES, Alone, Ensemble, Mixture, Networks
 from fedlib.methods.parts.settings import Range
 
 MEMBERS = ("best", "last")
-SPACES = ("logits", "probabilities")
 EXPERT_SETS = ("used", "all")
 # Of a model in training: itself, its start and its best, gradient and step, and two moments, which
 # are copied to and from a stack.
@@ -135,14 +124,7 @@ class AdaptiveExperts(IFCA):
         """Raises ValueError for settings that mean nothing."""
         IFCA.__post_init__(self)
         # These check themselves.
-        _ = self.settler.local, self.finetune_solver, self.gate_solver
-        _ = self.local_stopping, self.gate_stopping
-        outputs, wanted = self.gate_outputs, _outputs(self.num_experts + 1)
-        if outputs != wanted:
-            raise ValueError(
-                f"the gate of {self.num_experts} clusters' experts and a local one needs {wanted} "
-                f"output{'s' * (wanted > 1)}, got {outputs}"
-            )
+        _ = self.settler, self.finetune_solver, self.gate_solver, self.gate_stopping, self.networks
 
     @property
     def final_protocols(self) -> dict[str, dict[str, str]]:
@@ -156,41 +138,22 @@ class AdaptiveExperts(IFCA):
     @cached_property
     def finetune_solver(self) -> AdamW:
         """Of the clusters' models."""
-        return self._adamw(self.finetune_lr, self.finetune_weight_decay, self.lr_decay)
+        rates = {"lr": self.finetune_lr, "weight_decay": self.finetune_weight_decay}
+        return replace(self.settler.solver, **rates)
 
     @cached_property
     def gate_solver(self) -> AdamW:
         """Of mixtures, at a constant rate."""
-        return self._adamw(self.gate_lr, self.gate_weight_decay, decays=False)
-
-    def _adamw(self, lr: float, weight_decay: float, decays: bool) -> AdamW:
-        schedule = early_stopping.SlowDecay() if decays else Schedule()
-        return AdamW(
-            lr=lr,
-            weight_decay=weight_decay,
-            batch_size=self.local.batch_size,
-            drop_last=self.local.drop_last,
-            schedule=schedule,
-        )
-
-    @cached_property
-    def local_stopping(self) -> early_stopping.EarlyStopping:
-        """Of local experts and fine-tuning."""
-        return early_stopping.EarlyStopping(
-            max_epochs=self.local_epochs,
-            check_every=self.local_check_every,
-            patience=self.local_patience,
-            split=self.stop_split,
-        )
+        return replace(self.settler.local, lr=self.gate_lr, weight_decay=self.gate_weight_decay)
 
     @cached_property
     def gate_stopping(self) -> early_stopping.EarlyStopping:
         """Of mixtures."""
-        return early_stopping.EarlyStopping(
+        return replace(
+            self.settler.stopping,
             max_epochs=self.gate_epochs,
             check_every=self.gate_check_every,
             patience=self.gate_patience,
-            split=self.stop_split,
         )
 
     def finalists(self, federation: Federation, group: str) -> np.ndarray:
@@ -202,7 +165,12 @@ class AdaptiveExperts(IFCA):
         """How clients train their local experts, which no cluster's model enters."""
         return LocalExperts(
             task=self.expert,
-            local=self._adamw(self.local_lr, self.local_weight_decay, decays=False),
+            local=AdamW(
+                lr=self.local_lr,
+                weight_decay=self.local_weight_decay,
+                batch_size=self.local.batch_size,
+                drop_last=self.local.drop_last,
+            ),
             lr_decay=self.lr_decay,
             max_epochs=self.local_epochs,
             check_every=self.local_check_every,
@@ -241,7 +209,7 @@ class AdaptiveExperts(IFCA):
             self.task.losses,
             self.chosen(settled, cohort),
             local=self.finetune_solver,
-            stopping=self.local_stopping,
+            stopping=self.settler.stopping,
             stream="finetune",
         )
         return trained.models["best"]
@@ -266,8 +234,8 @@ class AdaptiveExperts(IFCA):
         models = {"experts": experts, "own": own, "gate": self.draw_gates(cohort)}
         untrained = {name: models.pop(name) for name in ("experts", "own")} if gate_only else {}
         trained = early_stopping.fit(
-            replace(cohort, task=self.together),
-            self.gate_losses if gate_only else self.mixture_losses,
+            replace(cohort, task=self.networks.together),
+            self.networks.gate_losses if gate_only else self.networks.mixture_losses,
             models,
             *([self.networks.frozen(experts, own, cohort, self.stop_split)] if gate_only else []),
             members,
@@ -277,26 +245,10 @@ class AdaptiveExperts(IFCA):
         )
         return Mixture(**trained.models["best"], **untrained, members=members)
 
-    def mixture_losses(self, models: dict, members: Tensor, batch: Batch) -> Tensor:
-        """Negative log-likelihoods of ONE client's mixture -> [B]"""
-        mixture = Mixture(**models, members=members)
-        return nll(self.mixed(mixture, batch), batch.y, self.task.class_weights)
-
-    def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
-        """Likewise, with experts that nobody trains -> [B]"""
-        experts = log_probs(self.networks.frozen_logits(frozen, batch))
-        weights = self.log_weights(models["gate"], members, batch)
-        return nll(mixture_log_probs(weights, experts), batch.y, self.task.class_weights)
-
     @cached_property
     def networks(self) -> Networks:
-        """What experts make of a batch."""
-        return Networks(self.task, self.expert, self.num_experts)
-
-    @cached_property
-    def together(self) -> ExpertsTask:
-        """Experts and gate, as they are trained in one."""
-        return self.task.extended(ExpertsTask, others=(self.expert, self.gate))
+        """What experts and gate make of a batch."""
+        return Networks(self.task, self.expert, self.gate, self.num_experts)
 
     def draw_gates(self, cohort: Cohort) -> Params:
         """A new gate for every client -> [C, ...]"""
@@ -312,17 +264,6 @@ class AdaptiveExperts(IFCA):
         clients = torch.from_numpy(self.finalists(cohort.data.federation, "seen"))
         return state.choice[clients.to(state.choice.device)].unique()
 
-    @cached_property
-    def gate_outputs(self) -> int:
-        """Outputs of a gate: as many as the last bias of its head has numbers."""
-        _, head = self.gate.split(self.gate.init(0))
-        return len(list(head.values())[-1])
-
-    def outputs(self, members: Tensor) -> Tensor:
-        """The gate's outputs for these experts and the local one; of two, that of the local one."""
-        local = members.new_tensor([self.gate_outputs - 1])
-        return local if len(members) == 1 else torch.cat([members, local])
-
     # -- prediction ---------------------------------------------------------------------
 
     def predict(self, personal: Params | Alone | Ensemble | Mixture, batch: Batch) -> Tensor:
@@ -331,32 +272,10 @@ class AdaptiveExperts(IFCA):
             case Alone(own):
                 return self.expert.log_probs(own, batch)
             case Ensemble():
-                return self.agreed(personal, batch)
+                return self.networks.agreed(personal, self.ensemble_space, batch)
             case Mixture():
-                return self.mixed(personal, batch)
+                return self.networks.mixed(personal, batch)
         return self.task.log_probs(personal, batch)
-
-    def agreed(self, ensemble: Ensemble, batch: Batch) -> Tensor:
-        """Equal weights: a product of experts of logits, or the mean of probabilities -> [B, L]"""
-        logits = self.networks.logits(ensemble.experts, ensemble.own, batch)
-        if self.ensemble_space == "logits":
-            return log_probs(logits.sum(1))
-        return log_probs(logits).logsumexp(1).log_softmax(-1)
-
-    def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
-        """Equation 5: the mean of the experts' probabilities, weighed by the gate -> [B, L]"""
-        experts = log_probs(self.networks.logits(mixture.experts, mixture.own, batch))
-        weights = self.log_weights(mixture.gate, mixture.members, batch)
-        return mixture_log_probs(weights, experts)
-
-    def log_weights(self, gate: Params, members: Tensor, batch: Batch) -> Tensor:
-        """Logarithms of the gate's weights: the clusters' experts, then the local one -> [B, E + 1]
-
-        A single output is the logit of the local expert of two.
-        """
-        outputs = self.outputs(members)
-        with ambient.expert(self.num_experts + 1):  # dropout of its own
-            return log_probs(self.gate.logits(gate, batch)[:, outputs])
 
     def measure(self, protocol: str, personal: Any, cohort: Cohort) -> dict[str, Tensor]:
         """Of mixtures the weights on test data: of every cluster's expert, of the local one [C, E]
@@ -365,13 +284,7 @@ class AdaptiveExperts(IFCA):
         """
         if not isinstance(personal, Mixture):
             return {}
-        gates = personal.gate, personal.members
-        by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
-        local = personal.members.new_tensor([self.num_experts])
-        weights = by_example.new_zeros(cohort.size, self.num_experts + 1)
-        weights[:, torch.cat([personal.members[0], local])] = cohort.example_mean(
-            by_example, "test"
-        )
+        weights = self.networks.mean_weights(personal, cohort)
         return {"gate_weights" if protocol == "moe" else f"{protocol}_weights": weights}
 
     def personal_numbers(self) -> int:
@@ -380,8 +293,3 @@ class AdaptiveExperts(IFCA):
         experts = self.num_experts * tree.numel(self.task.init(seed))
         own = tree.numel(self.expert.init(seed))
         return ADAM_COPIES * (experts + own + tree.numel(self.gate.init(seed)))
-
-
-def _outputs(num_experts: int) -> int:
-    """Outputs of a gate of so many experts."""
-    return 1 if num_experts == 2 else num_experts

@@ -15,8 +15,10 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine import ambient
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert
-from fedlib.engine.task import Batch, Params, Task
+from fedlib.engine.experts import each_expert, mixture_log_probs
+from fedlib.engine.task import Batch, Params, Task, log_probs, nll
+
+SPACES = ("logits", "probabilities")  # in which an ensemble may average
 
 
 class Alone(NamedTuple):
@@ -80,16 +82,37 @@ class ExpertsTask(Task):
 
 @dataclass(frozen=True)
 class Networks:
-    """What the clusters' experts and a client's own make of its examples.
+    """What the clusters' experts, a client's own and its gate make of its examples.
 
     Attributes:
-      task, expert: architectures of the clusters' experts and of the client's own.
+      task, expert, gate: architectures of the clusters' experts, of the client's own, of its gate.
       num_experts: the clusters'; the client's own draws dropout like one more.
     """
 
     task: Task
     expert: Task
+    gate: Task
     num_experts: int
+
+    def __post_init__(self):
+        """Raises ValueError for a gate with too few outputs, or too many."""
+        outputs, wanted = self.gate_outputs, _outputs(self.num_experts + 1)
+        if outputs != wanted:
+            raise ValueError(
+                f"the gate of {self.num_experts} clusters' experts and a local one needs {wanted} "
+                f"output{'s' * (wanted > 1)}, got {outputs}"
+            )
+
+    @cached_property
+    def together(self) -> ExpertsTask:
+        """Experts and gate, as they are trained in one."""
+        return self.task.extended(ExpertsTask, others=(self.expert, self.gate))
+
+    @cached_property
+    def gate_outputs(self) -> int:
+        """Outputs of a gate: as many as the last bias of its head has numbers."""
+        _, head = self.gate.split(self.gate.init(0))
+        return len(list(head.values())[-1])
 
     def logits(self, experts: Params, own: Params, batch: Batch) -> Tensor:
         """Logits of the clusters' experts and, last, of the local one -> [B, E + 1, L]"""
@@ -97,6 +120,59 @@ class Networks:
         with ambient.expert(self.num_experts):  # dropout of its own
             local = self.expert.logits(own, batch)
         return torch.cat([shared, local.unsqueeze(1)], dim=1)
+
+    # -- predictions --------------------------------------------------------------------
+
+    def agreed(self, ensemble: Ensemble, space: str, batch: Batch) -> Tensor:
+        """Equal weights: a product of experts of logits, or the mean of probabilities -> [B, L]"""
+        logits = self.logits(ensemble.experts, ensemble.own, batch)
+        if space == "logits":
+            return log_probs(logits.sum(1))
+        return log_probs(logits).logsumexp(1).log_softmax(-1)
+
+    def mixed(self, mixture: Mixture, batch: Batch) -> Tensor:
+        """Equation 5: the mean of the experts' probabilities, weighed by the gate -> [B, L]"""
+        experts = log_probs(self.logits(mixture.experts, mixture.own, batch))
+        weights = self.log_weights(mixture.gate, mixture.members, batch)
+        return mixture_log_probs(weights, experts)
+
+    def log_weights(self, gate: Params, members: Tensor, batch: Batch) -> Tensor:
+        """Logarithms of the gate's weights: the clusters' experts, then the local one -> [B, E + 1]
+
+        A single output is the logit of the local expert of two.
+        """
+        outputs = self.outputs(members)
+        with ambient.expert(self.num_experts + 1):  # dropout of its own
+            return log_probs(self.gate.logits(gate, batch)[:, outputs])
+
+    def outputs(self, members: Tensor) -> Tensor:
+        """The gate's outputs for these experts and the local one; of two, that of the local one."""
+        local = members.new_tensor([self.gate_outputs - 1])
+        return local if len(members) == 1 else torch.cat([members, local])
+
+    def mean_weights(self, mixtures: Mixture, cohort: Cohort) -> Tensor:
+        """Of every cluster's expert, then of the local one, on test data; 0 if unused [C, E + 1]"""
+        gates = mixtures.gate, mixtures.members
+        by_example = cohort.score(lambda *own: self.log_weights(*own).exp(), *gates, split="test")
+        local = mixtures.members.new_tensor([self.num_experts])
+        weights = by_example.new_zeros(cohort.size, self.num_experts + 1)
+        weights[:, torch.cat([mixtures.members[0], local])] = cohort.example_mean(
+            by_example, "test"
+        )
+        return weights
+
+    # -- losses in training -------------------------------------------------------------
+
+    def mixture_losses(self, models: dict, members: Tensor, batch: Batch) -> Tensor:
+        """Negative log-likelihoods of ONE client's mixture -> [B]"""
+        mixture = Mixture(**models, members=members)
+        return nll(self.mixed(mixture, batch), batch.y, self.task.class_weights)
+
+    def gate_losses(self, models: dict, frozen: Frozen, members: Tensor, batch: Batch) -> Tensor:
+        """Likewise, with experts that nobody trains -> [B]"""
+        experts = log_probs(self.frozen_logits(frozen, batch))
+        weights = self.log_weights(models["gate"], members, batch)
+        return nll(mixture_log_probs(weights, experts), batch.y, self.task.class_weights)
 
     # -- experts that nobody trains -----------------------------------------------------
 
@@ -160,3 +236,8 @@ class Networks:
             return False
         models = (self.task, tree.take(tree.take(experts, 0), 0)), (self.expert, tree.take(own, 0))
         return any(task.draws(make, model, one) for task, model in models)
+
+
+def _outputs(num_experts: int) -> int:
+    """Outputs of a gate of so many experts."""
+    return 1 if num_experts == 2 else num_experts
