@@ -75,6 +75,7 @@ USERS = {
     "parts/relevance": SERVERS,
     "parts/server_mixture": GATED,
     "gated_mixture": GATED,
+    "trained_mixture": SERVERS,
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
     "ifca": {"adaptive_experts"},

@@ -20,8 +20,7 @@ after they have moved; training the gate then reads what they said of each examp
 normalisation has no integer counters here, so that all of a model can be averaged.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -29,26 +28,17 @@ from torch import Tensor
 
 from fedlib import streams, tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import each_expert
-from fedlib.engine.solvers import Memory, Solver, from_spec
+from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, nll
-from fedlib.methods.base import Method, Range
-from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
-from fedlib.methods.parts import chosen, relevance, server_mixture, tables
+from fedlib.methods.base import Range
+from fedlib.methods.gated_mixture import PREDICTS, Model
+from fedlib.methods.parts import chosen, relevance, round_log, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
+from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 
 OWN = "own"  # protocol, and what is predicted with under it
-
-
-class Log(NamedTuple):
-    """What happened in each of `log_rounds`, 0 before; clients who were absent have 0."""
-
-    tables: Tensor  # [S, L, K] mean gate weights by class, on the probe
-    table_alphas: Tensor  # [S] alpha
-    client_weights: Tensor  # [S, num_clients, K] transposed W^r, of the last inner step
-    sync_weights: Tensor  # [S, num_clients, K + 1] transposed W^c; [..., K] without main experts
 
 
 class State(NamedTuple):
@@ -59,16 +49,15 @@ class State(NamedTuple):
     memory: Memory  # of the clients' solvers
     own: Memory  # of the server's
     best: Chosen  # of the server's mixtures: what of `Model` predicts
-    log: Log
+    log: round_log.Log
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMoE(GatedMixture):
+class FedMoE(TrainedMixture):
     """A mixture of experts on the server, which clients train in weight space.
 
     Attributes:
       local: solver of the clients.
-      server: solver of what the server trains, or its specification as `Run.local` has it.
       confidence: in a label, "prob", or "logit" (code, CIFAR-10).
       relevance_reduce, sync_reduce: of products over the probe, for W^r and W^c: "sum" or "mean".
       sync_weights: W^c, see `relevance.sync_weights`; with "none" clients keep what they trained.
@@ -82,21 +71,13 @@ class FedMoE(GatedMixture):
         (Equation 4), or "kept", the values of those that inference keeps (code).
       inner_steps: T of Algorithm 1.
       gate_training: in every "inner" step (paper), or once "before" the first round (code).
-      noise_lr_scale, alpha_lr_scale, routed_lr_scale, main_lr_scale: factors of the server's rate;
-        0 trains nothing. The paper's experts are not trained on the server.
-      main_solver: of main experts, alone on the server's examples after every move (code,
-        CIFAR-10); None is not at all.
-      warm_start: of one expert, the first main one if there is any, on the server's examples before
-        the first round: all experts and clients then begin with it. None is not at all.
       init_experts: clients and experts begin as one "shared" draw, or as "independent" ones (code).
-      keep: what the server predicts with: its "best" mixture on validation examples, or the "last".
       probe: whose training examples relevance is measured on: the "server" (paper: one reserved
         set), or the "probe" (code).
       log_rounds: after which rounds gate, alpha and weights are written down, ascending, from 1.
     """
 
     local: Solver
-    server: Solver | Mapping
     confidence: str = "prob"
     relevance_reduce: str = "sum"
     sync_reduce: str = "sum"
@@ -108,18 +89,11 @@ class FedMoE(GatedMixture):
     query: str = "soft"
     inner_steps: int = 1
     gate_training: str = "inner"
-    noise_lr_scale: float = 1.0
-    alpha_lr_scale: float = 1.0
-    routed_lr_scale: float = 0.0
-    main_lr_scale: float = 0.0
-    main_solver: Solver | Mapping | None = None
-    warm_start: Solver | Mapping | None = None
     init_experts: str = "shared"
-    keep: str = "best"
     probe: str = "server"
     log_rounds: tuple[int, ...] = ()
 
-    choices: ClassVar = GatedMixture.choices | {
+    choices: ClassVar = TrainedMixture.choices | {
         "confidence": ("prob", "logit"),
         "relevance_reduce": relevance.REDUCTIONS,
         "sync_reduce": relevance.REDUCTIONS,
@@ -128,40 +102,25 @@ class FedMoE(GatedMixture):
         "query": ("soft", "kept"),
         "gate_training": ("inner", "before"),
         "init_experts": ("shared", "independent"),
-        "keep": ("best", "last"),
         "probe": ("server", "probe"),
     }
-    ranges: ClassVar = GatedMixture.ranges | {
+    ranges: ClassVar = TrainedMixture.ranges | {
         "inner_steps": Range(1),
         **dict.fromkeys(("lam", "main_lam", "client_lam"), Range(0, 1)),
-        **{f"{name}_lr_scale": Range(0) for name in ("noise", "alpha", "routed", "main")},
     }
-    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
-    final_protocols: ClassVar = {
-        **Method.final_protocols,
-        "seen": {OWN: "own_models"},
-        "server": {"last": "last_mixture"},
-    }
+    final_protocols: ClassVar = TrainedMixture.final_protocols | {"seen": {OWN: "own_models"}}
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
         # Before the first round nobody has looked at the probe.
         object.__setattr__(self, "log_rounds", tables.checked_rounds(self.log_rounds, first=1))
-        for name in ("server", "main_solver", "warm_start"):
-            if isinstance(spec := getattr(self, name), Mapping):
-                object.__setattr__(self, name, from_spec(dict(spec)))
-        GatedMixture.__post_init__(self)
+        TrainedMixture.__post_init__(self)
         if self.start == "main" and not (self.num_main and self.sync_weights == "none"):
             raise ValueError(
                 "start 'main' needs a main expert and takes the place of synchronisation: num_main "
                 f"must be at least 1, got {self.num_main}, and sync_weights 'none', got "
                 f"{self.sync_weights!r}"
             )
-
-    @property
-    def trains_experts(self) -> bool:
-        """Whether the gate's training moves experts too."""
-        return self.routed_lr_scale > 0 or self.main_lr_scale > 0
 
     def init(self, num_clients: int, seed: int) -> State:
         """One draw for everybody, or one for each; gate and noise network have their own."""
@@ -174,13 +133,15 @@ class FedMoE(GatedMixture):
         main, models = rest[: self.num_main], rest[self.num_main :]
         model = self.assembled(tree.stack(routed), tree.stack(main) if main else {}, seed, keys[0])
         trained = self.mixture_task.trainable(self.trained_part(model))
+        num_labels = max(2, self.task.num_outputs)  # one logit is of two labels
+        sizes = len(self.log_rounds), num_clients, num_labels, self.num_routed
         return State(
             drawn_in_turn(models, num_clients),
             model,
             self.local.memory(self.task.trainable(ours), num_clients),
             self.server.memory(trained, num_clients),
             chosen.start({name: model[name] for name in PREDICTS}),
-            self.empty_log(num_clients, model["alpha"]),
+            round_log.start(*sizes, bool(self.num_main), model["alpha"]),
         )
 
     # -- Algorithm 1 -------------------------------------------------------------------------
@@ -214,7 +175,10 @@ class FedMoE(GatedMixture):
         if shares is not None:
             synced = cohort.scatter(synced)
         models = tree.put(state.models, cohort.host_ids, synced)
-        log = self.logged(state.log, query, model, weights, shares, cohort)
+        log = state.log
+        if cohort.round + 1 in self.log_rounds:
+            row = self.log_rounds.index(cohort.round + 1)
+            log = round_log.noted(log, row, probe, cohort, query, model["alpha"], weights, shares)
         return State(models, model, memory, own, best, log)
 
     def starts(self, state: State, cohort: Cohort) -> Rows:
@@ -279,71 +243,18 @@ class FedMoE(GatedMixture):
         ]
         return Rows(rows), shares
 
-    def renewed(self, best: Chosen, model: Model, server: Cohort) -> Chosen:
-        """The best mixture so far by its loss on the server's validation examples, or the last."""
-        loss = self.validation_loss(model, server)
-        mixture = {name: model[name] for name in PREDICTS}
-        if self.keep == "best":
-            return best.renewed(mixture, loss, server.round + 1)
-        number = torch.full_like(best.round, server.round + 1)
-        return best._replace(params=tree.clone(mixture), loss=loss.to(best.loss), round=number)
-
-    # -- the server trains -------------------------------------------------------------------
-
-    def train_gate(
-        self, model: Model, own: Memory, server: Cohort, stream: str
-    ) -> tuple[Model, Memory]:
-        """Gate, noise network and alpha, with the experts as they are or along with them."""
-        known = () if self.trains_experts else (self.said_by_all(model, server, "train"),)
-        scales = {name: getattr(self, f"{name}_lr_scale") for name in ("noise", "alpha")}
-        scales |= {"routed": self.routed_lr_scale, "main": self.main_lr_scale}
-        trained, own = replace(server, task=self.mixture_task).fit(
-            self.joint_loss if self.trains_experts else self.gate_loss,
-            tree.broadcast(self.trained_part(model), 1),
-            *known,
-            local=self.server,
-            memory=own,
-            lr_scale=scales,
-            stream=stream,
-        )
-        return model | tree.take(trained, 0), own
-
     def begun(self, state: State, cohort: Cohort) -> State:
         """Everybody has the expert that the server trained first; newcomers are sent it."""
         if cohort.round == 0:
-            server = cohort.everyone("server")
-            first = tree.map(lambda x: x[:1], state.model["main"] or state.model["routed"])
-            start = tree.broadcast(first, 1)
-            warm, _ = server.fit(self.main_loss, start, local=self.warm_start, stream="server/warm")
-            warm = tree.take(tree.take(warm, 0), 0)
-            experts = {"routed": tree.repeat(warm, self.num_routed)}
-            experts["main"] = tree.repeat(warm, self.num_main) if self.num_main else {}
+            warm, model = self.warmed(state.model, cohort.everyone("server"))
             own = tree.map(lambda old, new: new.to(old), state.models[0], warm)
-            models = Rows([own] * len(state.models))
-            state = state._replace(models=models, model=state.model | experts)
+            state = state._replace(models=Rows([own] * len(state.models)), model=model)
         if self.start == "own":
             news = zip(cohort.host_ids, never_trained(state.memory, cohort), strict=True)
             cohort.scatter(Rows(state.models[client] if new else {} for client, new in news))
         return state
 
-    def train_main(self, model: Model, server: Cohort, stream: str) -> Model:
-        """Main experts alone, with a new solver."""
-        main = tree.broadcast(model["main"], 1)
-        main, _ = server.fit(self.main_loss, main, local=self.main_solver, stream=stream)
-        return model | {"main": tree.take(main, 0)}
-
-    def main_loss(self, main: Params, batch: Batch) -> Tensor:
-        """Losses of all main experts together -> []"""
-        losses = each_expert(lambda expert: self.task.losses(expert, batch), main)
-        return batch.mean(losses.sum(1))
-
-    def personalise(self, state: State, cohort: Cohort) -> Model:
-        """The server's mixture, for everybody."""
-        return cohort.broadcast(state.best.params)
-
-    def last_mixture(self, state: State, cohort: Cohort) -> Model:
-        """The mixture of the last round, whichever was chosen."""
-        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
+    # -- evaluation --------------------------------------------------------------------------
 
     def own_models(self, state: State, cohort: Cohort) -> dict[str, Rows]:
         """Of each client its own model, as training left it."""
@@ -353,47 +264,11 @@ class FedMoE(GatedMixture):
         """Log-probabilities of a mixture, or of ONE client's own model -> [B, L]"""
         if OWN in personal:
             return self.task.log_probs(personal[OWN], batch)
-        return GatedMixture.predict(self, personal, batch)
-
-    # -- what is written down ----------------------------------------------------------------
-
-    def empty_log(self, num_clients: int, like: Tensor) -> Log:
-        """Before the first round."""
-        rounds, experts = len(self.log_rounds), self.num_routed
-        num_labels = max(2, self.task.num_outputs)  # one logit is of two labels
-        return Log(
-            like.new_zeros(rounds, num_labels, experts),
-            like.new_zeros(rounds),
-            like.new_zeros(rounds, num_clients, experts),
-            like.new_zeros(rounds, num_clients, experts + (self.num_main > 0)),
-        )
-
-    def logged(
-        self, log: Log, query: Tensor, model: Model, weights: Tensor, shares: Tensor | None,
-        cohort: Cohort,
-    ) -> Log:  # fmt: skip
-        """`log` with this round, if it is one of `log_rounds`."""
-        if cohort.round + 1 not in self.log_rounds:
-            return log
-        row, log = self.log_rounds.index(cohort.round + 1), tree.clone(log)
-        probe, data = cohort.everyone(self.probe).host_ids[0], cohort.data
-        y = data.y[data.owned("train", int(probe))]
-        num_labels = log.tables.shape[1]
-        mass = server_mixture.class_mass(query, y, num_labels).T
-        count = torch.bincount(y.long(), minlength=num_labels).clamp(min=1)
-        log.tables[row] = mass / count[:, None]
-        log.table_alphas[row] = model["alpha"]
-        log.client_weights[row, cohort.ids] = weights.T
-        if shares is not None:
-            log.sync_weights[row, cohort.ids] = shares.T
-        return log
+        return TrainedMixture.predict(self, personal, batch)
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """What was written down, after which rounds; and which mixture was chosen.
 
         Rounds that never came are left out.
         """
-        reached = state.log.tables.sum((1, 2)) > 0
-        rounds = torch.tensor(self.log_rounds, device=reached.device)
-        written = {name: value[reached] for name, value in state.log._asdict().items()}
-        return written | {"table_rounds": rounds[reached]} | state.best.diagnostics()
+        return round_log.diagnostics(state.log, self.log_rounds) | state.best.diagnostics()

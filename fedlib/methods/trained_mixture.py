@@ -1,0 +1,123 @@
+"""A mixture that a server trains on examples of its own: what Fed-MoE's server does by itself.
+
+Source: Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025 (doi 10.24963/ijcai.2025/610), Algorithm 1.
+Official code: FancyAI-SCNU/FedMoE_IJCAI_2025.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import each_expert
+from fedlib.engine.solvers import Memory, Solver, from_spec
+from fedlib.engine.task import Batch, Params
+from fedlib.methods.base import Method, Range
+from fedlib.methods.gated_mixture import PREDICTS, GatedMixture, Model
+from fedlib.methods.parts.chosen import Chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedMixture(GatedMixture):
+    """Training of gate, alpha and perhaps experts, and the choice among what came of it.
+
+    The state has the mixture as it is now, `model`, and the one to predict with, `best`.
+
+    Attributes:
+      server: solver of what the server trains, or its specification as `Run.local` has it.
+      noise_lr_scale, alpha_lr_scale, routed_lr_scale, main_lr_scale: factors of the server's rate;
+        0 trains nothing. The paper's experts are not trained on the server.
+      main_solver: of main experts, alone on the server's examples after every move (code,
+        CIFAR-10); None is not at all.
+      warm_start: of one expert, the first main one if there is any, on the server's examples before
+        the first round: all experts and clients then begin with it. None is not at all.
+      keep: what the server predicts with: its "best" mixture on validation examples, or the "last".
+    """
+
+    server: Solver | Mapping
+    noise_lr_scale: float = 1.0
+    alpha_lr_scale: float = 1.0
+    routed_lr_scale: float = 0.0
+    main_lr_scale: float = 0.0
+    main_solver: Solver | Mapping | None = None
+    warm_start: Solver | Mapping | None = None
+    keep: str = "best"
+
+    choices: ClassVar = GatedMixture.choices | {"keep": ("best", "last")}
+    ranges: ClassVar = GatedMixture.ranges | {
+        f"{name}_lr_scale": Range(0) for name in ("noise", "alpha", "routed", "main")
+    }
+    protocols: ClassVar = {**Method.protocols, "server": {"default": "personalise"}}
+    final_protocols: ClassVar = {**Method.final_protocols, "server": {"last": "last_mixture"}}
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        for name in ("server", "main_solver", "warm_start"):
+            if isinstance(spec := getattr(self, name), Mapping):
+                object.__setattr__(self, name, from_spec(dict(spec)))
+        GatedMixture.__post_init__(self)
+
+    @property
+    def trains_experts(self) -> bool:
+        """Whether the gate's training moves experts too."""
+        return self.routed_lr_scale > 0 or self.main_lr_scale > 0
+
+    def train_gate(
+        self, model: Model, own: Memory, server: Cohort, stream: str
+    ) -> tuple[Model, Memory]:
+        """Gate, noise network and alpha, with the experts as they are or along with them."""
+        known = () if self.trains_experts else (self.said_by_all(model, server, "train"),)
+        scales = {name: getattr(self, f"{name}_lr_scale") for name in ("noise", "alpha")}
+        scales |= {"routed": self.routed_lr_scale, "main": self.main_lr_scale}
+        trained, own = replace(server, task=self.mixture_task).fit(
+            self.joint_loss if self.trains_experts else self.gate_loss,
+            tree.broadcast(self.trained_part(model), 1),
+            *known,
+            local=self.server,
+            memory=own,
+            lr_scale=scales,
+            stream=stream,
+        )
+        return model | tree.take(trained, 0), own
+
+    def warmed(self, model: Model, server: Cohort) -> tuple[Params, Model]:
+        """An expert that the server trained, and the mixture with copies of it for experts."""
+        first = tree.map(lambda x: x[:1], model["main"] or model["routed"])
+        start = tree.broadcast(first, 1)
+        warm, _ = server.fit(self.main_loss, start, local=self.warm_start, stream="server/warm")
+        warm = tree.take(tree.take(warm, 0), 0)
+        main = tree.repeat(warm, self.num_main) if self.num_main else {}
+        return warm, model | {"routed": tree.repeat(warm, self.num_routed), "main": main}
+
+    def train_main(self, model: Model, server: Cohort, stream: str) -> Model:
+        """Main experts alone, with a new solver."""
+        main = tree.broadcast(model["main"], 1)
+        main, _ = server.fit(self.main_loss, main, local=self.main_solver, stream=stream)
+        return model | {"main": tree.take(main, 0)}
+
+    def main_loss(self, main: Params, batch: Batch) -> Tensor:
+        """Losses of all main experts together -> []"""
+        losses = each_expert(lambda expert: self.task.losses(expert, batch), main)
+        return batch.mean(losses.sum(1))
+
+    def renewed(self, best: Chosen, model: Model, server: Cohort) -> Chosen:
+        """The best mixture so far by its loss on the server's validation examples, or the last."""
+        loss = self.validation_loss(model, server)
+        mixture = {name: model[name] for name in PREDICTS}
+        if self.keep == "best":
+            return best.renewed(mixture, loss, server.round + 1)
+        number = torch.full_like(best.round, server.round + 1)
+        return best._replace(params=tree.clone(mixture), loss=loss.to(best.loss), round=number)
+
+    def personalise(self, state: Any, cohort: Cohort) -> Model:
+        """The server's mixture, for everybody."""
+        return cohort.broadcast(state.best.params)
+
+    def last_mixture(self, state: Any, cohort: Cohort) -> Model:
+        """The mixture of the last round, whichever was chosen."""
+        return cohort.broadcast({name: state.model[name] for name in PREDICTS})
