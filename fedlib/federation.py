@@ -32,7 +32,7 @@ DAMAGE = (AttributeError, KeyError, OSError, OverflowError, RuntimeError, TypeEr
 
 
 class Tokens(NamedTuple):
-    """What the integers of a text are."""
+    """The meaning of the integers of a text."""
 
     vocabulary: int  # they are 0 ... vocabulary - 1
     pad: int  # which of them fills up short texts
@@ -173,7 +173,7 @@ class Federation:
         return {name: _array_digest(array) for name, array in self._arrays().items()}
 
     def manifest(self) -> dict:
-        """What the workflow and the reader need to know of the shards, without opening them."""
+        """A description of the shards, for the workflow and for readers."""
         return {
             "format": FORMAT,
             **self._settings(),
@@ -189,7 +189,7 @@ class Federation:
     def save(
         self, shards: str | Path, manifest: str | Path, made: seals.Made | None = None
     ) -> None:
-        """Write the shard file and the manifest that vouches for it, each atomically.
+        """Write the shard file, and the manifest with its digests, each atomically.
 
         Args:
           made: of what they are the result, to be noted in the shard file: the manifest of the same
@@ -266,7 +266,7 @@ class Federation:
             )
 
     def _settings(self) -> dict:
-        """What a shard file holds besides arrays."""
+        """The content of a shard file besides its arrays."""
         return {
             "spec": self.spec,
             "num_classes": self.num_classes,

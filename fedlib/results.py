@@ -1,4 +1,4 @@
-"""What a training run leaves behind: raw counts per client and evaluation, on disk and in memory.
+"""The results of a training run: raw counts per client and evaluation, on disk and in memory.
 
 Counts, not averages: every metric (pooled, per client, bottom decile, ...) can be computed from
 them later, without training again. This module is free of PyTorch.
@@ -26,7 +26,7 @@ TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since r
 
 
 class View(NamedTuple):
-    """What was evaluated: which clients, prepared how, on which of their examples."""
+    """The subject of an evaluation: group of clients, protocol, and split of their examples."""
 
     group: str  # "seen", "unseen" or "server"
     protocol: str  # "default" is the method's own; others are named by the method
@@ -51,7 +51,7 @@ class Scores:
 
 
 class Predictions(NamedTuple):
-    """What the clients of a view predict for each of their examples, client after client.
+    """Predictions of the clients of a view for each of their examples, client after client.
 
     M examples, or label elements for sequences.
     """

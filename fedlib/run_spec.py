@@ -1,9 +1,9 @@
-"""What the specification of a run has in it, and what it names.
+"""The entries of a run's specification, and the names in them.
 
-It is that of `fedlib.spec.Run.spec`, and "data": the digest of the specification of what the run is
-trained on (`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`).
+They are those of `fedlib.spec.Run.spec`, and "data": the digest of the federation's specification
+(`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`).
 
-Apart from `fedlib.spec`, because what else a paper declares is no part of the code of a job.
+This is not in `fedlib.spec`, because a job's code does not include other declarations of a paper.
 """
 
 import re
@@ -107,7 +107,7 @@ def run_weights(run: Mapping) -> tuple[str, ...]:
 
 
 def of_training(spec: Mapping) -> dict:
-    """What a run was trained from, by the specification of its evaluation: all but `EVALUATED`."""
+    """The training's part of the specification of an evaluation: all but `EVALUATED`."""
     return {name: value for name, value in spec.items() if name not in EVALUATED}
 
 

@@ -1,4 +1,4 @@
-"""What a parameter of a source or a partition must be; each raises ConfigError otherwise."""
+"""Checks of parameters of sources and partitions; each raises ConfigError."""
 
 import math
 from collections.abc import Iterable

@@ -46,7 +46,7 @@ class Joined(ABC):
         """Rows owned by each client, a `fraction` of all -> [C] arrays of int64"""
 
     def groups(self, examples: Examples, owners: list[np.ndarray], seed: int) -> np.ndarray:
-        """Who is seen and who is not -> [C] uint8"""
+        """The group of each client, seen or unseen -> [C] uint8"""
         return some_are_unseen(len(owners), self.unseen_fraction, seed)
 
     def deal(self, examples: Examples, seed: int) -> Dealt:

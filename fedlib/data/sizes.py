@@ -23,12 +23,12 @@ COARSE = 20  # coarse labels of CIFAR-100, of as many classes each
 
 
 class Stock(NamedTuple):
-    """What a data set has.
+    """The size of a data set.
 
     Attributes:
-      train, test: examples of its official parts; with test 0 it has but one part.
+      train, test: examples of its official parts; test 0 means one part only.
       shape: of an input.
-      owners: natural clients, about; 0 for none.
+      owners: approximate number of natural clients; 0 for none.
       apart: whether an owner is in one part only.
     """
 

@@ -1,7 +1,7 @@
 """Texts with a class each: read from CSV files, drawn, tokenised.
 
-Published files are sorted or come in an order of their publisher's; here all that is used is drawn
-in random order, so that whoever takes the first examples of a class takes random ones.
+Published files are sorted, or in an order of the publisher. Here texts are drawn in random order,
+so the first examples of a class are random ones.
 """
 
 import csv

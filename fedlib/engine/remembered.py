@@ -1,8 +1,8 @@
-"""What an evaluation has scored already, for when it is asked again.
+"""A cache of scores for one evaluation.
 
-In an evaluation new clients of a mixture find their weights in several ways, each from the losses
-of the same experts on the same examples. Remembered are scores of models that all clients share:
-they are the costly ones, and nothing but the scores is kept that would not be there anyway.
+New clients of a mixture find their weights in several ways, each from the losses of the same
+experts on the same examples. Only scores of models that all clients share are cached: they are the
+costly ones, and their models stay in memory anyway.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from fedlib.tree import Tree
 
 
 class Remembered:
-    """Scores by what was asked; for one evaluation, in which the models stay as they are."""
+    """The cached scores of one evaluation, in which the models do not change."""
 
     def __init__(self):
         self._found: dict[tuple, tuple[tuple[Tree, ...], Tensor]] = {}
@@ -27,12 +27,12 @@ class Remembered:
         where: tuple[Hashable, ...],
         score: Callable[[], Tensor],
     ) -> Tensor:
-        """`score()`, or what it was when the same was asked of the same tensors.
+        """`score()`, or its cached value for the same arguments and tensors.
 
         Args:
-          fn: what scores; only a method of an object is known to be the same again.
-          models: what it is given, leaves [C, ...].
-          where: what else the scores depend on, such as the clients and the split.
+          fn: function that scores; the cache recognises bound methods only.
+          models: arguments of `fn`, leaves [C, ...].
+          where: everything else that the scores depend on, such as the clients and the split.
         """
         leaves = tree.leaves(models)
         shared = not tree.rows_in(models) and all(map(_is_shared, leaves))
@@ -40,16 +40,16 @@ class Remembered:
             return score()
         key = fn, *where, *map(_identity, leaves)
         if key not in self._found:
-            # With the tensors, so that no others can come to be where they are.
+            # Keeps the tensors, too, so that no others get their addresses.
             self._found[key] = models, score()
         return self._found[key][1]
 
 
 def _is_shared(x: Tensor) -> bool:
-    """Whether clients have the same; of a single one that is not seen by its strides."""
+    """Whether all clients share the tensor; strides do not show it for a single client."""
     return len(x) == 1 or tree.is_broadcast(x)
 
 
 def _identity(x: Tensor) -> tuple:
-    """Equal for views of the same numbers, as long as nobody writes to them."""
+    """A key that is equal for views of the same numbers, until they are written to."""
     return x.data_ptr(), x.dtype, x.shape, x.stride(), x._version

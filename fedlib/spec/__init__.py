@@ -1,8 +1,8 @@
-"""What a paper declares: federations, runs, tables and figures. Plain data, no behaviour.
+"""Declarations of papers: federations, runs, tables and figures. Plain data, no behaviour.
 
-Every declaration becomes canonical JSON, which is what a job is given and what decides whether it
-must run again. So a field that changes a result belongs in `spec()`, and a field that is only
-shown (a title, a note) must stay out of it.
+Every declaration becomes canonical JSON, which a job gets as its input, and which decides whether
+the job must run again. So a field that changes a result belongs in `spec()`, and a field that is
+only shown (a title, a note) must stay out of it.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -61,7 +61,7 @@ class Data:
         return declared | ({"replicate": seed} if self.per_seed else {})
 
     def describe(self) -> dict:
-        """What a table or figure needs to know of the federation."""
+        """The federation as tables and figures need it."""
         return {**asdict(self), "family": self.family or self.title}
 
 
@@ -129,7 +129,7 @@ class Run:
         return all(mine[name] == theirs[name] for name in mine.keys() - {*SHOWN_ONLY, "rounds"})
 
     def describe(self) -> dict:
-        """What a table or figure needs to know of the run."""
+        """The run as tables and figures need it."""
         return asdict(self)
 
 
@@ -170,7 +170,7 @@ class Paper:
         return [exhibit for exhibit in exhibits if exhibit.shows(federation, label)]
 
     def views_of(self, federation: str, label: str) -> set[View]:
-        """What is shown of a run besides the primary view."""
+        """Views of a run that are shown besides the primary one."""
         about = self.exhibits_of(federation, label)
         return {view for exhibit in about for view in exhibit.views(federation, label)} - {PRIMARY}
 
