@@ -50,7 +50,10 @@ def make_again(stale_files):
 
     async def with_stale(self, job):
         found = await incomplete(self, job)
-        return [*found, *(file for file in job.output if file in stale_files and file not in found)]
+        more = [file for file in job.output if file in stale_files and file not in found]
+        if more and self.has_metadata(job) and self.params_changed(job):
+            return found  # Snakemake sees it, and can say why
+        return [*found, *more]
 
     PersistenceBase.incomplete = with_stale
 

@@ -31,6 +31,7 @@ from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_simulation, build_task
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
+from fedlib.seals import spec_digest
 from fedlib.spec import Run
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import code_digest
@@ -579,7 +580,7 @@ DECLARED = Run(
         **{"num_experts": 2, "exploration": "eps", "epsilon": 0.33, "local_lr": 1e-3},
         **{"gate_lr": 1e-3, "local_epochs": 7, "gate_epochs": 4},
     },
-).spec(seed=1)
+).spec(seed=1) | {"data": spec_digest({})}
 
 
 def images():
