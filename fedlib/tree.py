@@ -22,12 +22,16 @@ Index = Tensor | np.ndarray | int | slice  # of clients
 
 
 class Rows(tuple):
-    """A tree for each client: shapes, and even keys, may differ from one to the next.
+    """A tree for each client, whose shapes and keys may differ.
 
-    Clients have tensors of their own (or, like models that nobody has trained yet, the same ones),
-    so that to replace some copies nothing of the others', and all of them may stay in host memory:
-    executors bring the rows of a cohort to the device. A leaf may also be something other than a
-    tensor, such as the client's `Task`; a function gets it as it is.
+    Each client has its own tensors (untrained models may share theirs), so replacing some copies
+    none of the others. All may stay in host memory: executors bring the rows of a cohort to the
+    device. A leaf need not be a tensor, but may be the client's `Task`; functions get it unchanged.
+
+        private = tree.in_turn([task.init(seed) for task in large], range(num_clients))
+        start = tree.take(private, cohort.host_ids)
+        trained, memory = cohort.fit(loss, start, cohort.in_turn(large), ...)
+        private = tree.put(private, cohort.host_ids, trained)  # the others stay the same objects
     """
 
     __slots__ = ()
