@@ -783,6 +783,16 @@ def test_a_paper_that_cannot_be_read_is_one_line_and_leaves_the_others_alone(
     assert list(narrowing.remarks(Plan({"papers": ["pfedmm"]})))[0].startswith("papers=[pfedmm]")
 
 
+def test_a_paper_in_a_folder_is_named_by_the_file_that_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/__init__.py").write_text("def declare(scale):\n    return 1 / 0")
+    monkeypatch.setattr(papers, "__path__", [*papers.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "fedlib.papers.broken", raising=False)
+    told = "papers: fedlib/papers/broken/__init__.py, line 2: ZeroDivisionError: "
+    with pytest.raises(ConfigError, match=told):
+        Plan({"papers": ["broken"]})
+
+
 def test_a_seed_that_is_not_declared_is_no_job(toy):
     names = {"paper": "toy", "federation": "digits", "label": "fedem"}
     for stage in ("train", "evaluate", "events"):
