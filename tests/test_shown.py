@@ -34,7 +34,6 @@ def figure(kind, **params):
     ("declared", "expected"),
     [
         (exhibit("accuracy"), set()),
-        (exhibit("accuracy_and_traffic", split="val"), {("seen", "default", "val")}),
         (exhibit(columns=[{"title": "a"}, {"title": "b", "split": "train"}]),
          {("seen", "default", "train")}),
         (exhibit("protocol_grid", protocols=[{"name": "moe"}, {"name": "default"}]),
@@ -117,7 +116,7 @@ def test_an_exhibit_that_shows_more_repeats_the_evaluations_of_its_runs_and_no_t
 @pytest.mark.parametrize(
     ("kind", "params"),
     [
-        ("protocol_grid", {"protocols": [], "metric": "auc"}),
+        ("to_target", {"targets": {}, "metric": "auc"}),
         ("views", {"columns": [{"title": "F1", "metric": "macro_f1"}]}),
         ("global_accuracy", {"columns": [{"federation": "digits", "metric": "macro_f1"}]}),
         ("criteria", {"criteria": [{"terms": [

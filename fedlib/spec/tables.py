@@ -29,14 +29,8 @@ class AccuracyAndTraffic(Table):
     """Accuracy beside what was sent for it; fields as in `fedlib.tables.accuracy_and_traffic`."""
 
     averaged: Mapping[str, Mapping] | None = None
-    metric: str = MEAN
-    split: str = "test"
 
     room_for_others: ClassVar = True
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The split that is averaged over."""
-        yield View(split=self.split)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +190,6 @@ class ProtocolGrid(Table):
     protocols: Sequence[Mapping]
     parameter: str | None = None
     symbol: str | None = None
-    metric: str = MEAN
     group: str = "seen"
 
     def views(self, federation: str, label: str) -> Iterator[View]:

@@ -12,6 +12,7 @@ import pandas as pd
 from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import published as printed
 from fedlib.exhibits import selection as exhibits
+from fedlib.exhibits.comparisons import MEAN
 from fedlib.exhibits.metrics import PRIMARY, TRAFFIC, over_seeds
 from fedlib.exhibits.traffic import UNITS, readable
 from fedlib.tables import notes
@@ -19,11 +20,7 @@ from fedlib.tables.render import ABSENT, Column, Sheet
 from fedlib.tables.sheets import DIFFERENCE, HIGHEST, Columns, Inputs, beside, is_compared, texts
 from fedlib.tables.summary import STATISTICS
 
-METRICS = {
-    "accuracy_client_mean": "mean accuracy of the clients",
-    "accuracy": "accuracy over the examples of all clients",
-}
-SPLITS = {"test": "test", "val": "validation"}
+PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
 LENGTHS = ("evaluations", "rounds")
 
 
@@ -34,13 +31,11 @@ def build(
     published: pd.DataFrame | None,
     *,
     averaged: dict[str, dict] | None = None,
-    metric: str = "accuracy_client_mean",
-    split: str = PRIMARY.split,
 ) -> Sheet:
     """The table; its numbers have one row per federation and run.
 
     What is published is found by the exhibit's `published` and the labels of the runs: the metrics
-    "accuracy_client_mean" (or whichever is asked for), "rounds", and "gb", of 2^30 bytes.
+    "accuracy_client_mean", "rounds", and "gb", of 2^30 bytes.
 
     Args:
       exhibit, metrics, clients, published: see `fedlib.exhibits.selection`,
@@ -48,21 +43,20 @@ def build(
       averaged: over which evaluations the accuracy is a mean, by federation: {"evaluations": the
         last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
         federation that is not named.
-      metric: "accuracy_client_mean" or "accuracy"; split: "test" or "val".
 
     Raises:
-      ConfigError: for another metric, split, or federation, or a length that is not one of these.
-      DataError: if a run was not evaluated on the split.
+      ConfigError: for another federation, or a length that is not one of these.
+      DataError: if a run was not evaluated during training.
     """
-    _check(exhibit, averaged or {}, metric, split)
+    _check(exhibit, averaged or {})
     given = Inputs(exhibit, metrics, published)
-    numbers = _numbers(given, averaged or {}, {"metric": metric, "split": split})
+    numbers = _numbers(given, averaged or {})
     compared = is_compared(numbers)
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
         *notes.measured(exhibit),
-        f"Accuracy: {METRICS[metric]}, on the {SPLITS[split]} examples of the clients that "
+        "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
         f"train, {_averaged_text(exhibit, averaged or {})}. {HIGHEST}",
         "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
         "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
@@ -81,11 +75,7 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
     return 2 * 4 * numbers * clients * rounds / UNITS["GB"]
 
 
-def _check(exhibit: dict, averaged: dict[str, dict], metric: str, split: str) -> None:
-    if metric not in METRICS:
-        raise ConfigError(f"metric must be {' or '.join(METRICS)}, got {metric!r}")
-    if split not in SPLITS:
-        raise ConfigError(f"split must be {' or '.join(SPLITS)}, got {split!r}")
+def _check(exhibit: dict, averaged: dict[str, dict]) -> None:
     names = [federation["name"] for federation in exhibit["federations"]]
     for federation, over in averaged.items():
         if federation not in names:
@@ -100,25 +90,21 @@ def _check(exhibit: dict, averaged: dict[str, dict], metric: str, split: str) ->
             )
 
 
-def _numbers(given: Inputs, averaged: dict[str, dict], which: dict[str, str]) -> pd.DataFrame:
+def _numbers(given: Inputs, averaged: dict[str, dict]) -> pd.DataFrame:
     """Everything the table shows -> one row per federation and run."""
-    where = PRIMARY._asdict() | {"at": "round"} | which
-    curves = exhibits.pick(given.rows, **where)
+    curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
     traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
-    paper = {name: given.printed(name) for name in (which["metric"], "rounds", "gb")}
+    paper = {name: given.printed(name) for name in PUBLISHED.values()}
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         about = {"federation": federation["name"], "label": run["label"]}
         curve = exhibits.pick(curves, **about)
         if curve.empty:
-            raise DataError(
-                f"{run['federation']}/{run['label']} was not evaluated on {which['split']} "
-                "examples during training"
-            )
+            raise DataError(f"{run['federation']}/{run['label']} was not evaluated during training")
         yield {
             **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
             **_traffic(exhibits.pick(traffic, **about)),
-            **_printed(paper, which["metric"], (federation["dataset"], run["label"])),
+            **_printed(paper, (federation["dataset"], run["label"])),
             "seeds": len(given.exhibit["seeds"]),
         }
 
@@ -129,7 +115,7 @@ def _numbers(given: Inputs, averaged: dict[str, dict], which: dict[str, str]) ->
         numbers["message"], numbers["cohort"], numbers["published_rounds"]
     )
     numbers["gb_ratio"] = numbers["gb_by_rule"] / numbers["published_gb"]
-    return numbers.assign(**which)
+    return numbers.assign(metric=MEAN, split=PRIMARY.split)
 
 
 def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
@@ -159,9 +145,8 @@ def _traffic(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _printed(paper: dict[str, dict], metric: str, where: tuple[str, str]) -> dict[str, float]:
-    names = {"published": metric, "published_rounds": "rounds", "published_gb": "gb"}
-    return {ours: paper[theirs].get(where, np.nan) for ours, theirs in names.items()}
+def _printed(paper: dict[str, dict], where: tuple[str, str]) -> dict[str, float]:
+    return {ours: paper[theirs].get(where, np.nan) for ours, theirs in PUBLISHED.items()}
 
 
 def _columns(mine: pd.DataFrame) -> Columns:

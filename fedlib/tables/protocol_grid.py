@@ -44,7 +44,6 @@ def build(
     protocols: list[dict],
     parameter: str | None = None,
     symbol: str | None = None,
-    metric: str = "accuracy_client_mean",
     group: str = PRIMARY.group,
 ) -> Sheet:
     """The table; its numbers have one row per federation, run and protocol.
@@ -60,14 +59,14 @@ def build(
       parameter: of the federations, a dotted path into their declarations, whose values are the
         heads of rows; there is a block per family then. Without it the federations' titles are.
       symbol: how the paper calls the parameter; the last part of the path if not given.
-      metric, group: see `fedlib.exhibits.comparisons.accuracies`.
+      group: see `fedlib.exhibits.comparisons.accuracies`.
 
     Raises:
       ConfigError, DataError: see `fedlib.exhibits.comparisons`.
     """
     given, shown = Inputs(exhibit, metrics, published), ways.declared(protocols)
-    values = ways.accuracies(exhibit, metrics, shown, metric=metric, group=group)
-    numbers = _numbers(given, values, shown).assign(metric=metric, group=group)
+    values = ways.accuracies(exhibit, metrics, shown, group=group)
+    numbers = _numbers(given, values, shown).assign(metric=ways.MEAN, group=group)
     head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
     heads = {f["name"]: _head(f, parameter) for f in exhibit["federations"]}
     compared = is_compared(numbers)
@@ -78,7 +77,7 @@ def build(
             for family, part in _families(exhibit, numbers, whole=parameter is None)
         ],
         exhibits.scale_text(exhibit),
-        _measured(exhibit, metric, group),
+        _measured(exhibit, group),
         *ways.selection_note(exhibit),
         *(COMPARED if compared else ["Bold: highest of the row."]),
         exhibits.parameter_note(parameter, symbol or ""),
@@ -164,10 +163,11 @@ def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
 
 
-def _measured(exhibit: dict, metric: str, group: str) -> str:
+def _measured(exhibit: dict, group: str) -> str:
     """What a number is, and what stands after its ±."""
     spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
     return (
-        f"Percent, {ways.METRICS[metric]}, on the test examples of the {ways.GROUPS[group]}, after "
-        f"the last round; {exhibits.seeds_text(exhibit)}: {spread}. {exhibits.rounds_text(exhibit)}"
+        f"Percent, {ways.METRICS[ways.MEAN]}, on the test examples of the {ways.GROUPS[group]}, "
+        f"after the last round; {exhibits.seeds_text(exhibit)}: {spread}. "
+        f"{exhibits.rounds_text(exhibit)}"
     )
