@@ -78,6 +78,7 @@ USERS = {
     "trained_mixture": SERVERS,
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
+    "pooled_mixture": MIXTURES,
     "ifca": {"adaptive_experts"},
     "local_experts": {"adaptive_experts", "local_experts"},
     "pfedme": {"pfedme"},

@@ -29,17 +29,14 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.experts import draw_experts, expert_losses, uniform_weights
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
-from fedlib.methods.base import Curves, Range
+from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, tables, variational
-from fedlib.methods.parts.divergence import recorded
-from fedlib.methods.parts.gating import Anybody, Gate, Known, Outputs
-from fedlib.methods.parts.server_adam import ServerAdam
+from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree
-
-TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
 Model = dict[str, Tree]  # "experts" [E, ...], "phi" [R, E], "gate", and "bias" [L] if private
 Facts = dict[str, Tensor]  # "shares" [R], "received" [E] bool, and "side" [N] if q depends on it
@@ -60,17 +57,12 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMix(Curves):
+class FedMix(PooledMixture):
     """A mixture of whole models, weighed by the input.
 
     Absent clients count for nothing, whatever the run's `aggregation` is.
 
     Attributes:
-      local: solver of experts, table and gate, run once per round; plain SGD in the paper.
-      num_experts: E; the paper's K. 1 is FedAvgAdam.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
-      server_lr: of the server's Adam.
       condition: what q depends on: the "label" of an example, or its "side" information.
       num_sides: R, values of the side information; 0 for labels.
       local_entropy: whether clients maximise the entropy of q(e|y) too: then experts do not
@@ -83,17 +75,10 @@ class FedMix(Curves):
         zero at first [R].
       pruning: eta, in [0, 1]: clients use experts with q(e|s) >= eta / E. 0 keeps all.
       reweight: whether an expert's differences are weighted by p(s|e), or by p(s).
-      grad_to_features: whether the gate's part of the objective trains the experts too.
       grad_to_marginal: whether the pooling weights train the table.
-      gate_epochs: for which a new client trains its gate [R].
-      horizon: rounds of the run; the divergence of so many rounds is recorded. 0 records none.
       table_rounds: rounds after which the table is recorded.
     """
 
-    local: Solver
-    num_experts: int
-    expert_seeds: str = "independent"
-    server_lr: float = 1e-3
     condition: str = "label"
     num_sides: int = 0
     local_entropy: bool = False
@@ -103,45 +88,26 @@ class FedMix(Curves):
     private_bias: bool = False
     pruning: float = 0.0
     reweight: bool = True
-    grad_to_features: bool = True
     grad_to_marginal: bool = False
-    gate_epochs: int = 10
-    horizon: int = 0
     table_rounds: tuple[int, ...] = ()
 
-    choices: ClassVar = {
-        "expert_seeds": EXPERT_SEEDS,
+    choices: ClassVar = PooledMixture.choices | {
         "condition": ("label", "side"),
         "prior": ("uniform", "empirical"),
         "gates": ("private", "shared"),
     }
-    ranges: ClassVar = {
-        "num_experts": Range(1),
-        "entropy_weight": Range(0),
-        "pruning": Range(0, 1),
-        "gate_epochs": Range(1),
-        "horizon": Range(0),
-    }
-    ways: ClassVar = {
-        "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
-        "unseen": {"default": "welcome", "new_shard": "anybody"},
-    }
+    ranges: ClassVar = PooledMixture.ranges | {"entropy_weight": Range(0), "pruning": Range(0, 1)}
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
-        Curves.__post_init__(self)
+        PooledMixture.__post_init__(self)
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
-        _ = self.server, self.bias  # they check themselves
+        _ = self.bias  # it checks itself
         if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
             raise ValueError(
                 f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
                 f"{self.num_sides} for {self.condition!r}"
             )
-
-    @cached_property
-    def server(self) -> ServerAdam:
-        """The server's optimiser; experts, table and shared gate have memories of their own."""
-        return ServerAdam(lr=self.server_lr)
 
     @cached_property
     def bias(self) -> str | None:
@@ -282,15 +248,10 @@ class FedMix(Curves):
         if self.reweight:
             part = variational.kept_part(q, returned) if self.pruning else q
             weights = variational.reweighted(part, p)
-        experts, memory, differences = variational.expert_step(
-            self.server,
-            self.task,
-            state.experts,
-            uploaded["experts"],
-            weights,
-            state.adam["experts"],
+        adam = dict(state.adam)
+        after, adam["experts"] = self.step(
+            state, uploaded["experts"], weights, adam["experts"], cohort
         )
-        adam = {"experts": memory}
         towards = tree.combine(cohort.held(state.phi) - uploaded["phi"], p)
         if self.entropy_weight:
             slope = variational.entropy_gradient(state.phi, self.prior_of(cohort))
@@ -300,10 +261,7 @@ class FedMix(Curves):
         if self.gates == "shared":
             towards = tree.combine(tree.sub(cohort.held(gate), uploaded["gate"]), p)
             gate, adam["gate"] = self.server.step(gate, towards, state.adam["gate"])
-        divergence = recorded(
-            state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
-        )
-        return state._replace(experts=experts, phi=phi, gate=gate, adam=adam, divergence=divergence)
+        return after._replace(phi=phi, gate=gate, adam=adam)
 
     def prior_of(self, cohort: Cohort) -> Tensor:
         """p(c) in the entropy -> [R]"""
@@ -373,26 +331,12 @@ class FedMix(Curves):
         """Protocols of the same experts: all but a private bias is."""
         return frozenset() if self.bias else frozenset({"default", "new_shard"})
 
-    def outputs(self, personal: Known | Anybody, batch: Batch) -> Outputs:
-        """Features [B, E, F] and log-probabilities [B, E, L] of the experts."""
-        return gating.outputs(self.task, personal.experts, batch)
-
-    def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
-        """The mixture of the experts' probabilities -> [B, L]"""
-        return gating.decide(personal, *outputs)
-
-    def personal_numbers(self) -> int:
-        """Numbers that a client of a final evaluation needs at once: its experts in training."""
-        return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
-
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Marginals [num_clients, E]; divergence [horizon, E] and tables [S, R, E] if recorded.
 
         "table_rounds" [S] are the rounds of the tables; those that never came have none.
         """
-        found = {"marginal": state.marginal}
-        if self.horizon:
-            found["divergence"] = state.divergence
+        found = PooledMixture.diagnostics(self, state) | {"marginal": state.marginal}
         if self.table_rounds:
             found |= tables.diagnostics(state.tables, self.table_rounds)
         return found

@@ -28,17 +28,14 @@ from torch.func import vmap
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, expert_losses, uniform_weights
-from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.experts import draw_experts, expert_losses, uniform_weights
+from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, Task
-from fedlib.methods.base import Curves, Range
+from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, variational
-from fedlib.methods.parts.divergence import recorded
-from fedlib.methods.parts.gating import Anybody, Gate, Known, Outputs
-from fedlib.methods.parts.server_adam import ServerAdam
+from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree
-
-TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
 
 Model = dict[str, Tree]  # "experts" [E, ...], "gate" and "pi" [E]
 
@@ -73,57 +70,24 @@ class SortingTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMixClients(Curves):
+class FedMixClients(PooledMixture):
     """A mixture of whole models, one or a few of which each client settles on.
 
     Absent clients count for nothing, whatever the run's `aggregation` is.
 
     Attributes:
-      local: solver of experts and gate, run once per round; the paper's is plain SGD.
-      num_experts: E; the paper's K. 1 is FedAvg with Adam at the server.
-      expert_seeds: how experts are drawn, "independent" or "official"; see
-        `fedlib.engine.experts.expert_seed`.
-      server_lr: of Adam at the server.
       beta: temperature of pi, weight of its entropy; the paper's is 1.
       damping: share of what a mini-batch says in the new pi, in (0, 1]; 1 forgets the old one.
-      grad_to_features: whether the gate's part of the objective trains the experts too.
-      gate_epochs: in which a new client finds its gate and pi.
-      horizon: rounds of the run, of which the divergence is recorded; 0 records none.
     """
 
-    local: Solver
-    num_experts: int
-    expert_seeds: str = "independent"
-    server_lr: float = 1e-3
     beta: float = 1.0
     damping: float = 0.25
-    grad_to_features: bool = True
-    gate_epochs: int = 10
-    horizon: int = 0
 
-    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
-    ranges: ClassVar = {
-        "num_experts": Range(1),
+    ranges: ClassVar = PooledMixture.ranges | {
         "beta": Range(0, ends="(]"),
         "damping": Range(0, 1, "(]"),
-        "gate_epochs": Range(1),
-        "horizon": Range(0),
-    }
-    ways: ClassVar = {
-        "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
-        "unseen": {"default": "welcome", "new_shard": "anybody"},
     }
     alike: ClassVar = frozenset({"default", "new_shard"})  # the experts
-
-    def __post_init__(self):
-        """Raises ValueError for settings that mean nothing."""
-        Curves.__post_init__(self)
-        _ = self.server  # it checks itself
-
-    @cached_property
-    def server(self) -> ServerAdam:
-        """The server's optimiser."""
-        return ServerAdam(lr=self.server_lr)
 
     @cached_property
     def sorting(self) -> SortingTask:
@@ -212,13 +176,8 @@ class FedMixClients(Curves):
         """Adam on the mean differences of each expert; one that nobody is for stays."""
         p = cohort.num_examples / cohort.num_examples.sum()
         weights = variational.reweighted(pi, p)  # [C, E]
-        experts, adam, differences = variational.expert_step(
-            self.server, self.task, state.experts, experts, weights, state.adam
-        )
-        divergence = recorded(
-            state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
-        )
-        return state._replace(experts=experts, adam=adam, divergence=divergence)
+        after, adam = self.step(state, experts, weights, state.adam, cohort)
+        return after._replace(adam=adam)
 
     # -- evaluation -------------------------------------------------------------------
 
@@ -256,19 +215,6 @@ class FedMixClients(Curves):
         own = tree.take((state.private, state.pi), seen.ids)
         return cohort.broadcast(Anybody(state.experts, *own, log_prior))
 
-    def outputs(self, personal: Known | Anybody, batch: Batch) -> Outputs:
-        """Features [B, E, F] and log-probabilities [B, E, L] of the experts."""
-        return gating.outputs(self.task, personal.experts, batch)
-
-    def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
-        """The mixture of the experts' probabilities -> [B, L]"""
-        return gating.decide(personal, *outputs)
-
-    def personal_numbers(self) -> int:
-        """Numbers that a client of a final evaluation needs at once: its experts in training."""
-        return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
-
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Mixture weights [num_clients, E]; the divergence [horizon, E], if it was recorded."""
-        divergence = {"divergence": state.divergence} if self.horizon else {}
-        return {"pi": state.pi} | divergence
+        return {"pi": state.pi} | PooledMixture.diagnostics(self, state)

@@ -1,0 +1,101 @@
+"""A mixture of whole models with gates on pooled features: what FedMix and its variants share.
+
+Clients train experts and gate together. The server takes a step of Adam along the differences of
+each expert, weighed by client.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import EXPERT_SEEDS
+from fedlib.engine.solvers import Solver
+from fedlib.engine.task import Batch, Params
+from fedlib.methods.base import Curves, Range
+from fedlib.methods.parts import gating, variational
+from fedlib.methods.parts.divergence import recorded
+from fedlib.methods.parts.gating import Anybody, Known, Outputs
+from fedlib.methods.parts.server_adam import ServerAdam
+from fedlib.tree import Tree
+
+TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledMixture(Curves):
+    """Settings, the experts' step at the server, and prediction.
+
+    The state has the server's `experts`, leaves [E, ...], and `divergence` [horizon, E].
+
+    Attributes:
+      local: solver of experts, gate and what sorts examples or clients, run once per round; plain
+        SGD in the paper.
+      num_experts: E; the paper's K. 1 is FedAvgAdam.
+      expert_seeds: how experts are drawn, "independent" or "official"; see
+        `fedlib.engine.experts.expert_seed`.
+      server_lr: of the server's Adam.
+      grad_to_features: whether the gate's part of the objective trains the experts too.
+      gate_epochs: for which a new client trains its gate [R].
+      horizon: rounds of the run; the divergence of so many rounds is recorded. 0 records none.
+    """
+
+    local: Solver
+    num_experts: int
+    expert_seeds: str = "independent"
+    server_lr: float = 1e-3
+    grad_to_features: bool = True
+    gate_epochs: int = 10
+    horizon: int = 0
+
+    choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
+    ranges: ClassVar = {"num_experts": Range(1), "gate_epochs": Range(1), "horizon": Range(0)}
+    ways: ClassVar = {
+        "seen": {"default": "personalise", "new_shard": "anybody", "finetuned": "finetune"},
+        "unseen": {"default": "welcome", "new_shard": "anybody"},
+    }
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        Curves.__post_init__(self)
+        _ = self.server  # it checks itself
+
+    @cached_property
+    def server(self) -> ServerAdam:
+        """The server's optimiser; what it trains has memories of its own."""
+        return ServerAdam(lr=self.server_lr)
+
+    def step(
+        self, state: Any, returned: Params, weights: Tensor, memory: Tree, cohort: Cohort
+    ) -> tuple[Any, Tree]:
+        """(state, memory) after the server's step on its experts; see `variational.expert_step`."""
+        experts, memory, differences = variational.expert_step(
+            self.server, self.task, state.experts, returned, weights, memory
+        )
+        divergence = recorded(
+            state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
+        )
+        return state._replace(experts=experts, divergence=divergence), memory
+
+    # -- evaluation -------------------------------------------------------------------
+
+    def outputs(self, personal: Known | Anybody, batch: Batch) -> Outputs:
+        """Features [B, E, F] and log-probabilities [B, E, L] of the experts."""
+        return gating.outputs(self.task, personal.experts, batch)
+
+    def decide(self, personal: Known | Anybody, outputs: Outputs, batch: Batch) -> Tensor:
+        """The mixture of the experts' probabilities -> [B, L]"""
+        return gating.decide(personal, *outputs)
+
+    def personal_numbers(self) -> int:
+        """Numbers that a client of a final evaluation needs at once: its experts in training."""
+        return TRAINING_COPIES * self.num_experts * tree.numel(self.task.init(0))
+
+    def diagnostics(self, state: Any) -> dict[str, Tensor]:
+        """The divergence [horizon, E], if it was recorded."""
+        return {"divergence": state.divergence} if self.horizon else {}
