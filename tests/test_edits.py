@@ -79,6 +79,7 @@ USERS = {
     "fedem": {"fedem", "pfedmm"},
     "fedmix": {"fedmix", "fedmix_vae"},
     "pooled_mixture": MIXTURES,
+    "table_mixture": {"fedmix", "fedmix_vae"},
     "ifca": {"adaptive_experts"},
     "local_experts": {"adaptive_experts", "local_experts"},
     "pfedme": {"pfedme"},

@@ -21,7 +21,6 @@ round. Running statistics of batch normalisation, which the paper's models have 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -29,17 +28,14 @@ from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
-from fedlib.engine.experts import draw_experts, expert_losses, uniform_weights
+from fedlib.engine.experts import draw_experts, uniform_weights
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
-from fedlib.methods.pooled_mixture import PooledMixture
+from fedlib.methods.table_mixture import Facts, Model, TableMixture
 from fedlib.tree import Tree
-
-Model = dict[str, Tree]  # "experts" [E, ...], "phi" [R, E], "gate", and "bias" [L] if private
-Facts = dict[str, Tensor]  # "shares" [R], "received" [E] bool, and "side" [N] if q depends on it
 
 
 class State(NamedTuple):
@@ -57,75 +53,30 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMix(PooledMixture):
+class FedMix(TableMixture):
     """A mixture of whole models, weighed by the input.
 
     Absent clients count for nothing, whatever the run's `aggregation` is.
 
     Attributes:
-      condition: what q depends on: the "label" of an example, or its "side" information.
-      num_sides: R, values of the side information; 0 for labels.
-      local_entropy: whether clients maximise the entropy of q(e|y) too: then experts do not
-        specialise (the paper's ablation).
       entropy_weight: factor of the entropy's gradient at the server; 0 leaves it out.
       prior: p(c) in this entropy: "uniform", or "empirical", of the seen clients' examples.
-      gates: "private", each client's own, never sent; or "shared", trained and sent like the
-        experts (the paper's choice for FEMNIST).
-      private_bias: whether the head's bias is each client's own, the same for all its experts, and
-        zero at first [R].
-      pruning: eta, in [0, 1]: clients use experts with q(e|s) >= eta / E. 0 keeps all.
       reweight: whether an expert's differences are weighted by p(s|e), or by p(s).
-      grad_to_marginal: whether the pooling weights train the table.
       table_rounds: rounds after which the table is recorded.
     """
 
-    condition: str = "label"
-    num_sides: int = 0
-    local_entropy: bool = False
     entropy_weight: float = 1.0
     prior: str = "uniform"
-    gates: str = "private"
-    private_bias: bool = False
-    pruning: float = 0.0
     reweight: bool = True
-    grad_to_marginal: bool = False
     table_rounds: tuple[int, ...] = ()
 
-    choices: ClassVar = PooledMixture.choices | {
-        "condition": ("label", "side"),
-        "prior": ("uniform", "empirical"),
-        "gates": ("private", "shared"),
-    }
-    ranges: ClassVar = PooledMixture.ranges | {"entropy_weight": Range(0), "pruning": Range(0, 1)}
+    choices: ClassVar = TableMixture.choices | {"prior": ("uniform", "empirical")}
+    ranges: ClassVar = TableMixture.ranges | {"entropy_weight": Range(0)}
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""
-        PooledMixture.__post_init__(self)
+        TableMixture.__post_init__(self)
         object.__setattr__(self, "table_rounds", tables.checked_rounds(self.table_rounds))
-        _ = self.bias  # it checks itself
-        if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
-            raise ValueError(
-                f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
-                f"{self.num_sides} for {self.condition!r}"
-            )
-
-    @cached_property
-    def bias(self) -> str | None:
-        """Name of the private bias, None if there is none."""
-        biases = [name for name in self._head if name.endswith("bias")]
-        if self.private_bias and len(biases) != 1:
-            raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
-        return biases[0] if self.private_bias else None
-
-    @cached_property
-    def num_rows(self) -> int:
-        """R."""
-        outputs = len(list(self._head.values())[-1])
-        return self.num_sides or max(2, outputs)  # a single output is the logit of two classes
-
-    @cached_property
-    def _head(self) -> Params:
-        return self.task.split(self.task.init(0))[1]
 
     def init(self, num_clients: int, seed: int) -> State:
         """Experts as `expert_seeds` says; the table and all gates uniform."""
@@ -176,11 +127,6 @@ class FedMix(PooledMixture):
         received = variational.sent(state.marginal[cohort.ids], self.pruning)
         return self.shares(cohort) | {"received": received}
 
-    def shares(self, cohort: Cohort) -> Facts:
-        """What clients know of their data."""
-        side = {"side": cohort.side()} if self.condition == "side" else {}
-        return {"shares": cohort.shares(self.condition, self.num_rows), **side}
-
     def download(self, state: State, cohort: Cohort, received: Tensor) -> Model:
         """Each client's model after the server has sent its part -> leaves [C, ...]"""
         experts = cohort.broadcast_some(state.experts, received if self.pruning else None)
@@ -193,38 +139,6 @@ class FedMix(PooledMixture):
         """Everything that clients have after a local round, and what their solvers remember."""
         start = self.download(state, cohort, facts["received"])
         return cohort.fit(self.loss, start, facts, local=self.local, memory=state.memory)
-
-    def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
-        """One client's objective, negated -> []"""
-        phi = model["phi"]
-        q = variational.marginal(facts["shares"], phi if self.grad_to_marginal else phi.detach())
-        keep = variational.keep(q, facts["received"], self.pruning)
-        features, log_probs = gating.outputs(self.task, self.whole(model), batch)
-        pooled = gating.pool(
-            self.pooling(q, keep), features if self.grad_to_features else features.detach()
-        )
-        given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
-        bound = variational.bound(
-            phi.softmax(-1)[given],
-            log_likelihood=-expert_losses(log_probs, batch.y, self.task.class_weights),
-            log_gate=gating.log_weights(model["gate"], pooled),
-            kept=variational.kept_table(phi, keep)[given] if self.pruning else None,
-        )
-        if self.local_entropy:
-            bound = bound + variational.entropy(phi)[given]
-        return -batch.mean(bound)
-
-    def pooling(self, q: Tensor, keep: Tensor) -> Tensor:
-        """Weights of the experts' features, of marginals [..., E] -> [..., E]"""
-        return variational.kept_part(q, keep) if self.pruning else q
-
-    def whole(self, model: Model) -> Params:
-        """The experts with their bias, also where it is private -> [..., E, ...]"""
-        if not self.bias:
-            return model["experts"]
-        bias = model["bias"].unsqueeze(-2)
-        sizes = *bias.shape[:-2], self.num_experts, bias.shape[-1]
-        return {**model["experts"], self.bias: bias.expand(sizes)}
 
     def upload(self, trained: Model, returned: Tensor, cohort: Cohort) -> Model:
         """What the clients return: the experts `returned` [C, E], table, and a shared gate."""
@@ -282,12 +196,6 @@ class FedMix(PooledMixture):
         facts = self.facts(state, cohort)
         return self.known(self.download(state, cohort, facts["received"]), facts)
 
-    def known(self, model: Model, facts: Facts) -> Known:
-        """How clients predict with their models [C, ...]"""
-        q = variational.marginal(facts["shares"], model["phi"])
-        keep = variational.keep(q, facts["received"], self.pruning)
-        return Known(self.whole(model), model["gate"], self.pooling(q, keep), keep)
-
     def finetune(self, state: State, cohort: Cohort) -> Known:
         """What each client would have before its upload, if the next round were with it."""
         facts = self.facts(state, cohort)
@@ -326,17 +234,12 @@ class FedMix(PooledMixture):
         experts = self.whole({"experts": state.experts, **bias})
         return cohort.broadcast(Anybody(experts, gates, self.pooling(q, keep), log_prior))
 
-    @property
-    def alike(self) -> frozenset[str]:
-        """Protocols of the same experts: all but a private bias is."""
-        return frozenset() if self.bias else frozenset({"default", "new_shard"})
-
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Marginals [num_clients, E]; divergence [horizon, E] and tables [S, R, E] if recorded.
 
         "table_rounds" [S] are the rounds of the tables; those that never came have none.
         """
-        found = PooledMixture.diagnostics(self, state) | {"marginal": state.marginal}
+        found = TableMixture.diagnostics(self, state) | {"marginal": state.marginal}
         if self.table_rounds:
             found |= tables.diagnostics(state.tables, self.table_rounds)
         return found

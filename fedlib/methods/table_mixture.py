@@ -1,0 +1,137 @@
+"""A mixture of whole models whose experts a table tells apart: model and objective of FedMix.
+
+    p(y|x, s) = sum_e p_e(y|x) p_s(e|x)     with a gate p_s(e|x) on features pooled by q(e|s)
+    objective: mean of sum_e q(e|y) (log p_e(y|x) + log p_s(e|x)),   q(e|y) = softmax_e phi[y]
+
+A `TableMixture` knows how a client predicts and what it maximises; a method derived from it says
+what is sent and what the server does.
+
+Source: Reisser et al., "Federated Mixture of Experts", ICLR 2021 submission (arXiv:2107.06724);
+specification sections 1, 2.1 and 3.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.experts import expert_losses
+from fedlib.engine.task import Batch, Params
+from fedlib.methods.base import Range
+from fedlib.methods.parts import gating, variational
+from fedlib.methods.parts.gating import Known
+from fedlib.methods.pooled_mixture import PooledMixture
+from fedlib.tree import Tree
+
+Model = dict[str, Tree]  # "experts" [E, ...], "phi" [R, E], "gate", and "bias" [L] if private
+Facts = dict[str, Tensor]  # "shares" [R], "received" [E] bool, and "side" [N] if q depends on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMixture(PooledMixture):
+    """Settings, objective and prediction of a client.
+
+    Attributes:
+      condition: what q depends on: the "label" of an example, or its "side" information.
+      num_sides: R, values of the side information; 0 for labels.
+      local_entropy: whether clients maximise the entropy of q(e|y) too: then experts do not
+        specialise (the paper's ablation).
+      gates: "private", each client's own, never sent; or "shared", trained and sent like the
+        experts (the paper's choice for FEMNIST).
+      private_bias: whether the head's bias is each client's own, the same for all its experts, and
+        zero at first [R].
+      pruning: eta, in [0, 1]: clients use experts with q(e|s) >= eta / E. 0 keeps all.
+      grad_to_marginal: whether the pooling weights train the table.
+    """
+
+    condition: str = "label"
+    num_sides: int = 0
+    local_entropy: bool = False
+    gates: str = "private"
+    private_bias: bool = False
+    pruning: float = 0.0
+    grad_to_marginal: bool = False
+
+    choices: ClassVar = PooledMixture.choices | {
+        "condition": ("label", "side"),
+        "gates": ("private", "shared"),
+    }
+    ranges: ClassVar = PooledMixture.ranges | {"pruning": Range(0, 1)}
+
+    def __post_init__(self):
+        """Raises ValueError for settings that mean nothing."""
+        PooledMixture.__post_init__(self)
+        _ = self.bias  # it checks itself
+        if self.num_sides < 0 or (self.num_sides > 0) != (self.condition == "side"):
+            raise ValueError(
+                f"num_sides must be at least 1 for condition 'side' and 0 for 'label', got "
+                f"{self.num_sides} for {self.condition!r}"
+            )
+
+    @cached_property
+    def bias(self) -> str | None:
+        """Name of the private bias, None if there is none."""
+        biases = [name for name in self._head if name.endswith("bias")]
+        if self.private_bias and len(biases) != 1:
+            raise ValueError(f"private_bias needs a head with one bias, got {biases or 'none'}")
+        return biases[0] if self.private_bias else None
+
+    @cached_property
+    def num_rows(self) -> int:
+        """R."""
+        outputs = len(list(self._head.values())[-1])
+        return self.num_sides or max(2, outputs)  # a single output is the logit of two classes
+
+    @cached_property
+    def _head(self) -> Params:
+        return self.task.split(self.task.init(0))[1]
+
+    def shares(self, cohort: Cohort) -> Facts:
+        """What clients know of their data."""
+        side = {"side": cohort.side()} if self.condition == "side" else {}
+        return {"shares": cohort.shares(self.condition, self.num_rows), **side}
+
+    def loss(self, model: Model, facts: Facts, batch: Batch) -> Tensor:
+        """One client's objective, negated -> []"""
+        phi = model["phi"]
+        q = variational.marginal(facts["shares"], phi if self.grad_to_marginal else phi.detach())
+        keep = variational.keep(q, facts["received"], self.pruning)
+        features, log_probs = gating.outputs(self.task, self.whole(model), batch)
+        pooled = gating.pool(
+            self.pooling(q, keep), features if self.grad_to_features else features.detach()
+        )
+        given = batch.y.long() if self.condition == "label" else facts["side"][batch.index]
+        bound = variational.bound(
+            phi.softmax(-1)[given],
+            log_likelihood=-expert_losses(log_probs, batch.y, self.task.class_weights),
+            log_gate=gating.log_weights(model["gate"], pooled),
+            kept=variational.kept_table(phi, keep)[given] if self.pruning else None,
+        )
+        if self.local_entropy:
+            bound = bound + variational.entropy(phi)[given]
+        return -batch.mean(bound)
+
+    def pooling(self, q: Tensor, keep: Tensor) -> Tensor:
+        """Weights of the experts' features, of marginals [..., E] -> [..., E]"""
+        return variational.kept_part(q, keep) if self.pruning else q
+
+    def whole(self, model: Model) -> Params:
+        """The experts with their bias, also where it is private -> [..., E, ...]"""
+        if not self.bias:
+            return model["experts"]
+        bias = model["bias"].unsqueeze(-2)
+        sizes = *bias.shape[:-2], self.num_experts, bias.shape[-1]
+        return {**model["experts"], self.bias: bias.expand(sizes)}
+
+    def known(self, model: Model, facts: Facts) -> Known:
+        """How clients predict with their models [C, ...]"""
+        q = variational.marginal(facts["shares"], model["phi"])
+        keep = variational.keep(q, facts["received"], self.pruning)
+        return Known(self.whole(model), model["gate"], self.pooling(q, keep), keep)
+
+    @property
+    def alike(self) -> frozenset[str]:
+        """Protocols of the same experts, which those with a private bias are not."""
+        return frozenset() if self.bias else frozenset({"default", "new_shard"})
