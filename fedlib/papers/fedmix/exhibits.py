@@ -12,6 +12,7 @@ from fedlib.papers.fedmix.settings import (
     Setting,
 )
 from fedlib.spec import figures, tables
+from fedlib.spec.exhibits import Exhibit
 
 LINES = (*LENET_LINES, "fedmix-k4-eta0.99", "fedmix-k10-eta0.9")  # the last two: CIFAR-100
 BY_ETA = tuple(f"fedmix-k4-eta{eta:g}" for eta in ETAS)
@@ -37,6 +38,9 @@ APPENDIX_F = [
     {"title": "New shard, p(s)", **NEW_SHARD},
     {"title": "New shard, p(s|x) of VAEs", "protocol": "new_shard_vae", "metric": "accuracy"},
 ]
+FIGURE_12 = "The paper's Figure 12: shards without labels."
+FIGURE_13 = "The paper's Figure 13: after a round of local training."
+SETS = {"val": "On validation sets.", "test": "On test sets."}
 ON_VAL = "Mean client accuracy on validation sets."
 ON_TEST = "Mean client accuracy on test sets, as these federations have no validation sets."
 
@@ -66,6 +70,22 @@ def with_curves_of(role: str, split: str) -> dict[str, Any]:
     """Federations of a role whose curves are of that split, and what is shown of them."""
     federations = on(role, where=lambda setting: setting.split == split)
     return {"labels": LINES, "federations": federations, "split": split}
+
+
+def _of_protocol(
+    role: str, split: str, protocol: dict, title: str, caption: str
+) -> dict[str, Exhibit]:
+    """Curves of another protocol over traffic and rounds; names end in the split, if it is test."""
+    suffix = {"val": "", "test": "_test"}[split]
+    shown = {**with_curves_of(role, split), **protocol}
+    return {
+        f"{role}_over_traffic{suffix}": figures.AccuracyOverBytes(
+            f"{title} over communication", caption, **shown, **BY_TRAFFIC, until=traffic
+        ),
+        f"{role}_over_rounds{suffix}": figures.AccuracyOverRounds(
+            f"{title} over rounds", caption, **shown
+        ),
+    }
 
 
 TABLES = {
@@ -206,30 +226,10 @@ FIGURES = {
         **BY_TRAFFIC,
         **SHADED,
     ),
-}
-for split, suffix in (("val", ""), ("test", "_test")):
-    sets = {"val": "On validation sets.", "test": "On test sets."}[split]
-    for role, predicted, title, about in (
-        ("new_shard", NEW_SHARD, "New shard", "Figure 12: shards without labels."),
-        ("finetuned", FINETUNED, "Fine-tuned", "Figure 13: after a round of local training."),
-    ):
-        FIGURES |= {
-            f"{role}_over_traffic{suffix}": figures.AccuracyOverBytes(
-                f"{title} over communication",
-                f"The paper's {about} {sets}",
-                **with_curves_of(role, split),
-                **predicted,
-                **BY_TRAFFIC,
-                until=traffic,
-            ),
-            f"{role}_over_rounds{suffix}": figures.AccuracyOverRounds(
-                f"{title} over rounds",
-                f"The paper's {about} {sets}",
-                **with_curves_of(role, split),
-                **predicted,
-            ),
-        }
-FIGURES |= {
+    **_of_protocol("new_shard", "val", NEW_SHARD, "New shard", f"{FIGURE_12} {SETS['val']}"),
+    **_of_protocol("finetuned", "val", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['val']}"),
+    **_of_protocol("new_shard", "test", NEW_SHARD, "New shard", f"{FIGURE_12} {SETS['test']}"),
+    **_of_protocol("finetuned", "test", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['test']}"),
     "gradient_divergence": figures.GradientDivergence(
         "Divergence of the clients' updates",
         "The paper's Figure 1: half of one minus the cosine between two clients' "
