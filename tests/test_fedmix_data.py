@@ -87,9 +87,7 @@ def owned(built, client) -> np.ndarray:
 
 
 def same(one, other) -> bool:
-    """Whether two deals, or two federations, are the same."""
-    if hasattr(one, "digests"):
-        return one.digests == other.digests
+    """Whether two deals are the same."""
     return all(
         np.array_equal(a, b)
         for left, right in zip(one, other, strict=True)
@@ -113,11 +111,10 @@ def test_a_wrong_value_is_refused_before_a_file_is_read(dataset, kind):
 
 
 @pytest.mark.parametrize("kind", ["angled", "hsu", "permuted", "two_shard"])
-def test_what_the_demo_uses_is_a_function_of_its_seed(kind):
-    one, again, other = (dealt("digits", kind, seed=seed) for seed in (SEED, SEED, SEED + 1))
-    assert same(one, again) and not same(one, other)
-    assert one.num_clients == len(one.ids("seen")) == 20
-    assert (one.train.sizes > 0).all() and (one.test.sizes > 0).all()
+def test_the_demo_has_twenty_clients_who_train_and_test(kind):
+    built = dealt("digits", kind)
+    assert built.num_clients == len(built.ids("seen")) == 20
+    assert (built.train.sizes > 0).all() and (built.test.sizes > 0).all()
 
 
 @pytest.mark.parametrize("kind", ["hsu", "angled", "two_shard"])
@@ -195,12 +192,6 @@ def test_validation_examples_are_of_the_same_distribution():
     ]
     train, val = (table / table.sum(1, keepdims=True) for table in shares)
     assert (np.abs(train - val).sum(1) / 2).mean() < 0.12
-
-
-def test_a_deal_with_label_skew_is_a_function_of_its_seed(skewed):
-    partition = Hsu(100, 1.0, 500, 100)
-    assert same(partition.owners(CIFAR10, SEED), skewed)
-    assert not same(partition.owners(CIFAR10, SEED + 1), skewed)
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 1e3])
@@ -295,12 +286,6 @@ def test_superclasses_of_test_images_are_those_of_training_images(hierarchical):
     train, test = train / 100, test / 20
     assert (np.abs(train - test).sum(1) / 2).mean() < 0.25  # 20 draws are few
     assert (np.abs(train - np.roll(test, 1, 0)).sum(1) / 2).mean() > 0.7
-
-
-def test_a_hierarchical_deal_is_a_function_of_its_seed(hierarchical):
-    partition = Hierarchical(500, 0.1, 10.0, 100, 20)
-    assert same(partition.owners(CIFAR100, SEED), hierarchical)
-    assert not same(partition.owners(CIFAR100, SEED + 1), hierarchical)
 
 
 def test_classes_of_a_used_up_class_come_from_its_superclass_as_long_as_it_lasts():
@@ -663,11 +648,3 @@ def test_the_official_cifar100_gives_the_clients_of_the_specification():
     assert built.train.sizes.tolist() == [100] * 500 and built.test.sizes.tolist() == [20] * 500
     fine = counts(built, [built.train.of(c) for c in range(500)])
     assert 19 < (fine > 0).sum(1).mean() < 25
-
-
-@pytest.mark.parametrize("kind", ["angled", "hsu", "permuted", "two_shard"])
-def test_some_clients_of_any_of_these_federations_may_be_unseen(kind):
-    everybody, some = (dealt("digits", kind, unseen_fraction=fraction) for fraction in (0, 0.2))
-    assert (len(everybody.ids("unseen")), len(some.ids("unseen"))) == (0, 4)  # of 20
-    for split in ("train", "val", "test"):
-        assert np.array_equal(everybody.split(split).rows, some.split(split).rows)

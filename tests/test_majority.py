@@ -102,13 +102,6 @@ def test_the_rest_is_uniform_over_what_is_left_and_not_over_classes():
     assert expected > 2778 + 500
 
 
-def test_a_deal_is_a_function_of_its_seed():
-    one, again, other = deal(20, 0.6), deal(20, 0.6), deal(20, 0.6, seed=SEED + 1)
-    for part in range(2):
-        assert all(map(np.array_equal, one[part], again[part]))
-        assert not any(map(np.array_equal, one[part], other[part]))
-
-
 def test_majority_classes_are_those_of_the_clients_number():
     partition = Majority(100, 0.5, 10, 2)
     assert [partition.pair(i) for i in (0, 7, 10, 11, 38, 99)] == [

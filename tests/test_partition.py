@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,28 +196,6 @@ def test_every_example_has_exactly_one_owner(kind):
 def test_no_example_of_a_subset_has_two_owners(kind):
     rows = np.concatenate(owners_of(kind, fraction=0.5))
     assert len(rows) == len(set(rows.tolist())) == 350
-
-
-@pytest.mark.parametrize("kind", EVERY_KIND)
-def test_the_seed_alone_decides(kind):
-    assert lists(owners_of(kind)) == lists(owners_of(kind))
-    assert lists(owners_of(kind)) != lists(owners_of(kind, seed=4))
-
-
-@pytest.mark.parametrize("kind", EVERY_KIND)
-def test_global_generators_are_neither_read_nor_moved(kind):
-    random.seed(0)
-    np.random.seed(0)
-    before = random.getstate(), np.random.get_state()[1].tolist(), np.random.get_state()[2]
-    first = lists(owners_of(kind))
-    assert before == (
-        random.getstate(),
-        np.random.get_state()[1].tolist(),
-        np.random.get_state()[2],
-    )
-    random.seed(1)
-    np.random.seed(1)
-    assert lists(owners_of(kind)) == first
 
 
 # What makes each partition what it is

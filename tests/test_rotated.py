@@ -54,15 +54,6 @@ def test_the_angles_are_dealt_in_orders_of_their_own():
     assert all(rows.max() - rows.min() > 50 for rows in train)
 
 
-def test_a_deal_is_a_function_of_its_seed():
-    one, again, other = (
-        Rotated(4).owners(parts_of(120, 100), seed) for seed in (SEED, SEED, SEED + 1)
-    )
-    for part in range(2):
-        assert all(map(np.array_equal, one[part], again[part]))
-        assert not any(map(np.array_equal, one[part], other[part]))
-
-
 def test_the_angle_is_the_true_cluster_of_a_client(raw):
     angles = [0, 90, 180, 270]
     built = federation("cifar10", "rotated", raw, num_clients=8, rotations=angles)
