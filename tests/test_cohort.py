@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
 import fedlib.engine.cohort
@@ -37,12 +37,6 @@ PLANS = {
     "last batches dropped": {"drop_last": True, "epochs": 2},
     "clients smaller than a batch": {"batch_size": 16, "epochs": 2},
 }
-
-
-def assert_close(a, b, tolerance=1e-12):
-    """Float64 keeps 16 digits; a few hundred operations in another order cost three or four."""
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
 
 
 def fit(task, federation, ids=None, *, executor, local, loss=None, per_client=(), **where):

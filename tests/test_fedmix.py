@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import support
 import torch
 from support import cohort_of, sgd, tiny_task, toy_federation
 
@@ -27,12 +28,8 @@ def mix(**params) -> FedMix:
     )
 
 
-def run(method, federation, rounds=2, ids=None, state=None, executor="loop"):
-    state = state or method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        cohort = cohort_of(method.task, federation, ids, round=number, executor=executor)
-        state = method.round(state, cohort)
-    return state
+def run(method, federation, rounds=2, **options):
+    return support.run(method, federation, rounds, **options)
 
 
 def shuffled_gates(state):

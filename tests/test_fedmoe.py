@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import support
 import torch
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
+from reference import cross_entropy_of, learn, module_of, owned
+from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation, with_server
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
@@ -43,46 +44,11 @@ def fedmoe(experts=EXPERTS, classes=3, network=(), **params):
     return methods.load("fedmoe")(**settings | {"gate": gate} | params)
 
 
-def run(method, data=None, rounds=2, executor="loop", **cohort):
-    data = data or federation()
-    state = method.init(data.num_clients, 0)
-    for number in range(rounds):
-        made = cohort_of(method.task, data, executor=executor, round=number, **cohort)
-        state = method.round(state, made)
-    return state
-
-
-def assert_close(one, other, tolerance=1e-10):
-    """Float64, with room for what batch normalisation makes of another order of sums."""
-    for x, y in zip(tree.leaves(one), tree.leaves(other), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
+def run(method, data=None, rounds=2, **options):
+    return support.run(method, data or federation(), rounds, **options)
 
 
 # -- Algorithm 1, by hand ----------------------------------------------------------------------
-
-
-def module_of(task, params):
-    module = task.build().double()
-    module.load_state_dict(params)
-    return module
-
-
-def owned(data, split, owner):
-    rows = data.split(split).of(owner)
-    return torch.from_numpy(data.x[rows]), torch.from_numpy(data.y[rows])
-
-
-def train(parameters, loss, x, y, solver, stream, owner):
-    """Descend `loss(x, y, key)` as a solver without memory does; `stream` includes the round."""
-    optimiser = torch.optim.SGD(
-        parameters, lr=solver.lr, momentum=solver.momentum, weight_decay=solver.weight_decay
-    )
-    batches = draw_batches(len(x), solver, 0, *stream, owner)
-    for step, key in zip(batches.steps, batches.keys, strict=True):
-        rows = batches.order[step.start : step.stop]
-        optimiser.zero_grad()
-        loss(x[rows], y[rows], torch.tensor(key)).backward()
-        optimiser.step()
 
 
 class ByHand:
@@ -107,7 +73,8 @@ class ByHand:
         y = self.alpha * mixed + (1 - self.alpha) * said(self.main, x).detach()
         return y.log() if self.method.combine == "probabilities" else y.log_softmax(-1)
 
-    def objective(self, x, y, key):
+    def objective(self, batch):
+        x, y, key = batch.x, batch.y, batch.key
         method, clean = self.method, self.gate(x)
         scale = softplus(self.noise(x)) + 0.01
         loud = server_mixture.noisy(clean, scale, key)
@@ -132,7 +99,7 @@ class ByHand:
         return [*self.gate.parameters(), *self.noise.parameters(), self.alpha]
 
     def relevance(self):
-        x, y = owned(self.data, "train", PROBE if self.method.probe == "probe" else SERVER)
+        x, y = owned(self.data, PROBE if self.method.probe == "probe" else SERVER)
         p = self.gate(x).softmax(-1).detach()
         if self.method.query == "kept":
             p = torch.nn.functional.one_hot(p.argmax(-1), EXPERTS).double()
@@ -144,10 +111,10 @@ class ByHand:
         for client, model in enumerate(self.models):
             if method.start == "main":
                 model.load_state_dict(self.main.state_dict())
-            x, y = owned(self.data, "train", client)
-            loss = lambda x, y, key, model=model: cross_entropy(model(x), y)  # noqa: E731
-            train([*model.parameters()], loss, x, y, method.local, (0, "fit"), client)
-        x, y = owned(self.data, "train", SERVER)
+            x, y = owned(self.data, client)
+            loss = cross_entropy_of(model)
+            learn(model.parameters(), loss, x, y, method.local, 0, "fit", client)
+        x, y = owned(self.data, SERVER)
         losses, lam = [], method.lam
         optimise = self.trained()
         for t in range(method.inner_steps):
@@ -159,7 +126,7 @@ class ByHand:
                     for expert, row in zip(self.routed, weights, strict=True):
                         new = sum(w * v for w, v in zip(row, values, strict=True))
                         expert.state_dict()[name].mul_(1 - lam).add_(lam * new)
-            train(optimise, self.objective, x, y, solver, (0, f"server/{t}"), SERVER)
+            learn(optimise, self.objective, x, y, solver, 0, f"server/{t}", SERVER)
             losses.append(self.validation_loss())
         if method.sync_weights == "code":
             self.synchronise()
@@ -177,7 +144,7 @@ class ByHand:
                     value.mul_(lam).add_((1 - lam) * mixed)
 
     def validation_loss(self):
-        x, y = owned(self.data, "val", SERVER)
+        x, y = owned(self.data, SERVER, "val")
         chosen = self.gate(x).argmax(-1)
         gates = torch.nn.functional.one_hot(chosen, EXPERTS).double()
         return cross_entropy(self.mixture(gates, x), y).item()
@@ -231,7 +198,7 @@ def test_every_setting_is_the_same_on_both_executors(settings):
     network = {"norm": True, "dropout": 0.3}
     method = fedmoe(network=network, log_rounds=[1, 2], **settings)
     loop, batched = (run(method, executor=executor) for executor in EXECUTORS)
-    assert_close(loop, batched)
+    assert_close(loop, batched, 1e-10)
 
 
 # -- identities ----------------------------------------------------------------------------------
@@ -323,7 +290,7 @@ def test_of_experts_that_are_alike_adam_makes_the_gate_sure_however_small_beta_i
     server = cohort.everyone("server")
     own = method.server.memory(method.mixture_task.trainable(method.trained_part(model)), 6)
     after, _ = method.train_gate(model, own, server, "server")
-    x, _ = owned(data, "train", SERVER)
+    x, _ = owned(data, SERVER)
     entropies = []
     for gate in (model["gate"], after["gate"]):
         p = module_of(method.gate, gate)(x).softmax(-1)
@@ -366,7 +333,7 @@ def test_experts_move_on_the_server_only_where_they_are_trained():
 def test_inference_keeps_the_experts_of_largest_gate_and_a_softmax_of_their_values(kept):
     method, data = fedmoe(top_k=kept, init_experts="independent"), federation()
     model = method.init(data.num_clients, 0).model
-    x, y = owned(data, "test", SERVER)
+    x, y = owned(data, SERVER, "test")
     gate = module_of(method.gate, model["gate"])(x).softmax(-1).tolist()
     said = [module_of(method.task, p)(x).softmax(-1) for p in tree.unstack(model["routed"])]
     main = module_of(method.task, tree.take(model["main"], 0))(x).softmax(-1)
@@ -391,9 +358,9 @@ def test_main_experts_train_alone_with_a_new_solver_if_asked():
     still = {"local": sgd(lr=0.0), "sync_weights": "none", "main_solver": TRAINED}
     method, data = fedmoe(**still), federation()
     module = module_of(method.task, tree.take(method.init(6, 0).model["main"], 0))
-    x, y = owned(data, "train", SERVER)
-    loss = lambda x, y, key: cross_entropy(module(x), y)  # noqa: E731
-    train([*module.parameters()], loss, x, y, method.main_solver, (0, "main/0"), SERVER)
+    x, y = owned(data, SERVER)
+    solver = method.main_solver
+    learn(module.parameters(), cross_entropy_of(module), x, y, solver, 0, "main/0", SERVER)
     state = run(method, data, rounds=1)
     assert_close(tree.take(state.model["main"], 0), dict(module.state_dict()), 1e-12)
 
@@ -404,9 +371,9 @@ def test_everybody_begins_with_the_expert_that_the_server_trained_if_asked(num_m
     method = fedmoe(num_main=num_main, warm_start=TRAINED | {"epochs": 3}, **still)
     data, start = federation(), method.init(6, 0).model
     module = module_of(method.task, tree.take(start["main" if num_main else "routed"], 0))
-    x, y = owned(data, "train", SERVER)
-    loss = lambda x, y, key: cross_entropy(module(x), y)  # noqa: E731
-    train([*module.parameters()], loss, x, y, method.warm_start, (0, "server/warm"), SERVER)
+    x, y = owned(data, SERVER)
+    solver = method.warm_start
+    learn(module.parameters(), cross_entropy_of(module), x, y, solver, 0, "server/warm", SERVER)
     warm = dict(module.state_dict())
     state = run(method, data, rounds=2, ids=[0, 2])
     for expert in tree.unstack(state.model["routed"]):
@@ -475,7 +442,7 @@ def test_the_last_mixture_and_every_clients_own_model_can_be_asked_at_the_end():
     everybody = lambda group: cohort_of(method.task, data, data.ids(group))  # noqa: E731
     views = [View("server", "last", "test"), View("seen", "own", SHARED)]
     found = evaluate.final(method, state, everybody, views=views).scores
-    x, y = owned(data, "test", SERVER)
+    x, y = owned(data, SERVER, "test")
     for view, models in (
         (View("server", "default", "test"), [state.best.params]),
         (views[0], [{name: state.model[name] for name in state.best.params}]),
@@ -493,7 +460,7 @@ def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
     state = run(method, data, rounds=3, ids=[0, 2])
     said = evaluate.as_arrays(method.diagnostics(state))
     assert said["table_rounds"].tolist() == [2, 3]
-    x, y = owned(data, "train", SERVER)
+    x, y = owned(data, SERVER)
     gates = module_of(method.gate, state.model["gate"])(x).softmax(-1).detach()
     for label in range(3):
         expected = gates[y == label].mean(0) if (y == label).any() else torch.zeros(EXPERTS)
@@ -525,7 +492,7 @@ def test_a_single_logit_is_of_two_classes():
         for confidence in ("prob", "logit"):
             method = fedmoe(classes=1, combine=combine, confidence=confidence)
             state = run(method, data, rounds=1)
-            x, y = owned(data, "test", SERVER)
+            x, y = owned(data, SERVER, "test")
             batch = Batch(x, y, torch.arange(len(x)))
             total = method.predict(state.best.params, batch).exp().sum(-1)
             torch.testing.assert_close(total, torch.ones_like(total))

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
-from test_fedmoe import assert_close, owned, run, train
+from reference import learn, owned
+from support import EXECUTORS, assert_close, cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
@@ -31,13 +31,12 @@ def by_hand(method, data, params, number, clients):
         w2, b2 = params["head.1.weight"][:, units].clone(), params["head.1.bias"].clone()
         own = [w.requires_grad_() for w in (w1, b1, w2, b2)]
 
-        def loss(x, y, key, own=own):
+        def loss(batch, own=own):
             w1, b1, w2, b2 = own
-            hidden = linear(x, w1, b1).tanh()
-            return cross_entropy(linear(hidden, WIDE / NARROW * w2, b2), y)
+            hidden = linear(batch.x, w1, b1).tanh()
+            return cross_entropy(linear(hidden, WIDE / NARROW * w2, b2), batch.y)
 
-        x, y = owned(data, "train", client)
-        train(own, loss, x, y, method.local, (number, "fit"), client)
+        learn(own, loss, *owned(data, client), method.local, number, "fit", client)
         trained.append([w.detach() for w in own])
     share = torch.tensor([SIZES[client] for client in clients]).double()
     w1, b1, w2, b2 = (torch.stack(ws) for ws in zip(*trained, strict=True))

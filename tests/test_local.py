@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, cohort_of, tiny_task, toy_federation
 from torch import nn
 
 from fedlib import tree
@@ -41,12 +41,6 @@ SOLVERS = {
     ),
 }
 every_solver = pytest.mark.parametrize("name", SOLVERS)
-
-
-def assert_close(a, b, tolerance=1e-12):
-    """Float64 keeps 16 digits; tens of steps in another order of operations cost three or four."""
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
 
 
 def options(solver, **changes):

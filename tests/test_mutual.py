@@ -9,14 +9,14 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from reference import Reference, average, batches, descend, module_of, predicted, values_of
+from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from test_rows import EVERY_EXECUTOR, simulation
 from test_simulate import STAMP, assert_same_bits, silently
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import Deep
 
 from fedlib import methods, models, streams, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
@@ -68,78 +68,28 @@ def run(method, federation, executor="loop", rounds=ROUNDS, ids=None, state=None
     return state, cohort
 
 
-def assert_close(a, b, tolerance=1e-9):
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
-
-
-def assert_module(ours, module):
-    for name, value in module.state_dict().items():
-        if value.is_floating_point():
-            # Float64; a few dozen steps through batch normalisation.
-            torch.testing.assert_close(ours[name], value, rtol=1e-8, atol=1e-10, msg=name)
-
-
 # -- by hand ------------------------------------------------------------------------------
 
 
-class Hand:
+class Hand(Reference):
     """Clients with modules: `own` of each, and the server's `small`."""
 
     def __init__(self, federation):
-        self.federation = federation
-        self.own = {c: self.module(LARGE[c % 2], LARGE[c % 2].init(0)) for c in SEEN}
+        super().__init__(federation, solver=SOLVER)
+        self.own = {c: module_of(LARGE[c % 2], LARGE[c % 2].init(0)) for c in SEEN}
         self.small = start()
 
-    @staticmethod
-    def module(task, params):
-        net = task.build().double()
-        net.load_state_dict(params, strict=False)
-        return net
-
-    def rows(self, client, split="train"):
-        return self.federation.split(split).of(client)
-
-    def batches(self, rows, solver, number, stream, client):
-        """Inputs and labels of the batches on these rows, as the streams draw them."""
-        plan = draw_batches(len(rows), solver, 0, number, stream, client)
-        for step in plan.steps:
-            index = rows[plan.order[step.start : step.stop]]
-            yield (
-                torch.from_numpy(self.federation.x[index]),
-                torch.from_numpy(self.federation.y[index]),
-            )
-
-    def train(self, rows, number, client, modules, losses):
+    def train(self, examples, number, client, modules, losses):
         """Each module descends its own part of the sum of losses."""
-        optimisers = [
-            torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, weight_decay=5e-4) for m in modules
-        ]
-        for module in modules:
-            module.train()
-        for x, y in self.batches(rows, SOLVER, number, "fit", client):
-            for optimiser in optimisers:
-                optimiser.zero_grad()
-            sum(losses(*modules, x, y)).backward()
-            for module, optimiser in zip(modules, optimisers, strict=True):
-                torch.nn.utils.clip_grad_norm_(module.parameters(), 0.5)
-                optimiser.step()
-
-    def shard(self, client, split):
-        rows = self.rows(client, split)
-        return torch.from_numpy(self.federation.x[rows])
+        solvers = self.solvers_of(*(module.train() for module in modules))
+        steps = batches(*examples, SOLVER, number, "fit", client)
+        descend(solvers, steps, lambda b: sum(losses(*modules, b.x, b.y)), SOLVER.clip_norm)
 
 
-def average(dicts, weights):
-    return {
-        name: sum(w * d[name] for w, d in zip(weights, dicts, strict=True)) for name in dicts[0]
-    }
-
-
-def predicted(method, state, federation, client, executor, way="personalise"):
-    cohort = cohort_of(method.task, federation, [client], executor=executor)
-    personal = getattr(method, way)(state, cohort)
-    return cohort.score(method.predict, personal, split="test")[0].exp()
+def assert_trained(ours, module):
+    for name, value in values_of(module).items():
+        # Float64; a few dozen steps through batch normalisation.
+        torch.testing.assert_close(ours[name], value, rtol=1e-8, atol=1e-10, msg=name)
 
 
 @both_executors
@@ -156,19 +106,18 @@ def test_fml_by_hand(executor):
         yield 0.8 * cross_entropy(b, y) + 0.2 * from_own
 
     for number in range(ROUNDS):
-        returned = []
+        returned = {}
         for c, own in hand.own.items():
-            small = hand.module(SMALL, hand.small)
-            hand.train(hand.rows(c), number, c, (own, small), losses)
-            returned.append(small.state_dict())
-        total = sum(SIZES[:4])
-        hand.small = average(returned, [n / total for n in SIZES[:4]])
+            small = module_of(SMALL, hand.small)
+            hand.train(hand.shard(c), number, c, (own, small), losses)
+            returned[c] = small
+        hand.small = hand.average(returned)
     method = make("fml")
     state, _ = run(method, federation, executor)
-    assert_close(state.small, hand.small)
+    assert_close(state.small, hand.small, 1e-9)
     for c, own in hand.own.items():
-        assert_module(state.models["large"][c], own)
-        expected = own.eval()(hand.shard(c, "test")).softmax(-1).detach()
+        assert_trained(state.models["large"][c], own)
+        expected = own.eval()(hand.shard(c, "test")[0]).softmax(-1).detach()
         torch.testing.assert_close(
             predicted(method, state, federation, c, executor), expected, rtol=1e-8, atol=1e-8
         )
@@ -221,8 +170,8 @@ def test_fedkd_by_hand(executor):
         received, down = sent(hand.small, energy)
         returned, up = [], []
         for c, own in hand.own.items():
-            student = hand.module(SMALL, received)
-            hand.train(hand.rows(c), number, c, (own, student, maps[c]), losses)
+            student = module_of(SMALL, received)
+            hand.train(hand.shard(c), number, c, (own, student, maps[c]), losses)
             arrived, numbers = sent(student.state_dict(), energy)
             returned.append(arrived)
             up.append(numbers)
@@ -230,23 +179,23 @@ def test_fedkd_by_hand(executor):
         state, cohort = run(method, federation, executor, 1, state=state, first=number)
         assert cohort.journal.down == down < tree.numel(state.small)
         assert cohort.journal.up == sum(up) / 4 < tree.numel(state.small)
-    assert_close(state.small, hand.small)
+    assert_close(state.small, hand.small, 1e-9)
     for c, own in hand.own.items():
-        assert_module(state.models["large"][c], own)
-        assert_module(state.models["projection"][c], maps[c])
-        expected = own.eval()(hand.shard(c, "test")).softmax(-1).detach()
+        assert_trained(state.models["large"][c], own)
+        assert_trained(state.models["projection"][c], maps[c])
+        expected = own.eval()(hand.shard(c, "test")[0]).softmax(-1).detach()
         torch.testing.assert_close(
             predicted(method, state, federation, c, executor), expected, rtol=1e-8, atol=1e-8
         )
 
 
-def learn_lam(lam, own, small, batches):
+def learn_lam(lam, own, small, steps):
     lam = torch.tensor(lam, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.SGD([lam], 0.05)
     own.eval(), small.eval()
-    for x, y in batches:
+    for b in steps:
         optimiser.zero_grad()
-        cross_entropy(lam * own(x).detach() + (1 - lam) * small(x).detach(), y).backward()
+        cross_entropy(lam * own(b.x).detach() + (1 - lam) * small(b.x).detach(), b.y).backward()
         optimiser.step()
         lam.data.clip_(0, 1)
     return lam.item()
@@ -263,11 +212,13 @@ def test_fedapen_by_hand(executor):
             n = SIZES[c]
             drawn = streams.generator(0, "holdout", c).permutation(n)
             out = set(drawn[: {7: 3, 12: 5, 6: 2, 10: 4}[n]].tolist())  # 40 %
-            rows = hand.rows(c)
-            held, rest = (rows[[(i in out) is which for i in range(n)]] for which in (True, False))
-            small = hand.module(SMALL, hand.small)
-            batches = hand.batches(held, weighing, number, "lam", c)
-            lam[c] = w = learn_lam(lam[c], own, small, batches)
+            held, rest = (
+                [part[[(i in out) is which for i in range(n)]] for part in hand.shard(c)]
+                for which in (True, False)
+            )
+            small = module_of(SMALL, hand.small)
+            steps = batches(*held, weighing, number, "lam", c)
+            lam[c] = w = learn_lam(lam[c], own, small, steps)
 
             def losses(own, small, x, y, w=w):
                 a, b = own(x), small(x)
@@ -283,13 +234,13 @@ def test_fedapen_by_hand(executor):
         hand.small = average([net.state_dict() for net in trained.values()], [0.25] * 4)
     method = make("fedapen")
     state, _ = run(method, federation, executor)
-    assert_close(state.small, hand.small)
+    assert_close(state.small, hand.small, 1e-9)
     torch.testing.assert_close(state.lam[:4], torch.tensor([*lam.values()]).double())
     assert (state.lam[:4] - 0.5).abs().max() > 0.01 and float(state.lam[4]) == 0.5
     for c, own in hand.own.items():
-        assert_module(state.models["large"][c], own)
-        assert_module(state.models["small"][c], trained[c])
-        x, averaged = hand.shard(c, "test"), hand.module(SMALL, hand.small)
+        assert_trained(state.models["large"][c], own)
+        assert_trained(state.models["small"][c], trained[c])
+        (x, _), averaged = hand.shard(c, "test"), module_of(SMALL, hand.small)
         for small, way in ((trained[c], "personalise"), (averaged, "with_average")):
             logits = lam[c] * own.eval()(x) + (1 - lam[c]) * small.eval()(x)
             torch.testing.assert_close(
@@ -643,7 +594,7 @@ def test_every_executor_trains_pairs(name, executor):
             state = method.round(state, replace(cohort.in_round(number), executor=run_by))
     finally:
         torch.set_num_threads(threads)
-    assert_close(state, expected)
+    assert_close(state, expected, 1e-9)
 
 
 @every_method

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_paper, toy_run
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from test_local import torch_run
 from test_simulate import STAMP, assert_same_bits, silently
 from torch import nn
@@ -50,11 +50,6 @@ def threads_of_torch():
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
-
-
-def assert_close(a, b, tolerance=1e-12):
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
 
 
 def run(executor, method=None, ids=None, rounds=3, sizes=SIZES):
