@@ -731,7 +731,7 @@ def test_every_method_has_a_title_of_its_own():
 def test_script_writes_the_four_files(tmp_path):
     exhibit = main_exhibit()
     metrics.write(main_metrics(), tmp_path / "m.parquet")
-    metrics.write(pd.DataFrame({"paper": []}), tmp_path / "c.parquet")
+    metrics.write(pd.DataFrame({"paper": [], "client": []}), tmp_path / "c.parquet")
     (tmp_path / "spec.json").write_text(json.dumps(packing.packed(exhibit)))
     command = [
         *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
