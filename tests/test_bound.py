@@ -16,7 +16,7 @@ import test_stages as stages
 import workflow
 
 from fedlib.workflow import config, shell, stale
-from fedlib.workflow.layout import PATHS
+from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.plan import Plan
 
 pytestmark = pytest.mark.slow
@@ -168,7 +168,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         stage, job = swap.reader
         code = stages.run_here(stage, arguments(stage, job))
         told = capfd.readouterr().err.strip().splitlines()
-        found = stale.look(PLAN, folder)
+        found = stale.look(PLAN)
     finally:
         put_back(kept)
     assert code == 1 and len(told) == 1 and told[0].startswith("error: "), told
@@ -178,7 +178,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         vouchers = {path for path in found if Path(path).parent in {Path(x).parent for x in places}}
         assert vouchers, found
     tally("a file of something else", "refused, and made again")
-    assert stale.look(PLAN, folder) == set()
+    assert stale.look(PLAN) == set()
 
 
 # --- What is exchanged while nobody looks ---------------------------------------------------------
@@ -262,8 +262,6 @@ def test_a_copy_of_results_costs_nothing(copy):
 
 
 def test_every_stage_whose_results_are_read_says_of_what_they_are():
+    assert {*STAGES} - {*stale.RESULTS} == {"download", "events"}
     files = {file for kinds in stale.RESULTS.values() for kind in kinds for file in kind}
-    unread = {"receipt", "events", "budget", "estimates", "checkpoints", "published"}
-    folders = {"runs", "results", "figures", "report_snakemake"}
-    logs = {name for name in PATHS if name.endswith(("_log", "_benchmark"))}
-    assert {*PATHS} - logs - folders - unread == files
+    assert {*SHEET, *PICTURES, "figure_json"} <= files <= {*PATHS}

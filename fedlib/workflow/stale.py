@@ -34,15 +34,12 @@ RESULTS = {
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
 
 
-def look(plan: Plan, root: Path = Path()) -> set[str]:
+def look(plan: Plan) -> set[str]:
     """Paths of results that must be made again.
 
     Sets the times of the others to the order of their dependences.
-
-    Args:
-      root: what the plan's paths are relative to.
     """
-    folder = Folder(plan, root)
+    folder = Folder(plan)
     jobs = [(stage, job) for stage, job in plan.jobs() if stage in RESULTS]
     return {path for stage, job in jobs for path in folder.look(stage, job)}
 
@@ -50,59 +47,59 @@ def look(plan: Plan, root: Path = Path()) -> set[str]:
 class Folder:
     """The files of a plan; each is read once."""
 
-    def __init__(self, plan: Plan, root: Path):
-        self.plan, self.root = plan, root
+    def __init__(self, plan: Plan):
+        self.plan = plan
         self.content = cache(seals.content)
 
     def look(self, stage: str, job: dict) -> Iterator[str]:
         """Results of a job that must be made again; if there are none, corrects their times."""
         kinds = ([self.plan.path(file, **job) for file in kind] for kind in RESULTS[stage])
         says, beside, others = kinds
-        if not all((self.root / path).exists() for path in (*says, *beside, *others)):
+        if not all(Path(path).exists() for path in (*says, *beside, *others)):
             return  # Snakemake itself finds that they are missing
+        read = inputs(self.plan, stage, job)
         try:
-            wrong = [path for path in says if not self._is_of(path, stage, job, beside)]
+            wrong = [path for path in says if not self._is_of(path, stage, job, read, beside)]
         except (DataError, OSError):
             wrong = says  # not readable as files
         yield from wrong
         if not wrong:
-            times = (*inputs(self.plan, stage, job), *_companions(self.plan, stage, job))
+            times = (*read, *_companions(self.plan, stage, job))
             timed = self.plan.path(f"{stage}_benchmark", **job)  # Snakemake looks at its time, too
             self._put_right([*says, *beside, *others, timed], list(times))
 
-    def _is_of(self, path: str, stage: str, job: dict, beside: list[str]) -> bool:
+    def _is_of(self, path: str, stage: str, job: dict, read: list[str], beside: list[str]) -> bool:
         """Whether a file is the result of this job, as far as its digests tell."""
-        made = seals.made(self.root / path)
+        made = seals.made(path)
         if made is None or made.spec != self.plan.digest(stage, **job):
             return False
         if made.code != self.plan.code(stage, **job):
             return False
-        read = inputs(self.plan, stage, job)
-        if all((self.root / one).exists() for one in read) and made.inputs != self._contents(read):
+        if all(Path(one).exists() for one in read) and made.inputs != self._contents(read):
             return False
         if stage == LARGE and max(map(self._time, beside)) <= self._time(path):
             return True
         return made.beside == self._contents(beside)
 
     def _contents(self, paths: list[str]) -> str:
-        return seals.combined(self.content(self.root / path) for path in paths)
+        return seals.combined(self.content(path) for path in paths)
 
     def _time(self, path: str) -> int:
-        return (self.root / path).stat().st_mtime_ns
+        return Path(path).stat().st_mtime_ns
 
     def _put_right(self, outputs: list[str], read: list[str]) -> None:
         """Make outputs no older than their inputs, and nothing newer than now."""
         read, outputs = (
-            [path for path in paths if (self.root / path).exists()] for paths in (read, outputs)
+            [path for path in paths if Path(path).exists()] for paths in (read, outputs)
         )
         with contextlib.suppress(OSError):  # another user's files, or a read-only disk
             for path in (*read, *outputs):
                 if self._time(path) > time.time_ns():
-                    os.utime(self.root / path)
+                    os.utime(path)
             newest = max(map(self._time, read), default=0)
             for path in outputs:
                 if self._time(path) < newest:
-                    os.utime(self.root / path, ns=(newest, newest))
+                    os.utime(path, ns=(newest, newest))
 
 
 def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
