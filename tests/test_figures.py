@@ -583,7 +583,7 @@ def test_script_draws_the_three_files(collected, tmp_path):
         *(sys.executable, ROOT / "scripts/figure.py", "--spec", spec),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
         *("--published", PUBLISHED, "--pdf", tmp_path / "f.pdf", "--png", tmp_path / "f.png"),
-        *("--svg", tmp_path / "f.svg"),
+        *("--svg", tmp_path / "f.svg", "--json", tmp_path / "f.json"),
     ]
     subprocess.run(command, check=True)
     figure = figures.load(exhibit["kind"])(exhibit, tidy, clients, published.read(PUBLISHED))

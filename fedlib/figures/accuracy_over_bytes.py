@@ -1,6 +1,7 @@
 """Accuracy of the seen clients against what was communicated for it."""
 
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,6 +16,9 @@ from fedlib.figures import curves, layout, style
 
 SCALES = ("log", "linear")
 DECADE = 10  # ratio of amounts, below which a logarithmic axis would have too few ticks
+
+
+SILENT_NOTE = "A line across the panel: a method that sends nothing, at its last accuracy."
 
 
 @style.styled()
@@ -49,38 +53,46 @@ def draw(
     """
     accuracy = curves.Shown(metric, protocol, split)
     curves.check(accuracy, exhibit, until)
-    for name, value, known in (("unit", unit, UNITS), ("scale", scale, SCALES)):
-        if value not in known:
-            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
-    shown = _with_traffic(exhibit, metrics, accuracy)
-    limits = {name: limit * UNITS[unit] for name, limit in (until or {}).items()}
-    shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
-    unit, size = scaled(unit, shown["sent"].max())
-    shown = shown.assign(sent=shown["sent"] / size)
+    _check("unit", unit, UNITS)
+    _check("scale", scale, SCALES)
+    shown, unit, size = _cut(_with_traffic(exhibit, metrics, accuracy), unit, until or {})
     looks = style.looks(exhibit, shaded, curves.scores(shown))
     figure, grid = layout.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
     scale, silent, focused = _scale(scale, shown), False, ""
     for axes, federation in grid:
-        here, drawn = exhibits.pick(shown, federation=federation["name"]), []
         axes.set_xscale(scale)
-        for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(here, label=run["label"])
-            silent |= _draw_curve(axes, mine, looks[run["label"]], exhibit["runs"])
-            drawn.append(mine["mean"])
-        focused = curves.focus(axes, drawn) or focused
+        runs = exhibits.runs_of(exhibit, federation["name"])
+        drawn = [exhibits.pick(shown, federation=x["federation"], label=x["label"]) for x in runs]
+        for run, curve in zip(runs, drawn, strict=True):
+            silent |= _draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+        focused = curves.focus(axes, [curve["mean"] for curve in drawn]) or focused
         layout.percent_axis(axes)
         _mark(axes)
-    handles = style.method_handles(exhibit, looks)
-    note = "A line across the panel: a method that sends nothing, at its last accuracy."
-    notes = (
+    layout.finish(
+        figure,
+        exhibit,
+        style.method_handles(exhibit, looks),
         f"Communicated: all clients together, up and down; 1 {unit} is {size:,.0f} bytes.",
-        layout.spread_text(exhibit, "band"),
-        focused,
-        note if silent else "",
+        *(layout.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
         style.others_note(exhibit, looks),
     )
-    layout.finish(figure, exhibit, handles, *notes)
     return figure
+
+
+def _check(name: str, value: str, known: Iterable[str]) -> None:
+    """Raise ConfigError for a value that is not one of these."""
+    if value not in known:
+        raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
+
+
+def _cut(
+    shown: pd.DataFrame, unit: str, until: dict[str, float]
+) -> tuple[pd.DataFrame, str, float]:
+    """The curves up to `until`, with what was sent in a readable unit; that, and its bytes."""
+    limits = {name: limit * UNITS[unit] for name, limit in until.items()}
+    shown = shown[shown["sent"] <= shown["federation"].map(limits).fillna(math.inf)]
+    unit, size = scaled(unit, shown["sent"].max())
+    return shown.assign(sent=shown["sent"] / size), unit, size
 
 
 def _with_traffic(exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown) -> pd.DataFrame:

@@ -88,11 +88,8 @@ def draw(
     accuracy = curves.Shown(metric, protocol, split, group)
     curves.check(accuracy, exhibit, until)
     shown = curves.over_rounds(exhibit, metrics, accuracy)
-    paper = _Paper(
-        printed.fractions(published, exhibit["published"], metric),
-        printed.fractions(published, peaks, metric),
-        _waypoints(published, waypoints, metric),
-    )
+    known = (printed.fractions(published, name, metric) for name in (exhibit["published"], peaks))
+    paper = _Paper(*known, _waypoints(published, waypoints, metric))
     stars = _chosen(exhibit, metrics) if chosen else {}
     looks = style.looks(exhibit, shaded, curves.scores(shown))
     figure, grid = layout.by_federation(exhibit, "Communication round", accuracy.axis())
@@ -101,27 +98,29 @@ def draw(
         mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
-            look, where = looks[run["label"]], (federation["dataset"], run["label"])
-            curves.draw_curve(axes, curve, look, exhibit["runs"])
+            curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
             drawn.append(curve["mean"])
-            if look != style.OTHERS:
-                chose = stars.get((run["federation"], run["label"]), [])
-                _mark_chosen(axes, curve, chose, look)
-                marks |= _mark_published(axes, paper, where, curve["round"].max(), look)
+            if (look := looks[run["label"]]) != style.OTHERS:
+                _mark_chosen(axes, curve, stars.get((federation["name"], run["label"]), []), look)
+                where = federation["dataset"], run["label"]
+                marks |= _mark_published(axes, paper, where, curve, look)
         layout.rounds_axis(axes)
         focused = curves.focus(axes, drawn, paper.levels(federation["dataset"])) or focused
         layout.percent_axis(axes)
-    notes = (
+    handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
+    return layout.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
+
+
+def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:
+    """What is said below the figure."""
+    return [
         layout.spread_text(exhibit, "band"),
         CHOSEN_NOTE if stars else "",
         focused,
         MARKS_NOTE if marks else "",
         *exhibits.published_note(exhibit, shown=bool(marks)),
         style.others_note(exhibit, looks),
-    )
-    handles = style.method_handles(exhibit, looks) + _mark_handles(marks)
-    layout.finish(figure, exhibit, handles, *notes)
-    return figure
+    ]
 
 
 def _chosen(exhibit: dict, metrics: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
@@ -158,11 +157,11 @@ def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str)
 
 
 def _mark_published(
-    axes: Axes, paper: _Paper, where: tuple[str, str], last_round: int, look: style.Look
+    axes: Axes, paper: _Paper, where: tuple[str, str], curve: pd.DataFrame, look: style.Look
 ) -> set[str]:
     """Mark what is known of the paper's curve (data set, label) -> which of `MARKS` were drawn."""
     drawn = set()
-    passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= last_round]
+    passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= curve["round"].max()]
     if passed:
         point = {**MARKS["way-point"], "marker": look.marker, "markeredgecolor": look.color}
         axes.plot(*zip(*passed, strict=True), **point, clip_on=False, zorder=4)

@@ -76,8 +76,8 @@ def by_federation(
     return figure, list(zip(grid, federations, strict=True))
 
 
-def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> None:
-    """Add the legend, and small grey lines with scale, seeds and what the reader must know.
+def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Figure:
+    """The figure with its legend, and scale, seeds and what the reader must know in small grey.
 
     The legend is beside panels that stand one below the other, if it is small, and else below
     them. The figure grows in height alone.
@@ -100,6 +100,7 @@ def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Non
     if drawn:
         top = whole - PAD if beside else under + below - PAD
         drawn.set_bbox_to_anchor(((wide if beside else PAD) / WIDTH, top / whole))
+    return figure
 
 
 def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:

@@ -57,13 +57,7 @@ def draw(
     figure, grid = layout.panels(titles, columns=len(kinds))
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
     for row, run in enumerate(exhibit["runs"]):
-        about = {"federation": run["federation"], "label": run["label"]}
-        points = representations.of_metrics(exhibits.pick(shown, **about))
-        if points.vectors.shape[1] != len(kinds):
-            raise ConfigError(
-                f"{run['federation']}/{run['label']} recorded {points.vectors.shape[1]} kinds of "
-                f"vectors, got names for {len(kinds)}"
-            )
+        points = _points(shown, run, len(kinds))
         panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
         _draw_row(panels, points)
         seen["class"] |= set(points.label.tolist())
@@ -78,6 +72,18 @@ def draw(
         "part of the map where its points are; distances between far points mean little.",
     )
     return figure
+
+
+def _points(shown: pd.DataFrame, run: dict, kinds: int) -> representations.Points:
+    """The vectors of a run; ConfigError unless there are so many kinds of them."""
+    about = {"federation": run["federation"], "label": run["label"]}
+    points = representations.of_metrics(exhibits.pick(shown, **about))
+    if points.vectors.shape[1] != kinds:
+        raise ConfigError(
+            f"{run['federation']}/{run['label']} recorded {points.vectors.shape[1]} kinds of "
+            f"vectors, got names for {kinds}"
+        )
+    return points
 
 
 def _draw_row(panels: Sequence[Axes], points: representations.Points) -> None:

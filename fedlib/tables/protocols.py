@@ -46,16 +46,10 @@ def build(
     """
     if group not in GROUPS:
         raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
-    others = sorted(protocols.keys() - {DEFAULT})
-    if DEFAULT not in protocols or not others:
-        raise ConfigError(
-            f"protocols must be {DEFAULT} and at least one other, got "
-            f"{', '.join(protocols) or 'none'}"
-        )
-    titles = {name: protocols[name] for name in (DEFAULT, *others)}
+    titles = _titles(protocols)
     given = Inputs(exhibit, metrics)
-    key = ("federation", "label", "metric", "protocol")
-    found = given.over_seeds(*key, at="last", split=PRIMARY.split, group=group)
+    where = {"at": "last", "split": PRIMARY.split, "group": group}
+    found = given.over_seeds("federation", "label", "metric", "protocol", **where)
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         for metric in METRIC_TITLES:
@@ -76,12 +70,22 @@ def build(
                 if protocol != DEFAULT:
                     yield Column("difference", over), differences(part)
 
-    numbers = given.numbers(of_run)
     return given.sheet(
-        numbers,
+        numbers := given.numbers(of_run),
         given.blocks(numbers, of_block),
         *notes.measured(exhibit),
         f"All and Bottom-10% as in the accuracy table, on test examples of the {GROUPS[group]},"
         " after the last round. A dash: the method has no such protocol.",
         f"Difference: from '{titles[DEFAULT]}', in percentage points. {HIGHEST}",
     )
+
+
+def _titles(protocols: dict[str, str]) -> dict[str, str]:
+    """The titles in the order of the columns; ConfigError if there is nothing to compare."""
+    others = sorted(protocols.keys() - {DEFAULT})
+    if DEFAULT not in protocols or not others:
+        raise ConfigError(
+            f"protocols must be {DEFAULT} and at least one other, got "
+            f"{', '.join(protocols) or 'none'}"
+        )
+    return {name: protocols[name] for name in (DEFAULT, *others)}
