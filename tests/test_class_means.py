@@ -1,6 +1,7 @@
 """Means of outputs by class: what clients hold, what is sent, what a server makes of it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
 from fedlib.engine.batches import draw_batches
+from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
@@ -158,6 +160,9 @@ def test_pairs_are_what_was_sent_by_client_whatever_the_order_of_the_cohort():
     assert [x.tolist() for x in again] == [vectors.tolist(), labels.tolist()]
 
 
+ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort
+
+
 def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randn(7, 4, generator=draw).double(), torch.arange(7) % 3
@@ -169,7 +174,7 @@ def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
     def loss(params, x, y):
         return nn.functional.cross_entropy(x @ params["weight"].T + params["bias"], y)
 
-    found = server_sgd.train(loss, params, (x, y), sgd, 5, 0, "server")
+    found = server_sgd.train(loss, params, (x, y), sgd, ROUND, "server")
     optimiser = torch.optim.SGD(net.parameters(), lr=0.3)
     plan = draw_batches(7, sgd, 5, 0, "server")
     assert [step.size for step in plan.steps] == [3, 3, 1] * 4
@@ -187,7 +192,7 @@ def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
 def test_a_server_that_was_sent_nothing_trains_nothing():
     params = {"w": torch.ones(2)}
     nothing, sgd = (torch.zeros(0, 2),), SGD(lr=1.0)
-    found = server_sgd.train(lambda *args: 1 / 0, params, nothing, sgd, 0, 0, "server")
+    found = server_sgd.train(lambda *args: 1 / 0, params, nothing, sgd, ROUND, "server")
     assert torch.equal(found["w"], params["w"])
 
 

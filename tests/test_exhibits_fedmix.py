@@ -807,7 +807,7 @@ def test_views_that_do_not_exist_are_refused(viewed, columns, error, complaint):
 
 
 @pytest.mark.slow
-def test_every_figure_has_a_title_a_footer_and_the_same_bytes_twice(
+def test_every_figure_has_a_footer_and_the_same_bytes_twice(
     tmp_path, diverging, over_time, clustered, leaking
 ):
     made = {
@@ -820,7 +820,6 @@ def test_every_figure_has_a_title_a_footer_and_the_same_bytes_twice(
         for name in ("a", "b"):
             figure = draw(kind, about, frames)
             saving.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
-        assert " ".join(figure.get_suptitle().split()) == "Personalised test accuracy"
         assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
         for suffix in ("pdf", "png"):
             first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import test_stages as stages
 import workflow
-from faults import often
+from faults import often, said
 
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
@@ -35,7 +35,7 @@ def content(folder: Path) -> dict[str, bytes]:
     """What must not differ by a byte: metrics, clients, and states of all runs."""
     results = folder / PLAN.path("results")
     files = [*results.glob("metrics/*"), *results.glob("runs/**/state.pt")]
-    return {str(file.relative_to(results)): file.read_bytes() for file in sorted(files)}
+    return {str(file.relative_to(results)): said(file) for file in sorted(files)}
 
 
 def processes(folder: Path) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import workflow
-from faults import often
+from faults import often, said
 
 from fedlib.workflow import shell
 from fedlib.workflow.config import read
@@ -191,7 +191,7 @@ def at(folder: Path, seconds: float, *patterns: str) -> None:
 
 
 def metrics_of(folder: Path) -> dict[str, bytes]:
-    return {f.name: f.read_bytes() for f in (folder / PLAN.path("results") / "metrics").iterdir()}
+    return {f.name: said(f) for f in (folder / PLAN.path("results") / "metrics").iterdir()}
 
 
 @pytest.mark.parametrize("days", [1, -400])
@@ -204,11 +204,6 @@ def test_a_clock_that_jumps_changes_no_number(finished, tmp_path, tally, days):
     (folder / PLAN.path("evaluation", **RUN)).unlink()
     arguments = [PLAN.path("metrics_csv", paper="pfedmm"), *workflow.smoke()]
     done = workflow.snakemake(folder, *arguments)
-    if days > 0:  # nothing can be newer than the future
-        assert done.returncode == 1 and "Traceback" not in done.stdout
-        assert "has older modification time" in done.stdout, done.stdout
-        at(folder / results, 0, "shards/**/*", "runs/**/*")
-        done = workflow.snakemake(folder, *arguments)
     assert done.returncode == 0, done.stdout
     assert metrics_of(folder) == right
     tally("clock that jumps", f"{days:+} days, the same bytes")

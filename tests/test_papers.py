@@ -326,6 +326,9 @@ def test_registries_and_folders_agree():
         "base",
         "class_statistics",
         "gated_mixture",
+        "pooled_mixture",
+        "table_mixture",
+        "trained_mixture",
     }
     assert set(models.MODELS) == {p.stem for p in (ROOT / "fedlib/models").glob("*.py")} - {
         "__init__",

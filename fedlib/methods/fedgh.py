@@ -104,8 +104,7 @@ class FedGH(ClassStatistics):
             state.header,
             class_means.pairs(cohort, means, held),
             self.server_solver,
-            cohort.seed,
-            cohort.round,
+            cohort,
             "header",
         )
         return State(tree.put(state.models, cohort.host_ids, trained), header, memory)

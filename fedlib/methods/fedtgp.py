@@ -108,8 +108,7 @@ class FedTGP(FedProto):
             state.generator,
             class_means.pairs(cohort, uploaded, held),
             self.server_solver,
-            cohort.seed,
-            cohort.round,
+            cohort,
             "prototypes",
         )
         known = state.prototypes.known | held.any(0)

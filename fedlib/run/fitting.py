@@ -1,8 +1,7 @@
 """Models and the data that they are to read: what a declaration leaves out, and what does not fit.
 
 The sizes that data decide, `in_features` and `num_classes`, may be left out of a declaration: they
-are those of the federation. Whether a model can read the inputs is found out with shapes alone, on
-PyTorch's meta device, before anything is computed.
+are those of the federation. Whether a model can read the inputs is tried with two empty ones.
 """
 
 import inspect
@@ -92,9 +91,11 @@ def refuse_misfit(spec: dict, task: Task, federation: Federation) -> None:
             f"{name}: num_classes must be {num_classes}, as the data have so many, got {outputs}; "
             "it may be left out"
         )
+    if task.is_heavy:  # to draw such a model takes seconds, and its first step tells as well
+        return
     kind = torch.float32 if federation.tokens is None else torch.int64
-    try:
-        with torch.device("meta"), torch.no_grad():
+    try:  # with values, as a pass of shapes alone has PyTorch import its compilers, for seconds
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
             task.build().eval()(torch.zeros((2, *inputs), dtype=kind))
     except (IndexError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
