@@ -50,6 +50,7 @@ class Exhibit:
       compares: whether it puts runs beside each other, so that one alone says nothing, unless
         beside a published number.
       is_lead: whether it shows by how much one run is above others, of which one has none.
+      by_federation: names of fields that are mappings by federation, or None.
     """
 
     title: str
@@ -62,6 +63,7 @@ class Exhibit:
     kind: ClassVar[str]
     room_for_others: ClassVar[bool] = False
     of_server: ClassVar[bool] = False
+    by_federation: ClassVar[tuple[str, ...]] = ()
     compares: ClassVar[bool] = False
     is_lead: ClassVar[bool] = False
 
@@ -120,7 +122,7 @@ class Exhibit:
 
     def left(self, gone: Collection[str], runs: Sequence["Run"]) -> dict[str, Any]:
         """Fields that change where the federations `gone` are not shown, and only `runs` are."""
-        return {}
+        return {name: without(gone, getattr(self, name)) for name in self.by_federation}
 
     def beside(self, label: str, method: str, like: str) -> Self:
         """The exhibit with a further run in its last row, if it has room for one like `like`."""

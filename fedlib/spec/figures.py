@@ -37,9 +37,7 @@ class AccuracyOverBytes(Figure):
         """The one that is shown."""
         yield View("seen", self.protocol, self.split)
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The ends of the axes of the federations that are shown."""
-        return {"until": without(gone, self.until)}
+    by_federation: ClassVar = ("until",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +65,7 @@ class AccuracyOverRounds(Figure):
         """The one that is shown."""
         yield View(self.group, self.protocol, self.split)
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The ends of the axes of the federations that are shown."""
-        return {"until": without(gone, self.until)}
+    by_federation: ClassVar = ("until",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +137,7 @@ class CostToTarget(Figure):
 
     compares: ClassVar = True
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The targets of the federations that are shown."""
-        return {"targets": without(gone, self.targets)}
+    by_federation: ClassVar = ("targets",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +200,7 @@ class GradientDivergence(Figure):
 
     compares: ClassVar = True
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The ends of the axes of the federations that are shown."""
-        return {"until": without(gone, self.until)}
+    by_federation: ClassVar = ("until",)
 
 
 @dataclass(frozen=True, kw_only=True)

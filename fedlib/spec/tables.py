@@ -1,11 +1,11 @@
 """The kinds of tables: what each is declared with. `fedlib.tables` has a module for each."""
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from fedlib.spec.exhibits import Exhibit, Pair, View, against, of_protocols, without
+from fedlib.spec.exhibits import Exhibit, Pair, View, against, of_protocols
 
 MEAN = "accuracy_client_mean"
 
@@ -45,9 +45,7 @@ class BesidePublished(Table):
     room_for_others: ClassVar = True
     compares: ClassVar = True
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The names of the federations that are shown."""
-        return {"names": without(gone, self.names)}
+    by_federation: ClassVar = ("names",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +240,7 @@ class ToTarget(Table):
 
     compares: ClassVar = True
 
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The targets of the federations that are shown."""
-        return {"targets": without(gone, self.targets)}
+    by_federation: ClassVar = ("targets",)
 
 
 @dataclass(frozen=True, kw_only=True)
