@@ -169,12 +169,6 @@ def weights_receipt(wildcards):
 
 
 @asked_often
-def earlier_run(wildcards):
-    """State and history of the run that a longer one goes on from, if there is one."""
-    return PLAN.earlier_files(**wildcards)
-
-
-@asked_often
 def settled_run(wildcards):
     """State and history of the run that an evaluation takes something from, if there is one."""
     return PLAN.settled_files(**wildcards)

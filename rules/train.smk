@@ -7,7 +7,6 @@ rule train:
         shards=ancient(partition_file("shards")),
         manifest=partition_file("manifest"),
         weights=weights_receipt,
-        earlier=earlier_run,
     output:
         state=path("state"),
         history=path("history"),
@@ -28,7 +27,6 @@ rule train:
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
-        earlier=optional_input("earlier"),
         checkpoints=checkpoints,
     params:
         spec=spec("train"),
@@ -36,6 +34,6 @@ rule train:
     shell:
         "python scripts/train.py --spec {params.spec:q} --code {params.code}"
         " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
-        " {resources.earlier} --state {output.state:q} --history {output.history:q}"
+        " --state {output.state:q} --history {output.history:q}"
         " --checkpoints {resources.checkpoints:q} --device {resources.device}"
         " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1"

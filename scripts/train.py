@@ -24,13 +24,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--state", type=Path, required=True, help="output: final state, .pt")
     parser.add_argument("--history", type=Path, required=True, help="output: evaluations, .h5")
     parser.add_argument(
-        "--earlier",
-        type=Path,
-        nargs=2,
-        metavar=("STATE", "HISTORY"),
-        help="of a finished run of fewer rounds and otherwise the same, to go on from",
-    )
-    parser.add_argument(
         "--checkpoints", type=Path, required=True, help="folder of this run's checkpoints"
     )
     parser.add_argument(
@@ -83,7 +76,6 @@ def main() -> None:
                 state_file=args.state,
                 history_file=args.history,
                 checkpoints=checkpoints,
-                earlier=args.earlier,
                 report=tell,
                 stop=stop,
             )

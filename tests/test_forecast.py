@@ -169,9 +169,8 @@ def part(
     return which, Load(share=1, flops=flops, numbers=7, growth=growth)
 
 
-def cost(*parts, spec=None, done=0, **changes):
-    how = {"done": done, "batched": False}
-    return costs.costs(spec or run(), FEW, rehearsed(*parts, **changes), RATE, **how)
+def cost(*parts, spec=None, **changes):
+    return costs.costs(spec or run(), FEW, rehearsed(*parts, **changes), RATE, batched=False)
 
 
 def test_training_is_rounds_and_evaluations_and_what_each_client_takes():
@@ -186,12 +185,6 @@ def test_training_is_rounds_and_evaluations_and_what_each_client_takes():
     expected = costs.START + steps / 1e6 + scored / 2e6 + 10 * 2 * 0.5
     assert found["train"].seconds == pytest.approx(expected)
     assert found["evaluate"].seconds == costs.START
-
-
-def test_a_run_that_goes_on_from_another_takes_the_rounds_that_are_left():
-    shown = [part("round", "fold", "train"), part("evaluation", "score", "test")]
-    found = cost(*shown, done=5)
-    assert found["train"].flops == 5 * 2 * 25 * 1000 + 1 * 32 * 1000
 
 
 def test_a_fixed_number_of_steps_has_full_batches_where_a_client_has_the_examples():

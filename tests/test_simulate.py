@@ -276,19 +276,6 @@ def test_progress_ends_with_round_loss_and_accuracies():
     assert "  seen " in lines[-1] and "  unseen " in lines[-1]
 
 
-# -- longer runs --------------------------------------------------------------------------
-
-
-@every_method
-def test_a_run_that_goes_on_from_a_shorter_one_ends_with_the_same_bits(name):
-    whole = silently(simulation(name, rounds=4, evaluate_every=2))
-    start = silently(simulation(name, rounds=2, evaluate_every=2))
-    lines = []
-    longer = simulation(name, rounds=4, evaluate_every=2)
-    assert_same_bits(longer.run(report=lines.append, start=start), whole)
-    assert lines[0] == "going on after the 2 rounds of another run"
-
-
 # -- interruptions ------------------------------------------------------------------------
 
 

@@ -222,19 +222,6 @@ def test_a_closed_terminal_asks_a_training_to_stop_unless_nohup_has_it_ignored(i
             signal.signal(number, handler)
 
 
-def test_a_longer_run_goes_on_from_a_shorter_one_to_the_same_bits(trained, tmp_path, call):
-    folder = shards(tmp_path)
-    short = SPEC | {"rounds": ROUNDS // 2}
-    assert call("train", options(folder / "short", short))[0] == 0
-    earlier = [str(folder / "short" / name) for name in ("state.pt", "history.h5")]
-    code, stdout, stderr = call("train", [*options(folder / "run"), "--earlier", *earlier])
-    assert (code, stderr) == (0, "") and f"after the {ROUNDS // 2} rounds of another" in stdout
-    assert_same_run(folder / "run", trained)
-    for other in (short | {"seed": 4}, SPEC | {"rounds": ROUNDS // 4}):
-        arguments = [*options(folder / "other", other), "--earlier", *earlier]
-        assert_one_line(call("train", arguments), "history.h5 is not of the same run with at most")
-
-
 @pytest.mark.slow
 def test_ctrl_c_saves_a_checkpoint_too_and_a_second_one_ends_the_run_at_once(tmp_path):
     folder = shards(tmp_path) / "run"

@@ -29,7 +29,7 @@ SCORED_TOGETHER = 128  # examples, as `fedlib.engine.cohort` scores images on a 
 
 
 def costs(
-    spec: dict, sizes: Sizes, rehearsed: Rehearsed, rate: Rate, *, done: int = 0, batched: bool
+    spec: dict, sizes: Sizes, rehearsed: Rehearsed, rate: Rate, *, batched: bool
 ) -> dict[str, Cost]:
     """What the jobs of a run cost -> {"train": Cost, "evaluate": Cost}
 
@@ -37,15 +37,11 @@ def costs(
       spec: of the run.
       sizes: of its federation.
       rate: of its model on this machine.
-      done: rounds of an earlier run that it goes on from.
       batched: whether clients are computed together.
     """
     owners = _Owners(spec, sizes, rehearsed)
-    rounds = spec["rounds"] - done
-    evaluations = sum(
-        number % spec["evaluate_every"] == 0 or number == spec["rounds"]
-        for number in range(done + 1, spec["rounds"] + 1)
-    ) + (not done)
+    rounds = spec["rounds"]
+    evaluations = 1 + -(-rounds // spec["evaluate_every"])
     by_round, by_evaluation = map(owners.operations, (Phase.ROUND, Phase.EVALUATION))
     training = {kind: rounds * by_round[kind] + evaluations * by_evaluation[kind] for kind in Kind}
     final = owners.operations(Phase.FINAL)

@@ -96,7 +96,7 @@ class Estimator:
             executor = choice.rule(build_task({**spec, "weights": None}, self._device))
         rate = self._rate(spec, owned, rehearsed, executor)
         batched = not choice.goes_one_by_one(executor)
-        return costs(spec, owned, rehearsed, rate, done=request.done, batched=batched)
+        return costs(spec, owned, rehearsed, rate, batched=batched)
 
     def keep(self) -> None:
         """Write to the cache what has been found."""

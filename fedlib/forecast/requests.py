@@ -25,7 +25,6 @@ class Request(NamedTuple):
       spec: of its evaluation, see `fedlib.run_spec.of_training`.
       data: specification of its federation.
       manifest: of its federation, once that is cut.
-      done: rounds of the run that it goes on from.
       device, executor: as the configuration gives them.
     """
 
@@ -33,7 +32,6 @@ class Request(NamedTuple):
     spec: dict
     data: dict
     manifest: Path
-    done: int
     device: str
     executor: str
 
@@ -45,7 +43,6 @@ class Request(NamedTuple):
         """
         facts = {
             "spec": {**self.spec, "seed": 0, "data": ""},
-            "done": self.done,
             "data": self.data,
             "cut": files.digest(self.manifest) if self.manifest.exists() else None,
             "code": [*code_of(self.spec), *map(digest, (SIZES, REHEARSAL, COSTS))],

@@ -228,19 +228,10 @@ def train(
     state_file: Path,
     history_file: Path,
     checkpoints: Checkpoints,
-    earlier: tuple[Path, Path] | None = None,
     **run_options,
 ) -> None:
-    """Run, then write the state and, last, the history that vouches for it with its checksum.
-
-    Args:
-      earlier: state and history of a run of fewer rounds and otherwise the same, to go on from.
-
-    Raises:
-      DataError: if that is another run.
-    """
-    start = _end_of(simulation, spec, *earlier) if earlier else None
-    state, result = simulation.run(checkpoints, start=start, **run_options)
+    """Run, then write the state and, last, the history that vouches for it with its checksum."""
+    state, result = simulation.run(checkpoints, **run_options)
     tensors = flatten(state)
     sha256 = save_tensors(state_file, tensors)
     diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
@@ -249,21 +240,6 @@ def train(
         history_file, state_file
     )
     checkpoints.clear(last=False)  # a workflow that ends before it knows of this does it again
-
-
-def _end_of(
-    simulation: Simulation, spec: dict, state_file: Path, history_file: Path
-) -> tuple[Any, RunResult]:
-    """State and history of a finished run, of which `spec` is a longer one."""
-    history = RunResult.load(history_file)
-    rounds = history.spec.get("rounds", 0)
-    if {**history.spec, "rounds": spec["rounds"]} != spec or rounds > spec["rounds"]:
-        raise DataError(
-            f"{history_file} is not of the same run with at most {spec['rounds']} rounds; give the "
-            "one it goes on from, or none"
-        )
-    tensors = load_tensors(state_file, history.provenance["state_sha256"])
-    return restore(simulation.init(), tensors), history
 
 
 def evaluate_state(

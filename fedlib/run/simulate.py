@@ -155,7 +155,6 @@ class Simulation:
         checkpoints: Checkpoints | None = None,
         report: Callable[[str], None] = print,
         stop: Callable[[], bool] = lambda: False,
-        start: tuple[Any, RunResult] | None = None,
     ) -> tuple[Any, RunResult]:
         """The state after all rounds, and everything recorded on the way.
 
@@ -163,8 +162,6 @@ class Simulation:
           checkpoints: where to resume from and to save to; None keeps nothing.
           report: gets a line of progress now and then.
           stop: asked after every round; True saves a checkpoint and ends the process politely.
-          start: last state and history of a run of fewer rounds, from which this one goes on; a
-            checkpoint of this one comes first.
 
         Raises:
           DivergedError: as soon as a loss is not finite, in training or in an evaluation.
@@ -172,7 +169,7 @@ class Simulation:
           SystemExit: with status 143, if `stop` asked for it.
         """
         self._refuse_clients_without_examples()
-        state, record, begun = self._begin(checkpoints, report, start)
+        state, record, begun = self._begin(checkpoints, report)
         progress = Rounds(self.course.rounds, begun, report)
         for done in range(begun + 1, self.course.rounds + 1):
             if not self.method.stopped(state):
@@ -199,14 +196,9 @@ class Simulation:
             )
 
     def _begin(
-        self, checkpoints: Checkpoints | None, report: Callable, end: tuple | None
+        self, checkpoints: Checkpoints | None, report: Callable
     ) -> tuple[Any, "Record", int]:
         saved = checkpoints.load() if checkpoints else None
-        if saved is None and end is not None:
-            state, history = end
-            done = int(history.round[-1])
-            report(f"going on after the {done} rounds of another run")
-            return state, Record.of(history), done
         state, record = self.init(), Record()
         if saved is None:
             return self._evaluate(state, record, 0), record, 0
@@ -269,22 +261,6 @@ class Record:
     last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
     trained: int = 0  # clients this process has trained, counting repeats
-
-    @classmethod
-    def of(cls, history: RunResult) -> "Record":
-        """What had been written down at the end of a run."""
-        lists = {name: getattr(history, name).tolist() for name in ("round", *TOTALS, "train_loss")}
-        served = history.server_examples
-        lists["server_examples"] = [0] * len(history.round) if served is None else served.tolist()
-        scores = {
-            view: [
-                evaluate.ClientScores(correct, found.count, loss)
-                for correct, loss in zip(found.correct, found.loss, strict=True)
-            ]
-            for view, found in history.scores.items()
-        }
-        totals = {name: lists[name][-1] for name in COUNTED}
-        return cls(**lists, scores=scores, totals=totals)
 
     def add_round(self, cohort: Cohort, number: int) -> None:
         """Cost and losses of a round; the one place where a round waits for the device."""

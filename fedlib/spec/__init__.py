@@ -123,11 +123,6 @@ class Run:
         fields = {name: value for name, value in asdict(self).items() if name not in SHOWN_ONLY}
         return {**fields, "seed": seed}
 
-    def trains_like(self, other: "Run") -> bool:
-        """Whether the specifications differ in nothing but the number of rounds."""
-        mine, theirs = vars(self), vars(other)
-        return all(mine[name] == theirs[name] for name in mine.keys() - {*SHOWN_ONLY, "rounds"})
-
     def describe(self) -> dict:
         """The run as tables and figures need it."""
         return asdict(self)

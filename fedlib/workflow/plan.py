@@ -26,7 +26,7 @@ from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.workflow.declarations import Cell, cells_of
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.provenance import code_digest
-from fedlib.workflow.selection import folder_note, goes_on, selected
+from fedlib.workflow.selection import folder_note, selected
 
 RUN_FILES = ("state", "history", "evaluation")
 
@@ -81,7 +81,6 @@ class Plan:
         self._run_specs: dict[tuple, dict] = {}
         self._digests: dict[tuple, str] = {}
         self._run_evaluated: dict[tuple, dict] = {}
-        self._earlier: dict[tuple, Run | None] = {}
 
     # --- What there is -------------------------------------------------------------------------
 
@@ -107,8 +106,7 @@ class Plan:
         yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
         yield from (("partition", wildcards) for wildcards in self.partitions())
         optional = ("events",) if self.config["tensorboard"] else ()
-        yield from (("train", cell._asdict()) for cell in sorted(self.cells(), key=self._chain))
-        for stage in ("evaluate", *optional):
+        for stage in ("train", "evaluate", *optional):
             yield from ((stage, cell._asdict()) for cell in self.cells())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
         for name, paper in self.papers.items():
@@ -187,30 +185,6 @@ class Plan:
         names = run_weights(vars(self.run(paper, federation, label)))
         return [self.path("receipt", dataset=name) for name in names]
 
-    def earlier(self, paper: str, federation: str, label: str) -> Run | None:
-        """The longest run that this one goes on from, as they differ in nothing but rounds.
-
-        None if there is none, or if it is evaluated at its end and this one is not evaluated there.
-        """
-        key = (paper, federation, label)
-        if key not in self._earlier:
-            run, declared = self.run(*key), self._paper(paper)
-            before = list(declared.runs).index(run)  # of equally long runs, the first is earlier
-            known = [
-                other
-                for number, other in enumerate(declared.runs)
-                if (other.rounds, number) < (run.rounds, before)
-                and goes_on(run, other)
-                and {*declared.seeds_of(run)} <= {*declared.seeds_of(other)}
-            ]
-            self._earlier[key] = max(known, key=lambda other: other.rounds, default=None)
-        return self._earlier[key]
-
-    def earlier_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
-        """State and history of the run that this one goes on from; empty if it starts afresh."""
-        run = self.earlier(paper, federation, label)
-        return [] if run is None else self._end_of(run, paper, seed)
-
     def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
         """State and history of the run that the evaluation of this one takes something from.
 
@@ -219,7 +193,8 @@ class Plan:
         settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
         if settler is None or int(seed) not in self._paper(paper).seeds_of(settler):
             return []
-        return self._end_of(settler, paper, seed)
+        names = {"paper": paper, "federation": federation, "label": settler.label, "seed": seed}
+        return [self.path(file, **names) for file in ("state", "history")]
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -332,11 +307,6 @@ class Plan:
         data["replicate"] = self.replicate(**data, seed=seed)
         return {**self._run_specs[key], "seed": seed, "data": self.digest("partition", **data)}
 
-    def _chain(self, cell: Cell) -> int:
-        """How many runs a run goes on from, one after the other."""
-        run = self.earlier(cell.paper, cell.federation, cell.label)
-        return 0 if run is None else 1 + self._chain(cell._replace(label=run.label))
-
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
         """What a final evaluation scores, and keeps: what is shown of the run, or all views."""
         key = (paper, federation, label)
@@ -349,11 +319,6 @@ class Plan:
             predictions = any(exhibit.shows_predictions for exhibit in about)
             self._run_evaluated[key] = {"views": views, "predictions": predictions}
         return self._run_evaluated[key]
-
-    def _end_of(self, run: Run, paper: str, seed: object) -> list[str]:
-        """State and history of a finished run."""
-        names = {"paper": paper, "federation": run.federation, "label": run.label, "seed": seed}
-        return [self.path(file, **names) for file in ("state", "history")]
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""

@@ -71,15 +71,6 @@ def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[st
     return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
 
 
-def goes_on(run: Run, other: Run) -> bool:
-    """Whether `run` begins like `other`, and is evaluated whenever that is."""
-    return (
-        (other.federation, other.method) == (run.federation, run.method)
-        and (other.rounds % run.evaluate_every == 0 or other.rounds == run.rounds)
-        and run.trains_like(other)
-    )
-
-
 def folder_note(config: Mapping, idle: Sequence[str] = ()) -> str:
     """How a folder of results differs from the scale's own, "" if it does not.
 

@@ -16,7 +16,7 @@ COMMANDS = {
     "download": "{dataset} --spec {spec} --raw {raw} --receipt {receipt}{mirror}",
     "partition": "--spec {spec} --raw {raw} --shards {shards} --manifest {manifest}",
     "train": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
-    "{earlier} --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
+    " --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
     "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}{settled}"
     " --state {state} --history {history} --checkpoints {checkpoints} --out {evaluation} "
     + _COMPUTE,
@@ -78,7 +78,6 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
     if stage in ("train", "evaluate"):
         run = {name: value for name, value in wildcards.items() if name != "seed"}
         optional["weights"] = plan.weights(**run)
-        optional["earlier"] = plan.earlier_files(**wildcards)
         optional["settled"] = plan.settled_files(**wildcards)
     elif stage in ("table", "figure"):
         optional["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])

@@ -130,8 +130,6 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
 def _companions(plan: Plan, stage: str, job: dict) -> list[str]:
     """Other files that a job reads, whose times Snakemake compares."""
     match stage:
-        case "train":
-            return plan.earlier_files(**job)
         case "evaluate":
             return [plan.path("state", **job), *plan.settled_files(**job)[:1]]
         case "report":

@@ -27,15 +27,13 @@ def requests(plan: Plan, root: Path = Path()) -> list[Request]:
 
 
 def _request(plan: Plan, root: Path, paper: str, federation: str, label: str) -> Request:
-    run, earlier = plan.run(paper, federation, label), plan.earlier(paper, federation, label)
-    seed = plan.papers[paper].seeds_of(run)[0]
+    seed = plan.papers[paper].seeds_of(plan.run(paper, federation, label))[0]
     names = {"paper": paper, "federation": federation, "label": label, "seed": seed}
     return Request(
         name=run_name(names),
         spec=json.loads(plan.spec("evaluate", **names)),
         data=plan.data(paper, federation).spec(0),
         manifest=root / plan.path("manifest", **names),
-        done=earlier.rounds if earlier else 0,
         device=plan.config["device"],
         executor=plan.config["executor"],
     )
