@@ -198,6 +198,8 @@ def _closure(
 def _scan(base: Path, name: str) -> _Module:
     """The contribution of a module; cached, because the closures of jobs overlap."""
     path = _source(base, name)
+    if name == PACKAGE:  # its version, and the public names, which it loads by name
+        return _Module(_meaning(ast.Module([], []), name).digest, frozenset(), ())
     source, registry = path.read_bytes(), ()
     if path.name == "__init__.py":  # whether it has a registry depends on other files than itself
         tree = ast.parse(source, str(path))

@@ -1,0 +1,98 @@
+"""The package that pip installs: what it needs, what it contains, and that it works on its own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+
+import pytest
+import workflow
+import yaml
+from test_environment import direct
+
+import fedlib
+from fedlib import papers
+from fedlib.workflow.provenance import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINNED_ONLY = {"contourpy"}  # in requirements.in for one version on every Python
+
+
+def pip(*arguments):
+    """Run pip without a network."""
+    command = [sys.executable, "-m", "pip", *arguments, "--no-deps", "--no-index", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = workflow.copy_checkout(folder / "source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, source)
+    pip("wheel", str(source), "--no-build-isolation", "-w", str(folder))
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def outside(wheel, tmp_path_factory):
+    """Function that runs Python, with the installed wheel, in a folder without a checkout."""
+    folder = tmp_path_factory.mktemp("outside")
+    pip("install", "--target", str(folder / "installed"), str(wheel))
+
+    def run(code):
+        changes = {"PYTHONPATH": str(folder / "installed"), "XDG_CACHE_HOME": str(folder)}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=os.environ | changes | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+def test_the_packages_to_install_are_those_of_the_lock():
+    extras = PROJECT["optional-dependencies"]
+    named = [*PROJECT["dependencies"], *(name for extra in extras.values() for name in extra)]
+    names = [re.match(r"[\w-]+", requirement)[0] for requirement in named]
+    assert sorted(names) == sorted(direct().keys() - PINNED_ONLY)
+
+
+def test_the_version_is_the_same_everywhere():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## (.*)$", changes, re.MULTILINE)[1]
+    assert newest == cited["version"] == fedlib.__version__
+    assert f"`v{newest}`" in (ROOT / "docs/install.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("paper", papers.names())
+def test_a_paper_is_cited_with_the_software(paper):
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    told = papers.load(paper).CITATION.lower()
+    assert any(reference["title"].lower() in told for reference in cited["references"])
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_file_but_documents(wheel):
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "fedlib").rglob("*.*")}
+    wanted = {name for name in files if "__pycache__" not in name and not name.endswith(".md")}
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if name.startswith("fedlib/")}
+    assert wheel.name.startswith(f"fedlib_moe-{fedlib.__version__}-") and found == wanted
+
+
+@pytest.mark.slow
+def test_the_wheel_works_outside_of_a_checkout(outside):
+    told = outside("import fedlib; print(fedlib.__version__, fedlib.__file__)")
+    assert told.startswith(fedlib.__version__) and str(ROOT) not in told
