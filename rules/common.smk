@@ -23,6 +23,7 @@ from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
 from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, stale, warm, why
 from fedlib.workflow.plan import Plan
+from fedlib.workflow.shell import COMMANDS, option, write_specifications
 
 # What only looks at the folder may do so while another Snakemake works in it.
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
@@ -122,6 +123,7 @@ def can_fork():
 
 
 onstart:
+    write_specifications(PLAN)
     if can_fork():
         run_scripts_by(warm.start())
 
@@ -142,8 +144,8 @@ def turn(stage):
 
 
 def spec(stage):
-    """Params function: canonical JSON of what determines the job's output."""
-    return asked_often(lambda wildcards: PLAN.spec(stage, **wildcards))
+    """Params function: canonical JSON of what determines the job's output, or a file with it."""
+    return asked_often(lambda wildcards: PLAN.given(stage, **wildcards))
 
 
 def code(stage):
@@ -202,11 +204,6 @@ def exhibit_labels(stage, format):
         return {stage: title, "format": format}
 
     return labels
-
-
-def option(name, *values):
-    """The words --name value for a command line, or nothing without a value."""
-    return shlex.join([f"--{name}", *values]) if any(values) else ""
 
 
 def optional_input(name):

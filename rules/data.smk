@@ -19,9 +19,7 @@ rule download:
         spec=spec("download"),
         code=code("download"),
     shell:
-        "python scripts/download.py {wildcards.dataset} --spec {params.spec:q} --code {params.code}"
-        " --raw {resources.raw:q} --receipt {output:q} {resources.mirror}"
-        " >> {log:q} 2>&1"
+        COMMANDS["download"]
 
 
 rule partition:
@@ -45,9 +43,7 @@ rule partition:
         spec=spec("partition"),
         code=code("partition"),
     shell:
-        "python scripts/partition.py --spec {params.spec:q} --code {params.code}"
-        " --raw {resources.raw:q} --shards {output.shards:q} --manifest {output.manifest:q}"
-        " >> {log:q} 2>&1"
+        COMMANDS["partition"]
 
 
 rule download_all:

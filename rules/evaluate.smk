@@ -34,13 +34,7 @@ rule evaluate:
         spec=spec("evaluate"),
         code=code("evaluate"),
     shell:
-        "python scripts/evaluate.py --spec {params.spec:q} --code {params.code}"
-        " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
-        " {resources.settled}"
-        " --state {input.state:q} --history {input.history:q}"
-        " --checkpoints {resources.checkpoints:q} --out {output:q}"
-        " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
-        " >> {log:q} 2>&1"
+        COMMANDS["evaluate"]
 
 
 rule metrics:
@@ -49,8 +43,8 @@ rule metrics:
         histories=run_files("history"),
         evaluations=run_files("evaluation"),
     output:
-        parquet=path("metrics"),
-        csv=path("metrics_csv"),
+        metrics=path("metrics"),
+        metrics_csv=path("metrics_csv"),
         clients=path("clients"),
     log:
         path("metrics_log"),
@@ -65,8 +59,5 @@ rule metrics:
     params:
         spec=spec("metrics"),
         code=code("metrics"),
-    # The specification lists every run, which may be more than an argument can hold.
     shell:
-        "python scripts/metrics.py --spec @/dev/stdin --code {params.code}"
-        " --runs {resources.runs:q} --parquet {output.parquet:q} --csv {output.csv:q}"
-        " --clients {output.clients:q} <<< {params.spec:q} >> {log:q} 2>&1"
+        COMMANDS["metrics"]

@@ -8,16 +8,16 @@ rule table:
         clients=path("clients"),
         published=published("table"),
     output:
-        csv=report(
+        table_csv=report(
             path("table_csv"),
             caption="captions/table.rst",
             category=paper_title,
             subcategory="Tables",
             labels=exhibit_labels("table", "csv"),
         ),
-        md=path("table_md"),
-        tex=path("table_tex"),
-        json=path("table_json"),
+        table_md=path("table_md"),
+        table_tex=path("table_tex"),
+        table_json=path("table_json"),
     log:
         path("table_log"),
     benchmark:
@@ -31,10 +31,7 @@ rule table:
         spec=spec("table"),
         code=code("table"),
     shell:
-        "python scripts/table.py --spec @/dev/stdin --code {params.code}"
-        " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
-        " --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} --json {output.json:q}"
-        " <<< {params.spec:q} >> {log:q} 2>&1"
+        COMMANDS["table"]
 
 
 rule figure:
@@ -44,16 +41,16 @@ rule figure:
         clients=path("clients"),
         published=published("figure"),
     output:
-        pdf=path("figure_pdf"),
-        png=report(
+        figure_pdf=path("figure_pdf"),
+        figure_png=report(
             path("figure_png"),
             caption="captions/figure.rst",
             category=paper_title,
             subcategory="Figures",
             labels=exhibit_labels("figure", "png"),
         ),
-        svg=path("figure_svg"),
-        json=path("figure_json"),
+        figure_svg=path("figure_svg"),
+        figure_json=path("figure_json"),
     log:
         path("figure_log"),
     benchmark:
@@ -67,11 +64,7 @@ rule figure:
         spec=spec("figure"),
         code=code("figure"),
     shell:
-        "python scripts/figure.py --spec @/dev/stdin --code {params.code}"
-        " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
-        " --pdf {output.pdf:q} --png {output.png:q} --svg {output.svg:q}"
-        " --json {output.json:q}"
-        " <<< {params.spec:q} >> {log:q} 2>&1"
+        COMMANDS["figure"]
 
 
 rule report:
@@ -82,8 +75,8 @@ rule report:
         histories=[PLAN.path("history", **cell._asdict()) for cell in PLAN.cells()],
         templates=[os.path.relpath(file) for file in templates(CHECKOUT)],
     output:
-        md=path("report"),
-        html=path("report_html"),
+        report=path("report"),
+        report_html=path("report_html"),
     log:
         path("report_log"),
     benchmark:
@@ -97,6 +90,4 @@ rule report:
         spec=spec("report"),
         code=code("report"),
     shell:
-        "python scripts/report.py --spec @/dev/stdin --code {params.code}"
-        " --results {resources.results:q} --figures {resources.figures:q}"
-        " --md {output.md:q} --html {output.html:q} <<< {params.spec:q} >> {log:q} 2>&1"
+        COMMANDS["report"]

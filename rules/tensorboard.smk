@@ -21,6 +21,4 @@ rule events:
         spec=spec("events"),
         code=code("events"),
     shell:
-        "python scripts/events.py --spec {params.spec:q} --code {params.code}"
-        " --history {input.history:q} --evaluation {input.evaluation:q} --out {output:q}"
-        " >> {log:q} 2>&1"
+        COMMANDS["events"]

@@ -32,8 +32,4 @@ rule train:
         spec=spec("train"),
         code=code("train"),
     shell:
-        "python scripts/train.py --spec {params.spec:q} --code {params.code}"
-        " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
-        " --state {output.state:q} --history {output.history:q}"
-        " --checkpoints {resources.checkpoints:q} --device {resources.device}"
-        " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1"
+        COMMANDS["train"]

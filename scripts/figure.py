@@ -10,15 +10,14 @@ from fedlib import figures
 from fedlib.exhibits import inputs
 from fedlib.exhibits.pictures import vouch
 from fedlib.figures import saving
-from fedlib.workflow import command, packing, provenance
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:
     """Parse the command line, draw, write."""
     args = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json").parse_args()
 
-    asked = command.json_argument(args.spec)
-    spec = packing.unpacked(asked)
+    spec = command.json_argument(args.spec)
     roots = ("scripts/figure.py", f"fedlib.figures.{spec['kind']}")
     figures.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
@@ -27,7 +26,7 @@ def main() -> None:
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
     read = list(filter(None, (args.metrics, args.clients, args.published)))
-    vouch(args.json, pictures, asked, provenance.code_digest(*roots), read)
+    vouch(args.json, pictures, spec, provenance.code_digest(*roots), read)
     provenance.assert_covered(*roots)
 
 

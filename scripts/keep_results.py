@@ -24,7 +24,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.exhibits import packs
 from fedlib.reporting import as_markdown, kept
 from fedlib.reporting.content import check_pictures, gather
-from fedlib.workflow import command, config, packing
+from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -108,8 +108,7 @@ def _shown(plan: Plan) -> list[tuple[str, dict]]:
     return [
         (stage, job)
         for stage, job in plan.jobs()
-        if stage in STAGES
-        and kept.is_worth_keeping(stage, packing.unpacked(json.loads(plan.spec(stage, **job))))
+        if stage in STAGES and kept.is_worth_keeping(stage, json.loads(plan.spec(stage, **job)))
     ]
 
 

@@ -50,6 +50,7 @@ def main() -> None:
     if args.what == "jobs":
         _print_jobs(plan, args)
     elif args.what == "commands" and not args.job:
+        shell.write_specifications(plan)
         print("\n".join(shell.script(plan)))
     else:
         stage, wildcards = shell.job(*args.job)
@@ -58,6 +59,7 @@ def main() -> None:
         elif args.what == "why":
             print("\n".join(why.lines(plan, stage, wildcards, ROOT, specification=_of_result)))
         else:
+            shell.write_specifications(plan)
             print(shell.command(plan, stage, **wildcards))
 
 

@@ -17,7 +17,7 @@ from fedlib.errors import DataError
 from fedlib.exhibits import inputs, packs
 from fedlib.figures import saving
 from fedlib.tables import render
-from fedlib.workflow import command, packing
+from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
 from fedlib.workflow.provenance import ROOT
 
@@ -63,10 +63,9 @@ def _checked(exhibit: packs.Exhibit) -> dict:
             raise DataError(
                 f"the {entry} of a pack's {exhibit.stage} must be {pattern}, got {value!r}"
             )
-    spec = packing.unpacked(exhibit.spec)
     kinds = tables if exhibit.stage == "table" else figures
-    kinds.check_params(str(spec.get("kind")), spec.get("params"))
-    return spec
+    kinds.check_params(str(exhibit.spec.get("kind")), exhibit.spec.get("params"))
+    return exhibit.spec
 
 
 def _draw(stage: str, given: tuple, path: Path) -> None:

@@ -10,22 +10,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fedlib import seals, tables
 from fedlib.exhibits import inputs
 from fedlib.tables import render
-from fedlib.workflow import command, packing, provenance
+from fedlib.workflow import command, provenance
 
 
 def main() -> None:
     """Parse the command line, build, write."""
     args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
-    asked = command.json_argument(args.spec)
-    spec = packing.unpacked(asked)
+    spec = command.json_argument(args.spec)
     roots = ("scripts/table.py", f"fedlib.tables.{spec['kind']}")
     tables.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
     kind = tables.load(spec["kind"])
     sheet = inputs.made(kind, spec, args.metrics, args.clients, args.published)
     read = seals.contents(*filter(None, (args.metrics, args.clients, args.published)))
-    made = partial(seals.Made, seals.spec_digest(asked), provenance.code_digest(*roots), read)
+    made = partial(seals.Made, seals.spec_digest(spec), provenance.code_digest(*roots), read)
     render.write(sheet, args.csv, args.md, args.tex, args.json, made)
     provenance.assert_covered(*roots)
 

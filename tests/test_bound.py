@@ -149,12 +149,7 @@ def put_back(kept: dict[Path, tuple[bytes, os.stat_result]]) -> None:
 
 def arguments(stage: str, job: dict) -> list[str]:
     """Those of a stage's script, without a shell."""
-    words = shlex.split(shell.command(PLAN, stage, **job))[2:]
-    if "<<<" in words:
-        spec = words.pop()
-        words[words.index("@/dev/stdin")] = spec
-        words.remove("<<<")
-    return words
+    return shlex.split(shell.command(PLAN, stage, **job))[2:]
 
 
 @pytest.mark.parametrize("name", SWAPS)

@@ -125,8 +125,7 @@ def test_an_edit_of_measured_cost_trains_nothing():
 @pytest.mark.parametrize(
     "module",
     ["errors", "files", "locks", "seals", "environment", "run/checkpoint", "run/progress"]
-    # A table's specification is unpacked by its job; all else here plans jobs or starts them.
-    + [f"workflow/{file.stem}" for file in WORKFLOW if file.stem not in ("__init__", "packing")]
+    + [f"workflow/{file.stem}" for file in WORKFLOW if file.stem != "__init__"]
     + [f"forecast/{file.stem}" for file in FORECAST if file.stem != "__init__"],
 )
 def test_an_edit_of_plumbing_repeats_nothing(module):

@@ -22,7 +22,6 @@ from fedlib.figures import layout, saving, style
 from fedlib.figures.curves import focus
 from fedlib.figures.saving import wrapped
 from fedlib.spec import SCALES
-from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -578,7 +577,7 @@ def test_script_draws_the_three_files(collected, tmp_path):
     metrics.write(tidy, tmp_path / "m.parquet")
     metrics.write(clients, tmp_path / "c.parquet")
     exhibit = {**exhibit, "kind": "accuracy_over_rounds", "published": "curve-end"}
-    spec = json.dumps(packing.packed(exhibit))
+    spec = json.dumps(exhibit)
     command = [
         *(sys.executable, ROOT / "scripts/figure.py", "--spec", spec),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),

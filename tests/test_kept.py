@@ -12,7 +12,6 @@ from fedlib.exhibits import packs
 from fedlib.reporting import kept, standing
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
-from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_IN = ROOT / "docs/results"
@@ -135,7 +134,7 @@ KEPT = sorted(KEPT_IN.rglob("pack"))
 @pytest.mark.parametrize("pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN)))
 def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
     _, _, exhibits = packs.read(pack)
-    specs = [(exhibit.stage, packing.unpacked(exhibit.spec)) for exhibit in exhibits]
+    specs = [(exhibit.stage, exhibit.spec) for exhibit in exhibits]
     drawn = {
         f"{spec['name']}.{form}"
         for stage, spec in specs

@@ -108,6 +108,7 @@ def done(plan, tmp_path_factory) -> tuple[Path, dict[str, Took]]:
     shutil.copy(large_paper.__file__, folder / "fedlib/papers/large.py")
     for name, size in SIZES.items():
         images(folder / f"data/raw/own/{name}/images.h5", *size)
+    shell.write_specifications(plan, folder)
     took = {}
     for stage, wildcards in plan.jobs():
         line = shell.command(plan, stage, **wildcards).replace("python", sys.executable, 1)

@@ -12,7 +12,7 @@ from fedlib import seals, tables
 from fedlib.errors import DataError
 from fedlib.exhibits import frames, inputs, metrics, packs
 from fedlib.tables import render
-from fedlib.workflow import command, packing
+from fedlib.workflow import command
 from scripts import redraw as script
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     sheet = inputs.made(tables.load(exhibit["kind"]), *given)
     forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
     render.write(sheet, *forms)
-    shown = [packs.Exhibit("table", packing.packed(exhibit), True)]
+    shown = [packs.Exhibit("table", exhibit, True)]
     packs.write(root / "kept/pack", root / "m.parquet", root / "c.parquet", shown)
     return root
 
@@ -84,7 +84,6 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
         ({"kind": ["accuracy"]}, "no table kind"),
         ({"params": {"x": 1}}, "table kind accuracy: .*its params are"),
         ({"params": None}, "table kind accuracy"),
-        ({"common": None}, "lacks what its runs have in common"),
         ({"federations": 3}, "table main cannot be drawn from .*TypeError"),
     ],
 )

@@ -18,7 +18,6 @@ from fedlib.exhibits import metrics, published
 from fedlib.exhibits import selection as exhibits
 from fedlib.tables import render
 from fedlib.tables.render import Block, Cell, Column, Sheet
-from fedlib.workflow import packing
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -732,7 +731,7 @@ def test_script_writes_the_four_files(tmp_path):
     exhibit = main_exhibit()
     metrics.write(main_metrics(), tmp_path / "m.parquet")
     metrics.write(pd.DataFrame({"paper": [], "client": []}), tmp_path / "c.parquet")
-    (tmp_path / "spec.json").write_text(json.dumps(packing.packed(exhibit)))
+    (tmp_path / "spec.json").write_text(json.dumps(exhibit))
     command = [
         *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
         *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
@@ -749,6 +748,6 @@ def test_script_writes_the_four_files(tmp_path):
     written = seals.read_json(tmp_path / "t.json")
     assert written.pop("made") and written == text
     exhibit["kind"] = "pie"
-    command[3] = json.dumps(packing.packed(exhibit))
+    command[3] = json.dumps(exhibit)
     failed = subprocess.run([*command, "--published"], capture_output=True, text=True)
     assert failed.returncode == 1 and failed.stderr.startswith("error: no table kind 'pie'")

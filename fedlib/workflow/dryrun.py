@@ -22,7 +22,7 @@ from fedlib.forecast.cells import cells, duration, lines
 from fedlib.forecast.estimates import TIMED, Estimates, Record, run_name
 from fedlib.spec import scale_of
 from fedlib.workflow.layout import STAGES
-from fedlib.workflow.plan import Plan
+from fedlib.workflow.plan import LONG, Plan
 
 # Reasons of Snakemake's and their meanings; the first that applies is the cause.
 CAUSES = (
@@ -116,7 +116,7 @@ def estimate(
     It is the median over earlier jobs of the same stage, federation and method: those with as many
     rounds, or else all, scaled by rounds. Without any earlier job it is the forecast.
     """
-    spec = json.loads(plan.spec(job.rule, **job.wildcards))
+    spec = {} if job.rule in LONG else json.loads(plan.spec(job.rule, **job.wildcards))
     key, rounds = _key(job.rule, job.wildcards, spec), _rounds(job.rule, spec)
     like = known.get(key, ())
     exact = [record.seconds for record in like if record.rounds == rounds]
@@ -191,7 +191,8 @@ def _read_benchmark(path: Path) -> list[Record]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
-            stage, spec = entry["rule_name"], json.loads(entry["params"]["spec"])
+            stage, given = entry["rule_name"], entry["params"]["spec"]
+            spec = {} if given.startswith("@") else json.loads(given)
             record = Record(
                 _key(stage, entry["wildcards"], spec), _rounds(stage, spec), float(entry["s"])
             )

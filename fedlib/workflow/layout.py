@@ -27,6 +27,7 @@ PATHS = {
     "results": "results/{folder}",
     "estimates": "results/{folder}/estimates.json",
     "code": "results/{folder}/code.json",
+    "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",
     "table_csv": _TABLE + ".csv",

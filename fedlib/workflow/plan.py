@@ -21,7 +21,7 @@ from fedlib.run_spec import run_roots, run_weights
 from fedlib.seals import spec_digest
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import EVERYTHING, Exhibit
-from fedlib.workflow import declarations, overrides, own_methods, packing, specs
+from fedlib.workflow import declarations, overrides, own_methods, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
 from fedlib.workflow.declarations import Cell, cells_of
 from fedlib.workflow.layout import PATHS, STAGES
@@ -29,6 +29,8 @@ from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import folder_note, selected
 
 RUN_FILES = ("state", "history", "evaluation")
+# Stages whose specifications are files: they list every run, and an argument may have 128 kB.
+LONG = ("metrics", "table", "figure", "report")
 
 
 class Plan:
@@ -239,6 +241,12 @@ class Plan:
         """
         return canonical_json(self._spec(stage, **wildcards))
 
+    def given(self, stage: str, **wildcards: object) -> str:
+        """What a job's script gets as `--spec`: the specification, or the file with a long one."""
+        if stage not in LONG:
+            return self.spec(stage, **wildcards)
+        return "@" + self.path("specification", digest=self.digest(stage, **wildcards)[:16])
+
     def digest(self, stage: str, **wildcards: object) -> str:
         """Digest of the specification of a job, which its results contain."""
         key = (stage, *sorted(wildcards.items()))
@@ -291,8 +299,7 @@ class Plan:
             case "metrics", {"paper": paper}:
                 return specs.of_metrics(self, self._paper(paper))
             case "table" | "figure", {"paper": paper}:
-                exhibit = specs.of_exhibit(self, stage, self._paper(paper), wildcards[stage])
-                return packing.packed(exhibit)
+                return specs.of_exhibit(self, stage, self._paper(paper), wildcards[stage])
             case "report", _:
                 return specs.of_report(self)
         raise _no_job(stage, wildcards)

@@ -1,35 +1,65 @@
-"""The jobs of a plan as shell commands, for a machine without Snakemake.
+"""The shell commands of all jobs: for the rules, and for a machine without Snakemake.
 
-The commands are those of the rules, without the parts that only Snakemake needs (log, planned code
-digest). A test compares the two.
+They have Snakemake's placeholders. What must not repeat a job if it changes is among the resources:
+where raw files are, and how a result is computed.
 """
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 from fedlib.errors import ConfigError
-from fedlib.workflow.layout import PATHS, STAGES
-from fedlib.workflow.plan import Plan
+from fedlib.files import write_text
+from fedlib.workflow.layout import STAGES
+from fedlib.workflow.plan import LONG, Plan
 
-_COMPUTE = "--device {device} --executor {executor}"
 COMMANDS = {
-    "download": "{dataset} --spec {spec} --raw {raw} --receipt {receipt}{mirror}",
-    "partition": "--spec {spec} --raw {raw} --shards {shards} --manifest {manifest}",
-    "train": "--spec {spec} --shards {shards} --manifest {manifest}{weights}"
-    " --state {state} --history {history} --checkpoints {checkpoints} " + _COMPUTE,
-    "evaluate": "--spec {spec} --shards {shards} --manifest {manifest}{weights}{settled}"
-    " --state {state} --history {history} --checkpoints {checkpoints} --out {evaluation} "
-    + _COMPUTE,
-    "events": "--spec {spec} --history {history} --evaluation {evaluation} --out {events}",
-    "metrics": "--spec @/dev/stdin --runs {runs} --parquet {metrics} --csv {metrics_csv}"
-    " --clients {clients} <<< {spec}",
-    "table": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"
-    " --csv {table_csv} --md {table_md} --tex {table_tex} --json {table_json} <<< {spec}",
-    "figure": "--spec @/dev/stdin --metrics {metrics} --clients {clients}{published}"
-    " --pdf {figure_pdf} --png {figure_png} --svg {figure_svg} --json {figure_json} <<< {spec}",
-    "report": "--spec @/dev/stdin --results {results} --figures {figures} --md {report}"
-    " --html {report_html} <<< {spec}",
+    "download": "python scripts/download.py {wildcards.dataset} --spec {params.spec:q}"
+    " --code {params.code} --raw {resources.raw:q} --receipt {output:q} {resources.mirror}"
+    " >> {log:q} 2>&1",
+    "partition": "python scripts/partition.py --spec {params.spec:q} --code {params.code}"
+    " --raw {resources.raw:q} --shards {output.shards:q} --manifest {output.manifest:q}"
+    " >> {log:q} 2>&1",
+    "train": "python scripts/train.py --spec {params.spec:q} --code {params.code}"
+    " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+    " --state {output.state:q} --history {output.history:q}"
+    " --checkpoints {resources.checkpoints:q} --device {resources.device}"
+    " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1",
+    "evaluate": "python scripts/evaluate.py --spec {params.spec:q} --code {params.code}"
+    " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+    " {resources.settled}"
+    " --state {input.state:q} --history {input.history:q}"
+    " --checkpoints {resources.checkpoints:q} --out {output:q}"
+    " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
+    " >> {log:q} 2>&1",
+    "events": "python scripts/events.py --spec {params.spec:q} --code {params.code}"
+    " --history {input.history:q} --evaluation {input.evaluation:q} --out {output:q}"
+    " >> {log:q} 2>&1",
+    "metrics": "python scripts/metrics.py --spec {params.spec:q} --code {params.code}"
+    " --runs {resources.runs:q} --parquet {output.metrics:q} --csv {output.metrics_csv:q}"
+    " --clients {output.clients:q} >> {log:q} 2>&1",
+    "table": "python scripts/table.py --spec {params.spec:q} --code {params.code}"
+    " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
+    " --csv {output.table_csv:q} --md {output.table_md:q} --tex {output.table_tex:q}"
+    " --json {output.table_json:q} >> {log:q} 2>&1",
+    "figure": "python scripts/figure.py --spec {params.spec:q} --code {params.code}"
+    " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
+    " --pdf {output.figure_pdf:q} --png {output.figure_png:q} --svg {output.figure_svg:q}"
+    " --json {output.figure_json:q} >> {log:q} 2>&1",
+    "report": "python scripts/report.py --spec {params.spec:q} --code {params.code}"
+    " --results {resources.results:q} --figures {resources.figures:q}"
+    " --md {output.report:q} --html {output.report_html:q} >> {log:q} 2>&1",
 }
+# What a job needs only because it was planned earlier, and because others run beside it.
+PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
+FOLDERS = ("checkpoints", "runs", "results", "figures")
+ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation", "events": "events"}
+
+
+def option(name: str, *values: str) -> str:
+    """The words --name value for a command line, or nothing without a value."""
+    return shlex.join([f"--{name}", *values]) if any(values) else ""
 
 
 def script(plan: Plan) -> Iterator[str]:
@@ -64,23 +94,65 @@ def job(stage: str = "", name: str = "") -> tuple[str, dict]:
 
 
 def command(plan: Plan, stage: str, **wildcards: object) -> str:
-    """Shell command of one job.
+    """Shell command of one job; `write_specifications` writes what it may read.
 
     Raises:
       ConfigError: for a stage or job that the plan does not have.
     """
-    values = {name: shlex.quote(plan.path(name, **wildcards)) for name in PATHS}
-    values |= {name: str(value) for name, value in wildcards.items()}
-    values |= {name: plan.config[name] for name in ("device", "executor")}
-    values["raw"] = shlex.quote(plan.config["raw"])
-    values["spec"] = shlex.quote(plan.spec(stage, **wildcards))
-    optional = {"mirror": [plan.config["mirror"]] if plan.config["mirror"] else []}
+    spec = plan.given(stage, **wildcards)
+    files = _Files(plan, stage, wildcards)
+    optional = _optional(plan, stage, wildcards)
+    text = COMMANDS[stage]
+    absent = [f" {{resources.{name}}}" for name, words in optional.items() if not words]
+    for words in (*PLANNED, *absent):
+        text = text.replace(words, "")
+    resources = {name: _Word(plan.config[name]) for name in ("raw", "device", "executor")}
+    resources |= {name: getattr(files, name) for name in FOLDERS}
+    return text.format(
+        wildcards=SimpleNamespace(**wildcards),
+        params=SimpleNamespace(spec=_Word(spec)),
+        input=files,
+        output=files,
+        resources=SimpleNamespace(**resources, **optional),
+    )
+
+
+def write_specifications(plan: Plan, root: Path = Path()) -> None:
+    """Write the specifications that are files: those of all jobs of `LONG` stages."""
+    for stage, wildcards in plan.jobs():
+        if stage in LONG:
+            path = root / plan.given(stage, **wildcards).removeprefix("@")
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_text(path, plan.spec(stage, **wildcards))
+
+
+def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
+    """Options of a command that not every job of the stage has, as text."""
+    found = {"mirror": [plan.config["mirror"] or ""]}
     if stage in ("train", "evaluate"):
         run = {name: value for name, value in wildcards.items() if name != "seed"}
-        optional["weights"] = plan.weights(**run)
-        optional["settled"] = plan.settled_files(**wildcards)
+        found |= {"weights": plan.weights(**run), "settled": plan.settled_files(**wildcards)}
     elif stage in ("table", "figure"):
-        optional["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
-    for name, files in optional.items():
-        values[name] = f" --{name} {shlex.join(files)}" if files else ""
-    return f"python scripts/{stage}.py {COMMANDS[stage].format(**values)}"
+        found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
+    return {name: option(name, *values) for name, values in found.items()}
+
+
+class _Word(str):
+    """A text that ":q" quotes for a shell, as Snakemake does."""
+
+    def __format__(self, specification: str) -> str:
+        return shlex.quote(self) if specification == "q" else str(self)
+
+
+class _Files:
+    """The files of a job by their names in `PATHS`; formatted, its only output."""
+
+    def __init__(self, plan: Plan, stage: str, wildcards: dict):
+        self._plan, self._stage, self._wildcards = plan, stage, wildcards
+
+    def __getattr__(self, name: str) -> _Word:
+        return _Word(self._plan.path(name, **self._wildcards))
+
+    def __format__(self, specification: str) -> str:
+        return format(getattr(self, ONLY_OUTPUT[self._stage]), specification)
