@@ -34,22 +34,19 @@ def main() -> None:
     """Parse the command line and evaluate."""
     args = arguments()
     spec = run_argument(args.spec, *EVALUATED)
-    from fedlib import files
     from fedlib.workflow import gpu, provenance
 
     roots = run_roots("evaluate", spec)
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
-        from fedlib.run.build import evaluate_state
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.cost import measured
+        from fedlib.run.evaluate import evaluate_state
         from fedlib.run.spent import Spent
 
         spent = Spent()
         simulation = job.simulation(args, spec, device)
-        code = provenance.code_digest(*run_roots("train", spec))
-        trained = {"code": code, "manifest_sha256": files.digest(args.manifest)}
         histories = [args.history, *(args.settled or [])[1:]]
         result = evaluate_state(
             simulation,
@@ -58,7 +55,6 @@ def main() -> None:
             state_file=args.state,
             history_file=args.history,
             settled=args.settled,
-            trained=trained,
             measure=measured,
             spent=spent,
             report=lambda line: print(line, flush=True),

@@ -47,10 +47,10 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
-        from fedlib.run.build import train
         from fedlib.run.calibration import as_begun
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.spent import Spent
+        from fedlib.run.train import train
 
         simulation = job.simulation(args, spec, device)
         manifest = files.digest(args.manifest)

@@ -295,7 +295,7 @@ def test_pfedmm_local_step_of_section_8_3(executor):
     expected = torch.tensor([[0.854355, 0.798139, 0.744397], [0.744397, 0.913015, 0.854355]])
     torch.testing.assert_close(losses.T, expected.double(), rtol=0, atol=1e-6)
 
-    from fedlib.run.evaluate import score
+    from fedlib.run.scoring import score
 
     # "Before" is after the E-step, before the gradient step.
     before = score(method, method.refresh(state, cohort), cohort, "test")

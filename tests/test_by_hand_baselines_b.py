@@ -19,7 +19,7 @@ from fedlib.engine.schedules import Schedule
 from fedlib.engine.task import Task
 from fedlib.methods.gated_experts import GatedExperts
 from fedlib.models.layers.gate import Gate
-from fedlib.run.evaluate import score
+from fedlib.run.scoring import score
 
 
 @executors

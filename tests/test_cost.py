@@ -24,9 +24,11 @@ from fedlib.exhibits import metrics
 from fedlib.models import char_lstm, emnist_cnn, linear, mlp
 from fedlib.results import RunResult
 from fedlib.run import cost, evaluate
-from fedlib.run.build import build_simulation, evaluate_state, train
+from fedlib.run.build import build_simulation
 from fedlib.run.checkpoint import Checkpoints, flatten
+from fedlib.run.evaluate import evaluate_state
 from fedlib.run.simulate import Course, Simulation
+from fedlib.run.train import train
 from fedlib.spec import Run
 from fedlib.tables import render
 from fedlib.tables.cost import quantity

@@ -106,20 +106,25 @@ def test_an_edit_of_a_model_repeats_the_runs_that_train_it(model):
 
 
 @pytest.mark.parametrize(
-    "module", ["engine/cohort", "engine/executors", "engine/graphs", "engine/fingerprint", "tree"]
+    "module", ["engine/cohort", "engine/executors", "engine/fingerprint", "run/scoring", "tree"]
 )
 def test_an_edit_of_what_may_have_computed_any_run_repeats_all(module):
     # Which executor computed a run is no part of its specification: each of them may have.
     check_runs(module, lambda run: True)
 
 
-def test_an_edit_of_how_executors_are_measured_repeats_nothing():
-    assert repeated("run/calibrate") == []
+def test_an_edit_of_captured_graphs_or_of_how_executors_are_measured_repeats_nothing():
+    assert repeated("engine/graphs") == repeated("run/calibrate") == []
     assert stages("run/calibration") == {"train", "evaluate"}
 
 
-def test_an_edit_of_measured_cost_trains_nothing():
-    assert stages("run/cost") == {"evaluate"}
+@pytest.mark.parametrize("module", ["run/evaluate", "run/settle", "run/cost"])
+def test_an_edit_of_the_final_evaluation_trains_nothing(module):
+    assert stages(module) == {"evaluate"}
+
+
+def test_an_edit_of_training_s_last_step_evaluates_nothing():
+    assert stages("run/train") == {"train"}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import torch
 from test_simulate import METHODS, SIZES, silently, simulation
-from test_stages import SPEC, copied, evaluation, run_here, trained  # noqa: F401
 
 from fedlib.engine.executors import Loop
 from fedlib.engine.remembered import Remembered
 from fedlib.engine.task import Task
-from fedlib.results import RunResult, View
-from fedlib.run import evaluate, reuse
+from fedlib.run import scoring
 
 SEEN, UNSEEN, TEST = 4, 1, 4  # clients, and test examples of each; SIZES are the training ones
 E = 2
@@ -37,7 +35,7 @@ def passes(monkeypatch):
 def evaluated(run, state, passes):
     """The passes of an evaluation during training."""
     passes.clear()
-    evaluate.during_training(run.method, state, lambda group: run.everyone(group, 1))
+    scoring.during_training(run.method, state, lambda group: run.everyone(group, 1))
     return dict(passes)
 
 
@@ -103,9 +101,9 @@ def test_protocols_alike_predict_as_each_does_alone(name):
         cohort = run.everyone(group, 2)
         personals = [getattr(run.method, way)(state, cohort) for way in ways.values()]
         if len(personals) > 1:
-            together = evaluate.score_alike(run.method, personals, cohort, "test")
+            together = scoring.score_alike(run.method, personals, cohort, "test")
             for personal, found in zip(personals, together, strict=True):
-                alone = evaluate.score(run.method, personal, cohort, "test")
+                alone = scoring.score(run.method, personal, cohort, "test")
                 assert np.array_equal(found.correct, alone.correct)
                 # Models that all clients share are alone given everybody's examples at once.
                 np.testing.assert_allclose(found.loss, alone.loss, rtol=1e-12)
@@ -136,83 +134,3 @@ def test_what_is_remembered_is_asked_once_of_the_same_models_and_clients():
         assert len(calls) == 2 + number
     next(iter(state.experts.values())).add_(1)  # in place, as nobody should
     assert not torch.equal(ask(cohort, state.experts), first)
-
-
-# -- what training found last ----------------------------------------------------------------
-
-
-def alter(file, **provenance):
-    """Give a history other entries in its provenance, sealed as if it had been written so."""
-    history = RunResult.load(file)
-    replace(history, provenance=history.provenance | provenance).save(file)
-
-
-def scored_views(monkeypatch, folder, **changes):
-    """Views that an evaluation of the run in `folder` predicts for."""
-    predicted, method = [], evaluate.score_alike
-
-    def noted(of, personals, cohort, split):
-        predicted.append((cohort.host_ids.tolist(), split))
-        return method(of, personals, cohort, split)
-
-    monkeypatch.setattr(evaluate, "score_alike", noted)
-    spec = SPEC | {"views": [["seen", "one_step", "test"]], "predictions": False}
-    assert run_here("evaluate", evaluation(folder, spec, **changes)) == 0
-    monkeypatch.setattr(evaluate, "score_alike", method)
-    return predicted
-
-
-def test_an_evaluation_takes_from_training_what_that_found_last(copied, monkeypatch):  # noqa: F811
-    """Of all that it has, "one_step" alone is new."""
-    assert scored_views(monkeypatch, copied) == [([0, 1, 2], "test")]
-    found = RunResult.load(copied / "evaluation.h5")
-    history = RunResult.load(copied / "history.h5")
-    assert found.scores.keys() == {*history.scores, View("seen", "one_step", "test")} - {
-        View("unseen", "carry", "test")  # which was not asked for
-    }
-
-    taken = {"/".join(view) for view in found.scores.keys() & history.scores.keys()}
-    assert {*found.provenance["taken_from_history"]} == taken and len(taken) == 2
-
-    alter(copied / "history.h5", code="of another version")
-    assert len(scored_views(monkeypatch, copied)) == 3
-    anew = RunResult.load(copied / "evaluation.h5")
-    assert anew.provenance["taken_from_history"] == []
-    assert anew.scores.keys() == found.scores.keys()
-    for view, scores in anew.scores.items():
-        for name, array in vars(scores).items():
-            assert np.array_equal(array, getattr(found.scores[view], name)), (view, name)
-    for name, array in anew.diagnostics.items():
-        assert np.array_equal(array, found.diagnostics[name]), name
-
-
-@pytest.mark.parametrize(
-    "then",
-    [{"code": "x"}, {"manifest_sha256": "x"}, {"device": "cuda"}, {"torch": "1.0"}, {"cpu": "x"}]
-    + [{"executor": "batched:8"}, {"threads": 7}],
-    ids=lambda then: next(iter(then)),
-)
-def test_what_was_found_in_other_circumstances_is_found_anew(then):
-    record = dict.fromkeys(reuse.MADE_WITH, "here") | {"code": "c", "manifest_sha256": "m"}
-    now = {"code": "c", "manifest_sha256": "m"}
-    _, history = silently(simulation(rounds=2))
-    same = replace(history, provenance=record)
-    found = reuse.found_before(same, 2, record, now)
-    assert found.keys() == history.scores.keys()
-    for view, scores in found.items():
-        assert np.array_equal(scores.correct, history.scores[view].correct[-1:])
-    assert reuse.found_before(same, 3, record, now) == {}  # it is of fewer rounds
-    other = replace(history, provenance=record | then)
-    assert reuse.found_before(other, 2, record, now) == {}
-
-
-def test_a_history_that_was_changed_is_no_source(copied, capsys):  # noqa: F811
-    file = copied / "history.h5"
-    content = bytearray(file.read_bytes())
-    history = RunResult.load(file)
-    loss = history.scores[View("seen", "default", "test")].loss[-1:].tobytes()
-    place = content.index(loss)
-    content[place] ^= 1  # the last bit of the first client's loss
-    file.write_bytes(content)
-    assert run_here("evaluate", evaluation(copied)) == 1
-    assert "its content does not match its digest" in capsys.readouterr().err

@@ -205,14 +205,14 @@ def test_an_unknown_executor_names_the_choices(wanted):
 
 
 def test_a_method_depends_on_no_way_of_running_it_but_those_it_debugs_with():
-    # `choice` knows all executors, and none of them knows it: no circle, and no lazy import.
+    # `choice` knows all executors, and none of them knows it: no circle.
     assert not {"fedlib.engine.graphs", "fedlib.engine.traced"} & {
         *closure("fedlib.methods.fedavg")
     }
     assert "fedlib.engine.choice" not in closure(
         "fedlib.engine.graphs", "fedlib.engine.cohort", "fedlib.engine.solvers"
     )
-    assert {"fedlib.engine.graphs", "fedlib.engine.executors"} <= set(
+    assert {"fedlib.engine.traced", "fedlib.engine.executors"} <= set(
         closure("fedlib.engine.choice")
     )
 

@@ -15,7 +15,7 @@ from fedlib.engine.task import Batch
 from fedlib.errors import DataError
 from fedlib.methods.fedmix import FedMix
 from fedlib.methods.parts import variational
-from fedlib.run import evaluate
+from fedlib.run import scoring
 
 SOLVER = sgd(momentum=0.0, weight_decay=0.0)  # plain SGD, as in the paper
 R, E = 3, 3  # of `mix`, where nothing else is said
@@ -582,7 +582,7 @@ def test_a_new_client_with_labels_does_better_than_with_a_uniform_gate():
     cohort = cohort_of(task, federation, federation.ids("unseen"), executor="batched")
     personal = method.welcome(state, cohort)
     uniform = personal._replace(gate=tree.map(torch.zeros_like, personal.gate))
-    fitted, flat = (evaluate.score(method, p, cohort, "test") for p in (personal, uniform))
+    fitted, flat = (scoring.score(method, p, cohort, "test") for p in (personal, uniform))
     assert (fitted.loss < flat.loss - 0.2).all()
     assert (fitted.correct > flat.correct).all() or (fitted.correct == fitted.count).all()
 

@@ -20,7 +20,7 @@ from fedlib.federation import Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
 from fedlib.results import SHARED, View
-from fedlib.run import evaluate
+from fedlib.run import evaluate, scoring
 from fedlib.run.simulate import Course, Simulation
 
 SIZES = (7, 12, 6, 10)  # the last client is unseen
@@ -458,7 +458,7 @@ def test_the_last_mixture_and_every_clients_own_model_can_be_asked_at_the_end():
 def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
     method, data = fedmoe(log_rounds=[2, 3, 9], lam=0.5), federation()
     state = run(method, data, rounds=3, ids=[0, 2])
-    said = evaluate.as_arrays(method.diagnostics(state))
+    said = scoring.as_arrays(method.diagnostics(state))
     assert said["table_rounds"].tolist() == [2, 3]
     x, y = owned(data, SERVER)
     gates = module_of(method.gate, state.model["gate"])(x).softmax(-1).detach()
@@ -477,7 +477,7 @@ def test_alpha_over_rounds_is_in_the_metrics():
     of_device = DeviceData(data, method.task.dtype, method.task.device)
     simulation = Simulation(method, of_device, Course(rounds=2, seed=0), Loop())
     state, history = simulation.run(report=lambda line: None)
-    said = evaluate.as_arrays(method.diagnostics(state))
+    said = scoring.as_arrays(method.diagnostics(state))
     rows = metrics.run_rows(replace(history, diagnostics=said))
     alpha = rows[(rows["metric"] == "alpha") & (rows["at"] == "round")]
     assert alpha["round"].tolist() == [1, 2]

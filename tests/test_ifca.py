@@ -28,7 +28,7 @@ from fedlib.errors import DataError
 from fedlib.federation import Split
 from fedlib.methods.parts import exploration
 from fedlib.models import leaf_cnn
-from fedlib.run import evaluate
+from fedlib.run import evaluate, scoring
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
 from fedlib.run.simulate import Course, Simulation
@@ -397,13 +397,13 @@ def stopping(rounds=6, **course) -> Simulation:
 @pytest.mark.parametrize("every", [1, 4])
 def test_a_run_that_stopped_computes_one_more_evaluation_and_repeats_it(monkeypatch, every):
     simulation = stopping(12, evaluate_every=every)
-    computed, once = [], evaluate.during_training
+    computed, once = [], scoring.during_training
 
     def counted(method, state, cohort_of):
         computed.append(cohort_of("seen").round)
         return once(method, state, cohort_of)
 
-    monkeypatch.setattr(evaluate, "during_training", counted)
+    monkeypatch.setattr(scoring, "during_training", counted)
     state, result = simulation.run(report=lambda line: None)
     trained = len(result.train_loss)
     assert 0 < trained < 8

@@ -18,7 +18,8 @@ from fedlib.errors import ConfigError
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Networks
 from fedlib.results import RunResult
-from fedlib.run.build import build_method, build_task, settles
+from fedlib.run.build import build_method, build_task
+from fedlib.run.settle import settles
 from fedlib.run.simulate import Course, Simulation
 from fedlib.seals import spec_digest
 from fedlib.spec import SCALES, Run

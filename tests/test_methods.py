@@ -21,7 +21,7 @@ from fedlib import methods, tree
 from fedlib.engine.solvers import Memory
 from fedlib.methods.base import Method, Range
 from fedlib.run import evaluate
-from fedlib.run.evaluate import during_training, score
+from fedlib.run.scoring import during_training, score
 
 # To add a method: its registry name and hyper-parameters, and what it sends per client and round
 # as a function of the sizes of a whole model, its body and its head: (down, up) if these differ.

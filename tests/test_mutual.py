@@ -28,7 +28,8 @@ from fedlib.models import pfedmoe_cnn
 from fedlib.run import cost
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.run.evaluate import prepared, score
+from fedlib.run.evaluate import prepared
+from fedlib.run.scoring import score
 
 SIZES = (7, 12, 6, 10, 11)  # the last is unseen
 SEEN = range(4)

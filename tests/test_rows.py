@@ -22,7 +22,7 @@ from fedlib.engine.rewriting import available
 from fedlib.engine.solvers import SGD, Adam, Memory
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.run import calibrate, calibration, checkpoint, cost, evaluate
+from fedlib.run import calibrate, calibration, checkpoint, cost, scoring
 from fedlib.run.build import build_method
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Course, Simulation
@@ -399,7 +399,7 @@ def test_training_lowers_the_loss_of_both_kinds():
     state = method.init(5, 0)
 
     def losses(state):
-        return evaluate.score(method, method.personalise(state, cohort), cohort, "train").loss
+        return scoring.score(method, method.personalise(state, cohort), cohort, "train").loss
 
     start = losses(state)
     for number in range(10):

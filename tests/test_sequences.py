@@ -14,7 +14,7 @@ from fedlib.engine.task import Batch, Task, nll
 from fedlib.federation import Federation, Split
 from fedlib.models import char_lstm
 from fedlib.models.char_lstm import LSTM
-from fedlib.run import evaluate
+from fedlib.run import scoring
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 
@@ -122,7 +122,7 @@ def test_scores_count_labels_and_know_nothing_of_class_weights(name, params, exe
     method = methods.load(name)(task=task, local=sgd(), **params)
     state = method.init(len(SIZES), 0)
     cohort = cohort_of(task, federation, executor=executor)
-    scores = evaluate.score(method, method.personalise(state, cohort), cohort, "test")
+    scores = scoring.score(method, method.personalise(state, cohort), cohort, "test")
     models = [task.init(e) for e in range(params.get("num_experts", 1))]
     assert scores.count.tolist() == [2 * LENGTH] * len(SIZES)
     for client in range(len(SIZES)):

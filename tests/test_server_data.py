@@ -26,7 +26,7 @@ from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.models import transformer
 from fedlib.results import RunResult, View
-from fedlib.run import evaluate
+from fedlib.run import evaluate, scoring
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
 from fedlib.run.simulate import Course, Record, Simulation
@@ -233,7 +233,7 @@ def test_both_executors_train_the_same_server():
             state = method.round(state, cohort)
         states.append(state)
         judged = cohort_of(method.task, data, data.ids("server"), executor=executor, round=3)
-        scores.append(evaluate.score(method, method.personalise(state, judged), judged, "test"))
+        scores.append(scoring.score(method, method.personalise(state, judged), judged, "test"))
     for x, y in zip(*map(tree.leaves, states), strict=True):
         # Float64; batch normalisation amplifies what is left of summing in another order.
         torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
@@ -395,7 +395,7 @@ def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
 def test_a_result_says_which_model_was_chosen_and_by_which_split():
     run = simulation()
     state, history = silently(run)
-    diagnostics = evaluate.as_arrays(run.method.diagnostics(state))
+    diagnostics = scoring.as_arrays(run.method.diagnostics(state))
     rows = metrics.run_rows(replace(history, diagnostics=diagnostics))
     of = {row.metric: row for row in rows.itertuples() if row.metric.startswith("selected_")}
     assert of["selected_round"].value == int(state.best.round) >= 1

@@ -10,7 +10,7 @@ from support import EXECUTORS, modules_of, sgd, tiny_task, toy_federation
 from fedlib import methods
 from fedlib.engine.device import DeviceData
 from fedlib.engine.participation import sample
-from fedlib.run import evaluate
+from fedlib.run import scoring
 from fedlib.run.simulate import Course, Simulation
 
 CLIENTS, UNSEEN, ROUNDS, SEED = 220, 20, 3, 5
@@ -56,7 +56,7 @@ def run(monkeypatch):
             return lambda rows: read[phase[0], array].update(torch.as_tensor(rows).ravel().tolist())
 
         data.inputs, data.y = Watched(data.inputs, watch("x")), Watched(data.y, watch("y"))
-        evaluation = evaluate.during_training
+        evaluation = scoring.during_training
 
         def evaluated(*arguments):
             phase[0] = "evaluation"
@@ -64,7 +64,7 @@ def run(monkeypatch):
             phase[0] = "training"
             return found
 
-        monkeypatch.setattr(evaluate, "during_training", evaluated)
+        monkeypatch.setattr(scoring, "during_training", evaluated)
         modules = modules_of(name, 2)
         method = methods.load(name)(task=task, local=sgd(), **modules, **METHODS[name])
         course = Course(rounds=ROUNDS, seed=SEED, rate=RATE, evaluate_every=ROUNDS)

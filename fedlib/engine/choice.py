@@ -1,9 +1,10 @@
 """Which executor runs a model: the one that a setting names, or by a rule."""
 
+import importlib
+
 import torch
 
 from fedlib.engine.executors import Batched, Executor, Loop
-from fedlib.engine.graphs import Graphs
 from fedlib.engine.rewriting import WAYS, available
 from fedlib.engine.task import Task
 from fedlib.engine.traced import Traced
@@ -38,7 +39,10 @@ def choose(wanted: str, task: Task, workers: int | None = None) -> Executor:
     if name in ONE_BY_ONE:
         return Loop(workers) if name == "loop" else Traced(workers, detail)
     block = int(detail) if detail else BLOCK if on_cpu else None
-    return (Batched if name == "batched" else Graphs)(block, workers)
+    if name == "batched":
+        return Batched(block, workers)
+    # Loaded by name, as what hardly any run takes is no part of the code of all of them.
+    return importlib.import_module("fedlib.engine.graphs").Graphs(block, workers)
 
 
 def goes_one_by_one(setting: str) -> bool:

@@ -23,7 +23,7 @@ from fedlib.engine.executors import Executor
 from fedlib.errors import DataError
 from fedlib.forecast import made_up
 from fedlib.forecast.rehearsal import Kind, Phase, Rehearsed
-from fedlib.run import calibration, evaluate
+from fedlib.run import calibration, scoring
 from fedlib.run.simulate import Simulation
 
 STEPS = 2  # local steps of each client in a measured round
@@ -142,7 +142,7 @@ def _measured(simulation: Simulation, rehearsed: Rehearsed) -> Rate:
     client = max(0.0, besides) / ((number + 1) * len(everyone))
     timed.restart()
     for _ in _turns(clock):
-        evaluate.during_training(simulation.method, state, partial(simulation.everyone, round=1))
+        scoring.during_training(simulation.method, state, partial(simulation.everyone, round=1))
     score = timed.rate(Kind.SCORE, rehearsed, Phase.EVALUATION) or score or fold
     return Rate(fold or score, score, client)
 

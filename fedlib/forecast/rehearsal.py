@@ -28,7 +28,7 @@ from fedlib.engine.waves import Work
 from fedlib.federation import GROUPS, Federation
 from fedlib.forecast.made_up import made_up, simulation
 from fedlib.results import SHARED
-from fedlib.run import evaluate
+from fedlib.run import evaluate, scoring
 from fedlib.run.cost import Operations
 from fedlib.run.simulate import Simulation
 
@@ -157,7 +157,7 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     tally.phase = Phase.ROUND
     tried, state = _rounds(few, state, tally)
     tally.phase = Phase.EVALUATION
-    state, _ = evaluate.during_training(method, state, _everyone(few))
+    state, _ = scoring.during_training(method, state, _everyone(few))
     brief = method.briefly()
     # To be scored on everybody's test examples, clients are prepared as for their own.
     own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
@@ -191,7 +191,7 @@ def _final(few: Simulation, state: Any, views: list, tally: "Tally") -> None:
     evaluate.final(few.method.briefly() or few.method, state, _everyone(few), views=views)
 
 
-def _everyone(few: Simulation) -> evaluate.CohortOf:
+def _everyone(few: Simulation) -> scoring.CohortOf:
     """All clients of a group, after the last round."""
     return partial(few.everyone, round=few.course.rounds)
 

@@ -1,13 +1,11 @@
 """From a run's declaration to something that runs: builds method, model and solver from JSON."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import numpy as np
 import torch
 
 from fedlib import methods, models, seals
@@ -18,16 +16,13 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 from fedlib.files import digest
 from fedlib.methods.base import Method
-from fedlib.results import RunResult
-from fedlib.run import evaluate, fitting, hooks, reuse
+from fedlib.run import fitting, hooks
 from fedlib.run.calibration import chosen
-from fedlib.run.checkpoint import Checkpoints, flatten, load_tensors, restore, save_tensors
 from fedlib.run.simulate import Course, Simulation
-from fedlib.run_spec import of_training, run_weights
+from fedlib.run_spec import run_weights
 
 # What models, methods and PyTorch raise for arguments that make no sense.
 SENSELESS = (KeyError, OverflowError, RuntimeError, TypeError, ValueError)
-Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 Weights = dict[str, Path]  # files of pretrained weights by the name that runs have for them
 
 
@@ -218,127 +213,6 @@ def _check_tokens(task: Task, federation: Federation) -> None:
             f"the model reads texts of up to {vocabulary} tokens, padding {pad}; the federation's "
             f"inputs have {found}; set the model's vocabulary and pad"
         )
-
-
-def train(
-    simulation: Simulation,
-    spec: dict,
-    provenance: dict,
-    *,
-    state_file: Path,
-    history_file: Path,
-    checkpoints: Checkpoints,
-    **run_options,
-) -> None:
-    """Run, then write the state and, last, the history that vouches for it with its checksum."""
-    state, result = simulation.run(checkpoints, **run_options)
-    tensors = flatten(state)
-    sha256 = save_tensors(state_file, tensors)
-    diagnostics = evaluate.as_arrays(simulation.method.diagnostics(state))
-    provenance = {**provenance, "state_sha256": sha256, "spent": checkpoints.spent()}
-    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(
-        history_file, state_file
-    )
-    checkpoints.clear(last=False)  # a workflow that ends before it knows of this does it again
-
-
-def evaluate_state(
-    simulation: Simulation,
-    spec: dict,
-    provenance: dict,
-    *,
-    state_file: Path,
-    history_file: Path,
-    settled: tuple[Path, Path] | None = None,
-    trained: Mapping[str, str] | None = None,
-    measure: Measure = lambda simulation, state, evaluation: {},
-    spent: Callable[[], dict] = dict,
-    report: Callable[[str], None] = lambda line: None,
-) -> RunResult:
-    """Scores of a trained state under the protocols, and on the splits, that are asked for.
-
-    Args:
-      spec: the run's specification, and "views" and "predictions", which are asked for; see
-        `fedlib.run.evaluate.final`.
-      settled: state and history of a run of the method's `settler`, to take from what is the same.
-      trained: digests of data and code that training would have now, see `fedlib.run.reuse`; None
-        uses nothing that it found.
-      measure: what else is measured on the state, by its name among the diagnostics.
-      spent: what the job has used up, asked at the end; see `fedlib.run.spent`.
-      report: gets a line of progress now and then.
-
-    Raises:
-      DataError: if a state is damaged, or was not trained from `spec` on the shards of
-        `provenance`; or if that of another run is not what this one would settle.
-    """
-    history = _history(history_file, spec, provenance)
-    tensors = load_tensors(state_file, history.provenance["state_sha256"])
-    state = restore(simulation.init(), tensors)
-    common = None
-    if settled:
-        common, sha256 = _settled(simulation, spec, history, *settled)
-        provenance = provenance | {"settled_sha256": sha256}
-    rounds = simulation.course.rounds
-    known = reuse.found_before(history, rounds, provenance, trained) if trained else {}
-    result = evaluate.final(
-        simulation.method,
-        state,
-        lambda group: simulation.everyone(group, rounds),
-        report,
-        spec["views"],
-        spec["predictions"],
-        common,
-        known,
-    )
-    numbers = measure(simulation, state, result)
-    measured = {name: np.array([number]) for name, number in numbers.items()}
-    diagnostics = result.diagnostics | measured
-    taken = sorted("/".join(view) for view in result.scores.keys() & known.keys())
-    of_state = {"state_sha256": history.provenance["state_sha256"], "taken_from_history": taken}
-    provenance = provenance | of_state | {"spent": spent()}
-    return replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics)
-
-
-def _history(file: Path, spec: dict, provenance: dict) -> RunResult:
-    """What training recorded; DataError if it was by another specification, or on other shards."""
-    history = RunResult.load(file)
-    if history.spec != of_training(spec):
-        raise DataError(
-            f"{file} was written for another run specification; train again, "
-            "or evaluate with the specification it was trained with"
-        )
-    here = provenance.get("manifest_sha256")
-    if here != history.provenance.get("manifest_sha256"):
-        raise DataError(f"{file} was trained on other shards than are given; train again")
-    return history
-
-
-def _settled(
-    simulation: Simulation, spec: dict, own: RunResult, state_file: Path, history_file: Path
-) -> tuple[Any, str]:
-    """State, and its checksum, of a run that did what `spec` would settle, on the same shards."""
-    settler, history = simulation.method.settler, RunResult.load(history_file)
-    shards = (result.provenance["manifest_sha256"] for result in (own, history))
-    if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, history.spec):
-        raise DataError(
-            f"{history_file} is not of a run that settles what {spec['method']} would with seed "
-            f"{spec['seed']}; give one with the same shards, model and settings, or none"
-        )
-    template = settler.init(simulation.federation.num_clients, spec["seed"])
-    sha256 = history.provenance["state_sha256"]
-    return restore(template, load_tensors(state_file, sha256)), sha256
-
-
-def settles(method: Method, spec: dict, other: dict) -> bool:
-    """Whether the run `other` does what `method`, of the run `spec`, would settle."""
-    settler = method.settler
-    [name] = [name for name in spec["modules"] if getattr(method, name) is settler.task]
-    model = {key: spec["modules"][name].get(key) for key in ("model", "params", "weights")}
-    theirs = {"model": other["model"], "params": other["model_params"], "weights": other["weights"]}
-    same = all(spec[key] == other[key] for key in ("seed", "precision"))
-    if theirs != model or not same or other["class_weights"] is not None:
-        return False
-    return build_method(other, settler.task) == settler
 
 
 def verified_file(receipt: Path) -> Path:

@@ -1,11 +1,11 @@
-"""Scores of clients under a method's protocols, as raw counts."""
+"""The evaluation of a trained state: every protocol that is asked for, on what is asked for."""
 
-import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,74 +13,31 @@ from torch import Tensor
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import upload
-from fedlib.engine.journal import refuse_diverged
-from fedlib.engine.remembered import Remembered
-from fedlib.engine.task import Batch, mean_from, nll
+from fedlib.errors import DataError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import SHARED, Predictions, RunResult, Scores, View
+from fedlib.results import SHARED, Predictions, RunResult, View
+from fedlib.run import scoring
+from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.progress import Progress
+from fedlib.run.scoring import (
+    ClientScores,
+    CohortOf,
+    as_arrays,
+    held_out,
+    in_sets,
+    over_time,
+    scored,
+)
+from fedlib.run.settle import settled_state
+from fedlib.run.simulate import Simulation
+from fedlib.run_spec import of_training
 
 FINAL_BYTES = 4 * 2**30  # memory for what the clients of a final evaluation train at once
 EVERYTHING = View("*", "*", "*")  # as a pattern of what is asked for
 EXAMPLES_OF = "examples_"  # diagnostic [1]: training examples of a preparation, by its name
 SETTLE = "settle"  # what final protocols have in common, among the protocols
-
-
-class ClientScores(NamedTuple):
-    """One evaluation of the clients of one view."""
-
-    correct: np.ndarray  # [C] right predictions
-    count: np.ndarray  # [C] examples, or labels of all examples for sequences
-    loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
-
-
-CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if it has none
-
-
-def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientScores:
-    """How the clients of `cohort`, prepared as `personal`, do on their examples of `split`."""
-    [scores] = score_alike(method, [personal], cohort, split)
-    return scores
-
-
-def score_alike(
-    method: Method, personals: Sequence[Any], cohort: Cohort, split: str
-) -> list[ClientScores]:
-    """`score` of clients that were prepared for several protocols `alike`, whose outputs are one.
-
-    See `Method.alike`.
-    """
-
-    def judge(*personals_and_batch: Any) -> Tensor:
-        *personals, batch = personals_and_batch
-        if len(personals) == 1:
-            return _judged(method.predict(personals[0], batch), batch)
-        outputs = method.outputs(personals[0], batch)
-        decided = [method.decide(personal, outputs, batch) for personal in personals]
-        return torch.stack([_judged(log_probs, batch) for log_probs in decided], dim=1)
-
-    federation = cohort.data.federation
-    scores = cohort.score(judge, *personals, split=split)  # [C, N, 2], or [C, N, protocols, 2]
-    each = [scores] if len(personals) == 1 else scores.unbind(2)
-    examples = federation.split(split).sizes[cohort.host_ids]
-    labels_per_example = math.prod(federation.y.shape[1:])
-
-    def of_protocol(scores: Tensor) -> ClientScores:
-        total = scores.contiguous().double().sum(1).cpu().numpy()
-        return ClientScores(
-            correct=(total[:, 0] * labels_per_example).round(),
-            count=examples * labels_per_example,
-            loss=total[:, 1] / np.maximum(examples, 1),
-        )
-
-    return list(map(of_protocol, each))
-
-
-def _judged(log_probs: Tensor, batch: Batch) -> Tensor:
-    """Share of right labels, and loss, of each example -> [B, 2]"""
-    right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
-    return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
+Measure = Callable[[Simulation, Any, RunResult], dict[str, float]]  # of a state, as evaluated
 
 
 def predict(method: Method, personal: Any, cohort: Cohort, split: str) -> Predictions:
@@ -106,30 +63,27 @@ def score_shared(method: Method, personal: Any, cohort: Cohort, everyone: Cohort
     for distance in range(len(owners)):
         ids = owners[(places + distance) % len(owners)]
         others = replace(cohort, ids=upload(ids, cohort.ids.device), known_ids=ids)
-        found = score(method, personal, others, "test")
+        found = scoring.score(method, personal, others, "test")
         correct, count = correct + found.correct, count + found.count
         loss = loss + found.loss * found.count
     return ClientScores(correct, count, loss / np.maximum(count, 1))
 
 
-def during_training(
-    method: Method, state: Any, cohort_of: CohortOf
-) -> tuple[Any, dict[View, ClientScores]]:
-    """The state after the evaluation, and what it found on every split but the training one."""
-    found = {}
-    for group in GROUPS:
-        cohort = cohort_of(group) if group in method.protocols else None
-        if cohort is None:
-            continue
-        # Only what is found on the way is remembered: predictions are made once.
-        seeing = replace(cohort, remembered=Remembered())
-        with seeing.journal.watched(f"by round {seeing.round}, when observed"):
-            state = method.observe(state, seeing, group)
-        splits = held_out(cohort.data.federation, group)
-        for personals in in_sets(method, prepared(method, state, seeing, group, final=False)):
-            views = {View(group, protocol, split) for protocol in personals for split in splits}
-            found |= scored(method, personals, cohort, cohort, views, {}) if views else ()
-    return state, found
+def scored_shared(
+    method: Method,
+    personals: Mapping[str, Any],
+    cohort: Cohort,
+    everyone: Cohort,
+    group: str,
+    splits: Mapping[str, Container[str]],
+) -> Iterator[tuple[View, ClientScores]]:
+    """`score_shared` under the protocols that have it among their `splits`."""
+    for protocol, personal in personals.items():
+        if SHARED in splits[protocol]:
+            view = View(group, protocol, SHARED)
+            scores = score_shared(method, personal, cohort, everyone)
+            scoring.check_finite(view, scores, cohort)
+            yield view, scores
 
 
 def final(
@@ -140,7 +94,6 @@ def final(
     views: Iterable[Sequence[str]] = (EVERYTHING,),
     predictions: bool = False,
     settled: Any = None,
-    known: Mapping[View, Scores] | None = None,
 ) -> RunResult:
     """Scores of the final state: the default protocol on what is held out, and what is asked for.
 
@@ -154,10 +107,8 @@ def final(
         does not have is left out. That of the split "shared" must be named: "*" does not mean it.
       predictions: whether what is predicted for every test example is kept as well.
       settled: see `Method.settle`.
-      known: scores of this state that were found before, T = 1, of all clients of a view; they are
-        not computed again.
     """
-    found, known = Found(Progress(report)), known or {}
+    found = Found(Progress(report))
     for group in GROUPS:
         everyone = cohort_of(group) if group in method.protocols else None
         if everyone is None:
@@ -179,52 +130,12 @@ def final(
                         if predictions and "test" in splits[protocol]:
                             view = View(group, protocol, "test")
                             found.keep(view, predict(method, personal, part, "test"))
-                    wanted = {View(group, p, split) for p in personals for split in splits[p]}
-                    for view, scores in scored(method, personals, part, everyone, wanted, known):
+                    own = scored(method, personals, part, group, splits)
+                    shared = scored_shared(method, personals, part, everyone, group, splits)
+                    for view, scores in (*own, *shared):
                         found.add(view, part, scores, cohort.size)
     diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
     return found.result(cohort_of("seen").round, diagnostics)
-
-
-def in_sets(method: Method, prepared: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Prepared clients by protocol: those `alike` together, at last, any other for itself."""
-    alike = {}
-    for protocol, personal in prepared:
-        if protocol in method.alike:
-            alike[protocol] = personal
-        else:
-            yield {protocol: personal}
-    if alike:
-        yield alike
-
-
-def scored(
-    method: Method,
-    personals: dict[str, Any],
-    cohort: Cohort,
-    everyone: Cohort,
-    views: Set[View],
-    known: Mapping[View, Scores],
-) -> Iterator[tuple[View, ClientScores]]:
-    """Scores of those `views` of a group that clients are prepared for, see `in_sets`.
-
-    Raises DivergedError for a loss that is not finite.
-    """
-    [group] = {view.group for view in views}
-    for split in (*SPLITS, SHARED):
-        asked = {p: View(group, p, split) for p in personals if View(group, p, split) in views}
-        for view in asked.values():
-            if view in known:
-                yield view, of_clients(known[view], cohort.host_ids)
-        new = {view: personals[p] for p, view in asked.items() if view not in known}
-        if split == SHARED:
-            found = [score_shared(method, own, cohort, everyone) for own in new.values()]
-        else:
-            found = score_alike(method, list(new.values()), cohort, split) if new else []
-        for view, scores in zip(new, found, strict=True):
-            when, what = f"by round {cohort.round}", f"{split} loss of {view.protocol!r}"
-            refuse_diverged(scores.loss, cohort.host_ids, when, what, group=group)
-            yield view, scores
 
 
 def prepared(
@@ -235,7 +146,6 @@ def prepared(
     only: Container[str] | None = None,
     done: Callable[[str], None] = lambda name: None,
     settled: Any = None,
-    final: bool = True,
 ) -> Iterator[tuple[str, Any]]:
     """Name of each protocol of `group`, and the clients of `cohort` prepared for it, in turn.
 
@@ -244,21 +154,17 @@ def prepared(
       done: told the name of each preparation after it; what final protocols have in common is
         "settle".
       settled: see `Method.settle`.
-      final: whether for the protocols of a final evaluation, too.
     """
 
-    def some(protocols: dict[str, str]) -> dict[str, str]:
-        return {name: way for name, way in protocols.items() if only is None or name in only}
-
     def each(protocols: dict[str, str], state: Any) -> Iterator[tuple[str, Any]]:
-        for protocol, prepare in protocols.items():
-            with cohort.journal.watched(f"by round {cohort.round}, trained for {protocol!r}"):
-                personal = getattr(method, prepare)(state, cohort)
+        wanted = {p: way for p, way in protocols.items() if only is None or p in only}
+        for protocol, personal in scoring.prepared(method, state, cohort, wanted):
             done(protocol)
             yield protocol, personal
 
-    yield from each(some(method.protocols[group]), state)
-    if final and (later := some(method.final_protocols.get(group, {}))):
+    yield from each(method.protocols[group], state)
+    later = method.final_protocols.get(group, {})
+    if any(only is None or protocol in only for protocol in later):
         with cohort.journal.watched(f"by round {cohort.round}, trained for {SETTLE!r}"):
             common = method.settle(state, cohort, settled)
         done(SETTLE)
@@ -367,34 +273,73 @@ def true_clusters(cohort_of: CohortOf) -> dict[str, np.ndarray]:
     return {} if cluster is None else {"cluster": cluster}
 
 
-def held_out(federation: Federation, group: str) -> list[str]:
-    """The splits other than "train" on which the clients of `group` have examples."""
-    ids = federation.ids(group)
-    return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]
-
-
 def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:
     """Who owns the test examples that the clients `ids` share: they, or else the server."""
     return next((x for x in (ids, federation.ids("server")) if federation.test.sizes[x].any()), [])
 
 
-def of_clients(scores: Scores, ids: np.ndarray) -> ClientScores:
-    """The last scores of some of the clients [C]."""
-    place = {client: position for position, client in enumerate(scores.clients.tolist())}
-    rows = [place[client] for client in ids.tolist()]
-    return ClientScores(scores.correct[-1, rows], scores.count[rows], scores.loss[-1, rows])
+def evaluate_state(
+    simulation: Simulation,
+    spec: dict,
+    provenance: dict,
+    *,
+    state_file: Path,
+    history_file: Path,
+    settled: tuple[Path, Path] | None = None,
+    measure: Measure = lambda simulation, state, evaluation: {},
+    spent: Callable[[], dict] = dict,
+    report: Callable[[str], None] = lambda line: None,
+) -> RunResult:
+    """Scores of a trained state under the protocols, and on the splits, that are asked for.
 
+    Args:
+      spec: the run's specification, and "views" and "predictions", which are asked for; see
+        `final`.
+      settled: state and history of a run of the method's `settler`, to take from what is the same.
+      measure: what else is measured on the state, by its name among the diagnostics.
+      spent: what the job has used up, asked at the end; see `fedlib.run.spent`.
+      report: gets a line of progress now and then.
 
-def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """Tensors as NumPy arrays in host memory."""
-    return {name: value.cpu().numpy() for name, value in tensors.items()}
-
-
-def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:
-    """T evaluations of one view as arrays [T, C]."""
-    return Scores(
-        clients=clients,
-        count=np.asarray(found[-1].count, np.int64),
-        correct=np.stack([scores.correct for scores in found]),
-        loss=np.stack([scores.loss for scores in found]),
+    Raises:
+      DataError: if a state is damaged, or was not trained from `spec` on the shards of
+        `provenance`; or if that of another run is not what this one would settle.
+    """
+    history = _history(history_file, spec, provenance)
+    tensors = load_tensors(state_file, history.provenance["state_sha256"])
+    state = restore(simulation.init(), tensors)
+    common = None
+    if settled:
+        common, sha256 = settled_state(simulation, spec, history, *settled)
+        provenance = provenance | {"settled_sha256": sha256}
+    result = final(
+        simulation.method,
+        state,
+        lambda group: simulation.everyone(group, simulation.course.rounds),
+        report,
+        spec["views"],
+        spec["predictions"],
+        common,
     )
+    numbers = measure(simulation, state, result)
+    measured = {name: np.array([number]) for name, number in numbers.items()}
+    made = {"state_sha256": history.provenance["state_sha256"], "spent": spent()}
+    return replace(
+        result,
+        spec=spec,
+        provenance=provenance | made,
+        diagnostics=result.diagnostics | measured,
+    )
+
+
+def _history(file: Path, spec: dict, provenance: dict) -> RunResult:
+    """What training recorded; DataError if it was by another specification, or on other shards."""
+    history = RunResult.load(file)
+    if history.spec != of_training(spec):
+        raise DataError(
+            f"{file} was written for another run specification; train again, "
+            "or evaluate with the specification it was trained with"
+        )
+    here = provenance.get("manifest_sha256")
+    if here != history.provenance.get("manifest_sha256"):
+        raise DataError(f"{file} was trained on other shards than are given; train again")
+    return history

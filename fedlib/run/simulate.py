@@ -20,7 +20,7 @@ from fedlib.errors import DataError
 from fedlib.federation import GROUPS, Federation
 from fedlib.methods.base import Method
 from fedlib.results import TOTALS, RunResult, View
-from fedlib.run import checkpoint, evaluate
+from fedlib.run import checkpoint, scoring
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.progress import Rounds
 
@@ -227,7 +227,7 @@ class Simulation:
         if self.method.stopped(state) and record.unchanged():
             record.repeat_evaluation(done)
             return state
-        state, found = evaluate.during_training(
+        state, found = scoring.during_training(
             self.method, state, lambda group: self.everyone(group, done)
         )
         record.add_evaluation(done, found)
@@ -257,7 +257,7 @@ class Record:
     client_rounds: list[int] = field(default_factory=list)
     server_examples: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)
-    scores: dict[View, list[evaluate.ClientScores]] = field(default_factory=dict)
+    scores: dict[View, list[scoring.ClientScores]] = field(default_factory=dict)
     last_losses: dict[int, tuple[int, float]] = field(default_factory=dict)  # client: round, loss
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))  # so far
     trained: int = 0  # clients this process has trained, counting repeats
@@ -278,7 +278,7 @@ class Record:
             self.last_losses[client] = (number, loss)
         self.train_loss.append(float(losses.mean()))
 
-    def add_evaluation(self, done: int, found: dict[View, evaluate.ClientScores]) -> None:
+    def add_evaluation(self, done: int, found: dict[View, scoring.ClientScores]) -> None:
         """Scores after `done` rounds."""
         self.round.append(done)
         for name, total in self.totals.items():
@@ -301,7 +301,7 @@ class Record:
         return RunResult(
             round=np.array(self.round, np.int64),
             scores={
-                view: evaluate.over_time(ids(view.group), found)
+                view: scoring.over_time(ids(view.group), found)
                 for view, found in self.scores.items()
             },
             **{name: np.array(getattr(self, name), np.int64) for name in TOTALS},
@@ -353,6 +353,6 @@ def _unpack(template: Any, packed: dict[str, Tensor]) -> tuple[Any, Record]:
     record.totals = dict(zip(COUNTED, totals.tolist(), strict=True))
     record.last_losses = {int(c): (int(r), loss) for c, r, loss in losses.tolist()}
     for name, value in below("scores/").items():
-        found = [evaluate.ClientScores(*row) for row in value.numpy()]
+        found = [scoring.ClientScores(*row) for row in value.numpy()]
         record.scores[View(*name.split("/"))] = found
     return checkpoint.restore(template, below("state/")), record

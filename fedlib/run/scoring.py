@@ -1,0 +1,167 @@
+"""Scores of clients under a method's protocols, as raw counts; the evaluation during training."""
+
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.remembered import Remembered
+from fedlib.engine.task import Batch, mean_from, nll
+from fedlib.federation import GROUPS, SPLITS, Federation
+from fedlib.methods.base import Method
+from fedlib.results import Scores, View
+
+
+class ClientScores(NamedTuple):
+    """One evaluation of the clients of one view."""
+
+    correct: np.ndarray  # [C] right predictions
+    count: np.ndarray  # [C] examples, or labels of all examples for sequences
+    loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
+
+
+CohortOf = Callable[[str], Cohort | None]  # all clients of a group, or None if it has none
+
+
+def score(method: Method, personal: Any, cohort: Cohort, split: str) -> ClientScores:
+    """How the clients of `cohort`, prepared as `personal`, do on their examples of `split`."""
+    [scores] = score_alike(method, [personal], cohort, split)
+    return scores
+
+
+def score_alike(
+    method: Method, personals: Sequence[Any], cohort: Cohort, split: str
+) -> list[ClientScores]:
+    """`score` of clients that were prepared for several protocols `alike`, whose outputs are one.
+
+    See `Method.alike`.
+    """
+
+    def judge(*personals_and_batch: Any) -> Tensor:
+        *personals, batch = personals_and_batch
+        if len(personals) == 1:
+            return _judged(method.predict(personals[0], batch), batch)
+        outputs = method.outputs(personals[0], batch)
+        decided = [method.decide(personal, outputs, batch) for personal in personals]
+        return torch.stack([_judged(log_probs, batch) for log_probs in decided], dim=1)
+
+    federation = cohort.data.federation
+    scores = cohort.score(judge, *personals, split=split)  # [C, N, 2], or [C, N, protocols, 2]
+    each = [scores] if len(personals) == 1 else scores.unbind(2)
+    examples = federation.split(split).sizes[cohort.host_ids]
+    labels_per_example = math.prod(federation.y.shape[1:])
+
+    def of_protocol(scores: Tensor) -> ClientScores:
+        total = scores.contiguous().double().sum(1).cpu().numpy()
+        return ClientScores(
+            correct=(total[:, 0] * labels_per_example).round(),
+            count=examples * labels_per_example,
+            loss=total[:, 1] / np.maximum(examples, 1),
+        )
+
+    return list(map(of_protocol, each))
+
+
+def _judged(log_probs: Tensor, batch: Batch) -> Tensor:
+    """Share of right labels, and loss, of each example -> [B, 2]"""
+    right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
+    return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
+
+
+def during_training(
+    method: Method, state: Any, cohort_of: CohortOf
+) -> tuple[Any, dict[View, ClientScores]]:
+    """The state after the evaluation, and what it found on every split but the training one."""
+    found = {}
+    for group in GROUPS:
+        cohort = cohort_of(group) if group in method.protocols else None
+        if cohort is None:
+            continue
+        # Only what is found on the way is remembered: predictions are made once.
+        seeing = replace(cohort, remembered=Remembered())
+        with seeing.journal.watched(f"by round {seeing.round}, when observed"):
+            state = method.observe(state, seeing, group)
+        protocols = method.protocols[group]
+        splits = dict.fromkeys(protocols, held_out(cohort.data.federation, group))
+        for personals in in_sets(method, prepared(method, state, seeing, protocols)):
+            found |= scored(method, personals, cohort, group, splits)
+    return state, found
+
+
+def prepared(
+    method: Method, state: Any, cohort: Cohort, protocols: Mapping[str, str]
+) -> Iterator[tuple[str, Any]]:
+    """Name of each protocol, and the clients of `cohort` prepared for it, in turn.
+
+    Args:
+      protocols: how clients are prepared, by name; see `Method.protocols`.
+    """
+    for protocol, prepare in protocols.items():
+        with cohort.journal.watched(f"by round {cohort.round}, trained for {protocol!r}"):
+            personal = getattr(method, prepare)(state, cohort)
+        yield protocol, personal
+
+
+def in_sets(method: Method, prepared: Iterable[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Prepared clients by protocol: those `alike` together, at last, any other for itself."""
+    alike = {}
+    for protocol, personal in prepared:
+        if protocol in method.alike:
+            alike[protocol] = personal
+        else:
+            yield {protocol: personal}
+    if alike:
+        yield alike
+
+
+def scored(
+    method: Method,
+    personals: Mapping[str, Any],
+    cohort: Cohort,
+    group: str,
+    splits: Mapping[str, Container[str]],
+) -> Iterator[tuple[View, ClientScores]]:
+    """Scores of clients of `group` on their own examples of the `splits` that a protocol has.
+
+    Args:
+      personals: the clients as prepared, by protocol; see `in_sets`.
+    """
+    for split in SPLITS:
+        asked = {View(group, p, split): own for p, own in personals.items() if split in splits[p]}
+        found = score_alike(method, list(asked.values()), cohort, split) if asked else []
+        for view, scores in zip(asked, found, strict=True):
+            check_finite(view, scores, cohort)
+            yield view, scores
+
+
+def check_finite(view: View, scores: ClientScores, cohort: Cohort) -> None:
+    """Raises DivergedError for a loss that is not finite."""
+    when, what = f"by round {cohort.round}", f"{view.split} loss of {view.protocol!r}"
+    refuse_diverged(scores.loss, cohort.host_ids, when, what, group=view.group)
+
+
+def held_out(federation: Federation, group: str) -> list[str]:
+    """The splits other than "train" on which the clients of `group` have examples."""
+    ids = federation.ids(group)
+    return [s for s in SPLITS if s != "train" and federation.split(s).sizes[ids].any()]
+
+
+def as_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Tensors as NumPy arrays in host memory."""
+    return {name: value.cpu().numpy() for name, value in tensors.items()}
+
+
+def over_time(clients: np.ndarray, found: list[ClientScores]) -> Scores:
+    """T evaluations of one view as arrays [T, C]."""
+    return Scores(
+        clients=clients,
+        count=np.asarray(found[-1].count, np.int64),
+        correct=np.stack([scores.correct for scores in found]),
+        loss=np.stack([scores.loss for scores in found]),
+    )

@@ -1,0 +1,39 @@
+"""What another run has done that final evaluations have in common (`Method.settle`): its state."""
+
+from pathlib import Path
+from typing import Any
+
+from fedlib.errors import DataError
+from fedlib.methods.base import Method
+from fedlib.results import RunResult
+from fedlib.run.build import build_method
+from fedlib.run.checkpoint import load_tensors, restore
+from fedlib.run.simulate import Simulation
+
+
+def settled_state(
+    simulation: Simulation, spec: dict, own: RunResult, state_file: Path, history_file: Path
+) -> tuple[Any, str]:
+    """State, and its checksum, of a run that did what `spec` would settle, on the same shards."""
+    settler, history = simulation.method.settler, RunResult.load(history_file)
+    shards = (result.provenance["manifest_sha256"] for result in (own, history))
+    if settler is None or len({*shards}) > 1 or not settles(simulation.method, spec, history.spec):
+        raise DataError(
+            f"{history_file} is not of a run that settles what {spec['method']} would with seed "
+            f"{spec['seed']}; give one with the same shards, model and settings, or none"
+        )
+    template = settler.init(simulation.federation.num_clients, spec["seed"])
+    sha256 = history.provenance["state_sha256"]
+    return restore(template, load_tensors(state_file, sha256)), sha256
+
+
+def settles(method: Method, spec: dict, other: dict) -> bool:
+    """Whether the run `other` does what `method`, of the run `spec`, would settle."""
+    settler = method.settler
+    [name] = [name for name in spec["modules"] if getattr(method, name) is settler.task]
+    model = {key: spec["modules"][name].get(key) for key in ("model", "params", "weights")}
+    theirs = {"model": other["model"], "params": other["model_params"], "weights": other["weights"]}
+    same = all(spec[key] == other[key] for key in ("seed", "precision"))
+    if theirs != model or not same or other["class_weights"] is not None:
+        return False
+    return build_method(other, settler.task) == settler

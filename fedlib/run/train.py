@@ -1,0 +1,30 @@
+"""Training: a run from its first round to the files of its state and history."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedlib.run.checkpoint import Checkpoints, flatten, save_tensors
+from fedlib.run.scoring import as_arrays
+from fedlib.run.simulate import Simulation
+
+
+def train(
+    simulation: Simulation,
+    spec: dict,
+    provenance: dict,
+    *,
+    state_file: Path,
+    history_file: Path,
+    checkpoints: Checkpoints,
+    **run_options,
+) -> None:
+    """Run, then write the state and, last, the history that vouches for it with its checksum."""
+    state, result = simulation.run(checkpoints, **run_options)
+    tensors = flatten(state)
+    sha256 = save_tensors(state_file, tensors)
+    diagnostics = as_arrays(simulation.method.diagnostics(state))
+    provenance = {**provenance, "state_sha256": sha256, "spent": checkpoints.spent()}
+    replace(result, spec=spec, provenance=provenance, diagnostics=diagnostics).save(
+        history_file, state_file
+    )
+    checkpoints.clear(last=False)  # a workflow that ends before it knows of this does it again
