@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import ConfigError
 from fedlib.files import write_text
-from fedlib.reporting import compared
-from fedlib.tables import render
+from fedlib.report.pages import compared
+from fedlib.report.tables import render
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS
 from fedlib.workflow.provenance import ROOT

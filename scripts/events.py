@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import DataError
-from fedlib.reporting import events
+from fedlib.report import events
 from fedlib.results import RunResult
 from fedlib.workflow import command, provenance
 

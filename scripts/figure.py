@@ -6,10 +6,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import figures
-from fedlib.exhibits import inputs
-from fedlib.exhibits.pictures import vouch
-from fedlib.figures import saving
+from fedlib.report import figures, inputs
+from fedlib.report.figures import saving
+from fedlib.report.pictures import vouch
 from fedlib.workflow import command, provenance
 
 
@@ -18,7 +17,7 @@ def main() -> None:
     args = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json").parse_args()
 
     spec = command.json_argument(args.spec)
-    roots = ("scripts/figure.py", f"fedlib.figures.{spec['kind']}")
+    roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
     figures.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
     kind = figures.load(spec["kind"])

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import packs
-from fedlib.reporting import as_markdown, kept
-from fedlib.reporting.content import check_pictures, gather
+from fedlib.report import packs
+from fedlib.report.pages import as_markdown, kept
+from fedlib.report.pages.contents import check_pictures, gather
 from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import seals
-from fedlib.exhibits import metrics
+from fedlib.report import metrics
 from fedlib.workflow import command, provenance
 
 

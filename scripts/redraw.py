@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draw every table and figure of kept results again, without any run: `make figures-from FROM=...`.
 
-The numbers come from the runs, see `fedlib.exhibits.packs`; the published numbers come from this
+The numbers come from the runs, see `fedlib.report.packs`; the published numbers come from this
 checkout. It writes to figures/from/PAPER and leaves docs/results unchanged.
 """
 
@@ -12,11 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import figures, tables
 from fedlib.errors import DataError
-from fedlib.exhibits import inputs, packs
-from fedlib.figures import saving
-from fedlib.tables import render
+from fedlib.report import figures, inputs, packs, tables
+from fedlib.report.figures import saving
+from fedlib.report.tables import render
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
 from fedlib.workflow.provenance import ROOT

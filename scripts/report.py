@@ -11,8 +11,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib import files, seals
-from fedlib.reporting import as_html, as_markdown
-from fedlib.reporting.content import check_pictures, gather
+from fedlib.report.pages import as_html, as_markdown
+from fedlib.report.pages.contents import check_pictures, gather
 from fedlib.workflow import command, layout, provenance
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fedlib import seals, tables
-from fedlib.exhibits import inputs
-from fedlib.tables import render
+from fedlib import seals
+from fedlib.report import inputs, tables
+from fedlib.report.tables import render
 from fedlib.workflow import command, provenance
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     args = command.exhibit_parser(__doc__, "csv", "md", "tex", "json").parse_args()
 
     spec = command.json_argument(args.spec)
-    roots = ("scripts/table.py", f"fedlib.tables.{spec['kind']}")
+    roots = ("scripts/table.py", f"fedlib.report.tables.{spec['kind']}")
     tables.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
     kind = tables.load(spec["kind"])

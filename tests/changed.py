@@ -18,11 +18,11 @@ TESTS = Path(__file__).resolve().parent
 REGISTRIES = (
     "data.partitions",
     "data.sources",
-    "figures",
     "methods",
     "models",
     "papers",
-    "tables",
+    "report.figures",
+    "report.tables",
 )
 # What loads every paper without naming it.
 ALL_PAPERS = "fedlib.workflow.plan"

@@ -8,11 +8,10 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedlib import tables
-from fedlib.exhibits import metrics, pictures, published
-from fedlib.figures import saving
-from fedlib.tables import render
-from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.report import metrics, pictures, printed, tables
+from fedlib.report.figures import saving
+from fedlib.report.tables import render
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -49,7 +48,7 @@ def sheets(folder: Path) -> dict[str, Sheet]:
     made_up.save_runs(exhibit, folder)
     spec = made_up.metrics_spec(exhibit)
     tidy, clients = metrics.collect(spec, folder)
-    main = tables.load("accuracy")(exhibit, tidy, clients, published.read(PUBLISHED))
+    main = tables.load("accuracy")(exhibit, tidy, clients, printed.read(PUBLISHED))
     main.notes.extend(shared_notes())
     return {"main": main, "criteria": criteria()}
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from fedlib.figures import saving
+from fedlib.report.figures import saving
 
 SLACK = 1.5  # pixels by which boxes may touch; letters do not fill theirs
 

@@ -9,7 +9,7 @@ import subprocess
 import made_up_report
 import pytest
 
-from fedlib.reporting import as_html, content
+from fedlib.report.pages import as_html, contents
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -51,7 +51,7 @@ addEventListener("load", async () => {
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> str:
     made = made_up_report.project(tmp_path_factory.mktemp("project"))
-    return as_html.page(content.gather(made.spec, made.results, made.figures))
+    return as_html.page(contents.gather(made.spec, made.results, made.figures))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def reach(file):
         # named as a string, and loaded by a registry
         ("fedlib/methods/apfl.py", "test_by_hand_baselines_b.py", "test_cohort.py"),
         # run in a copy of the checkout
-        ("fedlib/figures/heat.py", "test_workflow.py", "test_cohort.py"),
+        ("fedlib/report/figures/heat.py", "test_workflow.py", "test_cohort.py"),
         ("rules/train.smk", "test_workflow.py", "test_cohort.py"),
         # read
         ("README.md", "test_readme.py", "test_cohort.py"),

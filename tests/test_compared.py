@@ -13,9 +13,9 @@ from scipy.stats import t
 
 from fedlib import seals
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics
-from fedlib.reporting import compared
-from fedlib.tables import render
+from fedlib.report import metrics
+from fedlib.report.pages import compared
+from fedlib.report.tables import render
 from fedlib.workflow.layout import PATHS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,14 +14,16 @@ from test_simulate import METHODS, every_method, silently, simulation
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedlib import methods, tables, tree
+from fedlib import methods, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.exhibits import metrics
 from fedlib.models import char_lstm, emnist_cnn, linear, mlp
+from fedlib.report import metrics, tables
+from fedlib.report.tables import render
+from fedlib.report.tables.cost import quantity
 from fedlib.results import RunResult
 from fedlib.run import cost, evaluate
 from fedlib.run.build import build_simulation
@@ -30,8 +32,6 @@ from fedlib.run.evaluate import evaluate_state
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run.train import train
 from fedlib.spec import Run
-from fedlib.tables import render
-from fedlib.tables.cost import quantity
 
 FEATURES, HIDDEN, CLASSES = 4, 6, 3
 BODY, HEAD = FEATURES * HIDDEN, HIDDEN * CLASSES  # multiply-adds of the layers of the MLP

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import papers, tables
+from fedlib import papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import clusters, measures, metrics, predicates, published
+from fedlib.report import clusters, measures, metrics, predicates, printed, tables
+from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
-from fedlib.tables import criteria, render
 
 ROOT = Path(__file__).resolve().parents[1]
 NAN = float("nan")
@@ -108,7 +108,7 @@ def build(declared, labels=("fedavg", "fedem", "pfedmm"), clients=None, tidy=Non
     tidy = rows({("emnist", label): values[label] for label in labels}) if tidy is None else tidy
     exhibit = made_up.exhibit(labels, ["emnist"], **changes)
     clients = pd.DataFrame({"paper": []}) if clients is None else clients
-    numbers = published.read(ROOT / "fedlib/papers/pfedmm/published.csv")
+    numbers = printed.read(ROOT / "fedlib/papers/pfedmm/published.csv")
     return tables.load("criteria")(exhibit, tidy, clients, numbers, criteria=declared)
 
 
@@ -159,11 +159,11 @@ def test_differences_are_those_of_the_numbers_that_are_printed():
     sheet = build([gain, near], ["fedavg", "pfedmm"], tidy=tidy, seeds=[1], scale="full")
     assert sheet.numbers["value"].tolist() == ["+11.2", "82.5"]
     assert sheet.numbers["reached"].tolist() == ["yes", "yes"]
-    assert published.difference(0.68140, 0.69361) == -0.013  # 68.1 - 69.4, not -1.2
-    assert published.difference(0.6814, 0.6936, decimals=2) == -0.0122
-    assert np.isnan(published.difference(NAN, 0.5))
+    assert printed.difference(0.68140, 0.69361) == -0.013  # 68.1 - 69.4, not -1.2
+    assert printed.difference(0.6814, 0.6936, decimals=2) == -0.0122
+    assert np.isnan(printed.difference(NAN, 0.5))
     halves = (0.396 + 0.409) / 2, 0.4025, 0.4455, -0.1905
-    assert [*map(published.as_printed, halves)] == [40.3, 40.3, 44.6, -19.1]
+    assert [*map(printed.as_printed, halves)] == [40.3, 40.3, 44.6, -19.1]
     assert render.percent(0.4025) == "40.3" and render.points(-0.0125) == "−1.3"
 
 
@@ -275,7 +275,7 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
     paper = papers.load(name).declare(scale)
     declared = paper.tables["criteria"].params["criteria"]
     known = {m.__name__ for m in metrics.METRICS} | measures.MEASURES.keys() | {"bytes"}
-    file = published.read(ROOT / f"fedlib/papers/{name}/published.csv")
+    file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
     for criterion in declared:
         criteria._check(criterion)
         for term in criterion["terms"]:
@@ -306,7 +306,7 @@ def test_declared_criteria_are_well_formed_and_are_about_numbers_that_exist(name
 @pytest.mark.parametrize("name", papers.names())
 def test_the_papers_own_numbers_reach_the_criteria_about_them(name):
     """A criterion is what the paper shows; its own numbers must not fail it."""
-    file = published.read(ROOT / f"fedlib/papers/{name}/published.csv")
+    file = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
     declared = papers.load(name).declare("full").tables["criteria"].params["criteria"]
     checked = 0
     for criterion in declared:

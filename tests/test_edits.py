@@ -158,11 +158,11 @@ def test_an_edit_of_a_reader_repeats_the_partitions_of_its_data_set(source):
 
 
 def test_an_edit_of_a_metric_trains_nothing():
-    assert stages("exhibits/metrics/definitions") == {"metrics", "table", "figure", "report"}
+    assert stages("report/metrics/definitions") == {"metrics", "table", "figure", "report"}
 
 
 @pytest.mark.parametrize("stage", ["train", "evaluate"])
 def test_a_run_depends_on_no_package_before_or_after_it(stage):
-    others = ("data", "exhibits", "figures", "papers", "reporting", "tables", "workflow")
+    others = ("data", "papers", "report", "workflow")
     reached = set().union(*(provenance.closure(*PLAN.roots(stage, **job)) for job in RUNS))
     assert [module for module in reached if module.split(".")[1:2] in [[x] for x in others]] == []

@@ -31,7 +31,7 @@ STAGES = {
     ),
     "report": (
         ("metrics", "table", "figure", "report"),
-        ("fedlib.tables", "fedlib.figures"),
+        ("fedlib.report.tables", "fedlib.report.figures"),
     ),
     "tensorboard": (("events",), ()),
 }

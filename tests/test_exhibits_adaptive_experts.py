@@ -9,16 +9,14 @@ import pytest
 from matplotlib.colors import to_hex
 from pictures import faults
 
-from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import comparisons, metrics, published
-from fedlib.exhibits import selection as exhibits
-from fedlib.figures import gate_weights, layout, ranked, saving, style
+from fedlib.report import comparisons, exhibits, figures, metrics, printed, tables
+from fedlib.report.figures import gate_weights, layout, ranked, saving, style
+from fedlib.report.tables import render
 from fedlib.results import RunResult, View
-from fedlib.tables import render
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
+PUBLISHED = printed.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
 PATTERN = "table2-p{p:.1f}-{label}"
 WAYS = [
     *({"name": "moe"}, {"name": "default", "key": "ifca"}, {"name": "ensemble"}),

@@ -9,17 +9,16 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from pictures import faults
 
-from fedlib import figures, tables
 from fedlib.data import sources
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import comparisons, metrics, of_clients, published, selection
-from fedlib.figures import client_matrices, saving, style
+from fedlib.report import comparisons, exhibits, figures, metrics, of_clients, printed, tables
+from fedlib.report.figures import client_matrices, saving, style
+from fedlib.report.tables import render
+from fedlib.report.tables.accuracy_and_traffic import comm_gib
 from fedlib.results import RunResult, Scores, View
-from fedlib.tables import render
-from fedlib.tables.accuracy_and_traffic import comm_gib
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/fedmix/published.csv")
+PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmix/published.csv")
 DEFAULT = View("seen", "default", "test")
 NEW_SHARD = View("seen", "new_shard", "val")
 GIB = 2**30
@@ -264,7 +263,7 @@ def test_protocols_have_titles():
     names = [{"name": name} for name in ("new_shard", "new_shard_vae", "finetuned")]
     titles = [protocol.title for protocol in comparisons.declared(names)]
     assert titles == ["New shard, no labels", "New shard, VAE", "Fine-tuned"]
-    assert selection.method_title("local_global") == "Local/Global"
+    assert exhibits.method_title("local_global") == "Local/Global"
 
 
 # Gradient divergence
@@ -692,8 +691,8 @@ TRAFFIC = {
 @pytest.mark.parametrize("where", TRAFFIC)
 def test_the_rule_gives_the_traffic_of_table_1(where):
     message, computed, agrees = TRAFFIC[where]
-    rounds = published.fractions(PUBLISHED, "table1", "rounds")[where]
-    gb = published.fractions(PUBLISHED, "table1", "gb")[where]
+    rounds = printed.fractions(PUBLISHED, "table1", "rounds")[where]
+    gb = printed.fractions(PUBLISHED, "table1", "gb")[where]
     rule = comm_gib(message, 10, rounds)
     assert rule == pytest.approx(computed, abs=0.0051)  # printed with two decimals
     assert (abs(rule / gb - 1) < 1e-3) == agrees
@@ -845,7 +844,7 @@ def test_every_table_can_be_rendered(kind, traffic, clustered, leaking, viewed):
 
 def test_every_number_of_table_1_can_be_looked_up():
     cells = {
-        name: published.fractions(PUBLISHED, "table1", name)
+        name: printed.fractions(PUBLISHED, "table1", name)
         for name in ("accuracy_client_mean", "rounds", "gb")
     }
     for found in cells.values():

@@ -9,14 +9,13 @@ import pandas as pd
 import pytest
 from pictures import faults
 
-from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics, published
+from fedlib.report import figures, metrics, printed, tables
+from fedlib.report.tables import render
 from fedlib.results import RunResult, Scores, View
-from fedlib.tables import render
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/fedmoe/published.csv")
+PUBLISHED = printed.read(ROOT / "fedlib/papers/fedmoe/published.csv")
 SERVER = View("server", "default", "test")
 LAST = View("server", "last", "test")  # of methods that choose a state
 ROUNDS = np.array([0, 10, 20])

@@ -9,15 +9,14 @@ import pytest
 from matplotlib.collections import PathCollection
 from pictures import faults
 
-from fedlib import figures, tables
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics, published, representations
-from fedlib.figures import style
+from fedlib.report import embeddings, figures, metrics, printed, tables
+from fedlib.report.figures import style
+from fedlib.report.tables import render
 from fedlib.results import RunResult, Scores, View
-from fedlib.tables import render
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = published.read(ROOT / "fedlib/papers/pfedmoe/published.csv")
+PUBLISHED = printed.read(ROOT / "fedlib/papers/pfedmoe/published.csv")
 DEFAULT = View("seen", "default", "test")
 MIB = 2**20
 ROUNDS = (0, 10, 20, 30)
@@ -367,8 +366,8 @@ def recorded(clients=2, examples=6, features=24) -> dict:
 
 def test_components_and_labels_come_back_from_the_metrics():
     rows = metrics.run_rows(history("pfedmoe", diagnostics=recorded()))
-    points = representations.of_metrics(rows)
-    assert points.vectors.shape == (6 + 4, 3, representations.COMPONENTS)
+    points = embeddings.of_metrics(rows)
+    assert points.vectors.shape == (6 + 4, 3, embeddings.COMPONENTS)
     assert points.client.tolist() == [0] * 6 + [1] * 4
     assert points.label.tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
     theirs = rows[rows["metric"].str.startswith("representation")]
@@ -378,7 +377,7 @@ def test_components_and_labels_come_back_from_the_metrics():
 def test_components_keep_the_distances_of_vectors_that_span_few_dimensions():
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(30, 5)) @ rng.normal(size=(5, 50))
-    short = representations.leading(vectors)
+    short = embeddings.leading(vectors)
 
     def distances(x):
         return np.linalg.norm(x[:, None] - x[None], axis=-1)

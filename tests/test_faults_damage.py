@@ -19,14 +19,14 @@ from faults import often
 
 from fedlib import seals
 from fedlib.data.download import receipt
-from fedlib.exhibits import frames, inputs, metrics, packs
 from fedlib.files import digest
-from fedlib.reporting import as_html, as_markdown
-from fedlib.reporting.content import gather
+from fedlib.report import frames, inputs, metrics, packs
+from fedlib.report.pages import as_html, as_markdown
+from fedlib.report.pages.contents import gather
+from fedlib.report.tables import accuracy, render
 from fedlib.results import RunResult
 from fedlib.run.build import verified_file
 from fedlib.run.checkpoint import Checkpoints
-from fedlib.tables import accuracy, render
 from fedlib.workflow import command
 
 CUTS, FLIPS = often(2, 20), often(4, 200)

@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, tree
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Batch
-from fedlib.exhibits import clusters
 from fedlib.federation import Federation, Split
+from fedlib.report import clusters
 from fedlib.run import evaluate
 
 JOINT = torch.tensor([[-2, -1, -3, -2.5], [-1.5, -1.2, -2, -3]]).double()

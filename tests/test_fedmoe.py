@@ -15,10 +15,10 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
 from fedlib.errors import DataError
-from fedlib.exhibits import metrics
 from fedlib.federation import Split
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
+from fedlib.report import metrics
 from fedlib.results import SHARED, View
 from fedlib.run import evaluate, scoring
 from fedlib.run.simulate import Course, Simulation

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from pictures import faults
 
-from fedlib import figures, methods, papers
+from fedlib import methods, papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics, published, traffic
-from fedlib.figures import layout, saving, style
-from fedlib.figures.curves import focus
-from fedlib.figures.saving import wrapped
+from fedlib.report import figures, metrics, printed, traffic
+from fedlib.report.figures import layout, saving, style
+from fedlib.report.figures.curves import focus
+from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +57,7 @@ def collected(tmp_path_factory):
 def draw(collected, kind, published_file=None, changes=None, **params):
     exhibit, tidy, clients = collected["sweep" if kind == "sweep" else "main"]
     params = {**(SWEEP if kind == "sweep" else {}), **params}
-    numbers = published.read(published_file) if published_file else None
+    numbers = printed.read(published_file) if published_file else None
     return figures.load(kind)({**exhibit, **(changes or {})}, tidy, clients, numbers, **params)
 
 
@@ -339,7 +339,7 @@ def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collecte
     figure = draw(collected, "accuracy_over_rounds", PUBLISHED, **waypoints)
     assert not any(marks(axes) for axes in figure.axes)
     exhibit, tidy, clients = collected["main"]
-    table = published.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
+    table = printed.read(PUBLISHED).replace("accuracy_round_20", "accuracy_round_end")
     with pytest.raises(
         DataError, match="must be accuracy_round_<number>, got 'accuracy_round_end'"
     ):
@@ -585,7 +585,7 @@ def test_script_draws_the_three_files(collected, tmp_path):
         *("--svg", tmp_path / "f.svg", "--json", tmp_path / "f.json"),
     ]
     subprocess.run(command, check=True)
-    figure = figures.load(exhibit["kind"])(exhibit, tidy, clients, published.read(PUBLISHED))
+    figure = figures.load(exhibit["kind"])(exhibit, tidy, clients, printed.read(PUBLISHED))
     suffixes = ("pdf", "png", "svg")
     saving.save(figure, *(tmp_path / f"here.{suffix}" for suffix in suffixes))
     for suffix in suffixes:

@@ -233,7 +233,7 @@ def test_a_folder_that_was_moved_is_up_to_date(folder, tmp_path_factory):
         ("scripts/metrics.py", names(PLAN, *AFTER_RUNS)),
         ("scripts/table.py", names(PLAN, "table", "report")),
         ("scripts/figure.py", names(PLAN, "figure", "report")),
-        ("fedlib/reporting/as_html.py", names(PLAN, "report")),
+        ("fedlib/report/pages/as_html.py", names(PLAN, "report")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -243,7 +243,7 @@ def test_a_module_repeats_the_jobs_that_can_reach_it(folder, file, again):
 
 
 def test_a_template_repeats_the_report(folder):
-    append(folder, "fedlib/reporting/templates/report.css", "\nbody { color: red; }\n")
+    append(folder, "fedlib/report/pages/templates/report.css", "\nbody { color: red; }\n")
     assert would_run(folder) == names(PLAN, "report")
 
 

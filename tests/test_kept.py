@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from fedlib import papers
-from fedlib.exhibits import packs
-from fedlib.reporting import kept, standing
+from fedlib.report import packs
+from fedlib.report.pages import kept, standing
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
 

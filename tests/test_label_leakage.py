@@ -12,8 +12,8 @@ from fedlib import methods
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task
-from fedlib.exhibits import leakage
 from fedlib.models import linear
+from fedlib.report import leakage
 
 FULL = {"batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}  # one step on a whole shard
 

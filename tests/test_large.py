@@ -19,7 +19,7 @@ import pytest
 import workflow
 from faults import often
 
-from fedlib.exhibits import frames
+from fedlib.report import frames
 from fedlib.workflow import shell
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from fedlib.errors import DataError
-from fedlib.exhibits import metrics
+from fedlib.report import metrics
 from fedlib.results import Predictions, RunResult, Scores, View
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -336,8 +336,8 @@ def test_script_writes_the_declared_columns_and_needs_no_torch(tmp_path):
 @pytest.mark.slow
 def test_results_half_imports_no_torch():
     program = (
-        "import sys, fedlib.exhibits.metrics, fedlib.reporting.as_html\n"
-        "import fedlib.tables as t, fedlib.figures as f\n"
+        "import sys, fedlib.report.metrics, fedlib.report.pages.as_html\n"
+        "import fedlib.report.tables as t, fedlib.report.figures as f\n"
         "[t.load(kind) for kind in t.KINDS]; [f.load(kind) for kind in f.KINDS]\n"
         "bad = {'torch', 'fedlib.engine', 'fedlib.methods', 'matplotlib.pyplot'}\n"
         "assert not bad & set(sys.modules), bad & set(sys.modules)"

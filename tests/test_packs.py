@@ -8,10 +8,10 @@ from pathlib import Path
 import made_up
 import pytest
 
-from fedlib import seals, tables
+from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.exhibits import frames, inputs, metrics, packs
-from fedlib.tables import render
+from fedlib.report import frames, inputs, metrics, packs, tables
+from fedlib.report.tables import render
 from fedlib.workflow import command
 from scripts import redraw as script
 

@@ -11,10 +11,10 @@ from fedlib.data import downloads, sources
 from fedlib.data.build import check
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
-from fedlib.exhibits.published import read
-from fedlib.exhibits.selection import setting
 from fedlib.files import canonical_json
 from fedlib.papers._frame import at_scale, everything, on
+from fedlib.report.exhibits import setting
+from fedlib.report.printed import read
 from fedlib.run import preflight
 from fedlib.run.build import build_method, build_task
 from fedlib.spec import SCALES, tables

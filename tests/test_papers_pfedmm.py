@@ -12,11 +12,11 @@ from data_fixtures import REAL_RAW, needs
 from fedlib.data.build import build
 from fedlib.data.examples import Examples
 from fedlib.data.partitions import parse
-from fedlib.exhibits import metrics
-from fedlib.exhibits.published import read
 from fedlib.papers import load
 from fedlib.papers.pfedmm.criteria import REPORTED
 from fedlib.papers.pfedmm.settings import has_unseen
+from fedlib.report import metrics
+from fedlib.report.printed import read
 from fedlib.results import Scores
 from fedlib.spec import SCALES
 

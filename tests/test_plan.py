@@ -392,7 +392,7 @@ def test_the_code_of_a_run_is_its_script_method_and_model(toy):
     )
     assert toy().roots("figure", paper="toy", figure="curves") == (
         "scripts/figure.py",
-        "fedlib.figures.accuracy_over_rounds",
+        "fedlib.report.figures.accuracy_over_rounds",
     )
 
 

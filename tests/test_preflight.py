@@ -11,7 +11,7 @@ from conftest import LOCAL, toy_paper, toy_run
 
 from fedlib import models, seals
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import frames
+from fedlib.report import frames
 from fedlib.run.preflight import check as build
 from fedlib.spec import Data
 from fedlib.workflow import preflight

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedlib.data import sources
-from fedlib.exhibits import published
+from fedlib.report import printed
 
 FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/adaptive_experts/published.csv"
 LABELS = ("moe", "ifca", "ensemble", "finetuned", "local")
@@ -14,11 +14,11 @@ FRACTIONS = ("0.2", "0.4", "0.6", "0.8", "1.0")
 
 @pytest.fixture(scope="module")
 def numbers():
-    return published.read(FILE)
+    return printed.read(FILE)
 
 
 def cell(numbers, p, explore, label, metric="accuracy"):
-    found = published.fractions(numbers, f"table2-p{p}-{explore}", metric)
+    found = printed.fractions(numbers, f"table2-p{p}-{explore}", metric)
     return found["cifar10", label]
 
 
@@ -37,11 +37,11 @@ def test_data_sets_are_those_of_the_project(numbers):
 
 
 def test_the_claims_of_the_text_are_the_arithmetic_of_table_2(numbers):
-    claim = published.fractions(numbers, "text", "accuracy_gain_over_ifca")
+    claim = printed.fractions(numbers, "text", "accuracy_gain_over_ifca")
     gain = cell(numbers, "1.0", "eps", "moe") - cell(numbers, "1.0", "none", "ifca")
     rounding = 1.1e-4  # either number is rounded to 0.01 percent
     assert claim["cifar10", "moe"] == pytest.approx(gain, abs=rounding)
-    claim = published.fractions(numbers, "text", "accuracy_gain_over_local")
+    claim = printed.fractions(numbers, "text", "accuracy_gain_over_local")
     gain = cell(numbers, "1.0", "eps", "moe") - cell(numbers, "1.0", "none", "local")
     assert claim["cifar10", "moe"] == pytest.approx(gain, abs=rounding)
 
@@ -56,7 +56,7 @@ def test_exploration_helps_the_mixture_in_every_row(numbers):
 
 
 def test_hyper_parameters_are_plain_numbers(numbers):
-    lr = published.fractions(numbers, "table1", "lr")
+    lr = printed.fractions(numbers, "table1", "lr")
     assert lr == {
         ("cifar10", "global"): 0.00586,
         ("cifar10", "local"): 0.000269,

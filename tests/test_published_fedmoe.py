@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedlib import models
-from fedlib.exhibits import published
+from fedlib.report import printed
 
 FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/fedmoe/published.csv"
 DATASETS = ("femnist", "cifar10", "sent140", "yelp")
@@ -17,11 +17,11 @@ CENTI = 1e-4  # numbers are printed to 0.01 percent
 
 @pytest.fixture(scope="module")
 def numbers():
-    return published.read(FILE)
+    return printed.read(FILE)
 
 
 def cells(numbers, exhibit, metric="accuracy"):
-    return published.fractions(numbers, exhibit, metric)
+    return printed.fractions(numbers, exhibit, metric)
 
 
 def table2(numbers, method):

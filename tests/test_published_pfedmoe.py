@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib.exhibits import published
+from fedlib.report import printed
 
 FILE = Path(__file__).resolve().parents[1] / "fedlib/papers/pfedmoe/published.csv"
 SIBLING = (
@@ -18,23 +18,23 @@ ROUNDING = 1e-9  # of decimal numbers in binary
 
 @pytest.fixture(scope="module")
 def numbers():
-    return published.read(FILE)
+    return printed.read(FILE)
 
 
 def sibling(numbers, setting, clients, dataset, metric="accuracy_client_mean") -> dict[str, float]:
-    found = published.fractions(numbers, f"sibling-{setting}-n{clients}", metric)
+    found = printed.fractions(numbers, f"sibling-{setting}-n{clients}", metric)
     suffix = SETTINGS[setting]
     assert all(label.endswith("-homogeneous") == bool(suffix) for _, label in found)
     return {label.removesuffix(suffix): x for (data, label), x in found.items() if data == dataset}
 
 
 def inferred(numbers, setting, dataset) -> float:
-    found = published.fractions(numbers, f"inferred-{setting}-n10", "accuracy_client_mean")
+    found = printed.fractions(numbers, f"inferred-{setting}-n10", "accuracy_client_mean")
     return found[dataset, f"pfedmoe{SETTINGS[setting]}"]
 
 
 def gain(numbers, setting, metric) -> float:
-    found = published.fractions(numbers, f"range-{setting}", metric)
+    found = printed.fractions(numbers, f"range-{setting}", metric)
     return found["unspecified", f"pfedmoe{SETTINGS[setting]}"]
 
 

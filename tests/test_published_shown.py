@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedlib import figures, papers, tables
-from fedlib.exhibits import metrics, published
-from fedlib.exhibits.comparisons import TITLES
-from fedlib.exhibits.metrics import TRAFFIC
+from fedlib import papers
+from fedlib.report import figures, metrics, printed, tables
+from fedlib.report.comparisons import TITLES
+from fedlib.report.metrics import TRAFFIC
 from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
@@ -90,14 +90,14 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
     """What all tables and figures of the full scale look up."""
     plan = Plan({"scale": "full", "papers": [paper], "seeds": [SEED]})
     seen, pairs = set(), set()
-    fractions = published.fractions
+    fractions = printed.fractions
 
     def noting(numbers, exhibit, metric="accuracy"):
         found = fractions(numbers, exhibit, metric)
         return Noted(found, lambda key: seen.add((exhibit, *key, metric)), pairs)
 
-    monkeypatch.setattr(published, "fractions", noting)
-    file = published.read(ROOT / f"fedlib/papers/{paper}/published.csv")
+    monkeypatch.setattr(printed, "fractions", noting)
+    file = printed.read(ROOT / f"fedlib/papers/{paper}/published.csv")
     frames = made_up(plan, paper)
     for stage, module in (("table", tables), ("figure", figures)):
         for name, declared in getattr(plan.papers[paper], f"{stage}s").items():
@@ -113,7 +113,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", papers.names())
 def test_every_published_number_is_shown_at_scale_full_or_there_is_a_reason(paper, monkeypatch):
-    file = published.read(ROOT / f"fedlib/papers/{paper}/published.csv")
-    rows = set(file[list(published.COLUMNS[:4])].itertuples(index=False, name=None))
+    file = printed.read(ROOT / f"fedlib/papers/{paper}/published.csv")
+    rows = set(file[list(printed.COLUMNS[:4])].itertuples(index=False, name=None))
     shown = looked_up(paper, monkeypatch)
     assert rows - shown == NOT_SHOWN[paper].keys()

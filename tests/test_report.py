@@ -15,8 +15,8 @@ from jinja2 import Environment, StrictUndefined
 
 from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.reporting import as_html, as_markdown, content
-from fedlib.tables import render
+from fedlib.report.pages import as_html, as_markdown, contents
+from fedlib.report.tables import render
 from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
@@ -30,9 +30,9 @@ def project(tmp_path_factory):
     return made_up_report.project(tmp_path_factory.mktemp("project"))
 
 
-def gathered(project, **changes) -> content.Content:
+def gathered(project, **changes) -> contents.Content:
     folders = {"results": project.results, "figures": project.figures}
-    return content.gather(**{"spec": project.spec, **folders, **changes})
+    return contents.gather(**{"spec": project.spec, **folders, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -182,8 +182,8 @@ def test_without_published_numbers_the_summary_says_so(project, tmp_path):
         sheet, *(tmp_path / f"tables/pfedmm/criteria.{x}" for x in ("csv", "md", "tex", "json"))
     )
     found = gathered(project, spec=made_up_report.spec({"criteria": sheet}), results=tmp_path)
-    assert content.NEVER_COMPARED in as_markdown.page(found, tmp_path / "REPORT.md")
-    assert content.NEVER_COMPARED in as_html.page(found)
+    assert contents.NEVER_COMPARED in as_markdown.page(found, tmp_path / "REPORT.md")
+    assert contents.NEVER_COMPARED in as_html.page(found)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,14 @@ def test_a_table_or_picture_of_something_else_is_refused(tmp_path):
     expected = {"spec": seals.spec_digest(made_up_report.FIGURE)}
     (figure,) = (paper | {"figures": [paper["figures"][0] | expected]})["figures"]
     asked = project.spec | {"papers": [paper | {"figures": [figure]}]}
-    content.check_pictures(asked, project.figures)
+    contents.check_pictures(asked, project.figures)
     svg = project.figures / "pfedmm/curves.svg"
     svg.write_bytes(svg.read_bytes().replace(b"0", b"1", 1))
     with pytest.raises(DataError, match="curves.svg is not the picture that .*curves.json was"):
-        content.check_pictures(asked, project.figures)
+        contents.check_pictures(asked, project.figures)
     figure["spec"] = "0" * 64
     with pytest.raises(DataError, match="curves.json is the result of something else"):
-        content.check_pictures(asked, project.figures)
+        contents.check_pictures(asked, project.figures)
 
     tables = project.results / "tables/pfedmm"
     for form in ("csv", "json"):
@@ -303,7 +303,7 @@ def test_every_cell_of_every_table_is_there(project, elements):
     for sheet in project.sheets.values():
         for block in sheet.blocks:
             for row in block.rows:
-                words = [content.VERDICTS.get(c.verdict, c.text) for c in row]
+                words = [contents.VERDICTS.get(c.verdict, c.text) for c in row]
                 assert [text for _, text in rows if text.split() == " ".join(words).split()], words
 
 

@@ -31,11 +31,8 @@ ROOMS = {
     "methods.parts": {"engine", "federation", "models.layers"},
     "methods": {"methods.parts", "engine", "federation", "models.layers"},
     "run": {"methods", "models", "engine", "federation", "results"},
-    "forecast": {"run", "data", "engine", "federation", "results", "exhibits.published"},
-    "exhibits": {"federation", "results"},
-    "tables": {"exhibits", "results"},
-    "figures": {"exhibits", "results"},
-    "reporting": {"tables", "exhibits", "results"},
+    "forecast": {"run", "data", "engine", "federation", "results", "report.printed"},
+    "report": {"federation", "results"},
     "papers": set(),
     "workflow": {
         "papers",

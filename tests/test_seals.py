@@ -13,7 +13,7 @@ import pytest
 
 from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.exhibits import frames
+from fedlib.report import frames
 from fedlib.results import RunResult, Scores, View
 
 SELDOM = __file__  # a file that says nothing

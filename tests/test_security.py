@@ -19,7 +19,7 @@ from fedlib.data import download, downloads
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.models import mobilenet_v2, transformer
-from fedlib.reporting import as_html
+from fedlib.report.pages import as_html
 from fedlib.run import build, checkpoint
 from fedlib.workflow import config, errands, shell
 from fedlib.workflow.layout import STAGES, WILDCARDS

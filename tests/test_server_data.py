@@ -18,19 +18,19 @@ from fedlib.engine.participation import sample
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
 from fedlib.errors import DataError, DivergedError
-from fedlib.exhibits import metrics
 from fedlib.federation import GROUPS, SPLITS, Federation, Split
 from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.models import transformer
+from fedlib.report import metrics
+from fedlib.report.tables import views
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, scoring
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
 from fedlib.run.simulate import Course, Record, Simulation
-from fedlib.tables import views
 
 SIZES = (7, 12, 6, 10)  # training examples; the last client is unseen
 SERVER, PROBE = len(SIZES), len(SIZES) + 1  # their positions in the federation

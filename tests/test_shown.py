@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from conftest import toy_paper, toy_run
 
-from fedlib import figures, papers, tables
+from fedlib import papers
 from fedlib.errors import ConfigError
-from fedlib.exhibits import metrics
+from fedlib.report import figures, metrics, tables
 from fedlib.spec import SCALES, Figure, Table
 from fedlib.spec.exhibits import COMMON, KINDS, OF_PREDICTIONS, PRIMARY
 from fedlib.workflow.plan import Plan

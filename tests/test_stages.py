@@ -18,7 +18,7 @@ import torch
 from support import toy_federation
 
 from fedlib import files, seals, spec
-from fedlib.exhibits import metrics
+from fedlib.report import metrics
 from fedlib.results import TOTALS, RunResult, View
 from fedlib.run_spec import RUN_ENTRIES
 from fedlib.seals import spec_digest

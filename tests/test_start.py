@@ -37,8 +37,8 @@ def test_no_job_but_training_and_evaluation_can_import_pytorch():
     roots = [("scripts/metrics.py",), ("scripts/report.py",), ("scripts/events.py",), *KINDS]
     modules = {module for root in roots for module in closure(*root)}
     modules = sorted(module for module in modules if not module.endswith(".py"))
-    reporting = ("as_html", "as_markdown", "content", "events", "origin")
-    expected = {"fedlib.exhibits.metrics", *(f"fedlib.reporting.{name}" for name in reporting)}
+    pages = ("as_html", "as_markdown", "contents", "origin")
+    expected = {"fedlib.report.events", *(f"fedlib.report.pages.{name}" for name in pages)}
     assert expected <= set(modules)
     program = f"import importlib\nfor name in {modules}: importlib.import_module(name)"
     assert not loaded(program) & {"torch", "torchvision", *COMPILERS}

@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import methods, papers, seals, tables
+from fedlib import methods, papers, seals
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics, published
-from fedlib.exhibits import selection as exhibits
-from fedlib.tables import render
-from fedlib.tables.render import Block, Cell, Column, Sheet
+from fedlib.report import exhibits, metrics, printed, tables
+from fedlib.report.tables import render
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -50,7 +49,7 @@ def main_metrics(seeds=2) -> pd.DataFrame:
 
 
 def build(exhibit, tidy, clients=None, kind="accuracy", **params) -> Sheet:
-    return tables.load(kind)(exhibit, tidy, clients, published.read(PUBLISHED), **params)
+    return tables.load(kind)(exhibit, tidy, clients, printed.read(PUBLISHED), **params)
 
 
 def main_exhibit(**changes) -> dict:
@@ -648,13 +647,13 @@ def test_best_of_a_column_is_bold_with_its_ties_as_shown():
 
 
 def test_published_numbers_of_pfedmm_are_complete():
-    table = published.read(PUBLISHED)
+    table = printed.read(PUBLISHED)
     assert len(table[table["exhibit"] == "main"]) == 9 * 3 * 2
-    main = published.fractions(table, "main")
+    main = printed.fractions(table, "main")
     assert main["cifar100", "pfedmm"] == 0.529 and main["cifar100", "fedem"] == 0.441
-    assert published.fractions(table, "main", "bottom10")["emnist", "local"] == 0.476
-    assert published.fractions(table, "curve-end")["cifar10", "pfedmm"] == 0.859
-    assert published.fractions(None, "main") == published.fractions(table, None) == {}
+    assert printed.fractions(table, "main", "bottom10")["emnist", "local"] == 0.476
+    assert printed.fractions(table, "curve-end")["cifar10", "pfedmm"] == 0.859
+    assert printed.fractions(None, "main") == printed.fractions(table, None) == {}
     claim = table[(table["exhibit"] == "abstract-claim") & (table["metric"] == "gain")]
     assert claim["value"].item() == pytest.approx(
         100 * (main["cifar100", "pfedmm"] - main["cifar100", "fedem"])
@@ -672,9 +671,9 @@ def test_published_numbers_of_pfedmm_are_complete():
 )
 def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint):
     file = tmp_path / "x.csv"
-    file.write_text(text.replace("{head}", ",".join(published.COLUMNS) + "\n"))
+    file.write_text(text.replace("{head}", ",".join(printed.COLUMNS) + "\n"))
     with pytest.raises(DataError, match=complaint):
-        published.read(file)
+        printed.read(file)
 
 
 def test_unknown_kinds_and_params_name_the_choices():
@@ -708,7 +707,7 @@ def test_the_pfedmoe_of_pfedmm_is_looked_up_as_gated_experts():
     # Its file has the printed name, which is that of another method here.
     rows = PUBLISHED.read_text().splitlines()
     assert any(row.startswith("main,emnist,pfedmoe,accuracy,82.8,") for row in rows)
-    found = published.fractions(published.read(PUBLISHED), "main")
+    found = printed.fractions(printed.read(PUBLISHED), "main")
     assert found["emnist", "gated-experts"] == 0.828
     assert not any(label == "pfedmoe" for _, label in found)
     assert exhibits.method_title("gated_experts") == "MoE (pFedMM's)"
@@ -717,7 +716,7 @@ def test_the_pfedmoe_of_pfedmm_is_looked_up_as_gated_experts():
 def test_names_are_printed_otherwise_only_in_the_file_of_the_paper(tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(PUBLISHED.read_text())
-    assert "pfedmoe" in set(published.read(other)["label"])
+    assert "pfedmoe" in set(printed.read(other)["label"])
 
 
 def test_every_method_has_a_title_of_its_own():

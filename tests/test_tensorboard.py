@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_multiplexer import EventMultiple
 from tensorboard.util.tensor_util import make_ndarray
 
 from fedlib.errors import DataError
-from fedlib.reporting import events
+from fedlib.report import events
 from fedlib.results import RunResult, Scores, View
 from fedlib.workflow import config, shell
 from fedlib.workflow.plan import Plan
@@ -227,7 +227,7 @@ def test_the_script_refuses_another_specification_in_one_line(tmp_path):
 
 def test_the_job_loads_neither_pytorch_nor_tensorflow():
     code = (
-        "import sys, fedlib.reporting.events\n"
+        "import sys, fedlib.report.events\n"
         "print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -262,7 +262,7 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
         code, output = workflow.dry_run(folder, arguments)
         assert (code, dry_runs.parse(output)) == (0, []), output
 
-    with open(folder / "fedlib/reporting/events.py", "a", encoding="utf-8") as file:
+    with open(folder / "fedlib/report/events.py", "a", encoding="utf-8") as file:
         file.write("\nX = 1\n")
     _, output = workflow.dry_run(folder, on)
     assert job_names(output) == {("events", *run) for run in runs}

@@ -17,9 +17,9 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics
 from fedlib.federation import Federation, Tokens
 from fedlib.models import transformer
+from fedlib.report import metrics
 from fedlib.run.build import build_modules, build_simulation, build_task, weight_files
 from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser

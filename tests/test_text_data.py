@@ -27,9 +27,9 @@ from fedlib.data.examples import TEST, TRAIN
 from fedlib.data.raw import RawFile
 from fedlib.data.sources import sent140, yelp
 from fedlib.errors import ConfigError, DataError
-from fedlib.exhibits import metrics
 from fedlib.federation import SPLITS, Federation, Tokens
 from fedlib.models import transformer
+from fedlib.report import metrics
 from fedlib.run.build import build_simulation
 
 PIECE = {piece: number for number, piece in enumerate(WORD_PIECES)}

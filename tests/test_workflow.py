@@ -22,8 +22,8 @@ import workflow
 import yaml
 
 from fedlib.errors import ConfigError
-from fedlib.exhibits import frames
 from fedlib.forecast.estimates import Record
+from fedlib.report import frames
 from fedlib.results import RunResult
 from fedlib.workflow import config, dryrun, shell
 from fedlib.workflow.gpu import device, lease, slots_per_device, visible

@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from fedlib.exhibits import published
 from fedlib.forecast.cells import Cell
+from fedlib.report import printed
 from fedlib.spec import Paper
 
 
@@ -47,12 +47,12 @@ def with_published(paper: Paper, file: str | Path) -> set[str]:
       DataError: for a file that cannot be used.
     """
     tables = [x for x in paper.tables.values() if x.published and x.kind != "criteria"]
-    numbers = published.read(file) if tables else None
+    numbers = printed.read(file) if tables else None
     datasets = {data.name: data.dataset for data in paper.data}
     return {
         f"{paper.name}/{run.federation}/{run.label}"
         for run in paper.runs
         for table in tables
         if table.shows(run.federation, run.label)
-        and published.has(numbers, table.published, datasets[run.federation], run.label)
+        and printed.has(numbers, table.published, datasets[run.federation], run.label)
     }

@@ -1,4 +1,4 @@
-"""Acceptance criteria as data, in the form that `fedlib.tables.criteria` takes."""
+"""Acceptance criteria as data, in the form that `fedlib.report.tables.criteria` takes."""
 
 from collections.abc import Iterable
 

@@ -3,7 +3,7 @@
 A kind is a class in `fedlib.spec.tables` or `fedlib.spec.figures`. Its fields are what a paper
 declares. Its methods say all that a plan must know of it: what has to be evaluated for it, what a
 selection of runs leaves of it, and whether a method of a user's has room in it. The module of
-`fedlib.tables` or `fedlib.figures` that the kind names draws it.
+`fedlib.report.tables` or `fedlib.report.figures` that the kind names draws it.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedlib.spec import Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
-# Of `fedlib.exhibits.metrics.definitions`, which this does not import: plans need no NumPy.
+# Of `fedlib.report.metrics.definitions`, which this does not import: plans need no NumPy.
 OF_PREDICTIONS = frozenset({"macro_f1", "auc"})
 
 

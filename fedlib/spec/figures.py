@@ -1,4 +1,7 @@
-"""The kinds of figures: what each is declared with. `fedlib.figures` has a module for each."""
+"""The kinds of figures: what each is declared with.
+
+`fedlib.report.figures` has a module for each.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ class Figure(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyOverBytes(Figure):
-    """Accuracy over what was sent; fields as in `fedlib.figures.accuracy_over_bytes`."""
+    """Accuracy over what was sent."""
 
     metric: str = "accuracy"
     protocol: str = "default"
@@ -42,7 +45,7 @@ class AccuracyOverBytes(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyOverRounds(Figure):
-    """Accuracy over rounds; fields as in `fedlib.figures.accuracy_over_rounds`."""
+    """Accuracy over rounds."""
 
     metric: str = "accuracy"
     protocol: str = "default"
@@ -75,7 +78,7 @@ class AlphaOverRounds(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientAccuracyCdf(Figure):
-    """How many clients have at most an accuracy; see `fedlib.figures.client_accuracy_cdf`."""
+    """How many clients have at most an accuracy."""
 
     unseen: bool = False
     protocols: Sequence[Mapping] | None = None
@@ -107,7 +110,7 @@ class ClientDifferences(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientMatrices(Figure):
-    """Clients' mixture weights, sorted by planted cluster; see `fedlib.figures.client_matrices`."""
+    """Clients' mixture weights, sorted by planted cluster."""
 
     weights: str = "pi"
     cluster: str = "cluster"
@@ -116,7 +119,7 @@ class ClientMatrices(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterUsage(Figure):
-    """How many clients choose each expert; see `fedlib.figures.cluster_usage`."""
+    """How many clients choose each expert."""
 
     experts: str = "num_experts"
     choice: str = "choice"
@@ -142,7 +145,7 @@ class CostToTarget(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertWeights(Figure):
-    """How much gates trust the local expert; see `fedlib.figures.expert_weights`."""
+    """How much gates trust the local expert."""
 
     bins: str = "local_weight_bins"
     means: str = "local_weights"
@@ -156,7 +159,7 @@ class Exploration(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class GainBars(Figure):
-    """What is gained from one federation to another; see `fedlib.figures.gain_bars`."""
+    """What is gained from one federation to another."""
 
     pairs: Sequence[Mapping]
     bars: Sequence[Mapping]
@@ -177,7 +180,7 @@ class GainBars(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class GateWeights(Figure):
-    """Mean weights that gates give to experts; see `fedlib.figures.gate_weights`."""
+    """Mean weights that gates give to experts."""
 
     weights: str = "gate_weights"
     experts: str = "num_experts"
@@ -191,7 +194,7 @@ class GateWeights(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDivergence(Figure):
-    """How unlike clients' updates are; see `fedlib.figures.gradient_divergence`."""
+    """How unlike clients' updates are."""
 
     window: int = 50
     experts: str = "mean"
@@ -217,7 +220,7 @@ class MixtureWeights(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolSweep(Figure):
-    """Protocols over a parameter; fields as in `fedlib.figures.protocol_sweep`."""
+    """Protocols over a parameter."""
 
     protocols: Sequence[Mapping]
     parameter: str
@@ -244,7 +247,7 @@ class Representations(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Figure):
-    """Accuracy over a parameter of runs or federations; see `fedlib.figures.sweep`."""
+    """Accuracy over a parameter of runs or federations."""
 
     parameter: str
     methods: Sequence[str]
@@ -263,7 +266,7 @@ class Sweep(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class TablesOverTime(Figure):
-    """Tables that a method recorded after some rounds; see `fedlib.figures.tables_over_time`."""
+    """Tables that a method recorded after some rounds."""
 
     rounds: Sequence[int] | None = None
     rows: str = "Label"

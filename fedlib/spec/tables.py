@@ -1,4 +1,4 @@
-"""The kinds of tables: what each is declared with. `fedlib.tables` has a module for each."""
+"""The kinds of tables: what each is declared with. `fedlib.report.tables` has a module for each."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Accuracy(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyAndTraffic(Table):
-    """Accuracy beside what was sent for it; fields as in `fedlib.tables.accuracy_and_traffic`."""
+    """Accuracy beside what was sent for it."""
 
     averaged: Mapping[str, Mapping] | None = None
 
@@ -35,7 +35,7 @@ class AccuracyAndTraffic(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class BesidePublished(Table):
-    """Accuracy beside the numbers of several publications; see `fedlib.tables.beside_published`."""
+    """Accuracy beside the numbers of several publications."""
 
     sources: Sequence[Mapping]
     names: Mapping[str, str]
@@ -50,14 +50,14 @@ class BesidePublished(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterRecovery(Table):
-    """Whether experts find planted clusters of clients; see `fedlib.tables.cluster_recovery`."""
+    """Whether experts find planted clusters of clients."""
 
     choice: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria(Table):
-    """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.tables.criteria`."""
+    """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.report.tables.criteria`."""
 
     criteria: Sequence[Mapping]
 
@@ -89,7 +89,7 @@ class Cost(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Gains(Table):
-    """By how much the run `of` is above groups of others; see `fedlib.tables.gains`."""
+    """By how much the run `of` is above groups of others."""
 
     of: str
     groups: Sequence[Mapping]
@@ -104,7 +104,7 @@ class Gains(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalAccuracy(Table):
-    """Accuracy of one model on the server's test examples; see `fedlib.tables.global_accuracy`."""
+    """Accuracy of one model on the server's test examples."""
 
     columns: Sequence[Mapping]
     rows: Sequence[Mapping] | None = None
@@ -132,7 +132,7 @@ class GlobalAccuracy(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Headlines(Table):
-    """Claims of a text, each a formula of cells; see `fedlib.tables.headlines`."""
+    """Claims of a text, each a formula of cells."""
 
     claims: Sequence[Mapping]
     protocols: Sequence[Mapping]
@@ -149,7 +149,7 @@ class Headlines(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters(Table):
-    """Settings of the runs beside the printed ones; see `fedlib.tables.hyperparameters`."""
+    """Settings of the runs beside the printed ones."""
 
     columns: Sequence[Mapping]
     rows: Sequence[Mapping]
@@ -157,7 +157,7 @@ class Hyperparameters(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Lead(Table):
-    """By how much the run `of` is ahead of each other; see `fedlib.tables.lead`."""
+    """By how much the run `of` is ahead of each other."""
 
     of: str
     claim: Mapping
@@ -183,7 +183,7 @@ class Leakage(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolGrid(Table):
-    """Protocols over a parameter of the federation; see `fedlib.tables.protocol_grid`."""
+    """Protocols over a parameter of the federation."""
 
     protocols: Sequence[Mapping]
     parameter: str | None = None
@@ -216,7 +216,7 @@ class ServerSize(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Table):
-    """Accuracy over a parameter of runs or federations; see `fedlib.tables.sweep`."""
+    """Accuracy over a parameter of runs or federations."""
 
     parameter: str
     methods: Sequence[str]
@@ -257,7 +257,7 @@ class Unseen(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Table):
-    """A column for each of some views; see `fedlib.tables.views`."""
+    """A column for each of some views."""
 
     columns: Sequence[Mapping]
 

@@ -194,7 +194,7 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:
-    check_choice(f"{where}.kind", exhibit.kind, registered(stage + "s"))
+    check_choice(f"{where}.kind", exhibit.kind, registered(f"report.{stage}s"))
     check_unique(f"{where}.labels", exhibit.labels)
     check_unique(f"{where}.federations", exhibit.federations)
     on_them = [run for run in paper.runs if run.federation in exhibit.federations]

@@ -270,7 +270,7 @@ class Plan:
                 return run_roots(stage, vars(self.run(paper, federation, label)))
             case "table" | "figure", {"paper": paper}:
                 kind = self.exhibit(stage, paper, wildcards[stage]).kind
-                return script, f"fedlib.{stage}s.{kind}"
+                return script, f"fedlib.report.{stage}s.{kind}"
             case "download", {"dataset": _}:
                 return (script,)
             case "events" | "metrics" | "report", _:

@@ -95,7 +95,7 @@ def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run])
 
 
 def of_report(plan: "Plan", there: bool = False) -> dict:
-    """The contents of the report, in order; see `fedlib.reporting.content`.
+    """The contents of the report, in order; see `fedlib.report.pages.contents`.
 
     Args:
       there: what is in the folder, and not what is planned.

@@ -1,7 +1,7 @@
 """What a gate and its experts make of test examples, in the shapes in which evaluations keep it.
 
-For `Method.measure`. Figures show it: `fedlib.figures.expert_weights`, and t-SNE of vectors in
-`fedlib.figures.representations`.
+For `Method.measure`. Figures show it: `expert_weights`, and t-SNE of vectors in `representations`,
+both in `fedlib.report.figures`.
 """
 
 import numpy as np

@@ -1,0 +1,188 @@
+"""Protocols of runs as tables and figures compare them: several ways to predict, one training.
+
+A protocol is declared as {"name": as evaluations call it, "key": as published numbers and colours
+do, "title": as the reader does}; key and title may be left out. "default" is of little help to a
+reader, so that of IFCA is {"name": "default", "key": "ifca"}. Lists of them keep their order, which
+the keys of JSON would not.
+
+Runs that are to be told apart by one hyper-parameter, such as how they explore, are variants: of
+{"parameter": dotted path into a run's params, "values": [{"value", "title"}, ...]}.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import exhibits, printed
+from fedlib.report.metrics import PRIMARY, over_seeds
+
+TITLES = {  # of keys that are no method's registry name
+    "moe": "MoE",
+    "moe_gate": "MoE, gate alone",
+    "moe_joint": "MoE, all trained",
+    "ensemble": "Ensemble",
+    "finetuned": "Fine-tuned",
+    "new_shard": "New shard, no labels",
+    "new_shard_vae": "New shard, VAE",
+}
+GROUPS = {
+    "seen": "clients that train",
+    "unseen": "clients that took no part in training",
+    "server": "server",
+}
+MEAN = "accuracy_client_mean"
+METRICS = {
+    MEAN: "mean accuracy of the clients, each counting the same",
+    "accuracy": "accuracy pooled over the examples of all clients",
+}
+
+
+class Shown(NamedTuple):
+    """A protocol in a table or figure: `key` finds its published number and its colour."""
+
+    name: str
+    key: str
+    title: str
+
+
+class Variants(NamedTuple):
+    """Titles of the variants, in order, and which of them each run is, by (federation, label)."""
+
+    titles: list[str]
+    of: dict[tuple[str, str], int]
+
+
+def protocol_title(key: str) -> str:
+    """How tables and figures call a protocol that has no title of its own, by its key."""
+    return TITLES.get(key) or exhibits.method_title(key)
+
+
+def declared(protocols: list[dict]) -> list[Shown]:
+    """The protocols of the params of an exhibit.
+
+    Raises:
+      ConfigError: if there are none, or one is twice or has other fields.
+    """
+    found = []
+    for protocol in protocols:
+        if not isinstance(protocol, Mapping) or not {"name"} <= protocol.keys() <= {*Shown._fields}:
+            raise ConfigError(f"a protocol has a name, maybe a key and a title, got {protocol!r}")
+        key = protocol.get("key", protocol["name"])
+        title = protocol.get("title", protocol_title(key))
+        found.append(Shown(protocol["name"], key, title))
+    names = [protocol.name for protocol in found]
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"protocols must be different ones, got {', '.join(names) or 'none'}")
+    return found
+
+
+def variants(exhibit: dict, declared: dict | None) -> Variants:
+    """How the runs of an exhibit are told apart; by their labels if nothing is `declared`.
+
+    Raises:
+      ConfigError: if a run does not state the parameter, or has a value that is not listed.
+    """
+    runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
+    if declared is None:
+        labels = list(exhibits.titles(exhibit))
+        of = {key: labels.index(run["label"]) for key, run in runs.items()}
+        return Variants(list(exhibits.titles(exhibit).values()), of)
+    if declared.keys() != {"parameter", "values"}:
+        raise ConfigError(f"variants have a parameter and values, got {', '.join(declared)}")
+    values = [variant["value"] for variant in declared["values"]]
+    of = {}
+    for key, run in runs.items():
+        value = exhibits.setting(declared["parameter"], run)
+        if value not in values:
+            raise ConfigError(
+                f"run {'/'.join(key)} has {declared['parameter']} = {value!r}, which is none of "
+                f"the variants {', '.join(map(repr, values))}"
+            )
+        of[key] = values.index(value)
+    return Variants([variant["title"] for variant in declared["values"]], of)
+
+
+def accuracies(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    shown: list[Shown],
+    *,
+    metric: str = MEAN,
+    group: str = PRIMARY.group,
+) -> pd.DataFrame:
+    """Test accuracy of every run, protocol and seed at the last round, as a fraction.
+
+    Args:
+      exhibit, metrics: see `fedlib.report.exhibits`, `fedlib.report.metrics`.
+      shown: which protocols.
+      metric: one of `METRICS`.
+      group: one of `GROUPS`.
+
+    Returns:
+      Columns federation, label, protocol, seed and value; a run has no row for a protocol that it
+      lacks.
+
+    Raises:
+      ConfigError: for another metric or group.
+      DataError: if no run has one of the protocols.
+    """
+    if metric not in METRICS:
+        raise ConfigError(f"metric must be {' or '.join(METRICS)}, got {metric!r}")
+    if group not in GROUPS:
+        raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
+    where = {"at": "last", "split": PRIMARY.split, "group": group}
+    key = ["federation", "label", "protocol", "seed"]
+    mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **where)
+    for protocol in shown:
+        if not (mine["protocol"] == protocol.name).any():
+            raise DataError(
+                f"no run of {exhibit['name']} was evaluated with the protocol {protocol.name!r} on "
+                f"{group} clients; there are {', '.join(sorted(set(mine['protocol']))) or 'none'}"
+            )
+    return mine[mine["protocol"].isin([protocol.name for protocol in shown])][[*key, "value"]]
+
+
+def selection_note(exhibit: dict) -> list[str]:
+    """That runs stop by their test data, if any declares so: a sentence, or none."""
+    if not any(run["params"].get("stop_split") == "test" for run in exhibit["runs"]):
+        return []
+    return [
+        "Early stopping and model selection use the test examples, so these numbers are optimistic."
+    ]
+
+
+def over_trials(values: pd.DataFrame) -> pd.DataFrame:
+    """`metrics.over_seeds` of `accuracies`, indexed by federation, label and protocol."""
+    key = ["federation", "label", "protocol"]
+    return over_seeds(values, key).set_index(key)
+
+
+class Printed:
+    """The published numbers of exhibits that a pattern names, such as "table2-p{p:.1f}-{label}".
+
+    The fields of the pattern are the label of a run and the params of its federation. A number is
+    only found for the data set that it is about.
+    """
+
+    def __init__(self, published: pd.DataFrame | None, pattern: str | None):
+        self._published, self._pattern = published, pattern
+
+    def value(self, federation: dict, label: str, key: str, metric: str) -> float:
+        """The fraction (a count as it is), NaN if it is not published.
+
+        Raises:
+          ConfigError: if the pattern has a field that the federation does not.
+        """
+        if self._published is None or self._pattern is None:
+            return float("nan")
+        try:
+            name = self._pattern.format(**{**federation["partition"], "label": label})
+        except (KeyError, IndexError, ValueError) as error:
+            raise ConfigError(
+                f"published {self._pattern!r} does not fit {federation['name']}, which has "
+                f"{', '.join(federation['partition'])}: {error}"
+            ) from None
+        found = printed.fractions(self._published, name, metric)
+        return found.get((federation["dataset"], key), float("nan"))

@@ -1,0 +1,189 @@
+"""Accuracy against the communication round, one panel per federation.
+
+Of the seen clients, or of a global model on the server's examples.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib.errors import DataError
+from fedlib.report import exhibits, printed
+from fedlib.report.figures import curves, layout, style
+from fedlib.report.metrics import PRIMARY, TRAFFIC
+
+# What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
+# the end is thick and next to it the peak, whose round is mostly unknown, is thin.
+MARKS = {
+    "end": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 2.0},
+    "peak": {"linestyle": "None", "marker": "_", "markersize": 11, "markeredgewidth": 0.8},
+    "way-point": {
+        "marker": "o",
+        "linestyle": "None",
+        "markersize": 7,
+        "markerfacecolor": "white",
+        "markeredgewidth": 1.1,
+    },
+}
+CHOSEN = {"marker": "*", "linestyle": "None", "markersize": 11, "zorder": 5}
+MARKS_NOTE = "Marks are read off the paper's figure."
+CHOSEN_NOTE = "Star: the round whose model validation chose, of each seed."
+END_SPAN, PEAK_SPAN = (1.012, 1.045), (1.053, 1.086)  # fractions of a panel's width
+
+
+class _Paper(NamedTuple):
+    """What is known of the paper's curves, by (dataset, label)."""
+
+    ends: dict[tuple[str, str], float]
+    peaks: dict[tuple[str, str], float]
+    waypoints: dict[tuple[str, str], list[tuple[int, float]]]
+
+    def levels(self, dataset: str) -> list[float]:
+        """Accuracies that are marked beside the panels of a data set."""
+        known = (*self.ends.items(), *self.peaks.items())
+        return [level for (where, _), level in known if where == dataset]
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    metric: str = "accuracy",
+    protocol: str = PRIMARY.protocol,
+    split: str = PRIMARY.split,
+    group: str = PRIMARY.group,
+    chosen: bool = False,
+    until: dict[str, float] | None = None,
+    shaded: str | None = None,
+    peaks: str | None = None,
+    waypoints: str | None = None,
+) -> Figure:
+    """The figure: mean over seeds, a band over seeds, and what is known of the paper's curves.
+
+    The exhibit's own published numbers are those at which the paper's curves end.
+
+    Args:
+      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol
+        must have been evaluated during training.
+      group: whose, "seen" clients' or the "server"'s.
+      chosen: whether to mark the round whose model validation chose, of runs that select one.
+      until: the last round that is shown of a federation; all of them if it is not named.
+      shaded: method whose runs are shades of its colour, see `fedlib.report.figures.style.looks`.
+      peaks: published exhibit with the highest points of the paper's curves.
+      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; those
+        beyond a run's last round are left out.
+
+    Raises:
+      ConfigError: for another metric, split, group or federation.
+      DataError: if a run was not evaluated so.
+    """
+    accuracy = curves.Shown(metric, protocol, split, group)
+    curves.check(accuracy, exhibit, until)
+    shown = curves.over_rounds(exhibit, metrics, accuracy)
+    known = (printed.fractions(published, name, metric) for name in (exhibit["published"], peaks))
+    paper = _Paper(*known, _waypoints(published, waypoints, metric))
+    stars = _chosen(exhibit, metrics) if chosen else {}
+    looks = style.looks(exhibit, shaded, curves.scores(shown))
+    figure, grid = layout.by_federation(exhibit, "Communication round", accuracy.axis())
+    marks, focused = set(), ""
+    for axes, federation in grid:
+        mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
+        for run in exhibits.runs_of(exhibit, federation["name"]):
+            curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
+            curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+            drawn.append(curve["mean"])
+            if (look := looks[run["label"]]) != style.OTHERS:
+                _mark_chosen(axes, curve, stars.get((federation["name"], run["label"]), []), look)
+                where = federation["dataset"], run["label"]
+                marks |= _mark_published(axes, paper, where, curve, look)
+        layout.rounds_axis(axes)
+        focused = curves.focus(axes, drawn, paper.levels(federation["dataset"])) or focused
+        layout.percent_axis(axes)
+    handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
+    return layout.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
+
+
+def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:
+    """What is said below the figure."""
+    return [
+        layout.spread_text(exhibit, "band"),
+        CHOSEN_NOTE if stars else "",
+        focused,
+        MARKS_NOTE if marks else "",
+        *exhibits.published_note(exhibit, shown=bool(marks)),
+        style.others_note(exhibit, looks),
+    ]
+
+
+def _chosen(exhibit: dict, metrics: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
+    """{(federation, label): rounds} whose models validation chose, one of each seed."""
+    last = exhibits.pick(exhibits.select(exhibit, metrics), at="last", metric="selected_round")
+    last = exhibits.pick(last, group=TRAFFIC.group)
+    return last.groupby(["federation", "label"])["value"].apply(list).to_dict()
+
+
+def _mark_chosen(axes: Axes, curve: pd.DataFrame, rounds: list[float], look: style.Look) -> None:
+    """Stars on a run's curve, between its evaluations where the round was not evaluated."""
+    if rounds:
+        level = np.interp(rounds, curve["round"], curve["mean"])
+        axes.plot(rounds, level, color=look.color, markeredgecolor="white", **CHOSEN)
+
+
+def _waypoints(published: pd.DataFrame | None, exhibit: str | None, metric: str) -> dict:
+    """{(dataset, label): [(round, fraction)]} of the points that are known of the paper's curves.
+
+    Raises:
+      DataError: if the name of one of the exhibit's metrics does not end in a round.
+    """
+    points: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    if published is None or exhibit is None:
+        return points
+    prefix = f"{metric}_round_"
+    mine = exhibits.pick(published, exhibit=exhibit)["metric"]
+    for name in mine[mine.str.startswith(prefix)].drop_duplicates():
+        if not name.removeprefix(prefix).isdigit():
+            raise DataError(f"way-points of {exhibit} must be {prefix}<number>, got {name!r}")
+        for where, value in printed.fractions(published, exhibit, name).items():
+            points.setdefault(where, []).append((int(name.removeprefix(prefix)), value))
+    return points
+
+
+def _mark_published(
+    axes: Axes, paper: _Paper, where: tuple[str, str], curve: pd.DataFrame, look: style.Look
+) -> set[str]:
+    """Mark what is known of the paper's curve (data set, label) -> which of `MARKS` were drawn."""
+    drawn = set()
+    passed = [(x, y) for x, y in paper.waypoints.get(where, ()) if x <= curve["round"].max()]
+    if passed:
+        point = {**MARKS["way-point"], "marker": look.marker, "markeredgecolor": look.color}
+        axes.plot(*zip(*passed, strict=True), **point, clip_on=False, zorder=4)
+        drawn.add("way-point")
+    for name, values, span in (("end", paper.ends, END_SPAN), ("peak", paper.peaks, PEAK_SPAN)):
+        if where in values:
+            dash = {"color": look.color, "solid_capstyle": "butt", "clip_on": False}
+            dash["linewidth"] = MARKS[name]["markeredgewidth"]
+            level = [values[where]] * 2
+            axes.plot(span, level, transform=axes.get_yaxis_transform(), **dash)
+            drawn.add(name)
+    return drawn
+
+
+def _mark_handles(marks: set[str]) -> list[Line2D]:
+    """Legend entries of the marks that were drawn, in grey as they mean every method's."""
+    return [
+        Line2D(
+            [],
+            [],
+            label=f"published {name}",
+            **{"color": style.GREY, "markeredgecolor": style.GREY, **look},
+        )
+        for name, look in MARKS.items()
+        if name in marks
+    ]

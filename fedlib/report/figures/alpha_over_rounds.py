@@ -1,0 +1,50 @@
+"""alpha over the rounds, what weighs routed experts against the main one; printed ends beside it.
+
+Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025, Equation 1, and section 5.2 for what it learns.
+"""
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib.report import exhibits, printed
+from fedlib.report.alphas import ALPHA, recorded
+from fedlib.report.figures import curves, layout, style
+from fedlib.report.metrics import over_seeds
+
+PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Figure:
+    """The figure, a panel per federation: mean over seeds, and a band.
+
+    Raises:
+      DataError: if a run did not record its alpha.
+    """
+    theirs = printed.fractions(published, exhibit["published"], ALPHA)
+    looks = style.looks(exhibit)
+    figure, grid = layout.by_federation(exhibit, "Communication round", "α")
+    panels = {federation["name"]: axes for axes, federation in grid}
+    marked = False
+    for federation, run, alpha in recorded(exhibit, metrics):
+        axes, curve = panels[federation["name"]], over_seeds(alpha, ["label", "round"])
+        curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
+        number = theirs.get((federation["dataset"], run["label"]))
+        if number is not None:
+            axes.axhline(number, **PRINTED)
+            marked = True
+    for axes in panels.values():
+        axes.set_ylim(0, 1)
+        layout.rounds_axis(axes)
+    handles = style.method_handles(exhibit, looks)
+    handles += [Line2D([], [], label="published, learned", **PRINTED)] if marked else []
+    sentences = exhibits.published_note(exhibit, shown=marked)
+    layout.finish(figure, exhibit, handles, layout.spread_text(exhibit, "band"), *sentences)
+    return figure

@@ -1,0 +1,127 @@
+"""By how much each client does better with one method than with the best of the others: bars.
+
+One panel per federation. The best of the others is the one of highest mean accuracy over clients,
+the same for all of them; a client may do better still with another. Where clients are too many for
+bars, they are sorted and are the steps of a curve.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import exhibits
+from fedlib.report.figures import layout, style
+from fedlib.report.metrics import PRIMARY
+
+MOMENTS = {
+    "last": "After the last round.",
+    "best": "At each run's best round, a selection on the test examples.",
+}
+WORSE = "#FFFFFF"  # inside of a bar below 0
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    of: str,
+    at: str = "last",
+) -> Figure:
+    """The figure: mean over seeds, a whisker from the smallest to the largest seed.
+
+    Args:
+      of: label of the method; the exhibit's other runs are those it is compared with.
+      at: one of `MOMENTS`.
+
+    Raises:
+      ConfigError: for another moment.
+      DataError: if a federation lacks the method, or any other.
+    """
+    if at not in MOMENTS:
+        raise ConfigError(f"at must be {' or '.join(MOMENTS)}, got {at!r}")
+    shown = exhibits.pick(exhibits.select(exhibit, clients), at=at, **PRIMARY._asdict())
+    shown = shown[shown["count"] > 0]
+    figure, grid = layout.by_federation(exhibit, "", "Difference of accuracies (points)")
+    spreads: dict[str, None] = {}
+    for axes, federation in grid:
+        mine = exhibits.pick(shown, federation=federation["name"])
+        other, values = differences(mine, of, federation["name"])
+        look = style.method_look(_run(exhibit, federation["name"], of)["method"])
+        crowded = values.shape[1] > style.CROWDED
+        (_draw_steps if crowded else _draw_bars)(axes, values, look.color)
+        spreads["band" if crowded else "whisker"] = None
+        title = _run(exhibit, federation["name"], other)["title"]
+        axes.set(
+            title=f"{federation['title']}\nbest other: {title}",
+            xlabel="Client, sorted by difference" if crowded else "Client",
+        )
+        axes.grid(False, axis="x")
+        axes.yaxis.set_major_formatter(lambda value, _: layout.number(100 * value))
+    layout.finish(
+        figure,
+        exhibit,
+        [],
+        f"Accuracy of {exhibits.titles(exhibit).get(of, of)} on each client's own test examples, "
+        "minus that of the best other, which is the method of highest mean "
+        "accuracy over clients and seeds.",
+        MOMENTS[at],
+        layout.spread_text(exhibit, " or ".join(spreads)),
+    )
+    return figure
+
+
+def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
+    """A bar per client, with a whisker over the seeds: values [seeds, clients]"""
+    mean = values.mean()
+    colors = [color if value >= 0 else WORSE for value in mean]
+    positions = range(len(mean))
+    axes.bar(positions, mean, color=colors, edgecolor=color, linewidth=0.8)
+    if len(values) > 1:
+        spread = [mean - values.min(), values.max() - mean]
+        whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
+        axes.errorbar(positions, mean, spread, linestyle="None", **whisker)
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+    axes.set_xticks(*_ticks(values.columns))
+
+
+def _draw_steps(axes: Axes, values: pd.DataFrame, color: str) -> None:
+    """The same in descending order as areas, and a band over the seeds: values [seeds, clients]"""
+    values = values[values.mean().sort_values(ascending=False, kind="stable").index]
+    mean, edges = values.mean().to_numpy(), np.arange(values.shape[1] + 1) + 0.5
+    axes.stairs(np.maximum(mean, 0), edges, fill=True, color=color, linewidth=0)
+    axes.stairs(mean, edges, color=color, linewidth=0.8)
+    if len(values) > 1:
+        band = {"baseline": values.min().to_numpy(), "fill": True, "linewidth": 0}
+        axes.stairs(values.max().to_numpy(), edges, color=style.GREY, alpha=0.35, **band)
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+
+
+def differences(clients: pd.DataFrame, of: str, federation: str) -> tuple[str, pd.DataFrame]:
+    """The best other's label, and what `of` is ahead of it -> (label, [seeds, clients])
+
+    Raises:
+      DataError: if there is no run of `of`, or no other.
+    """
+    values = clients.pivot_table("accuracy", "seed", ["label", "client"])
+    means = values.mean().groupby("label").mean()
+    others = means.drop(of, errors="ignore")
+    if of not in means or others.empty:
+        raise DataError(f"{federation} has no run of {of}, or none to compare it with")
+    best = others.idxmax()
+    return best, values[of] - values[best]
+
+
+def _run(exhibit: dict, federation: str, label: str) -> dict:
+    return next(r for r in exhibits.runs_of(exhibit, federation) if r["label"] == label)
+
+
+def _ticks(numbers: pd.Index, most: int = 12) -> tuple[list[int], list[str]]:
+    """Positions and names of at most about so many clients."""
+    every = -(-len(numbers) // most)
+    positions = np.arange(0, len(numbers), every).tolist()
+    return positions, [str(numbers[position]) for position in positions]

@@ -1,0 +1,148 @@
+"""Which experts every client relies on, beside its true cluster: a grey matrix per run.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figures 7 and 8;
+specification section 7.2.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from fedlib.report import clusters, exhibits, of_clients
+from fedlib.report.figures import heat, layout, style
+
+LINE = {"color": "#D55E00", "linewidth": 0.8}
+MEANING = (
+    "Experts stand in the order of the clusters that rely on them; orange lines part the true "
+    "clusters. Purity: share of clients whose cluster is the commonest of their expert's."
+)
+
+
+class _Matrix(NamedTuple):
+    """Mixture weights [C, E] of one seed, clients in the order of their clusters [C]."""
+
+    pi: np.ndarray
+    cluster: np.ndarray
+    seed: int
+
+    def purity(self) -> float:
+        return clusters.purity(clusters.assigned(self.pi), self.cluster)
+
+    def num_used(self) -> int:
+        return clusters.num_used(clusters.assigned(self.pi))
+
+
+class _Panel(NamedTuple):
+    """A run and what is drawn of it."""
+
+    run: dict
+    matrix: _Matrix
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    weights: str = "pi",
+    cluster: str = "cluster",
+    seed: int | None = None,
+) -> Figure:
+    """The figure: for each federation the true clusters, then a panel per run.
+
+    Clients are sorted by cluster. Experts stand in the order of the clusters that rely on them, as
+    their numbers mean nothing.
+
+    Args:
+      weights: of which columns of the clients ("pi_0", ...).
+      cluster: column of the clients with the true cluster of each, from 0 on.
+      seed: of all runs; if not given, for each run the one of highest purity, of those the one that
+        uses most experts, of those the first.
+
+    Raises:
+      ConfigError: if the exhibit does not have the seed.
+      DataError: if the clients of a run have no weights or no clusters.
+    """
+    seeds = exhibit["seeds"] if seed is None else [of_clients.seed_of(exhibit, seed)]
+    rows = [
+        [
+            _Panel(run, best([read(exhibit, clients, run, s, weights, cluster) for s in seeds]))
+            for run in exhibits.runs_of(exhibit, federation["name"])
+        ]
+        for federation in exhibit["federations"]
+    ]
+    columns = 1 + max(len(row) for row in rows)
+    number = max(len(panel.matrix.pi) for row in rows for panel in row)
+    height = min(max(2.2, 0.9 + 0.09 * number), 6.0)
+    titles = []
+    for federation, row in zip(exhibit["federations"], rows, strict=True):
+        several = f"{federation['title']}\n" if len(rows) > 1 else ""
+        titles.append(f"{several}True cluster{_which([panel.matrix for panel in row])}")
+        titles += [_title(exhibit, panel.run, panel.matrix) for panel in row]
+        titles += [None] * (columns - 1 - len(row))
+    about = {"columns": columns, "height": height}
+    figure, grid = layout.panels(titles, "", "Client, sorted by cluster", **about)
+    free = iter(grid)
+    for row in rows:
+        true = row[0].matrix.cluster
+        _draw(next(free), np.eye(int(true.max()) + 1)[true], true, "Cluster")
+        for panel in row:
+            image = _draw(next(free), _ordered(panel.matrix), panel.matrix.cluster, "Expert")
+    heat.scale(figure, image, grid, "weight of the expert")
+    best_seed = "Of each run the seed of highest purity, which flatters it."
+    chosen = best_seed if seed is None else f"Seed {seed} only."
+    layout.finish(figure, exhibit, [], chosen if len(exhibit["seeds"]) > 1 else "", MEANING)
+    return figure
+
+
+def read(
+    exhibit: dict, clients: pd.DataFrame, run: dict, seed: int, weights: str, cluster: str
+) -> _Matrix:
+    """Weights and clusters of the seen clients of a run, sorted by cluster.
+
+    Raises:
+      DataError: if they are not recorded.
+    """
+    mine = of_clients.clients_of(exhibit, clients, run, seed)
+    true = of_clients.column(mine, cluster)
+    order = np.argsort(true, kind="stable")
+    return _Matrix(of_clients.matrix(mine, weights)[order], true[order], seed)
+
+
+def best(matrices: list[_Matrix]) -> _Matrix:
+    """The first of those of highest purity that use most experts."""
+    return max(matrices, key=lambda matrix: (matrix.purity(), matrix.num_used()))
+
+
+def _ordered(matrix: _Matrix) -> np.ndarray:
+    """The weights with the experts in the order of who relies on them most; unused ones last."""
+    masses = matrix.pi.sum(axis=0)
+    position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
+    unused = ~np.isin(np.arange(len(masses)), clusters.assigned(matrix.pi))
+    return matrix.pi[:, np.lexsort((position, unused))]
+
+
+def _which(matrices: list[_Matrix]) -> str:
+    """Of which seed the true clusters are; every seed may have a partition of its own."""
+    same = all(np.array_equal(matrix.cluster, matrices[0].cluster) for matrix in matrices)
+    return "" if same else f", seed {matrices[0].seed}"
+
+
+def _draw(axes: Axes, values: np.ndarray, cluster: np.ndarray, what: str) -> AxesImage:
+    image = heat.draw(axes, values, heat.experts(values.shape[1]), what)
+    for boundary in np.flatnonzero(np.diff(cluster)):
+        axes.axhline(boundary + 0.5, **LINE)
+    return image
+
+
+def _title(exhibit: dict, run: dict, matrix: _Matrix) -> str:
+    seed = f", seed {matrix.seed}" if len(exhibit["seeds"]) > 1 else ""
+    used = matrix.num_used()
+    experts = f"{used} expert{'s' * (used > 1)} used"
+    return f"{run['title']}{seed}\npurity {matrix.purity():.2f}, {experts}"

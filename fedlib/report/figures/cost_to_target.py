@@ -1,0 +1,94 @@
+"""What runs send and compute until they reach a target accuracy: bars, two panels per federation.
+
+A run that does not reach the target has no bar. Definitions: `fedlib.report.time_to_accuracy`.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from fedlib.report import comparisons, exhibits, time_to_accuracy
+from fedlib.report.figures import layout, style
+
+PANELS = {  # field of `Costs`: name of its axis, and its unit
+    "bytes": ("Sent by all clients together (MiB)", 2**20),
+    "flops": ("Training of all clients together (TFLOP)", 1e12),
+}
+ROW_HEIGHT = 0.21  # inches of a bar and its name
+AROUND = 1.1  # inches of a panel's title and axis
+ROOM = 4.0  # factors left and right of the bars on their logarithmic axis, the right for numbers
+NOT_REACHED = "not reached"
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    targets: dict[str, float],
+    metric: str = "accuracy_client_mean",
+) -> Figure:
+    """The figure: means over the seeds that reach it, a whisker from the least to the most.
+
+    Args:
+      targets, metric: see `fedlib.report.time_to_accuracy.costs`.
+
+    Raises:
+      ConfigError, DataError: see `fedlib.report.time_to_accuracy.costs`.
+    """
+    found = time_to_accuracy.costs(exhibit, metrics, targets, metric)
+    where = [(federation, field) for federation in exhibit["federations"] for field in PANELS]
+    most = max(len(exhibits.runs_of(exhibit, f["name"])) for f in exhibit["federations"])
+    height = AROUND + ROW_HEIGHT * most
+    titles = [f"{f['title']}: {100 * targets[f['name']]:g} %" for f, _ in where]
+    figure, grid = layout.panels(titles, columns=len(PANELS), height=height)
+    looks = style.looks(exhibit)
+    for axes, (federation, field) in zip(grid, where, strict=True):
+        runs = exhibits.runs_of(exhibit, federation["name"])
+        name, unit = PANELS[field]
+        spent = [found[federation["name"], run["label"]][field].dropna() / unit for run in runs]
+        _draw_bars(axes, spent, [looks[run["label"]].color for run in runs])
+        axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
+        axes.set_xlabel(name)
+    layout.finish(
+        figure,
+        exhibit,
+        [],
+        f"Until the first evaluated round at which the {comparisons.METRICS[metric]}, reaches the "
+        "target on test examples; means over the seeds that reach it. Logarithmic axes.",
+        layout.spread_text(exhibit, "whisker"),
+    )
+    return figure
+
+
+def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:
+    """A bar per run, from the top, with its number: `spent` has the seeds that reach the target."""
+    means = np.array([values.mean() if len(values) else np.nan for values in spent])
+    shown = means[means > 0]  # not NaN
+    left, right = (shown.min() / ROOM, shown.max() * ROOM) if len(shown) else (0.1, 1.0)
+    axes.set(xscale="log", xlim=(left, right), ylim=(len(spent) - 0.4, -0.6))
+    for place, (values, mean, color) in enumerate(zip(spent, means, colors, strict=True)):
+        end = max(mean, left) if len(values) else left
+        axes.barh(place, end - left, 0.7, left, color=color)
+        if len(values) > 1 and mean > 0:
+            spread = [[mean - values.min()], [values.max() - mean]]
+            axes.errorbar(mean, place, xerr=spread, ecolor="#262626", elinewidth=0.9, capsize=2)
+            end = values.max()
+        beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(_text(mean), (end, place), **beside)
+    axes.xaxis.set_major_locator(LogLocator(numticks=6))
+    axes.xaxis.set_major_formatter(lambda value, _: _text(value))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(False, axis="y")
+
+
+def _text(mean: float) -> str:
+    """Three digits and no power of ten, "0.00839"; what is to be said of NaN."""
+    if np.isnan(mean):
+        return NOT_REACHED
+    rounded = float(f"{mean:.3g}")
+    return np.format_float_positional(rounded, trim="-")

@@ -1,0 +1,138 @@
+"""What curves of accuracy have in common: whose accuracy they show, how far, and its name."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import comparisons, exhibits
+from fedlib.report.figures import style
+from fedlib.report.metrics import PRIMARY, SERVER, over_seeds
+
+METRICS = {
+    "accuracy": "all clients",
+    "bottom10": "bottom-10% client",
+    "accuracy_client_mean": "mean of clients",
+}
+CROWD = 8  # curves in a panel, from which on they are shown where they end
+SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
+
+
+class Shown(NamedTuple):
+    """Which accuracy, and whose: by which metric, prepared how, on which examples."""
+
+    metric: str
+    protocol: str
+    split: str
+    group: str = PRIMARY.group
+
+    def axis(self) -> str:
+        """Its name on the y axis; only default protocol and test examples go without saying."""
+        if self.group == SERVER.group:
+            return f"{SPLITS[self.split]} accuracy, server (%)"
+        if (self.protocol, self.split) == (PRIMARY.protocol, PRIMARY.split):
+            return f"{SPLITS[self.split]} accuracy, {METRICS[self.metric]} (%)"
+        accuracy = f"{SPLITS[self.split]} accuracy (%)"  # on several lines, to fit beside a panel
+        if self.protocol == PRIMARY.protocol:
+            return f"{accuracy}\n{METRICS[self.metric]}"
+        return f"{comparisons.protocol_title(self.protocol)}\n{accuracy}\n{METRICS[self.metric]}"
+
+
+def check(shown: Shown, exhibit: dict, until: Mapping[str, float] | None) -> None:
+    """Nothing, if that accuracy exists and `until` is about federations of the exhibit.
+
+    Raises:
+      ConfigError: for another metric, split or group, and see `check_until`.
+    """
+    if shown.group not in comparisons.GROUPS:
+        raise ConfigError(f"group must be {_choices(comparisons.GROUPS)}, got {shown.group!r}")
+    if shown.metric not in METRICS:
+        raise ConfigError(f"metric must be {_choices(METRICS)}, got {shown.metric!r}")
+    if shown.split not in SPLITS:
+        raise ConfigError(f"split must be {_choices(SPLITS)}, got {shown.split!r}")
+    check_until(exhibit, until)
+
+
+def check_until(exhibit: dict, until: Mapping[str, float] | None) -> None:
+    """Nothing, if `until` has a limit above 0 of federations of the exhibit; else ConfigError."""
+    names = [federation["name"] for federation in exhibit["federations"]]
+    for federation, limit in (until or {}).items():
+        if federation not in names:
+            raise ConfigError(
+                f"until is about {federation}, which {exhibit['name']} does not show; it shows "
+                f"{', '.join(names)}"
+            )
+        if not limit > 0:
+            raise ConfigError(f"until must be above 0, got {limit} for {federation}")
+
+
+def over_rounds(exhibit: dict, metrics: pd.DataFrame, shown: Shown) -> pd.DataFrame:
+    """`fedlib.report.metrics.over_seeds` of the accuracy of every run at every evaluated round.
+
+    Raises:
+      DataError: if a run was not evaluated that way during training.
+    """
+    every = exhibits.pick(exhibits.select(exhibit, metrics), at="round", group=shown.group)
+    mine = exhibits.pick(every, **shown._asdict())
+    found = set(zip(mine["federation"], mine["label"], strict=True))
+    for run in exhibit["runs"]:
+        where = (run["federation"], run["label"])
+        if where not in found:
+            rows = exhibits.pick(every, federation=where[0], label=where[1], metric=shown.metric)
+            there = rows[["protocol", "split"]].drop_duplicates().itertuples(index=False)
+            raise DataError(
+                f"{'/'.join(where)} was not evaluated with the protocol {shown.protocol!r} on "
+                f"{shown.split} examples during training, only with "
+                f"{', '.join('/'.join(view) for view in there) or 'none'}; a protocol is "
+                "evaluated during training if the run's curves name it"
+            )
+    return over_seeds(mine, ["federation", "label", "round"])
+
+
+def scores(shown: pd.DataFrame) -> dict[str, float]:
+    """Where the curves of `over_rounds` end, by label: the mean over federations."""
+    ends = shown.sort_values("round").groupby(["federation", "label"])["mean"].last()
+    return ends.groupby("label").mean().to_dict()
+
+
+def draw_curve(
+    axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: str = "round"
+) -> None:
+    """A run's mean over seeds along `x`, with marks, and a band from lowest to highest seed."""
+    marked = style.markers(runs, curve["label"].iloc[0], len(curve))
+    axes.plot(curve[x], curve["mean"], markevery=marked, **look.curve())
+    if (curve["seeds"] > 1).any():
+        axes.fill_between(curve[x], curve["low"], curve["high"], **style.band(look, runs))
+
+
+def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) -> str:
+    """Let the y axis begin below where curves end if so many begin far below -> note of it, or ""
+
+    Args:
+      drawn: the curves, as fractions; half of each stays in sight, and so do their peaks.
+      levels: whatever else must be seen.
+    """
+    bottom, top = axes.get_ylim()
+    ends = [*(curve.iloc[-1] for curve in drawn), *levels]
+    room = max(ends) - min(ends)
+    start = min(min(ends) - max(0.15 * room, 0.01), *(curve.median() for curve in drawn))
+    if len(ends) < CROWD or start - bottom < (top - bottom) / 3:
+        return ""
+    peak = max(*levels, *(curve.max() for curve in drawn))
+    axes.set_ylim(start, peak + max(0.1 * room, 0.01))
+    return "The lowest accuracies, with which curves begin, are not shown."
+
+
+def cut(curve: pd.DataFrame, column: str, until: Mapping[str, float] | None) -> pd.DataFrame:
+    """The part of one federation's curve up to its limit in `column`, all of it without one."""
+    if not until or curve.empty:
+        return curve
+    return curve[curve[column] <= until.get(curve["federation"].iloc[0], np.inf)]
+
+
+def _choices(names: Mapping) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"

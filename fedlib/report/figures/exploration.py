@@ -1,0 +1,84 @@
+"""Which expert the clients of a round train, as shares over the rounds of one seed.
+
+A row of panels per run, a column per federation.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedlib.errors import DataError
+from fedlib.report import exhibits
+from fedlib.report.figures import layout, stacks, style
+from fedlib.report.metrics import PICKS, TRAFFIC
+
+WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Figure:
+    """The figure, of the first seed; the expert trained most over the run is at the bottom.
+
+    Raises:
+      DataError: if a run did not record its choices.
+    """
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", **TRAFFIC._asdict())
+    shown = shown[shown["metric"].str.startswith(f"{PICKS}_")]
+    shown = exhibits.pick(shown, seed=exhibit["seeds"][0])
+    federations = exhibit["federations"]
+    places = [
+        (label, federation)
+        for label in exhibits.titles(exhibit)
+        for federation in federations
+        if any(run["label"] == label for run in exhibits.runs_of(exhibit, federation["name"]))
+    ]
+    titles = [f"{there['title']}, {exhibits.titles(exhibit)[label]}" for label, there in places]
+    names = "Communication round", "Share of picks (%)"
+    figure, grid = layout.panels(titles, *names, columns=len(federations), height=1.7)
+    most, window = 0, 1
+    for axes, (label, federation) in zip(grid, places, strict=True):
+        mine = exhibits.pick(shown, federation=federation["name"], label=label)
+        rounds, picks = _picks(mine, f"{federation['name']}/{label}")
+        window = max(window, -(-len(rounds) // WINDOWS))
+        _draw_shares(axes, rounds, picks)
+        most = max(most, picks.shape[1])
+    others = [f"cluster {rank}" for rank in range(2, most + 1)]
+    handles = stacks.handles(["most trained cluster", *others])
+    windows = f"Steps of up to {window} rounds." if window > 1 else ""
+    several = len(exhibit["seeds"]) > 1
+    seed = f"Seed {exhibit['seeds'][0]} only: clusters of different seeds do not correspond."
+    layout.finish(figure, exhibit, handles, windows, seed if several else "")
+    return figure
+
+
+def _picks(rows: pd.DataFrame, run: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds in which clients chose [R], and how often they chose each expert [R, E]."""
+    if rows.empty:
+        raise DataError(
+            f"{run} has no {PICKS}_0, ... among its metrics: it did not record its choices"
+        )
+    table = rows.pivot_table("value", "round", "metric")
+    names = sorted(table, key=lambda name: int(name.removeprefix(f"{PICKS}_")))
+    chose = table[names].sum(axis=1) > 0  # not after an early stop
+    if not chose.any():
+        raise DataError(f"{run}: no client ever chose an expert")
+    table = table.loc[chose, names]
+    return table.index.to_numpy(), table.to_numpy()
+
+
+def _draw_shares(axes: Axes, rounds: np.ndarray, picks: np.ndarray) -> None:
+    """Stacked shares in steps of a few rounds, the expert with most picks at the bottom."""
+    parts = np.array_split(np.arange(len(rounds)), min(WINDOWS, len(rounds)))
+    totals = np.stack([picks[part].sum(axis=0) for part in parts])
+    shares = totals / totals.sum(axis=1, keepdims=True)
+    shares = shares[:, np.argsort(-picks.sum(axis=0), kind="stable")]
+    edges = np.array([*(rounds[part[0]] for part in parts), rounds[-1] + 1]) - 0.5
+    stacks.draw(axes, shares, edges)
+    layout.rounds_axis(axes)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")

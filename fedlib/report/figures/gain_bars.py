@@ -1,0 +1,183 @@
+"""Bars of metrics on one federation, and on top what another one gains.
+
+Made for reserved data of which most are of one class, beside data of which all classes are alike.
+Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server Mixture-of-Experts",
+IJCAI 2025, Figure 4.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fedlib.errors import ConfigError
+from fedlib.report import exhibits, printed
+from fedlib.report.figures import layout, style
+from fedlib.report.metrics import SERVER, check_of_server, over_seeds
+
+WIDTH = 0.8  # of the bars of one metric, of the distance between two metrics
+GAIN = "After the last round, on the test examples of the server. Numbers: the gain, in points."
+PRINTED = {"linestyle": "None", "marker": "D", "markersize": 4, "color": style.GREY}
+
+
+class _Bar(NamedTuple):
+    """A metric, how its group of bars is called, and under which name its number is published."""
+
+    metric: str
+    title: str
+    printed: str = ""
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    pairs: list[dict],
+    bars: list[dict],
+    names: list[str],
+    gains: str = "",
+) -> Figure:
+    """The figure, a panel per pair of federations.
+
+    Pairs of which a federation is not in the exhibit are left out, as only some may be wanted.
+
+    Args:
+      pairs: of each the federations "below" and "above".
+      bars: of each the "metric" and "title", maybe the metric by which it is "printed".
+      names: of what is below and above, for the legend.
+      gains: published exhibit of the gains; the exhibit's own is of the federation below.
+
+    Raises:
+      ConfigError: for a pair, bar or pair of names that is not such.
+    """
+    groups = _groups(bars)
+    shown = _pairs(exhibit, pairs)
+    if len(names) != 2:
+        raise ConfigError(f"names are of what is below and above, got {names!r}")
+    found = _over_seeds(exhibit, metrics)
+    looks = style.looks(exhibit)
+    ylabel = f"{', '.join(bar.title for bar in groups)} (%)"
+    figure, grid = layout.panels([below["family"] for below, _ in shown], "", ylabel)
+    marked = False
+    for axes, (below, above) in zip(grid, shown, strict=True):
+        labels = [run["label"] for run in exhibits.runs_of(exhibit, below["name"])]
+        for number, label in enumerate(labels):
+            x = np.arange(len(groups)) + ((number + 0.5) / len(labels) - 0.5) * WIDTH
+            ends = [_values(found, f["name"], label, groups) for f in (below, above)]
+            _draw(axes, x, WIDTH / len(labels), ends, looks[label].color)
+            theirs = _published(exhibit, published, gains, below["dataset"], label, groups)
+            marked |= _mark(axes, x, theirs)
+            _number(axes, x, ends, theirs)
+        axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
+        axes.set_ylim(0, 1.12)  # room for the numbers above the bars
+        axes.grid(False, axis="x")
+        layout.percent_axis(axes)
+    notes = layout.spread_text(exhibit, "whisker"), *exhibits.published_note(exhibit, shown=marked)
+    layout.finish(figure, exhibit, _handles(exhibit, looks, names, marked), GAIN, *notes)
+    return figure
+
+
+def _groups(bars: list[dict]) -> list[_Bar]:
+    for bar in bars:
+        if not {"metric", "title"} <= bar.keys() <= {*_Bar._fields}:
+            raise ConfigError(f"a bar has a metric and a title, maybe printed, got {bar!r}")
+        check_of_server(bar["metric"], "a bar")
+    return [_Bar(**bar) for bar in bars]
+
+
+def _pairs(exhibit: dict, pairs: list[dict]) -> list[tuple[dict, dict]]:
+    """Those whose federations are both in the exhibit."""
+    there = {federation["name"]: federation for federation in exhibit["federations"]}
+    for pair in pairs:
+        if pair.keys() != {"below", "above"}:
+            raise ConfigError(f"a pair has a federation below and one above, got {pair!r}")
+    return [
+        (there[pair["below"]], there[pair["above"]])
+        for pair in pairs
+        if {*pair.values()} <= {*there}
+    ]
+
+
+def _over_seeds(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
+    """Mean, smallest and largest of every metric after the last round."""
+    last = exhibits.pick(exhibits.select(exhibit, metrics), **SERVER._asdict(), at="last")
+    key = ["federation", "label", "metric"]
+    return over_seeds(last, key).set_index(key)
+
+
+def _values(found: pd.DataFrame, federation: str, label: str, groups: list[_Bar]) -> pd.DataFrame:
+    """One row per group of bars, with mean, low and high; NaN where there is none."""
+    index = [(federation, label, bar.metric) for bar in groups]
+    return found.reindex(index)[["mean", "low", "high"]].reset_index(drop=True)
+
+
+def _draw(axes: Axes, x: np.ndarray, width: float, ends: list[pd.DataFrame], color: str) -> None:
+    """A run's bars: filled is what is below, an outline what is above."""
+    below, above = ends
+    axes.bar(x, below["mean"], width, facecolor=(color, 0.75), edgecolor=color, linewidth=0.8)
+    axes.bar(x, above["mean"], width, facecolor="none", edgecolor=color, linewidth=1.2,
+             linestyle=style.DASHED)  # fmt: skip
+    spread = [below["mean"] - below["low"], below["high"] - below["mean"]]
+    if (below["high"] > below["low"]).any():
+        whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
+        axes.errorbar(x, below["mean"], spread, linestyle="None", **whisker)
+
+
+def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndarray) -> None:
+    """Write the gains over the bars and their marks."""
+    below, above = ends
+    gains = 100 * (above["mean"] - below["mean"])
+    tops = np.fmax(np.fmax(below["high"], above["mean"]), np.nan_to_num(theirs).max(0))
+    for place, top, gain in zip(x, tops, gains, strict=True):
+        if np.isfinite(gain):
+            above = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center"}
+            axes.annotate(layout.number(gain, "+.1f"), (place, top), **above)
+
+
+def _published(
+    exhibit: dict,
+    published: pd.DataFrame | None,
+    gains: str,
+    dataset: str,
+    label: str,
+    groups: list[_Bar],
+) -> np.ndarray:
+    """Printed numbers, below and above -> [2, groups of bars]; NaN where there is none."""
+    below, above = [], []
+    for bar in groups:
+        key, metric = (dataset, label), bar.printed or bar.metric
+        number = printed.fractions(published, exhibit["published"], metric).get(key, np.nan)
+        gain = printed.fractions(published, gains or None, metric).get(key, np.nan)
+        below.append(number)
+        above.append(number + gain)
+    return np.array([below, above])
+
+
+def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray) -> bool:
+    """Draw the printed numbers, full and hollow; whether there were any."""
+    for numbers, face in zip(theirs, (style.GREY, "white"), strict=True):
+        axes.plot(x, numbers, **PRINTED, markerfacecolor=face)
+    return bool(np.isfinite(theirs[0]).any())
+
+
+def _handles(exhibit: dict, looks: dict, names: list[str], marked: bool) -> list:
+    below, above = names
+    found = [
+        Patch(label=title, facecolor=(looks[label].color, 0.75), edgecolor=looks[label].color)
+        for label, title in exhibits.titles(exhibit).items()
+    ]
+    grey = {"edgecolor": style.GREY}
+    found.append(Patch(label=below, facecolor=(style.GREY, 0.75), **grey))
+    found.append(Patch(label=above, facecolor="none", linestyle=style.DASHED, **grey))
+    if marked:
+        for name, face in ((below, style.GREY), (above, "white")):
+            entry = Line2D([], [], label=f"published, {name}", **PRINTED, markerfacecolor=face)
+            found.append(entry)
+    return found

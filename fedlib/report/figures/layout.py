@@ -1,0 +1,196 @@
+"""How panels, legend and footer of a figure are laid out: in one width, with type of one size.
+
+The figure's title is not in it, as it stands above the figure wherever that is shown.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
+
+from fedlib.report import exhibits
+from fedlib.report.figures import style
+
+WIDTH = 7.2  # inches of every figure, so that type of a size is as large in all of them
+HEIGHTS = {1: 2.3, 2: 2.1}  # inches of a row, by the number of panels in it
+LOW = 1.9  # inches of rows of more panels
+PAD = 0.06  # inches
+BESIDE = 0.3  # of the width is the most that a legend beside the panels may take
+MAX_COLUMNS = 3
+FOOTER = 160  # characters of a line of the footer at most
+SAME = 0.006  # of an axis: curves that are nowhere further apart hide one another
+SPAN = 0.05  # an axis of accuracies is at least so long, so that flat curves look flat
+
+
+def panels(
+    titles: Sequence[str | None],
+    xlabel: str = "",
+    ylabel: str = "",
+    *,
+    columns: int | None = None,
+    height: float | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """A figure of a panel per title, in reading order; a gap where a title is None.
+
+    The axes are named below the lowest panel of a column and beside the first of a row.
+
+    Args:
+      titles: of the panels.
+      xlabel, ylabel: names of the axes, where all panels share them.
+      columns: panels side by side; up to `MAX_COLUMNS` if not given.
+      height: of a row, in inches; see `HEIGHTS` if not given.
+    """
+    columns = columns or (2 if len(titles) == 4 else min(len(titles), MAX_COLUMNS))
+    rows = -(-len(titles) // columns)
+    figure = Figure(
+        figsize=(WIDTH, (height or HEIGHTS.get(columns, LOW)) * rows), layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD, wspace=0.02, hspace=0.02)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    there = [place for place, title in enumerate(titles) if title is not None]
+    for place, axes in enumerate(grid):
+        if place not in there:
+            axes.remove()
+            continue
+        lowest = not any(place + below in there for below in range(columns, len(grid), columns))
+        axes.set(title=titles[place], xlabel=xlabel if lowest else "")
+        axes.set_ylabel("" if place % columns else ylabel)
+    return figure, [grid[place] for place in there]
+
+
+def by_federation(
+    exhibit: dict, xlabel: str, ylabel: str
+) -> tuple[Figure, list[tuple[Axes, dict]]]:
+    """`panels` for each of an exhibit's federations, with the federation."""
+    federations = exhibit["federations"]
+    figure, grid = panels([federation["title"] for federation in federations], xlabel, ylabel)
+    return figure, list(zip(grid, federations, strict=True))
+
+
+def finish(figure: Figure, exhibit: dict, handles: list, *sentences: str) -> Figure:
+    """The figure with its legend, and scale, seeds and what the reader must know in small grey.
+
+    The legend is beside panels that stand one below the other, if it is small, and else below
+    them. The figure grows in height alone.
+    """
+    hidden = sum([_uncover(axes) for axes in figure.axes])
+    note = "A wide pale line is a curve that lies under another." if hidden else ""
+    high, wide = figure.get_figheight(), WIDTH
+    below = 0.0
+    drawn, beside = _legend(figure, handles)
+    if drawn:
+        width, legend_height = _inches(figure, drawn)
+        wide -= (width + 3 * PAD) * beside
+        below = 0.0 if beside else legend_height + 2 * PAD
+    written = _footer(figure, exhibit, *sentences, note)
+    under = _inches(figure, written)[1] + 2 * PAD
+    whole = high + below + under
+    figure.set_figheight(whole)
+    figure.get_layout_engine().set(rect=(0, (under + below) / whole, wide / WIDTH, high / whole))
+    written.set_position((PAD / WIDTH, PAD / whole))
+    if drawn:
+        top = whole - PAD if beside else under + below - PAD
+        drawn.set_bbox_to_anchor(((wide if beside else PAD) / WIDTH, top / whole))
+    return figure
+
+
+def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
+    """The legend, not yet in its place, and whether it fits beside the panels."""
+    if not handles:
+        return None, False
+    drawn = figure.legend(handles=handles, loc="upper left")
+    width, height = _inches(figure, drawn)
+    stacked = {axes.get_subplotspec().colspan.start for axes in figure.axes} == {0}
+    if stacked and width <= BESIDE * WIDTH and height <= figure.get_figheight() - PAD:
+        return drawn, True
+    for rows in range(1, len(handles) + 1):
+        drawn.remove()
+        columns = -(-len(handles) // rows)
+        drawn = figure.legend(handles=handles, loc="upper left", ncols=columns)
+        if _inches(figure, drawn)[0] <= WIDTH - 2 * PAD:
+            break
+    return drawn, False
+
+
+def _footer(figure: Figure, exhibit: dict, *sentences: str) -> Text:
+    """Small grey lines, as wide as the figure."""
+    seeds = exhibits.seeds_text(exhibit).replace(" ", "\N{NO-BREAK SPACE}", 2)  # "1 seed (0)"
+    parts = [exhibits.scale_text(exhibit), f"{seeds}.", *sentences]
+    words = " ".join(part for part in parts if part)
+    text = figure.supxlabel("", x=0, y=0, ha="left", va="bottom", fontsize=style.SMALL)
+    text.set(color=style.GREY, linespacing=1.25, in_layout=False)
+    for characters in range(FOOTER, 0, -4):
+        text.set_text("\n".join(textwrap.wrap(words, characters)))
+        if _inches(figure, text)[0] <= WIDTH - 2 * PAD:
+            break
+    return text
+
+
+def _uncover(axes: Axes) -> bool:
+    """Make curves wide and pale that others hide, so that both are seen; whether there are any."""
+    lines = [
+        line
+        for line in sorted(axes.get_lines(), key=lambda line: line.get_zorder())
+        if line.get_transform() == axes.transData
+        and line.get_linestyle() != "None"
+        and len(line.get_xdata()) > 1
+    ]
+    coloured = [line for line in lines if line.get_color() != style.OTHERS.color]
+    hidden = {}
+    for number, line in enumerate(lines):
+        above = [other for other in lines[number + 1 :] if other in coloured]
+        hidden[line] = sum(_hides(axes, other, line) for other in above)
+    for line, above in hidden.items():
+        if above:
+            line.set(linewidth=line.get_linewidth() + 3 * above, linestyle=style.SOLID)
+            line.set_alpha(0.4 if line in coloured else None)
+    return any(hidden.values())
+
+
+def _hides(axes: Axes, line: Line2D, other: Line2D) -> bool:
+    """Whether two curves are the same, as far as can be seen."""
+    ours, theirs = line.get_xydata(), other.get_xydata()
+    size = np.abs(np.diff([axes.get_xlim(), axes.get_ylim()]).ravel())
+    return ours.shape == theirs.shape and bool((np.abs(ours - theirs) <= SAME * size).all())
+
+
+def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:
+    """Width and height of something in a figure."""
+    box = artist.get_window_extent(figure.canvas.get_renderer())
+    return box.width / figure.dpi, box.height / figure.dpi
+
+
+def spread_text(exhibit: dict, what: str) -> str:
+    """What the band or bar around a mean shows, if there is more than one seed."""
+    if len(exhibit["seeds"]) == 1:
+        return ""
+    return f"Mean over seeds; {what} from the smallest to the largest seed."
+
+
+def number(value: float, form: str = ".4g") -> str:
+    """A number with a proper minus sign."""
+    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
+
+
+def percent_axis(axes: Axes) -> None:
+    """Show the fractions of the y axis as percent, at round numbers, over `SPAN` at least."""
+    low, high = axes.get_ylim()
+    missing = max(0.0, SPAN - (high - low)) / 2
+    axes.set_ylim(low - missing, high + missing)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(lambda value, _: number(100 * value))
+
+
+def rounds_axis(axes: Axes) -> None:
+    """Ticks of the x axis at whole rounds."""
+    axes.margins(x=0.015)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))

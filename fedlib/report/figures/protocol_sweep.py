@@ -1,0 +1,193 @@
+"""Accuracy of the protocols of a training against one parameter, of the data or of the runs.
+
+One line per protocol, its colour and marker the same in all figures. Variants of a run, such as
+with and without exploration, have panels of their own or are told apart by dashes.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib.errors import ConfigError
+from fedlib.report import comparisons, exhibits
+from fedlib.report.figures import layout, style
+from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
+from fedlib.report.metrics import PRIMARY
+
+PANELS = ("federation", "variant")
+YLABEL = {
+    "accuracy_client_mean": "Mean client accuracy (%)",
+    "accuracy": "Test accuracy, all clients (%)",
+}
+PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    protocols: list[dict],
+    parameter: str,
+    of: str = "run",
+    symbol: str = "",
+    panels: str = "federation",
+    variants: dict | None = None,
+    metric: str = "accuracy_client_mean",
+    group: str = PRIMARY.group,
+) -> Figure:
+    """The figure; what is published is marked by crosses, see `comparisons.Printed`.
+
+    Args:
+      protocols: in legend order, see `fedlib.report.comparisons`.
+      parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
+      symbol: how the paper calls the parameter ("J").
+      panels: one per "federation" (per family, if the parameter is of the federations), variants
+        told apart by dashes; or one per "variant", and of each family if there are several.
+      variants: see `fedlib.report.comparisons.variants`; by labels if not given.
+      metric, group: see `fedlib.report.comparisons.accuracies`.
+
+    Raises:
+      ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
+      DataError: see `fedlib.report.comparisons.accuracies`.
+    """
+    shown, kinds = comparisons.declared(protocols), comparisons.variants(exhibit, variants)
+    places = _places(exhibit, parameter, of, panels, kinds)
+    settings = sorted(places["setting"].unique())
+    scale = scale_of(settings)
+    places["x"] = positions(places["setting"], settings, scale)
+    values = comparisons.accuracies(exhibit, metrics, shown, metric=metric, group=group)
+    points = _points(places, values)
+    printed = comparisons.Printed(published, exhibit["published"])
+    names = exhibits.parameter_title(parameter, symbol), YLABEL[metric]
+    figure, grid = layout.panels([*places["panel"].unique()], *names)
+    crossed = False
+    for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
+        for protocol in shown:
+            mine = exhibits.pick(points, panel=title, protocol=protocol.name)
+            _draw_lines(axes, mine, protocol, panels)
+            crossed |= _mark_published(axes, exhibit, here, protocol, printed)
+        lay_out(axes, settings, scale)
+        axes.margins(x=0.06, y=0.08)
+        layout.percent_axis(axes)
+    if panels == "variant":  # they are there to be compared
+        _level(grid)
+    notes = exhibits.parameter_note(parameter, symbol), *_notes(exhibit, group, scale, crossed)
+    layout.finish(figure, exhibit, _handles(shown, kinds, panels, crossed), *notes)
+    return figure
+
+
+def _places(
+    exhibit: dict, parameter: str, of: str, panels: str, kinds: comparisons.Variants
+) -> pd.DataFrame:
+    """Where every run is drawn -> DataFrame federation, label, setting, panel, dashes."""
+    if panels not in PANELS:
+        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")
+    if of not in exhibits.PANELS:
+        raise ConfigError(f"of must be {' or '.join(exhibits.PANELS)}, got {of!r}")
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    order = {name: number for number, name in enumerate(exhibits.panels(exhibit, of))}
+    rows = []
+    for run in exhibit["runs"]:
+        federation = federations[run["federation"]]
+        where, variant = federation[exhibits.PANELS[of]], kinds.of[run["federation"], run["label"]]
+        by_variant = (
+            f"{where}, {kinds.titles[variant]}" if len(order) > 1 else kinds.titles[variant]
+        )
+        rows.append(
+            {
+                "federation": run["federation"],
+                "label": run["label"],
+                "setting": exhibits.setting(parameter, run if of == "run" else federation),
+                "panel": where if panels == "federation" else by_variant,
+                "dashes": variant if panels == "federation" else 0,
+                "order": (order[where], variant),
+            }
+        )
+    places = pd.DataFrame(rows).sort_values("order", kind="stable", ignore_index=True)
+    twice = places[places.duplicated(["panel", "dashes", "setting"])]
+    if len(twice):
+        first = twice.iloc[0]
+        raise ConfigError(
+            f"{exhibit['name']} has two runs of the same variant in the panel {first['panel']!r} "
+            f"with {parameter} = {first['setting']}; give the variants"
+        )
+    return places.drop(columns="order")
+
+
+def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """The accuracies over trials where they are drawn, from left to right."""
+    summary = comparisons.over_trials(values).reset_index()
+    return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
+
+
+def _notes(exhibit: dict, group: str, scale: str, crossed: bool) -> list[str]:
+    """What the reader must know, under the panels."""
+    return [
+        f"After the last round, on the {comparisons.GROUPS[group]}.",
+        layout.spread_text(exhibit, "band"),
+        EVEN if scale == "even" else "",
+        *comparisons.selection_note(exhibit),
+        *exhibits.published_note(exhibit, shown=crossed),
+    ]
+
+
+def _draw_lines(axes: Axes, points: pd.DataFrame, protocol: comparisons.Shown, panels: str) -> None:
+    """Draw a protocol in a panel, each variant with dashes of its own."""
+    look = style.protocol_look(protocol.key)
+    for number, line in points.groupby("dashes"):
+        drawn = style.variant_look(look, number) if panels == "federation" else look
+        axes.plot(line["x"], line["mean"], **drawn.curve())
+        if (line["seeds"] > 1).any():
+            band = {"color": look.color, "alpha": 0.15 if number == 0 else 0.08, "linewidth": 0}
+            axes.fill_between(line["x"], line["low"], line["high"], **band)
+
+
+def _mark_published(
+    axes: Axes,
+    exhibit: dict,
+    places: pd.DataFrame,
+    protocol: comparisons.Shown,
+    printed: comparisons.Printed,
+) -> bool:
+    """Mark the published numbers of a protocol in a panel; whether there are any."""
+    federations = {federation["name"]: federation for federation in exhibit["federations"]}
+    found = places.assign(
+        value=[
+            printed.value(federations[name], label, protocol.key, "accuracy")
+            for name, label in zip(places["federation"], places["label"], strict=True)
+        ]
+    ).dropna(subset="value")
+    for number, part in found.groupby("dashes"):
+        color = style.protocol_look(protocol.key).color
+        cross = PUBLISHED | {"marker": "x" if number == 0 else "+", "markeredgecolor": color}
+        axes.plot(part["x"], part["value"], **cross, zorder=4)
+    return len(found) > 0
+
+
+def _level(grid: list[Axes]) -> None:
+    """Give all panels the same y axis."""
+    limits = [axes.get_ylim() for axes in grid]
+    for axes in grid:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+
+
+def _handles(
+    shown: list[comparisons.Shown], kinds: comparisons.Variants, panels: str, crossed: bool
+) -> list[Line2D]:
+    handles = style.protocol_handles(shown)
+    told_apart = panels == "federation" and len(kinds.titles) > 1
+    if told_apart:
+        for handle in handles:
+            handle.set_linestyle(style.SOLID)
+        handles += style.variant_handles(kinds.titles)
+    if crossed:
+        marks = ("x", "+") if told_apart else ("x",)
+        for mark, title in zip(marks, kinds.titles, strict=False):
+            label = f"published, {title}" if told_apart else "published"
+            cross = PUBLISHED | {"marker": mark, "markeredgecolor": style.GREY}
+            handles.append(Line2D([], [], label=label, **cross))
+    return handles

@@ -1,0 +1,125 @@
+"""Where experts put the same examples: t-SNE of their representations, one panel for each.
+
+All vectors of a run are embedded together, and a panel shows the part of that map where its kind
+is; distances between far points mean little, as always with t-SNE.
+
+Source: L. van der Maaten and G. Hinton, "Visualizing Data using t-SNE", JMLR 2008; scikit-learn.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedlib.errors import ConfigError
+from fedlib.report import embeddings, exhibits, of_clients
+from fedlib.report.figures import layout, style
+
+PERPLEXITY = 30.0  # that of the software, and at most a third of the points
+SEED = 0  # of the embedding
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
+MOST = len(style.PALETTE)  # clients, classes that can be told apart
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    kinds: list[str],
+    seed: int | None = None,
+) -> Figure:
+    """The figure: a row per run, a panel per kind; colours are classes, markers are clients.
+
+    Args:
+      kinds: names of the recorded kinds of vectors, in their order.
+      seed: of the runs; the first if not given.
+
+    Raises:
+      ConfigError: if a run recorded another number of kinds, or the exhibit lacks the seed.
+      DataError: if a run recorded nothing.
+    """
+    chosen = of_clients.seed_of(exhibit, seed)
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="last", seed=chosen)
+    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
+    several = len(exhibit["runs"]) > 1
+    titles = [
+        f"{run['title']}, {where[run['federation']]}\n{kind}" if several else kind
+        for run in exhibit["runs"]
+        for kind in kinds
+    ]
+    figure, grid = layout.panels(titles, columns=len(kinds))
+    seen: dict[str, set[int]] = {"class": set(), "client": set()}
+    for row, run in enumerate(exhibit["runs"]):
+        points = _points(shown, run, len(kinds))
+        panels = grid[row * len(kinds) : (row + 1) * len(kinds)]
+        _draw_row(panels, points)
+        seen["class"] |= set(points.label.tolist())
+        seen["client"] |= set(points.client.tolist())
+    layout.finish(
+        figure,
+        exhibit,
+        _handles(seen),
+        f"Seed {chosen}." if len(exhibit["seeds"]) > 1 else "",
+        f"t-SNE of the {embeddings.COMPONENTS} leading principal components of all vectors of "
+        "a run together, test examples of some clients after the last round. A panel shows the "
+        "part of the map where its points are; distances between far points mean little.",
+    )
+    return figure
+
+
+def _points(shown: pd.DataFrame, run: dict, kinds: int) -> embeddings.Points:
+    """The vectors of a run; ConfigError unless there are so many kinds of them."""
+    about = {"federation": run["federation"], "label": run["label"]}
+    points = embeddings.of_metrics(exhibits.pick(shown, **about))
+    if points.vectors.shape[1] != kinds:
+        raise ConfigError(
+            f"{run['federation']}/{run['label']} recorded {points.vectors.shape[1]} kinds of "
+            f"vectors, got names for {kinds}"
+        )
+    return points
+
+
+def _draw_row(panels: Sequence[Axes], points: embeddings.Points) -> None:
+    """One run: a panel per kind."""
+    places = embedded(points.vectors)
+    for number, axes in enumerate(panels):
+        for client, label in sorted(set(zip(points.client, points.label, strict=True))):
+            own = (points.client == client) & (points.label == label)
+            axes.scatter(
+                *places[own, number].T,
+                s=22,
+                c=style.PALETTE[label % MOST],
+                marker=MARKERS[client % MOST],
+                edgecolors="white",
+                linewidths=0.3,
+            )
+        axes.set(xticks=[], yticks=[])
+
+
+def embedded(vectors: np.ndarray) -> np.ndarray:
+    """Places in the plane of all vectors together, [P, K, components] -> [P, K, 2]"""
+    from sklearn.manifold import TSNE
+
+    flat = vectors.reshape(-1, vectors.shape[-1])
+    perplexity = min(PERPLEXITY, max(1.0, len(flat) / 3))
+    tsne = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=SEED)
+    return tsne.fit_transform(flat.astype(np.float32)).reshape(*vectors.shape[:2], 2)
+
+
+def _handles(seen: dict[str, set[int]]) -> list[Line2D]:
+    """Legend entries: classes by colour, then clients by marker."""
+    dot = {"linestyle": "None", "markersize": 5}
+    classes = [
+        Line2D([], [], marker="o", color=style.PALETTE[label % MOST], label=f"class {label}", **dot)
+        for label in sorted(seen["class"])[:MOST]
+    ]
+    return classes + [
+        Line2D([], [], marker=MARKERS[c % MOST], color=style.GREY, label=f"client {c}", **dot)
+        for c in sorted(seen["client"])[:MOST]
+    ]

@@ -1,0 +1,308 @@
+"""How every figure looks: one colour, marker and line per method, in all papers.
+
+Nothing here touches `pyplot`: a figure is an object, and the settings hold only while it is drawn
+or saved (`styled`, `fedlib.report.figures.saving`). Colours are from the palettes of Okabe and Ito
+and of Tol, which colour-blind readers can tell apart; markers and dashes say the same once more.
+"""
+
+import contextlib
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import matplotlib
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.lines import Line2D
+
+from fedlib.report import exhibits
+from fedlib.run_spec import is_file
+
+SIZE = 8  # points of all words but the footer's, which are `SMALL`
+SMALL = 7
+SETTINGS = {
+    "font.family": "DejaVu Sans",  # ships with Matplotlib, so it is the same everywhere
+    "font.size": SIZE,
+    "axes.titlesize": SIZE,
+    "axes.titleweight": "bold",
+    "axes.labelsize": SIZE,
+    "xtick.labelsize": SIZE,
+    "ytick.labelsize": SIZE,
+    "legend.fontsize": SIZE,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "legend.borderpad": 0,
+    "legend.borderaxespad": 0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#4D4D4D",
+    "axes.linewidth": 0.8,
+    "xtick.color": "#4D4D4D",
+    "ytick.color": "#4D4D4D",
+    "xtick.labelcolor": "#262626",
+    "ytick.labelcolor": "#262626",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "pdf.fonttype": 42,  # text stays text
+    "savefig.dpi": 200,
+    "figure.dpi": 100,
+    "svg.hashsalt": "fedlib",
+}
+MANY = 6  # runs in a figure, from which on its bands are paler
+CROWD = 8  # runs in a figure; of more, `STANDING` are in colour
+STANDING = 5
+CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
+GREY = "#6E6E6E"
+# Markers with so little in the middle that they must be larger.
+STARS = ("*", (4, 1, 0), (6, 1, 0), (8, 1, 0))
+SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
+DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn."""
+
+    color: str
+    marker: str | tuple
+    line: str | tuple
+    width: float = 1.5
+    hollow: bool = False
+
+    def curve(self) -> dict:
+        """Keyword arguments of `Axes.plot` for a line with markers."""
+        face = "white" if self.hollow else self.color
+        return {
+            "color": self.color,
+            "linestyle": self.line,
+            "linewidth": self.width,
+            "marker": self.marker,
+            "markerfacecolor": face,
+            "markeredgecolor": self.color if self.hollow else "white",
+            "markeredgewidth": 0.9 if self.hollow else 0.5,
+            "markersize": 7 if self.marker in STARS else 4.8,
+            "zorder": 2 if self.marker else 1.9,  # what does not stand out is below
+        }
+
+
+METHODS = {
+    "local": Look("#7A7A7A", "v", DOTTED),
+    "fedavg": Look("#000000", "o", SOLID),
+    "fedprox": Look("#999933", "s", DASHED),
+    "fedavg_plus": Look("#E69F00", "P", DASHDOT),
+    "clustered": Look("#56B4E9", "D", LONG),
+    "ifca": Look("#2255AA", "H", SOLID),
+    "adaptive_experts": Look("#CC3377", (4, 1, 0), SOLID, width=2.1),
+    "local_experts": Look("#9C8F6B", (12, 0, 0), DOTTED),
+    "pfedme": Look("#009E73", "^", DASHED),
+    "pfedme_moreau": Look("#117733", "8", DASHDOT),
+    "l2sgd": Look("#882255", "<", DASHDOT),
+    "apfl": Look("#44AA99", ">", LONG),
+    "qffl": Look("#332288", "h", DASHED),
+    "afl": Look("#AA4499", "d", DOTTED),
+    "fedem": Look("#0072B2", "X", SOLID),
+    "gated_experts": Look("#CC79A7", "p", DASHDOT),
+    "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
+    "fedavg_adam": Look("#1A1A1A", (16, 0, 0), SOLID),
+    "biased_fedavg": Look("#0077BB", (4, 0, 20), LONG),
+    "local_global": Look("#C9A227", (5, 0, 36), DASHDOT),
+    "fedmix": Look("#CC3311", (6, 1, 0), SOLID, width=2.1),
+    "fedmix_clients": Look("#33BBEE", (3, 0, 0), SOLID),
+    "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
+    "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
+    "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
+    "pfedmoe": Look("#6A3D9A", (8, 1, 0), SOLID, width=2.1),
+    "lg_fedavg": Look("#B8860B", (4, 0, 10), DASHDOT),
+    "fedrep": Look("#5F9EA0", (8, 0, 0), LONG),
+    "fd": Look("#8C564B", (3, 0, 90), DOTTED),
+    "fedproto": Look("#1B9E77", (6, 0, 30), DASHED),
+    "fedgh": Look("#A6761D", (3, 0, 270), LONG),
+    "fedtgp": Look("#66A61E", (5, 0, 0), DASHDOT),
+    "fml": Look("#5E8C31", (3, 1, 0), DASHED),
+    "fedkd": Look("#B07AA1", (5, 1, 0), DASHDOT),
+    "fedapen": Look("#8C510A", (7, 1, 0), LONG),
+    "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
+    "server_finetuning": Look("#6B8E23", (10, 0, 0), LONG),
+    "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
+    "fedjets": Look("#3F7FBF", (7, 0, 26), LONG),
+    "ensemble": Look("#8F7A3E", (5, 1, 36), DOTTED),
+    "fedrolex": Look("#7D5BA6", (10, 1, 0), DASHED),
+    "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
+    "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1),
+}
+VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
+    ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
+}
+# Of one training, by their keys in `fedlib.report.comparisons`; others look like methods.
+PROTOCOLS = {
+    "moe": METHODS["adaptive_experts"],
+    "moe_gate": Look("#E39BBD", "d", DASHED),
+    "moe_joint": Look("#882266", "d", DASHED),
+    "ifca": METHODS["ifca"],
+    "ensemble": Look("#DDAA33", "s", DASHDOT),
+    "finetuned": Look("#009988", "^", DASHED),
+    "new_shard": Look("#EE3377", "D", DASHED),
+    "new_shard_vae": Look("#AA9955", "P", DOTTED),
+    "local": METHODS["local"],
+}
+# Of methods not listed above; unlike the colours of those.
+SPARE = ("#004488", "#AA4466", "#661100", "#6699CC", "#DDCC77")
+SPARE_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
+PALETTE = (  # of experts, classes and whatever else is no method
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#882255", "#999933"),
+    *("#332288", "#7A7A7A"),
+)
+SHADES = "Blues"  # of matrices, from 0 on
+OTHERS = Look("#C6C6C6", "", SOLID, width=0.8)  # of runs that do not stand out
+
+
+def method_look(method: str) -> Look:
+    """The look of a method, by registry name or file; an unlisted one gets a spare of its own."""
+    if method in METHODS:
+        return METHODS[method]
+    number = zlib.crc32(Path(method).stem.encode())  # by its name: the same in every figure
+    color, marker = number % len(SPARE), number // len(SPARE) % len(SPARE_MARKERS)
+    return Look(SPARE[color], SPARE_MARKERS[marker], DASHED)
+
+
+def protocol_look(key: str) -> Look:
+    """The look of a protocol by its key, see `fedlib.report.comparisons`."""
+    return PROTOCOLS.get(key) or method_look(key)
+
+
+def variant_look(look: Look, number: int) -> Look:
+    """A look as it is for the first variant of a protocol: solid; later ones dashed and hollow."""
+    dashes = (SOLID, DASHED, DOTTED, DASHDOT, LONG)
+    width = look.width if number == 0 else 1.3
+    return replace(look, line=dashes[number % len(dashes)], hollow=number > 0, width=width)
+
+
+def looks(
+    exhibit: dict, shaded: str | None = None, scores: Mapping[str, float] | None = None
+) -> dict[str, Look]:
+    """The look of every label -> {label: Look}
+
+    Runs of one method share its colour; all but the first have hollow markers and other dashes.
+    Where all are of one method, the others have colours of their own.
+
+    Args:
+      exhibit: see `fedlib.report.exhibits`.
+      shaded: registry name of a method whose runs are shades of its colour instead, from light to
+        dark in row order, for sweeps with more runs than there are dashes.
+      scores: of the labels; with more than `CROWD` of them, those that do not stand out
+        (`standing_out`) are grey.
+    """
+    dashes = (DASHED, DOTTED, DASHDOT, LONG)
+    first: dict[str, tuple[str, Look]] = {}
+    for run in exhibit["runs"]:
+        first.setdefault(run["label"], (run["method"], _run_look(run)))
+    single = len({method for method, _ in first.values()}) == 1
+    found: dict[str, Look] = {}
+    for label, (method, look) in first.items():
+        alike = [other for other, (_, theirs) in first.items() if theirs == look]
+        number = alike.index(label)
+        if method == shaded and len(alike) > 1:
+            found[label] = shade(look, number, len(alike))
+        elif number:
+            line = dashes[(number - 1) % len(dashes)]
+            color = PALETTE[(number - 1) % len(PALETTE)] if single else look.color
+            found[label] = replace(look, color=color, line=line, hollow=True, width=1.5)
+        else:
+            found[label] = look
+    standing = found if scores is None or shaded else standing_out(exhibit, scores)
+    return {label: look if label in standing else OTHERS for label, look in found.items()}
+
+
+def standing_out(exhibit: dict, scores: Mapping[str, float]) -> list[str]:
+    """The labels that are drawn in colour: all of up to `CROWD`, else `STANDING` of them.
+
+    These are the first runs of the paper's own method, of every method from a user's file, of
+    FedAvg and of Local, and then those of the highest scores.
+    """
+    runs = {run["label"]: run["method"] for run in reversed(exhibit["runs"])}
+    if len(runs) <= CROWD:
+        return list(runs)
+    first = {method: label for label, method in runs.items()}  # the last here is the first there
+    own = [method for method in first if is_file(method)]
+    known = [first[m] for m in (exhibit["paper"], *own, "fedavg", "local") if m in first]
+    best = sorted(runs, key=lambda label: -scores.get(label, 0.0))
+    return list(dict.fromkeys([*known, *best]))[:STANDING]
+
+
+def shade(look: Look, number: int, count: int) -> Look:
+    """Shade `number` of `count` of a look's colour, from light to dark; every other is dashed."""
+    share = 1.25 * number / (count - 1) - 0.65  # of white if negative, of black if positive
+    target = 1.0 if share < 0 else 0.0
+    mixed = [value + abs(share) * (target - value) for value in to_rgb(look.color)]
+    line = DASHED if number % 2 else SOLID
+    return replace(look, color=to_hex(mixed).upper(), line=line, hollow=number % 2 > 0, width=1.5)
+
+
+def _run_look(run: dict) -> Look:
+    """The look of a run's method, or of the method's variant that it is."""
+    for (method, flag), look in VARIANTS.items():
+        if run["method"] == method and run["params"].get(flag):
+            return look
+    return method_look(run["method"])
+
+
+def markers(runs: Iterable[dict], label: str, points: int, count: int = 7) -> tuple[int, int]:
+    """First marked point and distance of the marks, about `count`, on a run's curve of `points`.
+
+    Runs start at different points, so that their markers do not cover one another.
+    """
+    labels = list(dict.fromkeys(run["label"] for run in runs))
+    every = max(1, points // count)
+    return labels.index(label) * every // len(labels), every
+
+
+def band(look: Look, runs: Iterable[dict]) -> dict:
+    """Keyword arguments of `Axes.fill_between`; paler where many bands may lie on one another."""
+    many = len({run["label"] for run in runs}) > MANY
+    alpha = 0.0 if look == OTHERS else 0.08 if many else 0.15
+    return {"color": look.color, "alpha": alpha, "linewidth": 0}
+
+
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Have the project's settings in force while a block or function runs, and no others after."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        yield
+
+
+def method_handles(exhibit: dict, looked: Mapping[str, Look]) -> list[Line2D]:
+    """Legend entries of the exhibit's runs by their looks, in row order; of grey ones together."""
+    handles = [
+        Line2D([], [], label=title, **looked[label].curve())
+        for label, title in exhibits.titles(exhibit).items()
+        if looked[label] != OTHERS
+    ]
+    others = list(looked.values()).count(OTHERS)
+    label = f"other methods ({others})"
+    return handles + [Line2D([], [], label=label, **OTHERS.curve())] * (others > 0)
+
+
+def others_note(exhibit: dict, looked: Mapping[str, Look]) -> str:
+    """Which runs are grey, if any are."""
+    names = [title for label, title in exhibits.titles(exhibit).items() if looked[label] == OTHERS]
+    return f"In grey: {', '.join(names)}." if names else ""
+
+
+def protocol_handles(shown: Iterable) -> list[Line2D]:
+    """Legend entries of protocols (`fedlib.report.comparisons.Shown`), in their order."""
+    return [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
+
+
+def variant_handles(titles: list[str]) -> list[Line2D]:
+    """Legend entries of variants, in black, which is no protocol's, as they mean all of them."""
+    plain = Look("#000000", "o", SOLID)
+    return [
+        Line2D([], [], label=title, **variant_look(plain, number).curve())
+        for number, title in enumerate(titles)
+    ]

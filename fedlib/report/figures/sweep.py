@@ -1,0 +1,128 @@
+"""Accuracy against one parameter, such as the number of experts or how unlike clients are.
+
+One panel per federation or, if the parameter is one of the federations' own, per family of them.
+"""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from fedlib.errors import ConfigError
+from fedlib.report import exhibits
+from fedlib.report.figures import curves, layout, style
+from fedlib.report.metrics import PRIMARY, over_seeds
+
+MOMENT = {
+    "last": "After the last round.",
+    "best": "At the round with the highest test accuracy, a selection on the test set.",
+}
+LOG_ABOVE = 10  # ratio of the largest to the smallest value, up to which the axis is linear
+EVEN = "Values stand at even distances, not to scale."
+EVEN_ABOVE = 1000  # and from which the values stand at even distances, so that none is squashed
+
+
+@style.styled()
+def draw(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    parameter: str,
+    methods: list[str],
+    symbol: str = "",
+    of: str = "run",
+    at: str = "last",
+    metric: str = "accuracy",
+) -> Figure:
+    """The figure.
+
+    Args:
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.report.exhibits.swept`.
+      methods: registry names, in legend order.
+      symbol: how the paper calls the parameter ("M").
+      at: "last" or "best" round.
+      metric: one of `fedlib.report.figures.curves.METRICS`.
+
+    Raises:
+      ConfigError: for another moment or metric, and see `fedlib.report.exhibits.swept`.
+    """
+    for name, value, known in (("at", at, MOMENT), ("metric", metric, curves.METRICS)):
+        if value not in known:
+            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
+    runs = exhibits.swept(exhibit, parameter, methods, of)
+    points = _points(exhibit, metrics, at, metric, runs)
+    settings = points["setting"].drop_duplicates().tolist()
+    scale = scale_of(settings)
+    points["x"] = positions(points["setting"], settings, scale)
+    titles = exhibits.panels(exhibit, of)
+    ylabel = f"Test accuracy, {curves.METRICS[metric]} (%)"
+    figure, grid = layout.panels(titles, exhibits.parameter_title(parameter, symbol), ylabel)
+    for axes, title in zip(grid, titles, strict=True):
+        for method in methods:
+            mine = exhibits.pick(points, panel=title, method=method)
+            _draw_points(axes, mine, style.method_look(method))
+        lay_out(axes, settings, scale)
+        axes.margins(x=0.08, y=0.12)
+        layout.percent_axis(axes)
+    handles = _handles(points, methods, exhibit["runs"])
+    even = EVEN if scale == "even" else ""
+    meaning = layout.spread_text(exhibit, "bar"), exhibits.parameter_note(parameter, symbol)
+    layout.finish(figure, exhibit, handles, MOMENT[at], *meaning, even)
+    return figure
+
+
+def scale_of(settings: list[float | str]) -> str:
+    """How the values, sorted, are laid out on an axis: "linear", "log" or "even"."""
+    if any(isinstance(setting, str) for setting in settings):
+        return "even"
+    positive = [setting for setting in settings if setting > 0]
+    ratio = positive[-1] / positive[0] if positive else 1
+    if ratio > EVEN_ABOVE or (ratio > LOG_ABOVE and len(positive) < len(settings)):
+        return "even"  # a logarithmic axis has no place for 0
+    return "log" if ratio > LOG_ABOVE else "linear"
+
+
+def positions(values: pd.Series, settings: list[float | str], scale: str) -> pd.Series:
+    """Where the values stand on an axis of that scale; `settings` are all of them, sorted."""
+    return values.map(settings.index) if scale == "even" else values
+
+
+def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
+    """The x axis of that scale, with a tick at each of the settings, sorted."""
+    if scale == "log":
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
+    ticks = list(range(len(settings))) if scale == "even" else settings
+    axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
+
+
+def _points(
+    exhibit: dict, metrics: pd.DataFrame, at: str, metric: str, runs: pd.DataFrame
+) -> pd.DataFrame:
+    """The runs with their metric over seeds, in the order of their settings."""
+    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric=metric)
+    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
+    points = runs.merge(summary, on=["federation", "label"])
+    return points.sort_values("setting", kind="stable")
+
+
+def _draw_points(axes: Axes, points: pd.DataFrame, look: style.Look) -> None:
+    if points.empty:
+        return
+    spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
+    bar = {"ecolor": look.color, "elinewidth": 1.1, "capsize": 2.5}
+    bar["yerr"] = spread if (points["seeds"] > 1).any() else None
+    axes.errorbar(points["x"], points["mean"], **bar, **look.curve())
+
+
+def _handles(points: pd.DataFrame, methods: list[str], runs: list[dict]) -> list[Line2D]:
+    names = {method: exhibits.method_title(method, runs) for method in methods}
+    return [
+        Line2D([], [], label=name, **style.method_look(method).curve())
+        for method, name in names.items()
+        if (points["method"] == method).any()
+    ]

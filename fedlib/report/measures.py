@@ -1,0 +1,56 @@
+"""Numbers of a run that are no metric of their own, but follow from what was recorded of it.
+
+A measure is a function (run as declared, its metrics, its clients) -> Series, a number per seed.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.report import clusters, exhibits, of_clients
+from fedlib.report.metrics import DIVERGENCE, PRIMARY, TRAFFIC
+
+Measure = Callable[[dict, pd.DataFrame, pd.DataFrame], pd.Series]
+
+
+def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
+    """How much the clients' updates of an expert diverge, mean over experts and rounds."""
+    rows = exhibits.pick(metrics, at="round", **TRAFFIC._asdict())
+    rows = rows[rows["metric"].str.startswith(f"{DIVERGENCE}_")]
+    if rows.empty:
+        raise DataError(f"{run['federation']}/{run['label']} has no divergence of its rounds")
+    return rows.groupby("seed")["value"].mean()
+
+
+def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
+    """A measure of the experts that clients settled on [C] and their true clusters [C]."""
+
+    def measured(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Series:
+        shown = exhibits.pick(clients, at="last", **PRIMARY._asdict())
+        values = {}
+        for seed, mine in shown.groupby("seed"):
+            has_choice = "choice" in mine and mine["choice"].notna().any()
+            choice = "choice" if has_choice else None
+            chosen, _, _ = of_clients.settled(mine, run, choice)
+            values[seed] = measure(chosen, of_clients.column(mine, "cluster"))
+        if not values:
+            raise DataError(f"{run['federation']}/{run['label']} has no clients")
+        return pd.Series(values, dtype=float)
+
+    return measured
+
+
+def _unity(chosen: np.ndarray, cluster: np.ndarray) -> float:
+    """Share of the clients whose expert is the commonest of their true cluster."""
+    return clusters.purity(cluster, chosen)
+
+
+MEASURES: dict[str, Measure] = {
+    "divergence": divergence,
+    "purity": _of_clusters(clusters.purity),
+    "unity": _of_clusters(_unity),
+    "right_clusters": _of_clusters(clusters.num_right),
+    "experts_used": _of_clusters(lambda chosen, cluster: clusters.num_used(chosen)),
+}

@@ -1,0 +1,91 @@
+"""From raw counts per client to tidy numbers: the only place where an accuracy is computed.
+
+`definitions` has the metrics, `tidy` the rows of one run, `runs` those of all runs of a paper and
+`seeds` what is said of several seeds.
+
+All accuracies are fractions in [0, 1]. `accuracy` pools the examples of all clients (equal to the
+mean of client accuracies weighted by their test counts); the other accuracies treat clients alike.
+A client without examples in a split has no accuracy there: it is left out of every metric, and is
+NaN only in the table of clients, beside its count of 0. A view in which no client has an example
+is left out altogether.
+
+Four moments of a run are told apart: every evaluated "round", the "last" one, the "best" one, the
+earliest round of highest pooled test accuracy of the seen clients, or of the server where no client
+has test examples, and the "chosen" one, the earliest of least loss on the server's validation
+examples, where it has any. The best round is a selection on the test set; whatever shows it must
+say so.
+
+Source: the metrics of FedEM and pFedMM; neither repository has code for the bottom decile, so
+  both readings are here: `bottom10`, the accuracy of the floor(C / 10)-th worst client, and
+  `bottom10_mean`, the mean accuracy of those clients (at least one client in both).
+"""
+
+from fedlib.report.metrics.definitions import (
+    METRICS,
+    METRICS_OF_PREDICTIONS,
+    METRICS_OF_SERVER,
+    PRIMARY,
+    SERVER,
+    accuracy,
+    accuracy_client_mean,
+    accuracy_client_std,
+    auc,
+    best_evaluation,
+    bottom10,
+    bottom10_mean,
+    check_of_server,
+    loss,
+    macro_f1,
+    primary,
+)
+from fedlib.report.metrics.runs import COLUMNS, collect, result_files, write
+from fedlib.report.metrics.seeds import INTERVAL_SEEDS, over_seeds
+from fedlib.report.metrics.tidy import (
+    CLIENT_COLUMNS,
+    DIVERGENCE,
+    FLOPS,
+    PARAMETERS,
+    PICKS,
+    TABLE,
+    TRAFFIC,
+    WEIGHTS,
+    check_agreement,
+    client_rows,
+    run_rows,
+)
+
+__all__ = [
+    "CLIENT_COLUMNS",
+    "COLUMNS",
+    "DIVERGENCE",
+    "FLOPS",
+    "INTERVAL_SEEDS",
+    "METRICS",
+    "METRICS_OF_PREDICTIONS",
+    "METRICS_OF_SERVER",
+    "PARAMETERS",
+    "PICKS",
+    "PRIMARY",
+    "SERVER",
+    "TABLE",
+    "TRAFFIC",
+    "WEIGHTS",
+    "accuracy",
+    "accuracy_client_mean",
+    "accuracy_client_std",
+    "auc",
+    "best_evaluation",
+    "bottom10",
+    "bottom10_mean",
+    "check_agreement",
+    "check_of_server",
+    "client_rows",
+    "collect",
+    "loss",
+    "macro_f1",
+    "over_seeds",
+    "primary",
+    "result_files",
+    "run_rows",
+    "write",
+]

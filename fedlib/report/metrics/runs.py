@@ -1,0 +1,103 @@
+"""The rows of all runs of a paper, and where they are written."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib import seals
+from fedlib.errors import DataError
+from fedlib.report import frames
+from fedlib.report.metrics.tidy import CLIENT_COLUMNS, ROW_COLUMNS, client_rows, run_rows
+from fedlib.results import RunResult
+
+RUN_COLUMNS = ("paper", "federation", "dataset", "partition", "label", "method", "seed")
+FILES = ("history", "evaluation")  # of a run, each with .h5
+COLUMNS = RUN_COLUMNS + ROW_COLUMNS
+
+
+def collect(spec: dict, runs: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Metrics and clients of all runs of a paper -> frames with COLUMNS, CLIENT_COLUMNS (+ more).
+
+    Args:
+      spec: {"paper", "runs": [{"federation", "dataset", "partition", "label", "method",
+        "seeds", "specs"}]}, where "specs" has for each seed the digests of the specifications of
+        training and evaluation.
+      runs: folder with {federation}/{label}/seed{seed}/{history,evaluation}.h5.
+
+    Raises:
+      DataError: naming the run whose files are missing, corrupted or contradictory, or of another
+        specification, or of other shards than another run on the same federation.
+    """
+    metrics, clients = [], []
+    cut: dict[str, tuple] = {}
+    for run in spec["runs"]:
+        for seed, expected in zip(run["seeds"], run["specs"], strict=True):
+            folder = Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
+            names = {name: run[name] for name in ("federation", "dataset", "partition", "label")}
+            names |= {"paper": spec["paper"], "method": run["method"], "seed": seed}
+            rows, shards = _read_run(folder, expected, cut)
+            metrics.append(rows.assign(**names))
+            clients.append(shards.assign(**names))
+    if not metrics:
+        raise DataError(f"the specification of {spec['paper']} lists no run")
+    every = pd.concat(clients, ignore_index=True)
+    diagnostics = sorted(set(every) - {*CLIENT_COLUMNS, "partition"}, key=_numbered)
+    return (
+        pd.concat(metrics, ignore_index=True)[list(COLUMNS)],
+        every[[*CLIENT_COLUMNS, *diagnostics]],
+    )
+
+
+def result_files(spec: dict, runs: str | Path) -> list[Path]:
+    """The files that `collect` reads: all histories, then all evaluations."""
+    folders = [
+        Path(runs) / run["federation"] / run["label"] / f"seed{seed}"
+        for run in spec["runs"]
+        for seed in run["seeds"]
+    ]
+    return [folder / f"{name}.h5" for name in FILES for folder in folders]
+
+
+def _read_run(
+    folder: Path, expected: list[str], cut: dict[str, tuple]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of a run.
+
+    Args:
+      expected: digests of the specifications of its history and its evaluation.
+      cut: for each specification of data a run on it, and of which manifest that was; is added to.
+    """
+    paths = [folder / f"{name}.h5" for name in FILES]
+    history, evaluation = map(RunResult.load, paths)
+    for path, result, digest in zip(paths, (history, evaluation), expected, strict=True):
+        seals.check_spec(path, seals.spec_digest(result.spec), digest)
+    for name in ("state_sha256", "manifest_sha256"):
+        if history.provenance.get(name) != evaluation.provenance.get(name):
+            raise DataError(f"{paths[1]} is not of the training of {paths[0]}; evaluate again")
+    manifest = history.provenance.get("manifest_sha256")
+    first, other = cut.setdefault(history.spec.get("data", ""), (folder, manifest))
+    if manifest != other:
+        raise DataError(f"{folder} and {first} were trained on other shards; delete the older one")
+    try:
+        return run_rows(history, evaluation), client_rows(history, evaluation)
+    except DataError as error:
+        raise DataError(f"{folder}: {error}") from None
+
+
+def write(frame: pd.DataFrame, *paths: str | Path, made: seals.Made | None = None) -> None:
+    """Write a frame to each path, atomically; the suffix (.parquet or .csv) chooses the format.
+
+    Args:
+      made: of what it is the result, to be noted in Parquet files.
+    """
+    for path in map(Path, paths):
+        if path.suffix == ".csv":
+            frames.write_csv(frame, path)
+        else:
+            frames.write_parquet(frame, path, made)
+
+
+def _numbered(column: str) -> tuple[str, int]:
+    """Name and number of a column such as "pi_10", by which such columns are sorted."""
+    name, _, number = column.rpartition("_")
+    return (name, int(number)) if name and number.isdigit() else (column, -1)

@@ -1,0 +1,351 @@
+"""One run as rows: every metric of every view, and the counts of every client."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.federation import CLIENTS, SPLITS
+from fedlib.report import embeddings
+from fedlib.report.metrics.definitions import (
+    METRICS,
+    METRICS_OF_PREDICTIONS,
+    METRICS_OF_SERVER,
+    PRIMARY,
+    best_evaluation,
+    chosen_evaluation,
+)
+from fedlib.results import TOTALS, RunResult, Scores, View
+
+TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
+FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
+EXAMPLES_OF, FLOPS_OF = "examples_", "flops_per_example_"  # diagnostics of one of its preparations
+PARAMETERS = "server_parameters"  # diagnostic of an evaluation: what the server's model has
+PICKS = "picks"  # diagnostic [R, E]: how often each expert was chosen in a round
+DIVERGENCE = "divergence"  # diagnostic [R, E]: how unlike the clients' updates of an expert are
+TABLES, TABLE_ROUNDS = "tables", "table_rounds"  # [S, rows, E], and the round of each [S]
+TABLE_ALPHAS = "table_alphas"  # [S] what weighs routed against main experts, in these rounds
+# [S, num_clients, E] in these rounds, 0 of clients who were absent: what each expert takes from a
+# client, and a client from each expert.
+WEIGHTS = ("client_weights", "sync_weights")
+TABLE = "table"  # and how the cells of such a table are called as metrics
+# Diagnostic [3]: round and loss of the model that validation chose, and its split's number; -1 none
+SELECTED = "selected"
+# Diagnostics whose first dimension is not the clients, by name.
+NOT_OF_CLIENTS = (
+    *(FLOPS, PICKS, DIVERGENCE, TABLES, TABLE_ROUNDS, TABLE_ALPHAS),
+    *(*WEIGHTS, SELECTED, PARAMETERS, embeddings.LABELS),
+)
+LOSS_TOLERANCE = 1e-5  # relative; two executions may add up a loss in another order
+ROW_COLUMNS = ("at", "round", "protocol", "split", "group", "metric", "value")
+CLIENT_COLUMNS = (
+    *("paper", "federation", "dataset", "label", "method", "seed"),
+    *("at", "protocol", "split", "group", "client", "count", "correct", "accuracy", "loss"),
+)  # then diagnostics of clients: "choice", "pi_0", "pi_1", ...
+
+
+def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
+    """Every metric of one run -> DataFrame with `ROW_COLUMNS`.
+
+    Views that only the evaluation of the final state has appear at "last" only, and so do FLOPs,
+    if it measured them, the examples and FLOPs of what clients trained for it, and metrics of
+    single predictions, if it kept those. At "round" only
+    is what is said of experts: how often each was chosen ("picks_0", ...), how unlike its clients'
+    updates were ("divergence_0", ...), the cells of tables of rows by experts ("table_0_0", ...)
+    and the weights of clients and experts ("client_weights_0_0", ..., the client first) at the
+    rounds at which they were recorded. Representations of examples are at "last" only.
+
+    Raises:
+      DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
+        has another shape than its name says.
+    """
+    curves = list(_curves(history))
+    best = int(history.round[best_evaluation(history)])
+    blocks = [_block(curve, "round", slice(None)) for curve in curves]
+    blocks += [_block(curve, "last", slice(-1, None)) for curve in curves]
+    blocks += [_block(curve, "best", curve.round == best) for curve in curves]
+    if (place := chosen_evaluation(history)) is not None:
+        chosen = history.round[place]
+        blocks += [_block(curve, "chosen", curve.round == chosen) for curve in curves]
+    if evaluation is not None:
+        check_agreement(history, evaluation)
+        for view, scores in _only_final(history, evaluation).items():
+            curve = _view_curve(view, evaluation.round, scores)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        for view, found in evaluation.predictions.items():
+            values = {m.__name__: np.array([m(found)]) for m in METRICS_OF_PREDICTIONS}
+            blocks.append(_block(_Curve(view, evaluation.round, values), "last", slice(None)))
+        if FLOPS in evaluation.diagnostics:
+            curve = _flops_curve(history, evaluation)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        if personal := _personal_cost(evaluation):
+            curve = _Curve(TRAFFIC, evaluation.round, personal)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+        if PARAMETERS in evaluation.diagnostics:
+            size = {PARAMETERS: evaluation.diagnostics[PARAMETERS]}
+            curve = _Curve(TRAFFIC, evaluation.round, size)
+            blocks.append(_block(curve, "last", slice(-1, None)))
+    diagnostics = _diagnostics(history, evaluation)
+    if short := embeddings.as_metrics(diagnostics):
+        values = {name: np.array([value]) for name, value in short.items()}
+        blocks.append(_block(_Curve(TRAFFIC, history.round[-1:], values), "last", slice(None)))
+    of_experts = _expert_curves(diagnostics, int(history.round[-1]))
+    blocks += [_block(curve, "round", slice(None)) for curve in of_experts]
+    if SELECTED in diagnostics:
+        curve = _selected_curve(diagnostics[SELECTED], int(history.round[-1]))
+        blocks.append(_block(curve, "last", slice(None)))
+    columns = {name: np.concatenate([b[name] for b in blocks]) for name in ROW_COLUMNS}
+    return pd.DataFrame(columns)
+
+
+def client_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.DataFrame:
+    """Counts of one run's clients at its last and best round -> DataFrame. The server is none.
+
+    Columns from "at" on of `CLIENT_COLUMNS`, then what the method's diagnostics say of each client,
+    on the rows of the default protocol at "last": an array [num_clients] is a column of its name,
+    an array [num_clients, E] such as mixture weights the columns `pi_0`, `pi_1`, ...; NaN in other
+    rows. Diagnostics that do not reach to the last client are about something else.
+
+    Raises:
+      DataError: if the evaluation contradicts the history, or `pi` does not have every client.
+    """
+    best = best_evaluation(history)
+    frames = []
+    for view, scores in history.scores.items():
+        if not scores.count.any() or view.group not in CLIENTS:
+            continue
+        frames.append(_client_frame(view, scores, "last", -1))
+        frames.append(_client_frame(view, scores, "best", best))
+    if evaluation is not None:
+        check_agreement(history, evaluation)
+        for view, scores in _only_final(history, evaluation).items():
+            if view.group in CLIENTS:
+                frames.append(_client_frame(view, scores, "last", -1))
+    if not frames:  # all that was evaluated is the server's
+        return pd.DataFrame(columns=CLIENT_COLUMNS[CLIENT_COLUMNS.index("at") :])
+    clients = pd.concat(frames, ignore_index=True)
+    return _with_diagnostics(clients, _diagnostics(history, evaluation))
+
+
+def check_agreement(history: RunResult, evaluation: RunResult) -> None:
+    """Nothing, if the evaluation repeats the history's last scores wherever both have a view.
+
+    Raises:
+      DataError: if rounds, clients, counts or right predictions differ, or losses differ by more
+        than `LOSS_TOLERANCE` (relative).
+    """
+    if history.round[-1] != evaluation.round[-1]:
+        raise DataError(
+            f"history ends at round {history.round[-1]}, the evaluation is of round "
+            f"{evaluation.round[-1]}; evaluate again"
+        )
+    for view in history.scores.keys() & evaluation.scores.keys():
+        ours, theirs = history.scores[view], evaluation.scores[view]
+        same = (
+            np.array_equal(ours.clients, theirs.clients)
+            and np.array_equal(ours.count, theirs.count)
+            and np.array_equal(ours.correct[-1], theirs.correct[-1])
+            and np.allclose(
+                ours.loss[-1], theirs.loss[-1], rtol=LOSS_TOLERANCE, atol=0, equal_nan=True
+            )
+        )
+        if not same:
+            raise DataError(
+                f"evaluation and history disagree on {'/'.join(view)} after round "
+                f"{history.round[-1]}; the state is not the one the history was written with"
+            )
+
+
+class _Curve(NamedTuple):
+    """Some metrics over the evaluations of one view: `values` are [T] each, like `round`."""
+
+    view: View
+    round: np.ndarray
+    values: dict[str, np.ndarray]
+
+
+def _curves(result: RunResult) -> Iterator[_Curve]:
+    for view, scores in result.scores.items():
+        if scores.count.any():
+            yield _view_curve(view, result.round, scores)
+    cost = {name: getattr(result, name) for name in TOTALS}
+    cost["bytes"] = result.bytes_down + result.bytes_up
+    if result.server_examples is not None:
+        cost["server_examples"] = result.server_examples
+    yield _Curve(TRAFFIC, result.round, cost)
+    rounds = np.arange(1, len(result.train_loss) + 1)
+    yield _Curve(TRAFFIC, rounds, {"train_loss": result.train_loss})
+
+
+def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:
+    """FLOPs per training example, and of all of the run's together."""
+    per_example = evaluation.diagnostics[FLOPS]
+    total = per_example * history.examples[-1]
+    return _Curve(TRAFFIC, evaluation.round, {FLOPS: per_example, "flops": total})
+
+
+def _selected_curve(selected: np.ndarray, done: int) -> _Curve:
+    """Round and loss of the model that validation chose, in the row of the split that chose."""
+    if selected.shape != (3,):
+        raise DataError(f"{SELECTED} must be round, loss and split, got shape {selected.shape}")
+    chosen, loss, split = selected
+    view = TRAFFIC._replace(split=SPLITS[int(split)])
+    values = {f"{SELECTED}_round": [chosen], f"{SELECTED}_loss": [loss]}
+    return _Curve(view, np.array([done]), {name: np.array(v) for name, v in values.items()})
+
+
+def _personal_cost(evaluation: RunResult) -> dict[str, np.ndarray]:
+    """Examples on which clients trained for the evaluation, and FLOPs of that; {} if none did."""
+    found = evaluation.diagnostics
+    names = [n.removeprefix(EXAMPLES_OF) for n in found if n.startswith(EXAMPLES_OF)]
+    if not names:
+        return {}
+    cost = {"personal_examples": sum(found[EXAMPLES_OF + name] for name in names)}
+    if all(FLOPS_OF + name in found for name in names):
+        flops = sum(found[EXAMPLES_OF + name] * found[FLOPS_OF + name] for name in names)
+        cost["personal_flops"] = flops
+    return cost
+
+
+def _expert_curves(diagnostics: dict[str, np.ndarray], done: int) -> Iterator[_Curve]:
+    """What diagnostics say of experts, of rounds up to `done`: those planned beyond never were."""
+    for name in (PICKS, DIVERGENCE):
+        if name in diagnostics:
+            yield from _by_round(name, diagnostics[name], done)
+    if TABLES in diagnostics:
+        yield from _by_cell(diagnostics[TABLES], diagnostics.get(TABLE_ROUNDS), done)
+        if TABLE_ALPHAS in diagnostics:
+            recorded = diagnostics[TABLE_ROUNDS] <= done
+            rounds, values = diagnostics[TABLE_ROUNDS], diagnostics[TABLE_ALPHAS]
+            yield _Curve(TRAFFIC, rounds[recorded], {"alpha": values[recorded]})
+        for name in WEIGHTS:
+            if name in diagnostics:
+                yield from _by_client(name, diagnostics[name], diagnostics[TABLE_ROUNDS], done)
+
+
+def _by_round(name: str, values: np.ndarray, done: int) -> Iterator[_Curve]:
+    """A number of each expert, by round from 1 on; where it is NaN there was none to record.
+
+    Raises:
+      DataError: if it is not [R, E].
+    """
+    if values.ndim != 2:
+        raise DataError(f"{name} must be [rounds, experts], got shape {values.shape}")
+    for expert, numbers in enumerate(values[:done].T):
+        has = ~np.isnan(numbers)
+        rounds = np.arange(1, len(numbers) + 1)[has]
+        yield _Curve(TRAFFIC, rounds, {f"{name}_{expert}": numbers[has]})
+
+
+def _by_cell(tables: np.ndarray, rounds: np.ndarray | None, done: int) -> Iterator[_Curve]:
+    """The cells of tables [S, rows, E], by the rounds [S] after which they were recorded.
+
+    Raises:
+      DataError: if the shapes are others, or the rounds are missing or not in ascending order.
+    """
+    if tables.ndim != 3:
+        raise DataError(f"{TABLES} must be [recorded, rows, experts], got shape {tables.shape}")
+    if rounds is None or rounds.shape != tables.shape[:1] or (np.diff(rounds) <= 0).any():
+        found = "none" if rounds is None else f"{rounds}"
+        raise DataError(
+            f"{TABLE_ROUNDS} must be {len(tables)} ascending rounds, one per table, got {found}"
+        )
+    recorded = rounds <= done
+    for row, expert in np.ndindex(tables.shape[1:]):
+        values = tables[recorded, row, expert]
+        yield _Curve(TRAFFIC, rounds[recorded], {f"{TABLE}_{row}_{expert}": values})
+
+
+def _by_client(name: str, weights: np.ndarray, rounds: np.ndarray, done: int) -> Iterator[_Curve]:
+    """Weights [S, num_clients, E] of the clients who took part in the rounds [S].
+
+    Raises:
+      DataError: if the shape is another.
+    """
+    if weights.ndim != 3 or len(weights) != len(rounds):
+        raise DataError(
+            f"{name} must be [{len(rounds)} rounds, clients, experts], got shape {weights.shape}"
+        )
+    there = weights.any(axis=2) & (rounds <= done)[:, None]
+    for client in np.flatnonzero(there.any(axis=0)):
+        which = there[:, client]
+        columns = weights[which, client].T
+        values = {f"{name}_{client}_{expert}": column for expert, column in enumerate(columns)}
+        yield _Curve(TRAFFIC, rounds[which], values)
+
+
+def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, np.ndarray]:
+    """Diagnostics of both, of the evaluation where both have one."""
+    return history.diagnostics | (evaluation.diagnostics if evaluation is not None else {})
+
+
+def _view_curve(view: View, rounds: np.ndarray, scores: Scores) -> _Curve:
+    try:
+        metrics = METRICS if view.group in CLIENTS else METRICS_OF_SERVER
+        return _Curve(view, rounds, {metric.__name__: metric(scores) for metric in metrics})
+    except DataError as error:
+        raise DataError(f"view {'/'.join(view)}: {error}") from None
+
+
+def _block(curve: _Curve, at: str, where: slice | np.ndarray) -> dict[str, np.ndarray]:
+    """Part of a curve as columns of equal length."""
+    rounds = np.asarray(curve.round)[where]
+    size = len(rounds) * len(curve.values)
+    constants = {"at": at, **curve.view._asdict()}
+    values = [np.asarray(value, np.float64)[where] for value in curve.values.values()]
+    return {
+        **{name: np.full(size, value, object) for name, value in constants.items()},
+        "round": np.tile(rounds, len(curve.values)),
+        "metric": np.repeat(np.array(list(curve.values), object), len(rounds)),
+        "value": np.concatenate(values),
+    }
+
+
+def _only_final(history: RunResult, evaluation: RunResult) -> dict[View, Scores]:
+    return {
+        view: scores
+        for view, scores in evaluation.scores.items()
+        if view not in history.scores and scores.count.any()
+    }
+
+
+def _client_frame(view: View, scores: Scores, at: str, evaluation: int) -> pd.DataFrame:
+    count, correct = scores.count, scores.correct[evaluation]
+    has = count > 0
+    fraction = np.divide(correct, count, out=np.full(len(count), np.nan), where=has)
+    return pd.DataFrame(
+        {
+            "at": at,
+            "protocol": view.protocol,
+            "split": view.split,
+            "group": view.group,
+            "client": scores.clients,
+            "count": count,
+            "correct": correct,
+            "accuracy": fraction,
+            "loss": np.where(has, scores.loss[evaluation], np.nan),
+        }
+    )
+
+
+def _with_diagnostics(clients: pd.DataFrame, found: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The frame with a column for each number that the diagnostics have of a client."""
+    last = int(clients["client"].max())
+    shown = ((clients["at"] == "last") & (clients["protocol"] == PRIMARY.protocol)).to_numpy()
+    columns = {}
+    for name, array in found.items():
+        covers = array.ndim in (1, 2) and len(array) > last
+        if name == "pi" and not (covers and array.ndim == 2):
+            raise DataError(f"mixture weights of shape {array.shape} do not cover client {last}")
+        if name in NOT_OF_CLIENTS or name.startswith((EXAMPLES_OF, FLOPS_OF)) or not covers:
+            continue
+        values = np.full((len(clients), *array.shape[1:]), np.nan)
+        values[shown] = array[clients["client"].to_numpy()[shown]]
+        several = {f"{name}_{number}": column for number, column in enumerate(values.T)}
+        columns |= several if array.ndim == 2 else {name: values}
+    taken = sorted(columns.keys() & {*CLIENT_COLUMNS})
+    if taken:
+        raise DataError(f"a diagnostic may not be called {taken[0]}, as the table has it already")
+    return clients.join(pd.DataFrame(columns, index=clients.index))

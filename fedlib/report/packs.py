@@ -1,0 +1,74 @@
+"""Packs: what the tables and figures of a paper are made of, small enough for a repository.
+
+A pack is a folder with the tidy metrics and clients, as Parquet at its smallest, and the
+specification of every table and figure. No states, no data: everything can be drawn again from it,
+with the same numbers as from the runs, and nothing can be trained.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedlib import seals
+from fedlib.errors import DataError, plain
+from fedlib.report import frames
+
+FOLDER = "pack"  # in that of what is kept of a paper
+SMALL = {"compression": "zstd", "compression_level": 19}
+METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.json"
+
+
+class Exhibit(NamedTuple):
+    """A table or figure of a pack.
+
+    Attributes:
+      stage: "table" or "figure".
+      spec: as its job is given it, see `fedlib.workflow.packing.packed`.
+      published: whether it shows the paper's own numbers.
+    """
+
+    stage: str
+    spec: dict
+    published: bool
+
+
+def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Exhibit]) -> int:
+    """Pack the frames in two files, and what is made of them -> bytes"""
+    for source, name in ((metrics, METRICS), (clients, CLIENTS)):
+        made = seals.made(source)
+        frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
+    seals.write_json(folder / EXHIBITS, {"exhibits": [list(exhibit) for exhibit in exhibits]})
+    return sum((folder / name).stat().st_size for name in (METRICS, CLIENTS, EXHIBITS))
+
+
+def read(folder: Path) -> tuple[Path, Path, list[Exhibit]]:
+    """Files of metrics and clients, which check themselves when they are read, and the exhibits.
+
+    Raises:
+      DataError: if there is no pack, or what is in it was changed.
+    """
+    if not (folder / EXHIBITS).exists():
+        raise DataError(f"{folder} has no {EXHIBITS}: `make keep` packs results")
+    found = seals.read_json(folder / EXHIBITS).get("exhibits")
+    if not isinstance(found, list) or not found or not all(map(_is_exhibit, found)):
+        raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
+    if odd := next((text for text in _texts(found) if text != plain(text)), ""):
+        raise DataError(f"{folder / EXHIBITS} has a text with control characters: {odd[:80]!r}")
+    return folder / METRICS, folder / CLIENTS, [Exhibit(*one) for one in found]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a JSON value, names of entries included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        for one in inner:
+            yield from _texts(one)
+
+
+def _is_exhibit(value: object) -> bool:
+    match value:
+        case ["table" | "figure", dict(), bool()]:
+            return True
+    return False

@@ -1,0 +1,151 @@
+"""The report as HTML: one file for the browser that needs no other, and no network.
+
+Style, script and pictures are in it; a policy in its head forbids the browser to load anything. The
+template and what it includes are in `templates/`. Figures are vectors, made by the script as they
+come near: that is what lets a page of dozens open at once.
+"""
+
+import base64
+import functools
+import itertools
+import json
+import re
+import shlex
+from importlib import resources
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from fedlib.errors import DataError
+from fedlib.report.exhibits import METRIC_TITLES
+from fedlib.report.pages import contents
+from fedlib.report.pages.contents import Chapter, Content, Exhibit
+from fedlib.report.pages.origin import FACT_TITLES
+from fedlib.report.tables import render
+from fedlib.report.tables.render import Block, Column, Sheet
+
+TEMPLATES = resources.files("fedlib.report.pages") / "templates"
+TARGETS = {"full": "reproduce"}  # of make, where it has another name than the scale
+UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+ENLARGED = 1.3 * 4 / 3  # CSS pixels for a point: for a screen rather than a page
+NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
+
+
+def page(content: Content) -> str:
+    """The report as the text of an HTML file.
+
+    Raises:
+      DataError: naming the figure that is missing.
+    """
+    chapters = content.chapters
+    return _template().render(
+        content=content,
+        contents=contents,
+        methods=_each(title for x in chapters for title in x.methods.values()),
+        families=_each(title for x in chapters for title in x.families.values()),
+        verdicts=contents.VERDICTS,
+        fact_titles=FACT_TITLES,
+        metric_titles=METRIC_TITLES,
+        target=TARGETS.get(content.scale, content.scale),
+    )
+
+
+@functools.cache
+def _template():
+    environment = Environment(
+        loader=FunctionLoader(lambda name: (TEMPLATES / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "sort_value": sort_value,
+        "spans": _spans,
+        "pretty": _pretty,
+        "quoted": shlex.quote,
+        "has_verdicts": _has_verdicts,
+    }
+    environment.globals |= {
+        "about": _about,
+        "block_family": _block_family,
+        "downloads": _downloads,
+        "picture": _picture,
+        "points": render.points,
+        "percent": render.percent,
+    }
+    return environment.get_template("report.html.j2")
+
+
+def sort_value(text: str) -> float | None:
+    """The number that a cell is sorted by: the first in its text; None if it begins with none."""
+    found = NUMBER.match(text)
+    if not found:
+        return None
+    number, unit = found.groups()
+    return float(number.replace("−", "-").replace(" ", "")) * UNITS.get(unit, 1)
+
+
+def _each(titles) -> list[str]:
+    return list(dict.fromkeys(titles))
+
+
+def _spans(columns: list[Column]) -> list[tuple[str, int]]:
+    """The groups over the columns and how many each spans; empty if no column has a group."""
+    groups = itertools.groupby(columns, key=lambda column: column.group)
+    spans = [(group, len(list(members))) for group, members in groups]
+    return spans if any(group for group, _ in spans) else []
+
+
+def _has_verdicts(block: Block) -> bool:
+    return any(cell.verdict for row in block.rows for cell in row)
+
+
+def _about(chapter: Chapter, texts: list[str]) -> dict[str, str]:
+    """Attributes of a row by which it is filtered: the method and data that its heads name."""
+    return {
+        f"data-{name}": known[text]
+        for name, known in (("method", chapter.methods), ("family", chapter.families))
+        for text in texts
+        if text in known
+    }
+
+
+def _block_family(chapter: Chapter, block: Block) -> str:
+    """The family of data in the heading of a block; "" if that is of something else."""
+    if block.heading in chapter.families.values():
+        return block.heading
+    return chapter.families.get(block.heading, "")
+
+
+def _pretty(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
+    """Name, kind and address of the files that a table can be saved as."""
+    forms = (
+        ("csv", "text/csv", render.to_csv(sheet)),
+        ("tex", "application/x-tex", render.to_latex(sheet)),
+    )
+    return [
+        (f"{sheet.label}.{form}", form, _address(kind, text.encode())) for form, kind, text in forms
+    ]
+
+
+def _picture(figure: Exhibit) -> dict:
+    """Address and size in CSS pixels of a figure."""
+    path = figure.picture.with_name(f"{figure.picture.name}.svg")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist; run the figure stage first") from None
+    box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
+    if not box:
+        raise DataError(f"{path} is no picture of ours; delete it and run the figure stage")
+    width, height = (round(float(length) * ENLARGED) for length in box.groups())
+    address = _address("image/svg+xml", data)
+    return {"address": address, "width": width, "height": height, "file": path.name}
+
+
+def _address(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,129 @@
+"""The report as Markdown: one page that shows everything where its files are kept."""
+
+import os
+from pathlib import Path
+
+from tabulate import tabulate
+
+from fedlib.errors import DataError
+from fedlib.report.pages.contents import (
+    COMPARED,
+    NEVER_COMPARED,
+    ORIENTATION,
+    VERDICTS,
+    Chapter,
+    Content,
+    Exhibit,
+    differences,
+)
+from fedlib.report.pages.origin import FACT_TITLES
+from fedlib.report.tables.render import markdown, markdown_blocks
+
+TITLE = "# Reproduction report: "
+
+
+def page(content: Content, out: Path) -> str:
+    """The report; `out` is where it will be, as links are relative to its folder.
+
+    Raises:
+      DataError: naming the figure that is missing.
+    """
+    parts = [TITLE + markdown(content.folder)]
+    if not content.is_paper_scale:
+        parts.append(f"**This is scale {content.scale}, not the papers' own.** {ORIENTATION}")
+    parts += ["## Contents", _contents(content)]
+    parts += [_head(2, "published", "Published and reproduced"), _criteria(content)]
+    parts.append(_comparison(content))
+    for chapter in content.chapters:
+        parts += [_head(2, chapter.name, chapter.title), markdown(chapter.citation)]
+        parts.append(_list(chapter.facts))
+        parts += [_table(chapter, table) for table in chapter.tables]
+        parts += [_figure(figure, out.parent) for figure in chapter.figures]
+        if chapter.notes:
+            parts.append(_head(3, f"{chapter.name}-notes", "Notes of several tables"))
+            parts.append("\n".join(f"{n}. {markdown(x)}" for n, x in enumerate(chapter.notes, 1)))
+        parts.append(_machines(chapter))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _contents(content: Content) -> str:
+    lines = ["- [Published and reproduced](#published)"]
+    for chapter in content.chapters:
+        lines.append(f"- [{markdown(chapter.title)}](#{chapter.name})")
+        lines += [f"  - [{markdown(x.heading)}](#{x.anchor})" for x in chapter.exhibits]
+    return "\n".join(lines)
+
+
+def _head(level: int, anchor: str, text: str) -> str:
+    return f'{"#" * level} <a id="{anchor}"></a>{markdown(text)}'
+
+
+def _list(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"- {markdown(text)}" for text in texts)
+
+
+def _table(chapter: Chapter, table: Exhibit) -> str:
+    links = ", ".join(f"[{number}](#{chapter.name}-notes)" for number in table.shared)
+    parts = [
+        _head(3, table.anchor, table.heading),
+        markdown(table.caption),
+        markdown_blocks(table.sheet),
+        _list(table.notes),
+        f"Notes {links}." if links else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _figure(figure: Exhibit, folder: Path) -> str:
+    if not figure.picture.with_name(f"{figure.picture.name}.png").exists():
+        raise DataError(f"{figure.picture}.png does not exist; run the figure stage first")
+    link = Path(os.path.relpath(figure.picture, folder)).as_posix()
+    return (
+        f"{_head(3, figure.anchor, figure.heading)}\n\n{markdown(figure.caption)}\n\n"
+        f"![{markdown(figure.title)}]({link}.png)\n\n[As PDF]({link}.pdf)"
+    )
+
+
+def _criteria(content: Content) -> str:
+    """How many criteria of each paper were reached, not reached and not run."""
+    lines = []
+    for chapter in content.chapters:
+        found = chapter.verdicts
+        count = [f"{found[name]} {said}" for name, said in VERDICTS.items() if name in found]
+        if count:
+            lines.append(f"- Criteria of {markdown(chapter.title)}: {', '.join(count)}.")
+    return "\n".join(lines)
+
+
+def _comparison(content: Content) -> str:
+    """One line per table and metric that has published numbers."""
+    rows = [
+        [
+            markdown(chapter.title),
+            f"[{row['exhibit'].kind} {row['exhibit'].number}](#{row['exhibit'].anchor})",
+            *(markdown(str(row[name])) for name in ("metric", "cells", "mean", "size", "largest")),
+            markdown(row["where"]),
+        ]
+        for chapter in content.chapters
+        for row in differences(chapter)
+    ]
+    if not rows:
+        return NEVER_COMPARED
+    head = ["Paper", "Table", "Metric", "Cells", "Mean", "Mean size", "Largest", "Where"]
+    align = ["left"] * 3 + ["right"] * 4 + ["left"]
+    grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=align)
+    return f"{COMPARED}\n\n{grid}"
+
+
+def _machines(chapter: Chapter) -> str:
+    """What the histories of the runs say about where they were made; "" without histories."""
+    lines = []
+    for name, values in chapter.origin.facts.items():
+        several = len(values) > 1
+        texts = [markdown(value) + f" (runs: {n})" * several for value, n in values.items()]
+        lines.append(f"- {FACT_TITLES.get(name, name)}: {', '.join(texts)}")
+    if not lines:
+        return ""
+    head = _head(3, f"{chapter.name}-machines", "Machines and versions")
+    told = f"As recorded by {chapter.origin.trainings} training runs."
+    return f"{head}\n\n{told}\n\n" + "\n".join(lines)

@@ -1,0 +1,303 @@
+"""What the report tells and shows, before it is written as Markdown or HTML.
+
+It is gathered from the files of tables and figures alone, and from the histories of runs where they
+are still there: neither Snakemake nor the metrics are needed.
+
+Notes are said once: what the head of a paper's chapter says is not repeated under its tables, and
+what several of its tables need is numbered at its end.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.report import pictures
+from fedlib.report.exhibits import (
+    METRIC_TITLES,
+    PAPER_SCALE,
+    STAND_INS,
+    federation_text,
+    method_title,
+    scale_text,
+)
+from fedlib.report.pages.origin import Origin, origin
+from fedlib.report.printed import difference
+from fedlib.report.tables import render
+from fedlib.report.tables.render import Sheet
+
+ORIENTATION = (
+    "Published numbers are shown for orientation; a difference from them is no test of a paper."
+)
+COMPARED = (
+    "Reproduced minus published, in percentage points, over the cells that have both. At the round "
+    "that the table compares, as its notes say: the last one, or the best one, which is chosen on "
+    "the test set."
+)
+NEVER_COMPARED = (
+    f"The papers report no numbers on these data sets ({render.ABSENT}: nothing published)."
+)
+# What a criterion's verdict is called where it stands alone, outside its table's column.
+VERDICTS = {
+    "yes": "reached",
+    "no": "not reached",
+    "not testable": "not testable at this scale",
+    "not run": "not run",
+}
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure in its place.
+
+    Attributes:
+      kind: "Table" or "Figure"; number: from 1 on, of its kind in its paper.
+      anchor: identifier of its place on the page.
+      methods: titles of the methods that it is about; families: of data.
+      sheet: of a table; None for a figure.
+      notes: under this table alone; shared: numbers of those at the end of the chapter.
+      picture: path of a figure without its suffix; None for a table.
+    """
+
+    kind: str
+    number: int
+    anchor: str
+    title: str
+    caption: str
+    methods: tuple[str, ...]
+    families: tuple[str, ...]
+    sheet: Sheet | None = None
+    notes: tuple[str, ...] = ()
+    shared: tuple[int, ...] = ()
+    picture: Path | None = None
+
+    @property
+    def heading(self) -> str:
+        """Kind, number and title, "Table 2. Claims"."""
+        return f"{self.kind} {self.number}. {self.title}"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A paper.
+
+    Attributes:
+      facts: scale, seeds and data, a sentence or two each.
+      families: of data, by the title of a federation; methods: by the title of a run.
+      notes: that several tables share.
+      verdicts: of its criteria, how many there are of each.
+      words: of the configuration that makes it, less the scale.
+      pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
+        table, federation, title, metric, published, reproduced, and their difference as printed.
+    """
+
+    name: str
+    title: str
+    citation: str
+    facts: tuple[str, ...]
+    families: Mapping[str, str]
+    methods: Mapping[str, str]
+    tables: tuple[Exhibit, ...]
+    figures: tuple[Exhibit, ...]
+    notes: tuple[str, ...]
+    verdicts: Mapping[str, int]
+    words: tuple[str, ...]
+    pairs: pd.DataFrame
+    origin: Origin
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Tables and figures in their order."""
+        return self.tables + self.figures
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report."""
+
+    scale: str
+    folder: str
+    chapters: tuple[Chapter, ...]
+
+    @property
+    def is_paper_scale(self) -> bool:
+        """Whether published numbers are a test."""
+        return self.scale == PAPER_SCALE
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether other data stand in for the papers', so that no verdict is about a paper."""
+        return self.scale in STAND_INS
+
+
+def gather(spec: dict, results: Path, figures: Path) -> Content:
+    """The report of one folder.
+
+    Args:
+      spec: `fedlib.workflow.specs.of_report`.
+      results: folder with tables/PAPER/TABLE.{csv,json} and, if they are kept, runs/.
+      figures: folder with PAPER/FIGURE.*.
+
+    Raises:
+      DataError: naming the table or figure that is missing.
+    """
+    chapters = tuple(_chapter(spec, paper, results, figures) for paper in spec["papers"])
+    return Content(spec["scale"], spec["folder"], chapters)
+
+
+def check_pictures(spec: dict, figures: Path) -> None:
+    """Nothing, if all figures of a report are as they were drawn, and what was asked for.
+
+    Raises:
+      DataError: naming a file that is not.
+    """
+    for paper in spec["papers"]:
+        for figure in paper["figures"]:
+            pictures.check(figures / paper["name"] / f"{figure['name']}.json", figure["spec"])
+
+
+def differences(chapter: Chapter) -> list[dict]:
+    """One row per table and metric that has published numbers: where, how many, and how far off."""
+    rows = []
+    for (anchor, metric), cells in chapter.pairs.groupby(["exhibit", "metric"], sort=False):
+        off = cells["difference"]
+        largest = cells.loc[off.abs().idxmax()]
+        rows.append(
+            {
+                "exhibit": next(table for table in chapter.tables if table.anchor == anchor),
+                "metric": METRIC_TITLES.get(metric, metric),
+                "cells": len(cells),
+                "mean": render.points(off.mean()),
+                "size": render.points(off.abs().mean()).lstrip("+"),
+                "largest": render.points(largest["difference"]),
+                "where": f"{largest['title']}, {largest['federation']}",
+            }
+        )
+    return rows
+
+
+def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
+    families, called = dict(paper["data"].values()), _method_titles(paper)
+    facts, told = _facts(spec, paper, families)
+    sheets = [_sheet(results / "tables" / paper["name"], table) for table in paper["tables"]]
+    kept = [[note for note in sheet.notes if note not in told] for sheet in sheets]
+    shared = _repeated(kept)
+    tables = [
+        _exhibit(
+            paper,
+            called,
+            ("Table", number),
+            sheet=sheet,
+            notes=tuple(note for note in notes if note not in shared),
+            shared=tuple(sorted(1 + shared.index(note) for note in notes if note in shared)),
+        )
+        for number, (sheet, notes) in enumerate(zip(sheets, kept, strict=True), start=1)
+    ]
+    return Chapter(
+        name=paper["name"],
+        title=paper["title"],
+        citation=paper["citation"],
+        facts=facts,
+        families=families,
+        methods={title: called[name] for title, name in paper["methods"].items()},
+        tables=tuple(tables),
+        figures=tuple(
+            _exhibit(
+                paper, called, ("Figure", number), picture=figures / paper["name"] / figure["name"]
+            )
+            for number, figure in enumerate(paper["figures"], start=1)
+        ),
+        notes=tuple(shared),
+        verdicts=_verdicts(sheets),
+        words=tuple(paper["words"]),
+        pairs=_pairs(tables, {name: title for name, (title, _) in paper["data"].items()}),
+        origin=origin(results / "runs" / paper["name"], paper["runs"]),
+    )
+
+
+def _method_titles(paper: dict) -> dict[str, str]:
+    """Title of every method of a paper."""
+    runs = [{"title": title, "method": method} for title, method in paper["methods"].items()]
+    return {run["method"]: method_title(run["method"], runs) for run in runs}
+
+
+def _facts(
+    spec: dict, paper: dict, families: Mapping[str, str]
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Scale, seeds and data in sentences, and the notes of tables that say the same."""
+    about = {name: spec[name] for name in ("scale", "folder_note")}
+    scale = scale_text({**about, "scale_note": paper["scale_note"]})
+    notes = {data["title"]: federation_text(data) for data in paper["federations"]}
+    seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
+    told = {f"{head}: {text}" for t, text in notes.items() for head in (t, families[t])}
+    return (scale, seeds, *_of_data(notes)), frozenset({scale, *told})
+
+
+def _of_data(notes: Mapping[str, str]) -> list[str]:
+    """What is said of each federation by its title; of several at once where it is the same."""
+    titles: dict[str, list[str]] = {}
+    for title, text in notes.items():
+        titles.setdefault(text or "as in the paper.", []).append(title)
+    return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
+
+
+def _exhibit(paper: dict, called: Mapping[str, str], place: tuple[str, int], **content) -> Exhibit:
+    """The table or figure at a place, a kind and a number; methods are called as `called`."""
+    kind, number = place
+    heading = paper[f"{kind.lower()}s"][number - 1]
+    return Exhibit(
+        kind=kind,
+        number=number,
+        anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
+        title=heading["title"],
+        caption=heading["caption"],
+        methods=tuple(dict.fromkeys(map(called.get, heading["methods"]))),
+        families=tuple(heading["families"]),
+        **content,
+    )
+
+
+def _sheet(folder: Path, table: dict) -> Sheet:
+    files = [folder / f"{table['name']}.{form}" for form in ("csv", "json")]
+    for path in files:
+        if not path.exists():
+            raise DataError(f"{path} does not exist; run the table stage first")
+    sheet = render.read(*files, table["spec"])
+    if sheet.label != f"{folder.name}-{table['name']}":
+        raise DataError(f"{files[1]} is table {sheet.label}; delete it and run the table stage")
+    return sheet
+
+
+def _repeated(notes: Iterable[list[str]]) -> list[str]:
+    """Notes of more than one table, in the order in which they come up."""
+    count = Counter(note for of_table in notes for note in dict.fromkeys(of_table))
+    return [note for note, tables in count.items() if tables > 1]
+
+
+def _verdicts(sheets: list[Sheet]) -> Counter:
+    rows = [row for sheet in sheets for block in sheet.blocks for row in block.rows]
+    return Counter(cell.verdict for row in rows for cell in row if cell.verdict)
+
+
+def _pairs(tables: list[Exhibit], titles: Mapping[str, str]) -> pd.DataFrame:
+    """The rows of all tables that have a published number and a difference from it.
+
+    Args:
+      titles: of federations.
+    """
+    columns = ["exhibit", "table", "federation", "title", "metric", "published", "difference"]
+    found = [pd.DataFrame(columns=[*columns, "reproduced"])]
+    for table in tables:
+        numbers = table.sheet.numbers
+        if {*columns[2:]} <= {*numbers}:  # a difference may be from something else
+            rows = numbers.dropna(subset=["published", "difference"])
+            place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
+            ours = rows["published"] + rows["difference"]
+            pairs = zip(ours, rows["published"], strict=True)
+            off = [difference(*pair) for pair in pairs]
+            found.append(rows.assign(**place, difference=off)[columns].assign(reproduced=ours))
+    pairs = pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
+    return pairs.assign(federation=pairs["federation"].map(titles))

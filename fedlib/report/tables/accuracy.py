@@ -1,0 +1,87 @@
+"""The main table of a paper: published and reproduced accuracy of every run, per federation.
+
+"All" is the accuracy pooled over the test examples of the seen clients, "Bottom-10%" that of the
+floor(C / 10)-th worst client. Reproduced numbers are given at the last round and at the best one.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.report import exhibits, printed
+from fedlib.report.exhibits import METRIC_TITLES
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.tables import notes, sheets
+from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.sheets import HIGHEST, Columns, Inputs, differences, means, texts, theirs
+from fedlib.report.tables.summary import STATISTICS
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and metric."""
+    given, primary = Inputs(exhibit, metrics, published), PRIMARY._asdict()
+    found = given.at_moments("federation", "label", "metric", **primary)
+    best_rows = exhibits.pick(given.rows, at="best", metric="accuracy", **primary)
+    best_round = best_rows.groupby(["federation", "label"])["round"].mean()
+    known = {metric: given.printed(metric) for metric in METRIC_TITLES}
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        where = federation["name"], run["label"]
+        for metric in METRIC_TITLES:
+            last, best = (found[at].loc[(*where, metric)] for at in sheets.MOMENTS)
+            number = known[metric].get((federation["dataset"], run["label"]), np.nan)
+            yield {
+                "metric": metric,
+                "published": number,
+                **{name: last[name] for name in STATISTICS},
+                "seeds": int(last["seeds"]),
+                **{f"best_{name}": best[name] for name in STATISTICS},
+                "best_round_mean": best_round[where],
+                "difference": printed.off(best["mean"], number),
+            }
+
+    numbers = given.numbers(of_run)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        *notes.measured(exhibit),
+        notes.ALL_AND_BOTTOM,
+        notes.LAST_AND_BEST,
+        "Difference: reproduced at the best round minus published, in percentage points. "
+        + HIGHEST,
+        *exhibits.published_note(exhibit, shown=sheets.is_compared(numbers)),
+        *_unpublished(exhibit, numbers),
+    )
+
+
+def _columns(mine: pd.DataFrame) -> Columns:
+    """Under each metric what is published, and ours at both moments."""
+    parts = {group: exhibits.pick(mine, metric=m) for m, group in METRIC_TITLES.items()}
+    first = next(iter(parts.values()))
+    yield Column("Method"), texts(first["title"])
+    for group, part in parts.items():
+        yield Column("published", group), theirs(part, decimals=1)
+        yield Column("last", group), means(part)
+        yield Column("best", group), means(part, "best_")
+        yield Column("difference", group), differences(part)
+    yield Column("Seeds"), texts(first["seeds"])
+
+
+def _unpublished(exhibit: dict, numbers: pd.DataFrame) -> list[str]:
+    """Which runs lack a published number; nothing if all do, as another note then says so."""
+    if numbers["published"].isna().all():
+        return []
+    where: dict[str, list[str]] = {}  # titles of the runs, and of the federations
+    for federation in exhibit["federations"]:
+        mine = exhibits.pick(numbers, federation=federation["name"])
+        known = mine["published"].notna().groupby(mine["title"], sort=False).any()
+        if not known.all():
+            runs = ", ".join(known.index[~known]) if known.any() else "all methods"
+            where.setdefault(runs, []).append(federation["title"])
+    return [f"No published number: {runs} on {', '.join(on)}." for runs, on in where.items()]

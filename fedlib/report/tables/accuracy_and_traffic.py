@@ -1,0 +1,209 @@
+"""Accuracy of the clients' predictors, and what was sent for it: published beside reproduced.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, table 1; specification
+section 8 has the rule by which its traffic was counted.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import exhibits, printed
+from fedlib.report.comparisons import MEAN
+from fedlib.report.metrics import PRIMARY, TRAFFIC, over_seeds
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import ABSENT, Column, Sheet
+from fedlib.report.tables.sheets import (
+    DIFFERENCE,
+    HIGHEST,
+    Columns,
+    Inputs,
+    beside,
+    is_compared,
+    texts,
+)
+from fedlib.report.tables.summary import STATISTICS
+from fedlib.report.traffic import UNITS, readable
+
+PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
+LENGTHS = ("evaluations", "rounds")
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    averaged: dict[str, dict] | None = None,
+) -> Sheet:
+    """The table; its numbers have one row per federation and run.
+
+    What is published is found by the exhibit's `published` and the labels of the runs: the metrics
+    "accuracy_client_mean", "rounds", and "gb", of 2^30 bytes.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      averaged: over which evaluations the accuracy is a mean, by federation: {"evaluations": the
+        last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
+        federation that is not named.
+
+    Raises:
+      ConfigError: for another federation, or a length that is not one of these.
+      DataError: if a run was not evaluated during training.
+    """
+    _check(exhibit, averaged or {})
+    given = Inputs(exhibit, metrics, published)
+    numbers = _numbers(given, averaged or {})
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        *notes.measured(exhibit),
+        "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
+        f"train, {_averaged_text(exhibit, averaged or {})}. {HIGHEST}",
+        "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
+        "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
+        "average.",
+        *(_compared_notes(exhibit) if compared else []),
+        *exhibits.published_note(exhibit, shown=compared),
+    )
+
+
+def comm_gib(numbers: float, clients: float, rounds: float) -> float:
+    """GB (2^30 bytes) that `rounds` rounds send: `numbers` floats down and up per client.
+
+    Args:
+      numbers: floats in a message; clients: that take part in a round.
+    """
+    return 2 * 4 * numbers * clients * rounds / UNITS["GB"]
+
+
+def _check(exhibit: dict, averaged: dict[str, dict]) -> None:
+    names = [federation["name"] for federation in exhibit["federations"]]
+    for federation, over in averaged.items():
+        if federation not in names:
+            raise ConfigError(
+                f"averaged is about {federation}, which {exhibit['name']} does not show; it shows "
+                f"{', '.join(names)}"
+            )
+        if len(over) != 1 or not over.keys() <= {*LENGTHS} or min(over.values()) < 1:
+            raise ConfigError(
+                f"averaged must have {' or '.join(LENGTHS)}, at least 1, got {over} for "
+                f"{federation}"
+            )
+
+
+def _numbers(given: Inputs, averaged: dict[str, dict]) -> pd.DataFrame:
+    """Everything the table shows -> one row per federation and run."""
+    curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
+    traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
+    paper = {name: given.printed(name) for name in PUBLISHED.values()}
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        about = {"federation": federation["name"], "label": run["label"]}
+        curve = exhibits.pick(curves, **about)
+        if curve.empty:
+            raise DataError(f"{run['federation']}/{run['label']} was not evaluated during training")
+        yield {
+            **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
+            **_traffic(exhibits.pick(traffic, **about)),
+            **_printed(paper, (federation["dataset"], run["label"])),
+            "seeds": len(given.exhibit["seeds"]),
+        }
+
+    numbers = given.numbers(of_run)
+    pairs = zip(numbers["mean"], numbers["published"], strict=True)
+    numbers["difference"] = [printed.off(*pair) for pair in pairs]
+    numbers["gb_by_rule"] = comm_gib(
+        numbers["message"], numbers["cohort"], numbers["published_rounds"]
+    )
+    numbers["gb_ratio"] = numbers["gb_by_rule"] / numbers["published_gb"]
+    return numbers.assign(metric=MEAN, split=PRIMARY.split)
+
+
+def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
+    """Mean over the evaluations of each seed, then statistics over seeds."""
+    if "rounds" in over:
+        kept = curve[
+            curve["round"] > curve.groupby("seed")["round"].transform("max") - over["rounds"]
+        ]
+    else:
+        kept = curve.sort_values("round").groupby("seed").tail(over["evaluations"])
+    by_seed = kept.groupby("seed")["value"].mean().reset_index()
+    (found,) = over_seeds(by_seed.assign(run=0), ["run"]).to_dict("records")
+    evaluations = int(kept.groupby("seed")["round"].count().max())
+    return {**{name: found[name] for name in STATISTICS}, "evaluations": evaluations}
+
+
+def _traffic(rows: pd.DataFrame) -> dict[str, float]:
+    """Rounds done, what they sent, and message and cohort, means over seeds."""
+    means = rows.groupby("metric")["value"].mean()
+    rounds = float(exhibits.pick(rows, metric="bytes")["round"].mean())
+    messages = 2 * means["client_rounds"]
+    return {
+        "rounds": rounds,
+        "gb": means["bytes"] / UNITS["GB"],
+        "message": means["bytes"] / 4 / messages if messages else 0.0,
+        "cohort": means["client_rounds"] / rounds if rounds else 0.0,
+    }
+
+
+def _printed(paper: dict[str, dict], where: tuple[str, str]) -> dict[str, float]:
+    return {ours: paper[theirs].get(where, np.nan) for ours, theirs in PUBLISHED.items()}
+
+
+def _columns(mine: pd.DataFrame) -> Columns:
+    """A row per run; without a published number its own alone."""
+    compared = is_compared(mine)
+    unit = "GB" if compared else readable(mine["gb"].max())
+    sent = texts(_quantity(value * UNITS["GB"] / UNITS[unit]) for value in mine["gb"])
+    rounds = texts(map(_count, mine["rounds"]))
+    yield Column("Method"), texts(mine["title"])
+    yield from beside("Accuracy", mine)
+    if compared:
+        yield Column("published", "Rounds"), texts(map(_count, mine["published_rounds"]))
+        yield Column("reproduced", "Rounds"), rounds
+        yield Column("published", "Sent (GB)"), texts(map(_quantity, mine["published_gb"]))
+        yield Column("by rule", "Sent (GB)"), texts(map(_quantity, mine["gb_by_rule"]))
+        yield Column("reproduced", "Sent (GB)"), sent
+    else:
+        yield Column("Rounds"), rounds
+        yield Column(f"Sent ({unit})"), sent
+    yield Column("Message"), texts(f"{v:,.0f}".replace(",", " ") for v in mine["message"])
+    yield Column("Seeds"), texts(mine["seeds"])
+
+
+def _quantity(value: float) -> str:
+    return ABSENT if np.isnan(value) else f"{value:.5g}"
+
+
+def _count(value: float) -> str:
+    return ABSENT if np.isnan(value) else f"{value:.0f}"
+
+
+def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
+    """Over which evaluations accuracies are means, "after the last round" where nothing is said."""
+    named = []
+    for federation in exhibit["federations"]:
+        for length, number in averaged.get(federation["name"], {}).items():
+            of = (
+                f"last {number} evaluations"
+                if length == "evaluations"
+                else (f"evaluations in the last {number} rounds")
+            )
+            named.append(f"{federation['title']} the mean of the {of}")
+    return "; ".join(["after the last round", *named])
+
+
+def _compared_notes(exhibit: dict) -> list[str]:
+    rule = (
+        f"{DIFFERENCE} By rule: 8 bytes × message × clients "
+        "per round × published rounds, with message and clients of these runs."
+    )
+    if exhibit["scale"] == exhibits.PAPER_SCALE:
+        return [rule]
+    return [rule, f"At scale {exhibit['scale']} models and rounds may be smaller than the paper's."]

@@ -1,0 +1,99 @@
+"""How well the experts that clients settle on agree with their true clusters, over the seeds.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, section 4.3 and appendix
+B, which have matrices and no numbers; specification section 7.2.
+"""
+
+from collections import Counter
+from functools import partial
+
+import pandas as pd
+
+from fedlib.report import clusters, exhibits, of_clients
+from fedlib.report.tables import notes
+from fedlib.report.tables.recoveries import by_seed
+from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.sheets import Columns, Inputs, texts
+from fedlib.report.tables.summary import mean_text
+
+WEIGHT_NOTE = "Highest weight: mean over clients; 1 if every client relies on one expert alone."
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    choice: str | None = None,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and seed.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      choice: column of the clients with the expert of each, of methods whose clients have one
+        alone; then runs state their "num_experts". Without it the expert is the one of highest
+        weight, of the columns "pi_0", ...
+
+    Raises:
+      ConfigError: if a run does not state its experts.
+      DataError: if the clients of a run have no weights (or choice), or no column "cluster".
+    """
+    given = Inputs(exhibit, metrics)
+    numbers = by_seed(given, clients, partial(_recovery, choice=choice))
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, partial(_columns, weighted=choice is None)),
+        exhibits.scale_text(exhibit),
+        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        f"A client's expert is {_whose(choice)} after the last round. Purity: "
+        "share of clients whose true cluster is the commonest of their expert's clients; 1 "
+        "also where two experts serve one cluster. Experts used: in how many seeds how many "
+        "experts are some client's. Recovered: seeds of purity 1 with one expert per cluster.",
+        WEIGHT_NOTE if choice is None else "",
+    )
+
+
+def _whose(choice: str | None) -> str:
+    return "the one of its highest weight" if choice is None else "the one that fits it best"
+
+
+def _recovery(run: dict, clients: pd.DataFrame, choice: str | None) -> dict[str, float]:
+    """How well the experts of one run's clients agree with their clusters."""
+    chosen, experts, highest = of_clients.settled(clients, run, choice)
+    true = of_clients.column(clients, "cluster")
+    purity, used = clusters.purity(chosen, true), clusters.num_used(chosen)
+    num_clusters = clusters.num_used(true)
+    return {
+        "clients": len(true),
+        "clusters": num_clusters,
+        "experts": experts,
+        "purity": purity,
+        "experts_used": used,
+        "recovered": int(purity == 1 and used == num_clusters),
+        "highest_weight": highest,
+    }
+
+
+def _columns(mine: pd.DataFrame, weighted: bool) -> Columns:
+    """A row per run."""
+    runs = [seeds for _, seeds in mine.groupby("label", sort=False)]
+    yield Column("Method"), texts(seeds["title"].iloc[0] for seeds in runs)
+    yield Column("Experts"), texts(seeds["experts"].iloc[0] for seeds in runs)
+    yield Column("mean", "Purity"), texts(mean_text(seeds, "purity", 2) for seeds in runs)
+    for title, of in (("least", "min"), ("median", "median"), ("most", "max")):
+        yield Column(title, "Purity"), texts(f"{seeds['purity'].agg(of):.2f}" for seeds in runs)
+    yield Column("Experts used"), texts(_distribution(seeds["experts_used"]) for seeds in runs)
+    recovered = (f"{seeds['recovered'].sum()} of {len(seeds)}" for seeds in runs)
+    yield Column("Recovered"), texts(recovered)
+    if weighted:
+        highest = (mean_text(seeds, "highest_weight", 2) for seeds in runs)
+        yield Column("Highest weight"), texts(highest)
+    yield Column("Seeds"), texts(map(len, runs))
+
+
+def _distribution(used: pd.Series) -> str:
+    """How often each number occurs, "2 (1×), 3 (2×)"."""
+    count = Counter(used)
+    return ", ".join(f"{number} ({count[number]}×)" for number in sorted(count))

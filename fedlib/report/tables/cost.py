@@ -1,0 +1,167 @@
+"""What every run costs: bytes, training examples and floating-point operations, per federation.
+
+Factors are relative to FedAvg on the same federation; a table without it has none.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.report import exhibits
+from fedlib.report.metrics import FLOPS, TRAFFIC
+from fedlib.report.tables.render import ABSENT, Column, Sheet
+from fedlib.report.tables.sheets import Columns, Inputs, texts
+
+REFERENCE = "fedavg"  # method, and label where several runs are of that method
+NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
+RATIOS = ("bytes", "examples", FLOPS, "flops")
+PERSONAL = ("personal_examples", "personal_flops")  # of runs whose evaluation trained clients
+PERSONAL_NOTE = (
+    "Personal stage: what clients train on their own after the last round for the protocols that "
+    "tables and figures show; examples counting repeats, and FLOPs of the local steps without the "
+    "checks of when to stop, measured in one epoch of a small client. A dash: nothing is trained."
+)
+PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    personal: bool = False,
+) -> Sheet:
+    """The table; its numbers have one row per federation and run, means over the seeds.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      personal: whether to show what clients train on their own after the last round, too.
+
+    Raises:
+      DataError: if a run lacks one of the numbers.
+    """
+    given = Inputs(exhibit, metrics)
+    numbers = _numbers(given)
+    compared = bool(numbers[[f"{name}_ratio" for name in RATIOS]].notna().any(axis=None))
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, partial(_columns, personal=personal, compared=compared)),
+        exhibits.scale_text(exhibit),
+        f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        "Sent: bytes that a client receives and sends in a round, and the whole run with all "
+        "clients together; four bytes per number. Without a server, what clients send each "
+        "other is counted once, as up.",
+        "Examples: training examples in local steps, counting repeats, all clients of a round "
+        "together.",
+        "FLOPs: measured in a round of a few small clients; a multiplication and an addition "
+        "are two. Matrix products and convolutions of all forward and backward passes of the "
+        "clients, E-steps included, over the examples of the local steps; no elementwise work, "
+        "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
+        PERSONAL_NOTE if personal else "",
+        "×: relative to FedAvg on the same federation." if compared else "",
+        "k, M, G, T: thousands, millions, ...",
+    )
+
+
+def _numbers(given: Inputs) -> pd.DataFrame:
+    """Everything the table shows -> one row per federation and run."""
+    shown = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
+    shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]
+    _check_complete(given.exhibit, shown)
+    key = ["federation", "label"]
+    means = shown.pivot_table("value", key, "metric", aggfunc="mean")
+    means = means.reindex(columns=[*NEEDED, *PERSONAL])
+    rounds = shown.groupby(key)["round"].first()
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        where = (federation["name"], run["label"])
+        reference = _reference(exhibits.runs_of(given.exhibit, federation["name"]))
+        found, done = means.loc[where], int(rounds[where])
+        base = means.loc[(federation["name"], reference)] if reference else found * np.nan
+        yield {
+            "rounds": done,
+            "down_per_client_round": _ratio(found["bytes_down"], found["client_rounds"]),
+            "up_per_client_round": _ratio(found["bytes_up"], found["client_rounds"]),
+            "examples_per_round": _ratio(found["examples"], done),
+            **{name: found[name] for name in (*RATIOS, *PERSONAL)},
+            **{f"{name}_ratio": _ratio(found[name], base[name]) for name in RATIOS},
+            "seeds": len(given.exhibit["seeds"]),
+        }
+
+    return given.numbers(of_run)
+
+
+def _check_complete(exhibit: dict, shown: pd.DataFrame) -> None:
+    """Nothing, if every run and seed has every number."""
+    keys = ["federation", "label", "seed", "metric"]
+    present = set(shown[keys].itertuples(index=False, name=None))
+    for run in exhibit["runs"]:
+        for seed in exhibit["seeds"]:
+            for metric in NEEDED:
+                if (run["federation"], run["label"], seed, metric) not in present:
+                    raise DataError(
+                        f"{exhibit['name']} needs {metric} of the run {run['federation']}/"
+                        f"{run['label']} with seed {seed}, which the metrics do not have; run its "
+                        "evaluation and the metrics stage again"
+                    )
+
+
+def _reference(runs: list[dict]) -> str | None:
+    """Label of the run that the others are compared with, or None."""
+    labels = [run["label"] for run in runs if run["method"] == REFERENCE]
+    if REFERENCE in labels:
+        return REFERENCE
+    return labels[0] if len(labels) == 1 else None
+
+
+def _ratio(value: float, base: float) -> float:
+    """value / base; NaN where there is nothing to divide by."""
+    return value / base if base else np.nan
+
+
+def _columns(mine: pd.DataFrame, personal: bool, compared: bool) -> Columns:
+    """Factors where some run is `compared`; what clients train on their own if it is asked for."""
+    yield Column("Method"), texts(mine["title"])
+    for title, name, factors in (
+        (("down", "Sent (bytes)"), "down_per_client_round", None),
+        (("up", "Sent (bytes)"), "up_per_client_round", None),
+        (("run", "Sent (bytes)"), "bytes", "bytes_ratio"),
+        (("round", "Examples"), "examples_per_round", "examples_ratio"),
+        (("number", "FLOPs per example"), FLOPS, f"{FLOPS}_ratio"),
+        (("number", "FLOPs of the run"), "flops", "flops_ratio"),
+    ):
+        yield Column(*title), texts(map(quantity, mine[name]))
+        if factors and compared:
+            yield Column("×", title[1]), texts(map(factor, mine[factors]))
+    if personal:
+        for title, name in zip(("examples", "FLOPs"), PERSONAL, strict=True):
+            yield Column(title, "Personal stage"), texts(map(quantity, mine[name]))
+
+
+def quantity(value: float) -> str:
+    """A number at or above 0 with three digits and a prefix, "34.8 M"."""
+    if np.isnan(value):
+        return ABSENT
+    value = float(f"{value:.3g}")  # first, as 999.9 is 1 k
+    power = min(int(math.log10(value)) // 3, len(PREFIXES) - 1) if value >= 1 else 0
+    digits = value / 1000**power
+    places = max(0, 2 - int(math.log10(digits))) if digits >= 1 else 2
+    text = f"{digits:.{places}f}" if value else "0"
+    return f"{text} {PREFIXES[power]}".strip()
+
+
+def in_bytes(value: float) -> str:
+    """What was sent, with its unit, "523 MB"."""
+    text = quantity(value)
+    return f"{text}{'' if text[-1].isalpha() else ' '}B"
+
+
+def factor(ratio: float) -> str:
+    """A ratio with two decimals, "4.03×"."""
+    return ABSENT if np.isnan(ratio) else f"{ratio:.2f}×"

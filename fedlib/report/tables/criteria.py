@@ -1,0 +1,265 @@
+"""What a reproduction was meant to show, and whether it does: acceptance criteria with verdicts.
+
+A criterion is data: predicates of `fedlib.report.predicates` on numbers of runs, which are means
+over the seeds that all of them have. One whose runs are not here is shown as not run; one whose
+runs lack a number is an error. One that asks for the paper's own numbers is not testable at a scale
+with other settings.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import exhibits, measures, predicates, printed
+from fedlib.report.metrics import PRIMARY, TRAFFIC
+from fedlib.report.tables.cost import in_bytes
+from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
+from fedlib.report.tables.sheets import Inputs
+from fedlib.results import TOTALS
+
+NOT_RUN = "not run"
+UNTESTABLE = "not testable"  # at this scale
+VERDICTS = {True: "yes", False: "no", None: NOT_RUN}
+UNTESTABLE_NOTE = (
+    f"{UNTESTABLE.capitalize()}: it asks for the numbers that the paper prints, and at this scale "
+    "rounds, data or models are not the paper's."
+)
+DEFAULTS = {**PRIMARY._asdict(), "metric": "accuracy", "at": "last"}
+CELL = {"federation", "label", "published", *DEFAULTS}
+PUBLISHED = ("exhibit", "dataset", "label", "metric")
+FIELDS = {"title", "source", "kind", "terms", "unit", "note", "published", "by", "or_equal"}
+FIELDS |= {"at_least", "at_most", "tolerance", "main"}
+UNITS = ("percent", "number")
+COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
+BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    criteria: list[dict],
+) -> Sheet:
+    """The table; its numbers have one row per criterion.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      criteria: of each the "title", the "source" (where it was read), the "kind" (one of
+        `fedlib.report.predicates.KINDS`, with its arguments) and the "terms" that are compared. A
+        term is
+        a cell, or two of which it is the difference: {"federation", "label"} of a run, and
+        whatever is not as here: "metric" "accuracy" (of the metrics, or one of
+        `fedlib.report.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default",
+        "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
+        it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
+        and a "published" number of its own in place of the cells'. "main" ones are about the
+        paper's main claim, see `fedlib.report.pages.standing`.
+
+    Raises:
+      ConfigError: for a criterion that is not such, or whose runs have no seed in common.
+      DataError: if a run that is there lacks the number.
+    """
+    for criterion in criteria:
+        _check(criterion)
+    source = _Numbers(exhibit, metrics, clients)
+    rows = [
+        _row(criterion, source, published, predicates.testable(criterion, exhibit["scale"]))
+        for criterion in criteria
+    ]
+    numbers = pd.DataFrame([row for row, _ in rows])
+    return Inputs(exhibit, metrics).sheet(
+        numbers,
+        [Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
+        *_notes(exhibit, criteria, numbers),
+    )
+
+
+def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[str]:
+    about: dict[str, list[str]] = {}  # a criterion's note, titles of those that have it
+    for criterion in criteria:
+        if criterion.get("note"):
+            about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
+    return [
+        exhibits.scale_text(exhibit),
+        f"{_tally(numbers)}. Values are means over the seeds that all its runs have, in the order "
+        "in which the criterion names them: percent, differences in points with a sign, or plain "
+        "numbers. A verdict is about these means: no test of significance.",
+        f"{NOT_RUN.capitalize()}: a run that the criterion is about is not in these results. "
+        "Published: the same numbers as the paper prints them, where it does.",
+        *([UNTESTABLE_NOTE] if (numbers["reached"] == UNTESTABLE).any() else []),
+        *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
+    ]
+
+
+class _Numbers:
+    """What the runs of an exhibit have to say of a cell."""
+
+    def __init__(self, exhibit: dict, metrics: pd.DataFrame, clients: pd.DataFrame):
+        self._exhibit = exhibit
+        self._metrics = metrics[metrics["paper"] == exhibit["paper"]]
+        self._clients = clients[clients["paper"] == exhibit["paper"]]
+        self._runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
+
+    def has(self, cell: dict) -> bool:
+        """Whether the run is there."""
+        return (cell["federation"], cell["label"]) in self._runs
+
+    def of(self, cell: dict) -> pd.Series:
+        """The number of each seed of a run that is there, by seed.
+
+        Raises:
+          DataError: if the run lacks the number.
+        """
+        about = DEFAULTS | {k: v for k, v in cell.items() if k != "published"}
+        run = self._runs[cell["federation"], cell["label"]]
+        where = {name: about[name] for name in ("federation", "label")}
+        if about["metric"] in measures.MEASURES:
+            mine = exhibits.pick(self._metrics, **where), exhibits.pick(self._clients, **where)
+            return measures.MEASURES[about["metric"]](run, *mine)
+        if about["metric"] in COSTS:
+            about |= TRAFFIC._asdict()
+        found = exhibits.pick(self._metrics, **about)
+        if found.empty:
+            raise DataError(
+                f"{self._exhibit['name']} needs {about['metric']} of {run['federation']}/"
+                f"{run['label']} ({about['group']}, {about['protocol']}, {about['split']}, "
+                f"{about['at']}), which the metrics do not have"
+            )
+        return found.set_index("seed")["value"]
+
+
+def _check(criterion: dict) -> None:
+    """Nothing, if the criterion is well formed."""
+    name = criterion.get("title", criterion)
+    missing = {"title", "source", "kind", "terms"} - criterion.keys()
+    unknown = criterion.keys() - FIELDS
+    if missing or unknown:
+        raise ConfigError(
+            f"criterion {name!r} must have title, source, kind and terms, maybe "
+            f"{', '.join(sorted(FIELDS))}; got {', '.join(criterion)}"
+        )
+    if criterion.get("unit", "percent") not in UNITS:
+        raise ConfigError(
+            f"criterion {name!r}: unit must be {' or '.join(UNITS)}, got {criterion['unit']!r}"
+        )
+    for term in criterion["terms"]:
+        cells = _cells(term)
+        if len(cells) > 2 or not all(
+            {"federation", "label"} <= cell.keys() <= CELL for cell in cells
+        ):
+            raise ConfigError(
+                f"criterion {name!r}: a term is one cell or two, with federation and label, maybe "
+                f"{', '.join(sorted(CELL - {'federation', 'label'}))}; got {term!r}"
+            )
+    predicates.check(criterion)
+
+
+def _cells(term: dict | list[dict]) -> list[dict]:
+    return [term] if isinstance(term, dict) else list(term)
+
+
+def _row(
+    criterion: dict, source: _Numbers, published: pd.DataFrame | None, testable: bool
+) -> tuple[dict, list[Cell]]:
+    """The numbers and the cells of one criterion, which has no verdict unless it is testable."""
+    terms = [_cells(term) for term in criterion["terms"]]
+    run = all(source.has(cell) for term in terms for cell in term)
+    theirs = [_printed(term, published) for term in criterion["terms"]]
+    reached = margin = None
+    ours: list[float] = []
+    seeds = 0
+    if run:
+        found = _of_common_seeds([[source.of(cell) for cell in term] for term in terms])
+        unit = criterion.get("unit", "percent")
+        ours = [_difference([series.mean() for series in term], unit) for term in found]
+        seeds = len(found[0][0])
+        if not seeds:
+            raise ConfigError(f"criterion {criterion['title']!r}: its runs have no seed in common")
+        if testable:
+            reached, margin = predicates.verdict(criterion, ours, theirs, seeds)
+    own = criterion.get("published")
+    theirs = [_number(own, published)] if own else theirs
+    texts = {
+        "criterion": criterion["title"],
+        "source": criterion["source"],
+        "published": _text(criterion, theirs, own is not None),
+        "value": _text(criterion, ours) if run else ABSENT,
+        "reached": VERDICTS[reached] if testable else UNTESTABLE,
+    }
+    verdict = Cell(texts["reached"], verdict=texts["reached"])
+    *told, _ = map(Cell, texts.values())
+    cells = [*told, verdict, Cell(str(seeds) if run else ABSENT)]
+    about = {
+        "kind": criterion["kind"],
+        "margin": np.nan if margin is None else margin,
+        "seeds": seeds,
+    }
+    return texts | about, cells
+
+
+def _of_common_seeds(terms: list[list[pd.Series]]) -> list[list[pd.Series]]:
+    """The numbers of the seeds that all have."""
+    common = set.intersection(*({*series.index} for term in terms for series in term))
+    return [[series[series.index.isin(common)] for series in term] for term in terms]
+
+
+def _difference(numbers: list[float], unit: str) -> float:
+    """The first number, or the first minus the second: of percent, as printed."""
+    if len(numbers) == 1:
+        return float(numbers[0])
+    return printed.difference(*numbers) if unit == "percent" else float(numbers[0] - numbers[1])
+
+
+def _printed(term: dict | list[dict], published: pd.DataFrame | None) -> float:
+    """The term in the paper's own numbers; NaN if it does not print all of them."""
+    numbers = [_number(cell.get("published"), published) for cell in _cells(term)]
+    return float(numbers[0] - numbers[1]) if len(numbers) == 2 else numbers[0]
+
+
+def _number(where: dict | None, published: pd.DataFrame | None) -> float:
+    """A published number as a fraction (a count as it is); NaN if it is not `where` it should be.
+
+    Raises:
+      ConfigError: if `where` is not such.
+    """
+    if where is None:
+        return np.nan
+    if where.keys() != {*PUBLISHED}:
+        raise ConfigError(f"published must have {', '.join(PUBLISHED)}, got {where}")
+    found = printed.fractions(published, where["exhibit"], where["metric"])
+    return found.get((where["dataset"], where["label"]), np.nan)
+
+
+def _text(criterion: dict, values: list[float], plain: bool = False) -> str:
+    """The values of the terms in order; a dash if there are none at all."""
+    if np.isnan(values).all():
+        return ABSENT
+    texts = []
+    for term, value in zip(criterion["terms"], values, strict=False):
+        if np.isnan(value):
+            texts.append(ABSENT)
+        elif plain or criterion.get("unit") == "number":
+            sent = any(cell.get("metric") in BYTES for cell in _cells(term))
+            texts.append(in_bytes(value) if sent else f"{value:.4g}")
+        else:
+            texts.append(points(value) if len(_cells(term)) == 2 else percent(value))
+    return ", ".join(texts)
+
+
+def _columns() -> list[Column]:
+    heads = ("Criterion", "Source", "Published", "Value", "Reached", "Seeds")
+    return [Column(head) for head in heads]
+
+
+def _tally(numbers: pd.DataFrame) -> str:
+    """How many were reached, "3 reached, 1 not reached, 0 not testable ..., 2 not run"."""
+    count = Counter(numbers["reached"])
+    return (
+        f"{count['yes']} reached, {count['no']} not reached, {count[UNTESTABLE]} {UNTESTABLE} at "
+        f"this scale, {count[NOT_RUN]} {NOT_RUN}"
+    )

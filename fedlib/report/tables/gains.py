@@ -1,0 +1,118 @@
+"""By how much a method is ahead of the best of several groups of others, beside printed ranges.
+
+A gain is the difference of two means over seeds. Unlike the table `lead`, which has every other
+method, this one has the best of each group, such as that of the same category.
+"""
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import comparisons, exhibits, printed
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
+from fedlib.report.tables.sheets import Columns, Inputs, block, texts
+
+DATASET = "unspecified"  # of the published ranges
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    of: str,
+    groups: list[dict],
+    metric: str = "accuracy_client_mean",
+) -> Sheet:
+    """The table; its numbers have one row per federation and group.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      of: label of the method.
+      groups: of each the "title", the "labels" among which the best is looked for, and "gain", the
+        published metrics "<gain>_min" and "<gain>_max" of the exhibit's own published numbers.
+      metric: of `fedlib.report.comparisons.METRICS`.
+
+    Raises:
+      ConfigError: for another `metric`.
+      DataError: if a federation lacks the method, or has nothing of a group.
+    """
+    if metric not in comparisons.METRICS:
+        raise ConfigError(f"metric must be {' or '.join(comparisons.METRICS)}, got {metric!r}")
+    given = Inputs(exhibit, metrics, published)
+    where = {"at": "best", "metric": metric, **PRIMARY._asdict()}
+    means = given.over_seeds("federation", "label", **where)["mean"]
+    numbers = pd.DataFrame(
+        _gain(exhibit, means, federation, group, of)
+        for federation in exhibit["federations"]
+        for group in groups
+    )
+    ranges = [_range(given, of, group) for group in groups]
+    return given.sheet(
+        numbers,
+        [*given.blocks(numbers, _columns, num_keys=2), _range_block(numbers, groups, ranges)],
+        exhibits.scale_text(exhibit),
+        f"Gain of {exhibits.titles(exhibit)[of]} over the best of a group, in percentage "
+        f"points: {comparisons.METRICS[metric]}, at each seed's round with the highest test "
+        f"accuracy, a selection on the test examples; mean over {exhibits.seeds_text(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        *exhibits.published_note(exhibit, shown=not np.isnan(ranges).all()),
+    )
+
+
+def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: str) -> dict:
+    """The row of one federation and group.
+
+    Raises:
+      DataError: if the method, or all of the group, is missing.
+    """
+    here = means.loc[federation["name"]]
+    others = here[here.index.isin(group["labels"])].drop(of, errors="ignore")
+    if of not in here or others.empty:
+        raise DataError(f"{federation['name']} has no run of {of}, or none of {group['title']}")
+    best = others.idxmax()
+    return {
+        "federation": federation["name"],
+        "dataset": federation["dataset"],
+        "group": group["title"],
+        "label": best,
+        "title": exhibits.titles(exhibit)[best],
+        "other": others[best],
+        "mean": here[of],
+        "gain": printed.difference(here[of], others[best], decimals=2),
+    }
+
+
+def _range(given: Inputs, of: str, group: dict) -> list[float]:
+    """The smallest and the largest printed gain; NaN where there is none."""
+    ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
+    return [values.get((DATASET, of), np.nan) for values in ends]
+
+
+def _columns(mine: pd.DataFrame) -> Columns:
+    """A row per group."""
+    yield Column("Over the best of"), texts(mine["group"])
+    yield Column("which is"), texts(mine["title"])
+    yield Column("with"), texts(percent(value, decimals=2) for value in mine["other"])
+    yield Column("of the method"), texts(percent(value, decimals=2) for value in mine["mean"])
+    yield Column("gain"), texts(points(value, 2) for value in mine["gain"])
+
+
+def _range_block(numbers: pd.DataFrame, groups: list[dict], ranges: list[list[float]]) -> Block:
+    """Smallest and largest gain of each group, as printed and here."""
+    gains = [exhibits.pick(numbers, group=group["title"])["gain"] for group in groups]
+    columns = (
+        (Column("Smallest to largest gain over"), texts(group["title"] for group in groups)),
+        (Column("published"), texts(map(_ends, ranges))),
+        (Column("here"), texts(_ends([mine.min(), mine.max()]) for mine in gains)),
+    )
+    return block("Ranges", columns)
+
+
+def _ends(values: list[float]) -> str:
+    if np.isnan(values).all():
+        return ABSENT
+    return " to ".join(points(value, 2) for value in values)

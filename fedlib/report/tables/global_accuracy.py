@@ -1,0 +1,288 @@
+"""Accuracy of one model for everybody on the server's test examples: a row per run.
+
+A column is a federation, or by how much one is above another, such as a reserved set with even
+classes above a skewed one. What the paper prints of a run under several names, as where a sweep has
+a point in common with the main table, stands beside each of them.
+
+Two states of every run are shown: that of its last round, and the one with the least loss on the
+server's validation examples, whether the method looks at these or not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError
+from fedlib.report import exhibits, printed
+from fedlib.report.metrics import SERVER, check_of_server, over_seeds
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    best_cells,
+    percent,
+    percents,
+    points,
+    with_spread,
+)
+from fedlib.report.tables.sheets import Columns, Inputs, block, differences, is_compared, texts
+from fedlib.report.tables.summary import STATISTICS, identity, statistics
+
+AVERAGE = "Average"
+ROUNDED = 1e-4  # how far a printed average may be from that of printed numbers
+ALL = "all"  # data set of published averages
+MEASURED = (
+    "On the test examples of the server. Last: the model after the last round. Chosen: the one "
+    "with the least loss on the server's validation examples; of all states that training saw "
+    "where the method itself predicts with it, of the evaluated ones elsewhere. Bold: highest of "
+    "the column."
+)
+DIFFERENT = (
+    "Difference: chosen, or last where nothing was chosen, minus published, in percentage points."
+)
+LAST = "last_"  # prefix of its statistics
+CHOICE = "selected_round"  # metric of methods that choose a state themselves
+RUN = ["federation", "label", "seed"]
+
+
+class _Row(NamedTuple):
+    """A run, how the table calls it, and under which label its number is published."""
+
+    label: str
+    title: str = ""
+    printed: str = ""
+
+
+class _Shown(NamedTuple):
+    """A column: the metric of a federation, `minus` that of another; which are `published`.
+
+    What is printed `of` a setting that is not the federation's has no difference.
+    """
+
+    federation: str
+    title: str
+    metric: str = "accuracy"
+    minus: str = ""
+    published: str = ""
+    printed: str = ""
+    of: str = ""
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    columns: list[dict],
+    rows: list[dict] | None = None,
+    head: str = "Method",
+    average: str | None = None,
+) -> Sheet:
+    """The table, a block per family of federations; its numbers have one row per run and column.
+
+    Rows and columns whose runs are not in the exhibit are left out, as only some may be wanted.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      columns: of each the "federation" and "title", maybe the "metric" (accuracy), the federation
+        to be subtracted ("minus"), the exhibit that is "published", that of the table if it is left
+        out, the metric by which that is "printed", the same if it is left out, and the title of
+        the setting that it is printed "of" ("M = 50"), if that is another.
+      rows: of each the "label", maybe a "title" (the run's) and the label under which it is
+        "printed" (its own); the exhibit's runs if not given.
+      head: of the column of titles.
+      average: published exhibit of the means over all columns, of the data set "all"; with it, or
+        with "", these are shown too.
+
+    Raises:
+      ConfigError: for a row or column that is not such.
+    """
+    shown, wanted = _columns(exhibit, columns), _rows(exhibit, rows)
+    given = Inputs(exhibit, metrics, published)
+    numbers = _numbers(given, shown, wanted)
+    blocks = [_block(family, part, head) for family, part in numbers.groupby("family", sort=False)]
+    if average is not None:
+        means = _averages(numbers, printed.fractions(published, average), wanted)
+        numbers = pd.concat([numbers, means], ignore_index=True)
+        blocks.append(_block(AVERAGE, means, head))
+    is_different = numbers["difference"].notna().any()
+    return given.sheet(
+        numbers,
+        blocks,
+        *notes.measured(exhibit),
+        f"{MEASURED} {DIFFERENT}" if is_different else MEASURED,
+        *exhibits.published_note(exhibit, shown=is_compared(numbers)),
+    )
+
+
+def _columns(exhibit: dict, columns: list[dict]) -> list[_Shown]:
+    """Those whose federations are in the exhibit."""
+    there = {federation["name"] for federation in exhibit["federations"]}
+    found = []
+    for column in columns:
+        if not {"federation", "title"} <= column.keys() <= {*_Shown._fields}:
+            raise ConfigError(
+                "a column has a federation and a title, maybe "
+                f"{', '.join(_Shown._fields[2:])}, got {column!r}"
+            )
+        shown = _Shown(**column)
+        check_of_server(shown.metric, f"the column {shown.title!r}")
+        if {shown.federation, shown.minus or shown.federation} <= there:
+            found.append(shown._replace(published=shown.published or exhibit["published"] or ""))
+    return found
+
+
+def _rows(exhibit: dict, rows: list[dict] | None) -> list[_Row]:
+    """Those whose runs are in the exhibit, with titles and published labels."""
+    titles = exhibits.titles(exhibit)
+    found = []
+    for row in [{"label": label} for label in titles] if rows is None else rows:
+        if not {"label"} <= row.keys() <= {*_Row._fields}:
+            raise ConfigError(f"a row has a label, maybe a title and printed, got {row!r}")
+        own = _Row(**row)
+        if own.label in titles:
+            title, known = own.title or titles[own.label], own.printed or own.label
+            found.append(own._replace(title=title, printed=known))
+    return found
+
+
+def _reproduced(mine: pd.DataFrame, shown: list[_Shown]) -> dict[str, pd.DataFrame]:
+    """`over_seeds` of every run and column, by state; indexed by label and the column's place."""
+    runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
+    server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
+    predicts = exhibits.pick(server, protocol=SERVER.protocol)
+    last, chosen = (exhibits.pick(predicts, at=at) for at in ("last", "chosen"))
+    later = exhibits.pick(server, at="last", protocol="last")
+    chose = pd.MultiIndex.from_frame(last[RUN]).isin(runs)
+    # Of the last round alone, such as F1: it is of the chosen state where a method chose.
+    only = last[chose & ~last["metric"].isin(chosen["metric"])]
+    return {
+        "last": _columnwise(pd.concat([last[~chose], later]), shown),
+        "chosen": _columnwise(pd.concat([chosen, only]), shown),
+    }
+
+
+def _columnwise(rows: pd.DataFrame, shown: list[_Shown]) -> pd.DataFrame:
+    """`over_seeds` of every run and column -> DataFrame indexed by label and column's place."""
+    values = rows.set_index(["federation", "metric", "label", "seed"])["value"]
+    parts = []
+    for place, column in enumerate(shown):
+        value = _of(values, column.federation, column.metric)
+        if column.minus:
+            value = value - _of(values, column.minus, column.metric)
+        parts.append(value.dropna().reset_index().assign(column=place))
+    key = ["label", "column"]
+    return over_seeds(pd.concat(parts, ignore_index=True), key).set_index(key)
+
+
+def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
+    """Those of one federation and metric, by label and seed."""
+    names = values.index.names[:2]
+    mine = values[(values.index.get_level_values(0) == federation)
+                  & (values.index.get_level_values(1) == metric)]  # fmt: skip
+    return mine.droplevel(names)
+
+
+def _numbers(given: Inputs, shown: list[_Shown], rows: list[_Row]) -> pd.DataFrame:
+    """Everything the table shows, as fractions -> one row per column and run."""
+    federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
+    found = _reproduced(given.rows, shown)
+    numbers = []
+    for place, column in enumerate(shown):
+        federation = federations[column.federation]
+        theirs = printed.fractions(
+            given.published, column.published or None, column.printed or column.metric
+        )
+        for row in rows:
+            chosen = statistics(found["chosen"], (row.label, place))
+            last = statistics(found["last"], (row.label, place), LAST)
+            ours = last["last_mean"] if np.isnan(chosen["mean"]) else chosen["mean"]
+            number = theirs.get((federation["dataset"], row.printed), np.nan)
+            about = {"label": row.label, "title": row.title}
+            numbers.append(
+                {
+                    **identity(federation, about),
+                    "family": federation["family"],
+                    "column": column.title,
+                    "place": place,
+                    "metric": column.metric,
+                    "minus": column.minus,
+                    "published": number,
+                    "of": column.of,
+                    **chosen,
+                    **last,
+                    "difference": np.nan if column.of else printed.off(ours, number),
+                    "seeds": len(given.exhibit["seeds"]),
+                }
+            )
+    return pd.DataFrame(numbers)
+
+
+def _averages(
+    numbers: pd.DataFrame, theirs: dict[tuple[str, str], float], rows: list[_Row]
+) -> pd.DataFrame:
+    """The mean of each run over all columns, NaN unless it has all of them.
+
+    A published average is one of the columns that are here, or it is left out.
+    """
+    found = []
+    for row in rows:
+        mine = exhibits.pick(numbers, label=row.label, title=row.title)
+        means = mine[["mean", f"{LAST}mean"]].mean(skipna=False)
+        number = theirs.get((ALL, row.printed), np.nan)
+        if not abs(mine["published"].mean(skipna=False) - number) <= ROUNDED:
+            number = np.nan
+        spread = {state + name: np.nan for state in ("", LAST) for name in STATISTICS}
+        ours = means.fillna(means[f"{LAST}mean"])["mean"]
+        about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": AVERAGE}
+        about |= {"column": "All columns", "place": 0, "published": number, **spread, **means}
+        found.append(about | {"difference": printed.off(ours, number), "seeds": 1})
+    return pd.DataFrame(found)
+
+
+def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
+    """A row per run; published and difference only in columns of which something is published."""
+    known = numbers[["mean", f"{LAST}mean", "published"]].notna().any(axis=1)
+    numbers = numbers[known.groupby([numbers["label"], numbers["title"]]).transform("any")]
+    places = [part for _, part in numbers.groupby("place")]
+
+    def columns() -> Columns:
+        yield Column(head), texts(places[0]["title"])
+        for part in places:
+            shown, title = _cells(part), part["column"].iloc[0]
+            for name, cells in shown.items():
+                yield Column(title) if len(shown) == 1 else Column(name, title), cells
+
+    return block(family, columns())
+
+
+def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
+    """The cells of one federation, by their heads: what there is of published and both states."""
+    minus, of = bool(part["minus"].iloc[0]), part["of"].iloc[0]
+    form = (lambda value: points(value, 2)) if minus else (lambda v: percent(v, decimals=2))
+    theirs, found = part["published"].tolist(), {}
+    if part["published"].notna().any():
+        name = f"published, {of}" if of else "published"
+        found[name] = best_cells(theirs, list(map(form, theirs)), 2)
+    for name, prefix in (("last", LAST), ("chosen", "")):
+        means = part[f"{prefix}mean"]
+        if means.notna().any():
+            found[name] = best_cells(means.tolist(), _texts(part, prefix, minus))
+    if part["difference"].notna().any():
+        found["difference"] = differences(part)
+    return found or {"": [Cell(ABSENT)] * len(part)}
+
+
+def _texts(numbers: pd.DataFrame, prefix: str, minus: bool) -> list[str]:
+    """Means with what so many seeds can say of their spread; gains with a sign."""
+    if not minus:
+        return percents(numbers, prefix)
+    names = {prefix + name: name for name in STATISTICS}
+    rows = numbers[["seeds", *names]].rename(columns=names).to_dict("records")
+    return [with_spread(row, "ci95", points) for row in rows]

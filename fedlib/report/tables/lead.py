@@ -1,0 +1,151 @@
+"""By how much a method is ahead of each of the others, beside what its paper claims.
+
+A lead is the difference of two runs on one federation, seed by seed, in accuracy pooled over test
+examples. A paper claims the largest of them, over all others or over the best one.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError
+from fedlib.report import exhibits, printed
+from fedlib.report.comparisons import GROUPS
+from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.report.tables import notes, summary
+from fedlib.report.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    percent,
+    points,
+    with_spread,
+)
+from fedlib.report.tables.sheets import Inputs, is_compared, texts
+from fedlib.report.tables.summary import STATISTICS
+
+WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
+OVER = {"best": "idxmin", "any": "idxmax"}  # which of the leads on a federation a claim is about
+IDENTITY = ("federation", "dataset", "label", "title")
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    of: str,
+    claim: dict,
+    group: str = PRIMARY.group,
+    at: str = "best",
+) -> Sheet:
+    """The table; its numbers have one row per federation and other run, and one for the claim.
+
+    A run is left out where it, or the method that is ahead, has no default protocol for the group.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      of: label of the method that is ahead.
+      claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
+        `OVER`}.
+      group: one of `fedlib.report.comparisons.GROUPS`.
+      at: one of `WHEN`.
+
+    Raises:
+      ConfigError: for another `group`, `at` or `over`.
+    """
+    choices = ("group", group, GROUPS), ("at", at, WHEN), ("over", claim["over"], OVER)
+    for name, value, known in choices:
+        if value not in known:
+            raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    where = {"group": group, "at": at, "metric": "accuracy"}
+    given = Inputs(exhibit, metrics, published)
+    mine = exhibits.pick(given.rows, **PRIMARY._asdict() | where)
+    numbers = _numbers(given, _leads(mine, of), of)
+    numbers = pd.concat([numbers, _claimed(numbers, published, of, claim)], ignore_index=True)
+    return given.sheet(
+        numbers,
+        [*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
+        exhibits.scale_text(exhibit),
+        f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
+        f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points; "
+        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        *exhibits.published_note(exhibit, shown=is_compared(numbers)),
+    )
+
+
+def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
+    """`over_seeds` of the accuracy of `of` minus that of each other run, on the same seeds.
+
+    The mean is that of the means as they are printed, see `fedlib.report.printed.difference`.
+    """
+    key, run = ["federation", "seed"], ["federation", "label"]
+    ahead = exhibits.pick(metrics, label=of).set_index(key)["value"]
+    others = metrics[metrics["label"] != of].set_index(key)
+    paired = others.assign(ahead=ahead.reindex(others.index), behind=others["value"])
+    paired = paired.dropna(subset="ahead").reset_index()
+    found = over_seeds(paired.assign(value=paired["ahead"] - paired["behind"]), run).set_index(run)
+    means = paired.groupby(run)[["ahead", "behind"]].mean().reindex(found.index)
+    pairs = zip(means["ahead"], means["behind"], strict=True)
+    return found.assign(mean=[printed.difference(*pair) for pair in pairs])
+
+
+def _numbers(given: Inputs, leads: pd.DataFrame, of: str) -> pd.DataFrame:
+    """One row per federation and other run that has a lead."""
+    theirs = given.printed()
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        where = (federation["name"], run["label"])
+        if where not in leads.index:
+            return
+        ahead, behind = (theirs.get((federation["dataset"], x), np.nan) for x in (of, where[1]))
+        yield {
+            "claim": "",
+            "published": ahead - behind,
+            **summary.statistics(leads, where),
+            "seeds": int(leads.loc[where, "seeds"]),
+        }
+
+    columns = [*IDENTITY, "claim", "published", *STATISTICS, "seeds"]
+    return given.numbers(of_run).reindex(columns=columns)
+
+
+def _claimed(
+    numbers: pd.DataFrame, published: pd.DataFrame | None, of: str, claim: dict
+) -> pd.DataFrame:
+    """The claim as printed, beside the largest lead of its kind and whom it is over: one row."""
+    values = printed.fractions(published, claim["exhibit"], claim["metric"])
+    row = dict.fromkeys(IDENTITY, "")
+    known = numbers.dropna(subset="mean")
+    if len(known):
+        chosen = known.groupby("federation")["mean"].agg(OVER[claim["over"]])
+        row = known.loc[known.loc[chosen, "mean"].idxmax()].to_dict()
+    row["published"] = values.get((claim["dataset"], of), np.nan)
+    return pd.DataFrame([row | {"claim": claim["title"]}], columns=numbers.columns)
+
+
+def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
+    """One for each federation on which there is a lead."""
+    columns = [*map(Column, ("Ahead of", "published", "here"))]
+    for federation in exhibit["federations"]:
+        mine = exhibits.pick(numbers, federation=federation["name"]).to_dict("records")
+        if mine:
+            rows = [[Cell(row["title"]), *_values(row)] for row in mine]
+            yield Block(federation["title"], columns, rows)
+
+
+def _claim_block(exhibit: dict, row: pd.Series) -> Block:
+    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
+    found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else ABSENT
+    columns = [*map(Column, ("Claim", "Lead over the best baseline", "published", "here"))]
+    return Block("Claim", columns, [[*texts((row["claim"], found)), *_values(row)]], num_keys=2)
+
+
+def _values(row: dict | pd.Series) -> list[Cell]:
+    return [Cell(points(row["published"])), Cell(with_spread(dict(row), "ci95", points, percent))]

@@ -1,0 +1,70 @@
+"""How well label distributions were recovered from the clients' first updates.
+
+Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, appendix C, which has
+pictures and no numbers; specification section 7.5.
+"""
+
+import pandas as pd
+
+from fedlib.report import exhibits, leakage, of_clients
+from fedlib.report.tables import notes
+from fedlib.report.tables.recoveries import by_seed
+from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.sheets import Columns, Inputs, texts
+from fedlib.report.tables.summary import mean_text
+
+MEASURES = {  # columns of the numbers, and how they are shown
+    "total_variation": ("mean", "Total variation"),
+    "largest_total_variation": ("largest", "Total variation"),
+    "correlation": ("Correlation", ""),
+}
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and seed.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+
+    Raises:
+      DataError: if the clients of a run have no such columns.
+    """
+    given = Inputs(exhibit, metrics)
+    numbers = by_seed(given, clients, _recovery)
+    return given.sheet(
+        numbers,
+        given.blocks(numbers, _columns),
+        exhibits.scale_text(exhibit),
+        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}.",
+        "Total variation: half the sum of the absolute differences of a client's true and "
+        "recovered label shares, 0 if equal, mean and largest over the clients. Correlation: "
+        "of true and recovered shares, over all labels of all clients.",
+    )
+
+
+def _recovery(run: dict, clients: pd.DataFrame) -> dict[str, float]:
+    """How well the labels of one run's clients were recovered."""
+    guess, true = of_clients.matrix(clients, "recovered"), of_clients.matrix(clients, "labels")
+    distance = leakage.total_variation(guess, true)
+    return {
+        "clients": len(true),
+        "total_variation": distance.mean(),
+        "largest_total_variation": distance.max(),
+        "correlation": leakage.correlation(guess, true),
+    }
+
+
+def _columns(mine: pd.DataFrame) -> Columns:
+    """A row per run."""
+    runs = [seeds for _, seeds in mine.groupby("label", sort=False)]
+    yield Column("Method"), texts(seeds["title"].iloc[0] for seeds in runs)
+    yield Column("Clients"), texts(seeds["clients"].iloc[0] for seeds in runs)
+    for name, title in MEASURES.items():
+        yield Column(*title), texts(mean_text(seeds, name, 3) for seeds in runs)
+    yield Column("Seeds"), texts(map(len, runs))

@@ -1,0 +1,79 @@
+"""What alpha has become: the share of the routed experts, as learned here and as printed."""
+
+import numpy as np
+import pandas as pd
+
+from fedlib.report import exhibits
+from fedlib.report.alphas import ALPHA, recorded
+from fedlib.report.metrics import over_seeds
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
+from fedlib.report.tables.sheets import Columns, Inputs, block, is_compared, texts
+from fedlib.report.tables.summary import STATISTICS, identity
+
+RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
+EXPLAINED = (
+    "Learned: in the last round at which it was written down. Rate: of its solver, of which a step "
+    "of Adam is about as long; so alpha moves no further than rate times steps."
+)
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+) -> Sheet:
+    """The table; its numbers have one row per federation and run.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+
+    Raises:
+      DataError: if a run did not record its alpha.
+    """
+    given = Inputs(exhibit, metrics, published)
+    theirs, num_seeds = given.printed(ALPHA), len(exhibit["seeds"])
+    numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(exhibit, metrics))
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        [block("", _columns(numbers, compared), num_keys=2)],
+        exhibits.scale_text(exhibit),
+        f"Plain numbers; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+        EXPLAINED,
+        *exhibits.published_note(exhibit, shown=compared),
+    )
+
+
+def _row(federation: dict, run: dict, alphas: pd.DataFrame, theirs: dict, num_seeds: int) -> dict:
+    """What is known of one run's alpha."""
+    last = alphas[alphas["round"] == alphas["round"].max()]
+    (found,) = over_seeds(last.assign(run=0), ["run"]).to_dict("records")
+    rate = run["params"].get(RATE, 1.0) * run["params"]["server"]["lr"]
+    return {
+        **identity(federation, run),
+        "data": federation["title"],
+        "start": exhibits.setting(ALPHA, run),
+        "rate": rate,
+        "published": theirs.get((federation["dataset"], run["label"]), np.nan),
+        **{name: found[name] for name in STATISTICS},
+        "round": int(last["round"].iloc[0]),
+        "seeds": num_seeds,
+    }
+
+
+def _columns(numbers: pd.DataFrame, compared: bool) -> Columns:
+    """A row per federation and run."""
+    yield Column("Data"), texts(numbers["data"])
+    yield Column("Method"), texts(numbers["title"])
+    yield Column("start"), texts(f"{value:.2g}" for value in numbers["start"])
+    rates = (f"{value:.0e}".replace("e-0", "e-") for value in numbers["rate"])
+    yield Column("rate"), texts(rates)
+    if compared:
+        told = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in numbers["published"])
+        yield Column("published"), texts(told)
+    rows = numbers[["seeds", *STATISTICS]].to_dict("records")
+    yield Column("learned"), texts(with_spread(row, "ci95", "{:.3f}".format) for row in rows)

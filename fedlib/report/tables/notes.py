@@ -1,0 +1,74 @@
+"""The notes under every table: what was measured, at which scale, and what to beware of."""
+
+import pandas as pd
+
+from fedlib.report import exhibits
+from fedlib.report.metrics import INTERVAL_SEEDS
+
+ALL_AND_BOTTOM = (
+    "All: right predictions over all test examples of the clients that train. Bottom-10%: accuracy "
+    "of the floor(C/10)-th worst of C clients, at least the worst."
+)
+EVERYBODY = {"rate": 1.0}  # unless a run says otherwise
+BEST = (
+    "Best: at the round with the highest accuracy pooled over the test examples of all clients, "
+    "each seed its own round; this is a selection on the test set and flatters every method."
+)
+LAST_AND_BEST = f"Last: after the last round. {BEST}"
+
+
+def measured(exhibit: dict) -> list[str]:
+    """Scale, rounds, seeds and what is said of their spread."""
+    return [
+        exhibits.scale_text(exhibit),
+        f"Percent; {exhibits.seeds_text(exhibit)}: {spread(exhibit)}. "
+        f"{exhibits.rounds_text(exhibit)}",
+    ]
+
+
+def spread(
+    exhibit: dict,
+    of_many: str = "the mean ± half-width of its 95 % interval (Student's t)",
+    what: str = "interval",
+) -> str:
+    """What stands beside a mean over so many seeds; `of_many` from `INTERVAL_SEEDS` on."""
+    number = len(exhibit["seeds"])
+    if number >= INTERVAL_SEEDS:
+        return of_many
+    if number > 1:
+        return f"the mean (smallest to largest seed); so few give no {what}"
+    return f"one run each, so no {what} can be given"
+
+
+def particulars(exhibit: dict) -> list[str]:
+    """What differs between seeds, and what is particular about the data and the runs."""
+    return [
+        *seeds_differ(exhibit),
+        *exhibits.data_notes(exhibit),
+        *exhibits.run_notes(exhibit),
+    ]
+
+
+def seeds_differ(exhibit: dict) -> list[str]:
+    """What the seeds of an exhibit draw anew, and what they share: a sentence, or none for one."""
+    if len(exhibit["seeds"]) == 1:
+        return []
+    redrawn = [data.get("per_seed", False) for data in exhibit["federations"]]
+    cohorts = any(run.get("participation", EVERYBODY)["rate"] < 1 for run in exhibit["runs"])
+    differ = [
+        *(["partition"] if any(redrawn) else []),
+        "initial parameters",
+        *(["cohorts"] if cohorts else []),
+        "order of the batches",
+    ]
+    same = [
+        *([] if all(redrawn) else ["partition into clients"]),
+        *([] if cohorts else ["cohorts (everybody trains in every round)"]),
+    ]
+    drawn = f"Seeds differ in {', '.join(differ[:-1])} and {differ[-1]}"
+    return [f"{drawn}; they share the {' and the '.join(same)}." if same else f"{drawn}."]
+
+
+def with_scale(exhibit: dict, numbers: pd.DataFrame) -> pd.DataFrame:
+    """The numbers with the scale they were measured at in every row."""
+    return numbers.assign(scale=exhibit["scale"], scale_note=exhibits.scale_text(exhibit))

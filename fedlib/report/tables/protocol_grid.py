@@ -1,0 +1,172 @@
+"""Published and reproduced accuracy of several protocols: a row per federation and run.
+
+A protocol is a way to predict with what one training left, see `fedlib.report.comparisons`; the
+protocols of a row come from the same trainings. Deviations are over trials, which are seeds here.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.report import comparisons, exhibits
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.printed import off
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    best_cells,
+    percent,
+    percents,
+    points,
+)
+from fedlib.report.tables.sheets import DIFFERENCE, Inputs, is_compared
+from fedlib.report.tables.summary import statistics
+
+DECIMALS = 2  # as such papers print them
+COMPARED = (
+    DIFFERENCE,
+    "Bold: highest of the row, published and reproduced apart.",
+)
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    protocols: list[dict],
+    parameter: str | None = None,
+    symbol: str | None = None,
+    group: str = PRIMARY.group,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run and protocol.
+
+    What is published is found by the exhibit's `published`, a pattern as of
+    `fedlib.report.comparisons.Printed`, under the protocol's key: the metrics "accuracy" and
+    "accuracy_std", and "num_trials" of the label "all".
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      protocols: in the order of columns, see `fedlib.report.comparisons`.
+      parameter: of the federations, a dotted path into their declarations, whose values are the
+        heads of rows; there is a block per family then. Without it the federations' titles are.
+      symbol: how the paper calls the parameter; the last part of the path if not given.
+      group: see `fedlib.report.comparisons.accuracies`.
+
+    Raises:
+      ConfigError, DataError: see `fedlib.report.comparisons`.
+    """
+    given, shown = Inputs(exhibit, metrics, published), comparisons.declared(protocols)
+    values = comparisons.accuracies(exhibit, metrics, shown, group=group)
+    numbers = _numbers(given, values, shown).assign(metric=comparisons.MEAN, group=group)
+    head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
+    heads = {f["name"]: _head(f, parameter) for f in exhibit["federations"]}
+    compared = is_compared(numbers)
+    return given.sheet(
+        numbers,
+        [
+            _block(family, part.assign(head=part["federation"].map(heads)), shown, head)
+            for family, part in _families(exhibit, numbers, whole=parameter is None)
+        ],
+        exhibits.scale_text(exhibit),
+        _measured(exhibit, group),
+        *comparisons.selection_note(exhibit),
+        *(COMPARED if compared else ["Bold: highest of the row."]),
+        exhibits.parameter_note(parameter, symbol or ""),
+        *exhibits.published_note(exhibit, shown=compared),
+    )
+
+
+def _numbers(given: Inputs, values: pd.DataFrame, shown: list[comparisons.Shown]) -> pd.DataFrame:
+    """Everything the table shows, as fractions -> one row per federation, run and protocol."""
+    printed = comparisons.Printed(given.published, given.exhibit["published"])
+    found = comparisons.over_trials(values)
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        about = (federation, run["label"])
+        trials = printed.value(*about, "all", "num_trials")
+        for protocol in shown:
+            ours = statistics(found, (federation["name"], run["label"], protocol.name))
+            number = printed.value(*about, protocol.key, "accuracy")
+            yield {
+                "title": f"{protocol.title} ({run['title']})",
+                "run": run["title"],
+                "protocol": protocol.name,
+                "published": number,
+                "published_std": printed.value(*about, protocol.key, "accuracy_std"),
+                "published_trials": trials,
+                **ours,
+                "seeds": len(given.exhibit["seeds"]),
+                "difference": off(ours["mean"], number, DECIMALS),
+            }
+
+    return given.numbers(of_run)
+
+
+def _head(federation: dict, parameter: str | None) -> str:
+    """What stands at the head of a federation's rows."""
+    if parameter is None:
+        return federation["title"]
+    return exhibits.setting_text(exhibits.setting(parameter, federation))
+
+
+def _families(exhibit: dict, numbers: pd.DataFrame, whole: bool):
+    """(heading, rows) of each block: one per family, or a single one for the `whole`."""
+    if whole:
+        return [("", numbers)]
+    families = {f["name"]: f["family"] for f in exhibit["federations"]}
+    return list(numbers.groupby(numbers["federation"].map(families), sort=False))
+
+
+def _block(heading: str, numbers: pd.DataFrame, shown: list[comparisons.Shown], head: str) -> Block:
+    """A row per federation and run; published, reproduced and difference under each protocol.
+
+    Where nothing is published, a column per protocol is enough.
+    """
+    compared = is_compared(numbers)
+    names = ("published", "reproduced", "difference")
+    columns = [Column(head), Column("Run")]
+    for protocol in shown:
+        if compared:
+            columns += [Column(name, protocol.title, "std") for name in names]
+        else:
+            columns.append(Column(protocol.title, spread="std"))
+    columns += [Column(name, "Trials") for name in names[:2]] if compared else [Column("Trials")]
+    rows = [
+        _row(part, compared) for _, part in numbers.groupby(["federation", "label"], sort=False)
+    ]
+    return Block(heading, columns, rows, num_keys=2)
+
+
+def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
+    """The cells of one federation and run, whose protocols are the rows of `part`."""
+    first = part.iloc[0]
+    ours = best_cells(part["mean"].tolist(), percents(part, "", "std", DECIMALS), DECIMALS)
+    seeds = Cell(str(first["seeds"]))
+    cells = [Cell(first["head"]), Cell(first["run"])]
+    if not compared:
+        return [*cells, *ours, seeds]
+    printed = zip(part["published"], part["published_std"], strict=True)
+    texts = [percent(mean, std, DECIMALS) for mean, std in printed]
+    theirs = best_cells(part["published"].tolist(), texts, DECIMALS)
+    for their, our, gain in zip(theirs, ours, part["difference"], strict=True):
+        cells += [their, our, Cell(points(gain, DECIMALS))]
+    trials = first["published_trials"]
+    return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
+
+
+def _measured(exhibit: dict, group: str) -> str:
+    """What a number is, and what stands after its ±."""
+    spread = notes.spread(exhibit, "± the standard deviation over trials (n - 1)", "deviation")
+    return (
+        f"Percent, {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the "
+        f"{comparisons.GROUPS[group]}, after the last round; {exhibits.seeds_text(exhibit)}: "
+        f"{spread}. {exhibits.rounds_text(exhibit)}"
+    )

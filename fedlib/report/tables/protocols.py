@@ -1,0 +1,91 @@
+"""Accuracy of one group of clients under several protocols, ways to give them their predictors.
+
+Such as mixture weights as training left them, and renewed with the final experts: the two differ
+for clients that were absent from the last rounds. What unseen clients get is the table `unseen`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError
+from fedlib.report import exhibits
+from fedlib.report.exhibits import METRIC_TITLES
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.printed import difference
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.sheets import HIGHEST, Columns, Inputs, differences, means, texts
+from fedlib.report.tables.summary import statistics
+
+GROUPS = {"seen": "clients that train", "unseen": "clients that took no part in training"}
+DEFAULT = PRIMARY.protocol
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    protocols: dict[str, str],
+    group: str = PRIMARY.group,
+) -> Sheet:
+    """The table; its numbers have one row per federation, run, metric and protocol.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      protocols: titles by name. "default" comes first and is what the others are compared with;
+        the others are in the order of their names, as the keys of JSON have no order.
+      group: "seen" or "unseen" clients.
+
+    Raises:
+      ConfigError: for another group, or if "default" has nothing to be compared with.
+    """
+    if group not in GROUPS:
+        raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
+    titles = _titles(protocols)
+    given = Inputs(exhibit, metrics)
+    where = {"at": "last", "split": PRIMARY.split, "group": group}
+    found = given.over_seeds("federation", "label", "metric", "protocol", **where)
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        for metric in METRIC_TITLES:
+            where = (federation["name"], run["label"], metric)
+            first = statistics(found, (*where, DEFAULT))["mean"]
+            for protocol in titles:
+                ours = statistics(found, (*where, protocol))
+                gain = np.nan if protocol == DEFAULT else difference(ours["mean"], first)
+                about = {"group": group, "metric": metric, "protocol": protocol}
+                yield about | ours | {"difference": gain, "seeds": len(exhibit["seeds"])}
+
+    def of_block(mine: pd.DataFrame) -> Columns:
+        yield Column("Method"), texts(mine.drop_duplicates("label")["title"])
+        for metric, over in METRIC_TITLES.items():
+            for protocol, title in titles.items():
+                part = exhibits.pick(mine, metric=metric, protocol=protocol)
+                yield Column(title, over), means(part)
+                if protocol != DEFAULT:
+                    yield Column("difference", over), differences(part)
+
+    return given.sheet(
+        numbers := given.numbers(of_run),
+        given.blocks(numbers, of_block),
+        *notes.measured(exhibit),
+        f"All and Bottom-10% as in the accuracy table, on test examples of the {GROUPS[group]},"
+        " after the last round. A dash: the method has no such protocol.",
+        f"Difference: from '{titles[DEFAULT]}', in percentage points. {HIGHEST}",
+    )
+
+
+def _titles(protocols: dict[str, str]) -> dict[str, str]:
+    """The titles in the order of the columns; ConfigError if there is nothing to compare."""
+    others = sorted(protocols.keys() - {DEFAULT})
+    if DEFAULT not in protocols or not others:
+        raise ConfigError(
+            f"protocols must be {DEFAULT} and at least one other, got "
+            f"{', '.join(protocols) or 'none'}"
+        )
+    return {name: protocols[name] for name in (DEFAULT, *others)}

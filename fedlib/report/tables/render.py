@@ -1,0 +1,391 @@
+"""A table as data, and as csv (numbers), Markdown and LaTeX (text for people), and JSON (both).
+
+A kind of table builds a `Sheet`; how it looks in each format is decided here and nowhere else.
+"""
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from tabulate import tabulate
+
+from fedlib import seals
+from fedlib.errors import DataError
+from fedlib.files import write_text
+from fedlib.report.metrics import INTERVAL_SEEDS
+from fedlib.report.printed import as_printed
+
+DIGEST = "csv_sha256"  # of the numbers, in the JSON
+REMEDY = "run the table stage"
+WIDE = 12  # columns, up to which a table fits on a page of LaTeX as it is
+ABSENT = "–"  # nothing is published, or there is no such run
+NOT_APPLICABLE = "N/A"  # the method has no such thing
+SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # what follows a mean over seeds
+FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+$))")  # but for a number
+RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` has it
+TEX = {
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "→": r"$\rightarrow$",
+    "½": r"$\frac{1}{2}$",
+    "ʳ": "$^r$",
+    "ᶜ": "$^c$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "ε": r"$\varepsilon$",
+    "λ": r"$\lambda$",
+    "μ": r"$\mu$",
+    "π": r"$\pi$",
+    "σ": r"$\sigma$",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of one cell.
+
+    Attributes:
+      bold: whether it is the best of its column.
+      verdict: of a criterion, one of `fedlib.report.tables.criteria.VERDICTS`; "" in others.
+    """
+
+    text: str
+    bold: bool = False
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Head of a column.
+
+    Attributes:
+      group: spans neighbouring columns that share it, "" spans nothing.
+      spread: what stands after ± in its cells, "ci95" or "std".
+    """
+
+    title: str
+    group: str = ""
+    spread: str = "ci95"
+
+    def over(self, texts: list[str]) -> "Column":
+        """The head with what these cells say of the spread between seeds, if they do."""
+        found = SPREADS[self.spread] if any("±" in text for text in texts) else ""
+        if not found and any(RANGE.search(text) for text in texts):
+            found = "(min to max)"
+        return replace(self, title=f"{self.title} {found}".strip())
+
+
+@dataclass(frozen=True)
+class Block:
+    """One grid of cells under a heading; the first `num_keys` columns are text, not numbers."""
+
+    heading: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+    num_keys: int = 1
+
+    def filled(self) -> "Block":
+        """The block as people are shown it: without columns that have nothing in any row.
+
+        The others say in their heads what they show of the spread between seeds.
+        """
+        kept = [
+            number
+            for number in range(len(self.columns))
+            if number < self.num_keys or any(row[number].text != ABSENT for row in self.rows)
+        ]
+        if len(kept) == self.num_keys:  # nothing is known at all, which shall be seen
+            return self
+        texts = [
+            [row[number].text for row in self.rows] if number >= self.num_keys else []
+            for number in kept
+        ]
+        return replace(
+            self,
+            columns=[self.columns[n].over(found) for n, found in zip(kept, texts, strict=True)],
+            rows=[[row[number] for number in kept] for row in self.rows],
+        )
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: the numbers for machines, the blocks for people, and what both must know.
+
+    Attributes:
+      label: path-safe name, the LaTeX label.
+      numbers: one value per column, fractions in [0, 1].
+    """
+
+    label: str
+    title: str
+    caption: str
+    blocks: list[Block]
+    notes: list[str]
+    numbers: pd.DataFrame = field(repr=False)
+
+
+def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
+    """A fraction as percent with so many decimals, "84.2 ± 0.3"; without an unknown spread."""
+    if np.isnan(fraction):
+        return ABSENT
+    text, width = (f"{as_printed(x, decimals):.{decimals}f}" for x in (fraction, spread))
+    return text if np.isnan(spread) else f"{text} ± {width}"
+
+
+def percents(
+    numbers: pd.DataFrame, prefix: str = "", spread: str = "ci95", decimals: int = 1
+) -> list[str]:
+    """A column of means over seeds as percent, each with what so many seeds can say of its spread.
+
+    Args:
+      numbers: with the columns "seeds" and, their names prefixed, "mean", "low", "high" and
+        `spread`, see `fedlib.report.metrics.over_seeds`.
+      prefix: of these names.
+      spread: "ci95" or "std", of which the number after ± is.
+      decimals: of each number.
+    """
+    columns = ("mean", "low", "high", spread)
+    rows = numbers[["seeds", *(prefix + name for name in columns)]].set_axis(
+        ["seeds", *columns], axis="columns"
+    )
+    return [
+        with_spread(row, spread, lambda value: percent(value, decimals=decimals))
+        for row in rows.to_dict("records")
+    ]
+
+
+def with_spread(
+    found: dict,
+    spread: str,
+    text: Callable[[float], str],
+    width: Callable[[float], str] | None = None,
+) -> str:
+    """A mean: of three seeds or more "84.2 ± 0.3", of two "84.2 (83.9 to 84.5)", of one "84.2".
+
+    Args:
+      found: a row of `fedlib.report.metrics.over_seeds`.
+      spread: of its columns, what stands after ±.
+      text: of a number; width: of the number after ±, if that has another (no sign).
+    """
+    if np.isnan(found["mean"]):
+        return ABSENT
+    if found["seeds"] >= INTERVAL_SEEDS:
+        return f"{text(found['mean'])} ± {(width or text)(found[spread])}"
+    if found["seeds"] > 1:
+        return f"{text(found['mean'])} ({text(found['low'])} to {text(found['high'])})"
+    return text(found["mean"])
+
+
+def points(difference: float, decimals: int = 1) -> str:
+    """A difference of two fractions in percentage points, signed, "+1.2"."""
+    if np.isnan(difference):
+        return ABSENT
+    rounded = as_printed(difference, decimals)
+    if not rounded:
+        return f"{0:.{decimals}f}"
+    return f"{rounded:+.{decimals}f}".replace("-", "−")
+
+
+def best_cells(means: list[float], texts: list[str], decimals: int = 1) -> list[Cell]:
+    """A column of cells, bold where the mean is highest at the decimals shown (ties included)."""
+    shown = [as_printed(mean, decimals) for mean in means]
+    known = [value for value in shown if not np.isnan(value)]
+    top = max(known) if len(known) > 1 else None
+    return [Cell(text, value == top) for text, value in zip(texts, shown, strict=True)]
+
+
+def write(
+    sheet: Sheet,
+    csv: str | Path,
+    md: str | Path,
+    tex: str | Path,
+    json: str | Path,
+    made: Callable[[str], seals.Made] | None = None,
+) -> None:
+    """Write the four forms of a table, each atomically; the last one vouches for the csv.
+
+    Args:
+      made: of what they are the result, by the `contents` of the first three; to be noted in the
+        last one.
+    """
+    numbers = to_csv(sheet)
+    write_text(csv, numbers)
+    write_text(md, to_markdown(sheet))
+    write_text(tex, to_latex(sheet))
+    note = {seals.MADE: str(made(seals.contents(csv, md, tex)))} if made else {}
+    seals.write_json(json, to_json(sheet, numbers) | note)
+
+
+def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
+    """The table of which `write` made these two files, its numbers as precise as the csv.
+
+    Args:
+      spec: digest of the specification that it should be the result of; None if nobody knows.
+
+    Raises:
+      DataError: if a file is missing, not as it was written or the result of something else.
+    """
+    text = seals.read_json(json, REMEDY, has=(DIGEST, "blocks"))
+    noted = text.pop(seals.MADE, None)
+    if spec is not None:
+        seals.check_spec(json, noted and seals.made(json).spec, spec)
+    try:
+        numbers = Path(csv).read_bytes()
+    except OSError as error:
+        raise DataError(f"{csv} cannot be read ({error.strerror}); {REMEDY}") from None
+    if text.pop(DIGEST, None) != hashlib.sha256(numbers).hexdigest():
+        raise DataError(f"{csv} is not the one that {json} was written with; {REMEDY}")
+    blocks = [_block(block) for block in text.pop("blocks")]
+    return Sheet(**text, blocks=blocks, numbers=pd.read_csv(io.BytesIO(numbers)))
+
+
+def to_csv(sheet: Sheet) -> str:
+    """The numbers of a table; a number that does not exist is an empty field.
+
+    Spreadsheets take a text for a formula that begins as one does; it begins with ' here.
+    """
+    numbers = sheet.numbers.rename(columns=_no_formula)
+    texts = numbers.select_dtypes(exclude=["number", "bool"])
+    numbers = numbers.assign(**{name: texts[name].map(_no_formula) for name in texts})
+    return numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
+
+
+def _no_formula(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+def to_json(sheet: Sheet, numbers: str) -> dict:
+    """The text of a table with what it means: columns, groups, best cells and verdicts.
+
+    Args:
+      numbers: its csv, whose digest is noted.
+    """
+    return {
+        "label": sheet.label,
+        "title": sheet.title,
+        "caption": sheet.caption,
+        "blocks": [asdict(block) for block in sheet.blocks],
+        "notes": sheet.notes,
+        DIGEST: hashlib.sha256(numbers.encode()).hexdigest(),
+    }
+
+
+def to_markdown(sheet: Sheet) -> str:
+    """Title, caption, blocks and notes of a table, in GitHub's dialect."""
+    parts = [f"### {markdown(sheet.title)}", markdown(sheet.caption), markdown_blocks(sheet)]
+    parts.append("\n".join(f"- {markdown(note)}" for note in sheet.notes))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_blocks(sheet: Sheet) -> str:
+    """The blocks of a table alone, each under its heading."""
+    parts = []
+    for block in sheet.blocks:
+        if block.heading:
+            parts.append(f"**{markdown(block.heading)}**")
+        parts.append(_markdown_grid(block.filled()))
+    return "\n\n".join(parts)
+
+
+def to_latex(sheet: Sheet) -> str:
+    """A LaTeX `table` with rules of the package booktabs."""
+    blocks = [block.filled() for block in sheet.blocks]
+    wide = any(len(block.columns) > WIDE for block in blocks)
+    lines = [
+        "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
+        r"\begin{table}[t]",
+        r"\centering\small\setlength{\tabcolsep}{4pt}",
+        rf"\caption{{\textbf{{{latex(sheet.title)}.}} {latex(sheet.caption)}}}",
+        rf"\label{{tab:{sheet.label}}}",
+    ]
+    for block in blocks:
+        lines += _latex_grid(block)
+    lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
+    lines += [rf"{latex(note)}\par" for note in sheet.notes]
+    return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
+
+
+def markdown(text: str) -> str:
+    """`text` with the characters escaped that Markdown would take for markup."""
+    text = re.sub(r"([\\`*|<\[\]])", r"\\\1", text)
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def latex(text: str) -> str:
+    """`text` with the characters escaped or spelt out that LaTeX does not print."""
+    return "".join(TEX.get(char, char) for char in text)
+
+
+def _block(block: dict) -> Block:
+    """A block as `to_json` wrote it down."""
+    columns = [Column(**column) for column in block["columns"]]
+    rows = [[Cell(**cell) for cell in row] for row in block["rows"]]
+    return Block(block["heading"], columns, rows, block["num_keys"])
+
+
+def _markdown_grid(block: Block) -> str:
+    head = [f"{c.group}: {c.title}" if c.group else c.title for c in block.columns]
+    cells = [
+        [f"**{markdown(c.text)}**" if c.bold else markdown(c.text) for c in row]
+        for row in block.rows
+    ]
+    align = ["left"] * block.num_keys + ["right"] * (len(head) - block.num_keys)
+    headers = [markdown(title) for title in head]
+    return tabulate(cells, headers, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def _latex_grid(block: Block) -> list[str]:
+    align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
+    heading = [rf"\par\smallskip\textbf{{{latex(block.heading)}}}\par"] if block.heading else []
+    titles = " & ".join(latex(column.title) for column in block.columns)
+    wide = len(block.columns) > WIDE
+    return [
+        *heading,
+        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+        *_latex_groups(block.columns),
+        rf"{titles} \\",
+        r"\midrule",
+        *(rf"{' & '.join(map(_latex_cell, row))} \\" for row in block.rows),
+        r"\bottomrule",
+        r"\end{tabular}" + ("}" if wide else ""),
+    ]
+
+
+def _latex_groups(columns: list[Column]) -> list[str]:
+    """The line of spanning heads and the rules below them; nothing if no column has a group."""
+    spans: list[tuple[str, int, int]] = []  # group, first and last column, counted from 1
+    for number, column in enumerate(columns, start=1):
+        if spans and spans[-1][0] == column.group:
+            spans[-1] = (column.group, spans[-1][1], number)
+        else:
+            spans.append((column.group, number, number))
+    if not any(group for group, _, _ in spans):
+        return []
+    heads = [
+        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{latex(group)}}}"
+        for group, first, last in spans
+    ]
+    rules = [rf"\cmidrule(lr){{{first}-{last}}}" for group, first, last in spans if group]
+    return [rf"{' & '.join(heads)} \\", "".join(rules)]
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex(cell.text)
+    return rf"\textbf{{{text}}}" if cell.bold else text

@@ -1,0 +1,138 @@
+"""What all kinds of tables have in common: rows of numbers by run, blocks of columns by federation.
+
+A kind says what it knows of a run, as numbers, and which columns are made of these. Everything else
+that a `Sheet` has follows from the exhibit.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from fedlib.report import exhibits, printed
+from fedlib.report.metrics import over_seeds
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import (
+    Block,
+    Cell,
+    Column,
+    Sheet,
+    best_cells,
+    percent,
+    percents,
+    points,
+)
+from fedlib.report.tables.summary import identity
+
+Columns = Iterable[tuple[Column, list[Cell]]]  # heads, each with the cells below it
+MOMENTS = ("last", "best")
+HIGHEST = "Bold: highest of the column."
+DIFFERENCE = "Difference: reproduced minus published, in percentage points."
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a table is made of.
+
+    Attributes:
+      exhibit, metrics, published: see `fedlib.report.exhibits`, `fedlib.report.metrics`,
+        `fedlib.report.printed`.
+    """
+
+    exhibit: dict
+    metrics: pd.DataFrame
+    published: pd.DataFrame | None = None
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The metrics of the exhibit's runs and seeds.
+
+        Raises:
+          DataError: if a run has none.
+        """
+        return exhibits.select(self.exhibit, self.metrics)
+
+    def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
+        """`metrics.over_seeds` of the rows that are `where`, indexed by `key`."""
+        return over_seeds(exhibits.pick(self.rows, **where), [*key]).set_index([*key])
+
+    def at_moments(self, *key: str, **where: str) -> dict[str, pd.DataFrame]:
+        """The same at the last round and at the best one."""
+        return {at: self.over_seeds(*key, at=at, **where) for at in MOMENTS}
+
+    def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], float]:
+        """The exhibit's own published numbers, by data set and label."""
+        return printed.fractions(self.published, self.exhibit["published"], metric)
+
+    def numbers(self, of_run: Callable[[dict, dict], Iterable[dict]]) -> pd.DataFrame:
+        """A row for each that `of_run(federation, run)` has, and which run it is about."""
+        return pd.DataFrame(
+            identity(federation, run) | row
+            for federation in self.exhibit["federations"]
+            for run in exhibits.runs_of(self.exhibit, federation["name"])
+            for row in of_run(federation, run)
+        )
+
+    def blocks(
+        self, numbers: pd.DataFrame, columns: Callable[[pd.DataFrame], Columns], num_keys: int = 1
+    ) -> list[Block]:
+        """A block for each federation, of the `columns` that are made of its numbers."""
+        return [
+            block(f["title"], columns(exhibits.pick(numbers, federation=f["name"])), num_keys)
+            for f in self.exhibit["federations"]
+        ]
+
+    def sheet(self, numbers: pd.DataFrame, blocks: list[Block], *said: str) -> Sheet:
+        """The sheet with its notes: `said`, and what is particular; "" says nothing."""
+        about = self.exhibit
+        return Sheet(
+            label=f"{about['paper']}-{about['name']}",
+            title=about["title"],
+            caption=about["caption"],
+            blocks=blocks,
+            notes=[*filter(None, said), *notes.particulars(about)],
+            numbers=notes.with_scale(about, numbers),
+        )
+
+
+def block(heading: str, columns: Columns, num_keys: int = 1) -> Block:
+    """A block of columns, the first `num_keys` of which are text."""
+    heads, cells = zip(*columns, strict=True)
+    return Block(heading, [*heads], [list(row) for row in zip(*cells, strict=True)], num_keys)
+
+
+def texts(values: Iterable[object]) -> list[Cell]:
+    """Cells as they are."""
+    return [Cell(str(value)) for value in values]
+
+
+def means(part: pd.DataFrame, prefix: str = "") -> list[Cell]:
+    """Means over seeds in percent, with what is known of their spread; the highest is bold."""
+    return best_cells(part[f"{prefix}mean"].tolist(), percents(part, prefix))
+
+
+def differences(part: pd.DataFrame) -> list[Cell]:
+    """Differences in percentage points."""
+    return texts(map(points, part["difference"]))
+
+
+def theirs(part: pd.DataFrame, decimals: int = 2) -> list[Cell]:
+    """Published fractions in percent; the highest is bold."""
+    told = [percent(value, decimals=decimals) for value in part["published"]]
+    return best_cells(part["published"].tolist(), told, decimals)
+
+
+def beside(title: str, part: pd.DataFrame) -> Iterator[tuple[Column, list[Cell]]]:
+    """Published, reproduced and difference under a title; ours alone where nothing is published."""
+    if not is_compared(part):
+        yield Column(title), means(part)
+        return
+    yield Column("published", title), theirs(part)
+    yield Column("reproduced", title), means(part)
+    yield Column("difference", title), differences(part)
+
+
+def is_compared(numbers: pd.DataFrame) -> bool:
+    """Whether something of it is published."""
+    return bool(numbers["published"].notna().any())

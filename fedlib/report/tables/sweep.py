@@ -1,0 +1,123 @@
+"""Accuracy against one parameter, such as the number of experts or how unlike clients are.
+
+A parameter of the runs is a choice: its values are rows, and the best value of each method is bold.
+A parameter of the federations is given: its values are columns, and the best method at each is.
+"""
+
+import numpy as np
+import pandas as pd
+
+from fedlib.report import exhibits
+from fedlib.report.exhibits import METRIC_TITLES
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.tables import notes
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.report.tables.sheets import HIGHEST, Columns, Inputs, block, means, texts
+from fedlib.report.tables.summary import STATISTICS
+
+
+def build(
+    exhibit: dict,
+    metrics: pd.DataFrame,
+    clients: pd.DataFrame,
+    published: pd.DataFrame | None,
+    *,
+    parameter: str,
+    methods: list[str],
+    symbol: str | None = None,
+    of: str = "run",
+) -> Sheet:
+    """The table; its numbers have one row per federation, method, value and metric.
+
+    Args:
+      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
+        `fedlib.report.metrics`, `fedlib.report.printed`.
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.report.exhibits.swept`.
+      methods: registry names, in the order of columns or rows.
+      symbol: how the paper calls the parameter ("M"); its own name if not given.
+
+    Raises:
+      ConfigError: see `fedlib.report.exhibits.swept`.
+    """
+    runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
+    given = Inputs(exhibit, metrics)
+    numbers = _numbers(given, runs)
+    names = {method: exhibits.method_title(method, exhibit["runs"]) for method in methods}
+    return given.sheet(
+        numbers.drop(columns="panel"),
+        _blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, names, of),
+        *notes.measured(exhibit),
+        notes.ALL_AND_BOTTOM,
+        f"{HIGHEST} The csv file also has the best round, which is a selection on the test set.",
+        exhibits.parameter_note(parameter, symbol or ""),
+    )
+
+
+def _numbers(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with their accuracy at the last and best round -> one row per run and metric."""
+    keys = ["federation", "label", "metric"]
+    found = given.at_moments(*keys, **PRIMARY._asdict())
+    best = found["best"][[*STATISTICS]].add_prefix("best_")
+    both = found["last"][[*STATISTICS, "seeds"]].join(best, how="inner").reset_index()
+    shown = both[both["metric"].isin(METRIC_TITLES)]
+    return runs.merge(shown, on=keys[:2]).sort_values(
+        ["federation", "method", "metric", "setting"], kind="stable", ignore_index=True
+    )
+
+
+def _blocks(
+    panels: list[str], numbers: pd.DataFrame, symbol: str, methods: dict[str, str], of: str
+) -> list[Block]:
+    """One per metric; where federations are varied, one per panel and metric."""
+    if of == "federation":
+        return [
+            _by_method(f"{panel}: {title}", symbol, methods, part)
+            for panel in panels
+            for metric, title in METRIC_TITLES.items()
+            for part in [exhibits.pick(numbers, panel=panel, metric=metric)]
+            if len(part)
+        ]
+    return [
+        _by_setting(title, symbol, panels, methods, exhibits.pick(numbers, metric=metric))
+        for metric, title in METRIC_TITLES.items()
+    ]
+
+
+def _by_setting(
+    title: str, symbol: str, panels: list[str], methods: dict[str, str], numbers: pd.DataFrame
+) -> Block:
+    """A row per value; a column per panel and method."""
+    settings = _settings(numbers)
+
+    def columns() -> Columns:
+        yield Column(symbol), texts(map(exhibits.setting_text, settings))
+        for panel in panels:
+            for method, name in methods.items():
+                mine = exhibits.pick(numbers, panel=panel, method=method)
+                if len(mine):
+                    yield Column(name, panel), _cells(mine, "setting", settings)
+
+    return block(f"{title}, last round", columns())
+
+
+def _by_method(title: str, symbol: str, methods: dict[str, str], numbers: pd.DataFrame) -> Block:
+    """A row per method; a column per value."""
+    present = [method for method in methods if (numbers["method"] == method).any()]
+
+    def columns() -> Columns:
+        yield Column("Method"), texts(methods[method] for method in present)
+        for setting in _settings(numbers):
+            mine = exhibits.pick(numbers, setting=setting)
+            yield Column(exhibits.setting_text(setting), symbol), _cells(mine, "method", present)
+
+    return block(f"{title}, last round", columns())
+
+
+def _settings(numbers: pd.DataFrame) -> list:
+    return sorted(numbers["setting"].unique())
+
+
+def _cells(numbers: pd.DataFrame, by: str, order: list) -> list[Cell]:
+    """A column of cells, one for each value of `by`; a dash where nothing ran."""
+    return means(numbers.set_index(by)[["seeds", *STATISTICS]].reindex(order).astype(np.float64))

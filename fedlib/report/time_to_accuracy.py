@@ -1,0 +1,101 @@
+"""What it takes until the clients' mean accuracy reaches a target: rounds, traffic and arithmetic.
+
+A target that is not reached has no cost; that of the whole run would be too low.
+
+Source: L. Yi et al., pFedMoE, 2024 (arXiv:2402.01350); specification section 6, whose costs are
+  rounds to the target times numbers exchanged, or operations of training, in a round.
+Deviation: costs are added up over the rounds that took place, and given for all clients together
+  and for one place in the cohort.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import ConfigError, DataError
+from fedlib.report import comparisons, exhibits
+from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
+
+NEEDED = ("bytes", "client_rounds", "examples")
+
+
+class Costs(NamedTuple):
+    """When one run of one seed reached the target, and what that took; NaN if it did not."""
+
+    rounds: float = np.nan
+    bytes: float = np.nan
+    bytes_per_place: float = np.nan
+    flops: float = np.nan
+
+
+def check(exhibit: dict, targets: dict[str, float], metric: str) -> None:
+    """Nothing, if the metric is one of clients and every federation has a target in (0, 1].
+
+    Raises:
+      ConfigError: otherwise.
+    """
+    if metric not in comparisons.METRICS:
+        raise ConfigError(f"metric must be {' or '.join(comparisons.METRICS)}, got {metric!r}")
+    for federation in exhibit["federations"]:
+        if not 0 < targets.get(federation["name"], 0) <= 1:
+            raise ConfigError(
+                f"targets must have a number in (0, 1] for {federation['name']}, got {targets}"
+            )
+
+
+def costs(
+    exhibit: dict, metrics: pd.DataFrame, targets: dict[str, float], metric: str
+) -> dict[tuple[str, str], pd.DataFrame]:
+    """`Costs` of every run, by federation and label: a row per seed, in the order of the seeds.
+
+    Args:
+      exhibit, metrics: see `fedlib.report.exhibits`, `fedlib.report.metrics`.
+      targets: in (0, 1], of each federation.
+      metric: of `fedlib.report.comparisons.METRICS`, on test examples of the seen clients.
+
+    Raises:
+      ConfigError: see `check`.
+      DataError: if a run lacks one of the numbers.
+    """
+    check(exhibit, targets, metric)
+    shown = exhibits.select(exhibit, metrics)
+    found = {}
+    for run in exhibit["runs"]:
+        where = {name: run[name] for name in ("federation", "label")}
+        seeds = exhibits.pick(shown, **where).groupby("seed", sort=True)
+        target = targets[run["federation"]]
+        found[run["federation"], run["label"]] = pd.DataFrame(
+            [_reached(rows, target, metric) for _, rows in seeds]
+        )
+    return found
+
+
+def _reached(metrics: pd.DataFrame, target: float, metric: str) -> Costs:
+    """When one run reached the target, and what it had cost by then.
+
+    Raises:
+      DataError: if it lacks one of the numbers.
+    """
+    curve = exhibits.pick(metrics, at="round", metric=metric, **PRIMARY._asdict())
+    reached = curve.loc[curve["value"] >= target, "round"]
+    if reached.empty:
+        return Costs()
+    first = int(reached.min())
+    costs = exhibits.pick(metrics, at="round", round=first, **TRAFFIC._asdict())
+    spent = costs.set_index("metric")["value"]
+    of_run = exhibits.pick(metrics, at="last", metric=FLOPS)["value"]
+    missing = [name for name in NEEDED if name not in spent] + [FLOPS] * of_run.empty
+    if missing:
+        about = metrics.iloc[0]
+        raise DataError(
+            f"{about['federation']}/{about['label']} has no {missing[0]} with seed "
+            f"{about['seed']}; run its evaluation and the metrics stage again"
+        )
+    places = spent["client_rounds"] / first if first else np.nan
+    return Costs(
+        rounds=first,
+        bytes=spent["bytes"],
+        bytes_per_place=spent["bytes"] / places,
+        flops=spent["examples"] * of_run.iloc[0],
+    )
