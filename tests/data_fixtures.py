@@ -12,6 +12,7 @@ import pickle
 import re
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 
 from fedlib.data import downloads
 from fedlib.data.build import build
+from fedlib.data.examples import TEST, TRAIN, Examples
 from fedlib.data.raw import RawFile
 from fedlib.federation import Federation
 
@@ -41,6 +43,36 @@ def federation(
     partition = {"kind": kind, **fields}
     declared = {"dataset": dataset, "params": params or {}, "partition": partition, "seed": seed}
     return build(declared, raw)
+
+
+def numbered(labels, num_train: int | None = None, **known) -> Examples:
+    """Examples with these labels whose inputs [M, 1, 1, 1] are their own row numbers.
+
+    Args:
+      labels: of all classes, or give `num_classes`.
+      num_train: of the official training part, which comes first; None for no official parts.
+      known: other fields of `Examples`.
+    """
+    y = np.asarray(labels)
+    if num_train is not None:
+        sizes = [num_train, len(y) - num_train]
+        known["part"] = np.repeat(np.array([TRAIN, TEST], np.uint8), sizes)
+    known = {"num_classes": int(y.max()) + 1} | known
+    return Examples(np.arange(len(y))[:, None, None, None], y, **known)
+
+
+# As many labels of each class as CIFAR-10 has: row r is the (r // 10)-th example of class r % 10.
+CIFAR10 = numbered(np.arange(60_000) % 10, 50_000)
+
+
+def owned(built: Federation, split: str = "train", group: str = "seen") -> list[np.ndarray]:
+    """Rows of each member of a group in one split."""
+    return [built.split(split).of(client) for client in built.ids(group)]
+
+
+def class_counts(labels: np.ndarray, owners: list[np.ndarray], num_classes: int = 10) -> np.ndarray:
+    """Examples of each class in each owner's rows -> [C, L]"""
+    return np.stack([np.bincount(labels[rows], minlength=num_classes) for rows in owners])
 
 
 def made_up_texts(*, seed: int = 0, **params) -> Federation:
@@ -168,11 +200,25 @@ def images(num: int, first: int = 0, classes: int = 10) -> tuple[np.ndarray, np.
 
 def cifar10_batch(num: int, first: int = 0) -> bytes:
     """A CIFAR-10 batch of `num` images whose first two bytes number them."""
+    return _cifar(first, num, lambda numbers: {"labels": (numbers % 10).tolist()})
+
+
+def cifar100_batch(num: int, first: int = 0) -> bytes:
+    """A batch of CIFAR-100, numbered likewise; class f has superclass f // 5."""
+
+    def labels(numbers):
+        fine = numbers * 7 % 100
+        return {"fine_labels": fine.tolist(), "coarse_labels": (fine // 5).tolist()}
+
+    return _cifar(first, num, labels)
+
+
+def _cifar(first: int, num: int, labels: Callable[[np.ndarray], dict]) -> bytes:
     data = np.zeros((num, 3072), np.uint8)
     numbers = np.arange(first, first + num)
     data[:, 0], data[:, 1] = numbers % 256, numbers // 256
     # Protocol 3 is the first that has bytes, and so needs no codec to rebuild an array.
-    return pickle.dumps({"data": data, "labels": (numbers % 10).tolist()}, protocol=3)
+    return pickle.dumps({"data": data, **labels(numbers)}, protocol=3)
 
 
 class Server(http.server.ThreadingHTTPServer):

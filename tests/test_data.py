@@ -1,6 +1,7 @@
-"""Data sets: from raw files to a federation on disk. Section numbers: pFedMM specification."""
+"""Data sets: from raw files to examples and clients. Section numbers: pFedMM specification."""
 
 import gzip
+import hashlib
 import inspect
 import json
 import pickle
@@ -8,55 +9,39 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from data_fixtures import (
     NOWHERE,
     REAL_RAW,
     cifar10_batch,
+    cifar100_batch,
+    federation,
     idx,
+    idx_int,
     images,
     make_up,
     make_up_cifar10,
     make_up_sent140,
     make_up_yelp,
     needs,
+    owned,
     put,
 )
-from data_fixtures import federation as federation_of
 
-from fedlib.data import cifar_batch, downloads, partitions, sources
+from fedlib.data import cifar_batch, downloads, sources
 from fedlib.data import idx as idx_format
-from fedlib.data.build import build, check
-from fedlib.data.examples import FEATURES
-from fedlib.data.sources import synthetic
+from fedlib.data.build import build
+from fedlib.data.examples import FEATURES, TEST, TRAIN
+from fedlib.data.sources import cifar10, cifar100, digits, synthetic
 from fedlib.errors import ConfigError, DataError
-from fedlib.federation import Federation, Split
+from fedlib.federation import Federation
 
 ROOT = Path(__file__).resolve().parents[1]
 
 CUT = {"num_clients": 4, "train_fraction": 0.8, "unseen_fraction": 0.25}
 SYNTHETIC = {"num_clients": 5, "dim": 4, "test_size": 30}
-MADE_OF = {
-    "dataset": "synthetic",
-    "params": SYNTHETIC,
-    "partition": {"kind": "natural", "val_fraction": 0.2},
-    "seed": 12345,
-}
 DIGITS = {"dataset": "digits", "params": {}, "partition": {"kind": "iid", **CUT}, "seed": 1}
-
-
-@pytest.fixture
-def federation() -> Federation:
-    return build(MADE_OF, "")
-
-
-@pytest.fixture
-def saved(federation, tmp_path):
-    paths = tmp_path / "a.h5", tmp_path / "a.json"
-    federation.save(*paths)
-    return paths
 
 
 @pytest.fixture
@@ -69,6 +54,8 @@ def raw(tmp_path, monkeypatch) -> Path:
             contents = {f"{name}_images": idx(x), f"{name}_labels": idx(y)}
             make_up(monkeypatch, folder, dataset, **contents)
     make_up_cifar10(monkeypatch, folder, 20)
+    batches = {"train": cifar100_batch(500), "test": cifar100_batch(100, first=500)}
+    make_up(monkeypatch, folder, "cifar100", **batches)
     tweets = [(label, f"i am {label}") for label in "04" for _ in range(60)]
     make_up_sent140(monkeypatch, folder, tweets, tweets[30:90])
     reviews = [(label, f"good {label}") for label in "12345" for _ in range(30)]
@@ -78,12 +65,12 @@ def raw(tmp_path, monkeypatch) -> Path:
 
 def iid(dataset: str, raw: Path, **params) -> Federation:
     """The data set, dealt evenly."""
-    return federation_of(dataset, "iid", raw, params=params, **CUT)
+    return federation(dataset, "iid", raw, params=params, **CUT)
 
 
-def numbers(federation: Federation) -> list[int]:
-    """The numbers that `images` and `cifar10_batch` wrote into the first two pixels."""
-    first = federation.x[:, 0, 0, :2].astype(int)
+def numbers(x: np.ndarray) -> list[int]:
+    """The numbers that `images` and the batches of CIFAR have in their first two pixels."""
+    first = x[:, 0, 0, :2].astype(int)
     return (first[:, 0] + 256 * first[:, 1]).tolist()
 
 
@@ -110,13 +97,6 @@ def test_every_table_of_files_is_one_of_a_data_set_or_of_weights():
         assert bool(table.files) != bool(table.local)
 
 
-def test_every_kind_of_partition_can_be_loaded_and_says_what_it_needs():
-    for kind in partitions.PARTITIONS:
-        found = partitions.load(kind)
-        if kind != "writer":  # whose needs depend on its parameters
-            assert set(found.needs) <= set(FEATURES)
-
-
 def test_loading_the_registries_loads_no_data_set_and_no_partition():
     code = (
         "import sys, fedlib.data.build, fedlib.data.sources as s, fedlib.data.partitions as p\n"
@@ -131,14 +111,36 @@ def test_loading_the_registries_loads_no_data_set_and_no_partition():
     [
         ({"dataset": "mnits"}, "no data set 'mnits'; choose one of cifar10, "),
         ({"dataset": None}, "no data set None"),
-        ({"partition": {"kind": "dirichlett"}}, "no partition kind 'dirichlett'; choose one of"),
+        ({"partition": {"kind": "iid"}}, "partition iid needs the parameter 'num_clients'"),
         ({"partition": {}}, "no partition kind None; choose one of"),
         ({"partition": "iid"}, "a partition is declared as {'kind': 'iid', ...}, got 'iid'"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
         ({"seed": 2**32}, r"seed must be below 2\*\*32"),
+        ({"more": 1}, "a data spec has the keys dataset, params, partition, seed, and may have re"),
+        ({"dataset": "shakespeare"}, "shakespeare needs the parameter 'train_fraction'"),
+        *(
+            (
+                {"dataset": name, "params": {"alphabet": 1}},
+                f"data set {name} has no parameter 'alphabet'; it takes",
+            )
+            for name in sources.NAMES
+        ),
+        *(
+            ({"dataset": "emnist", "params": {"source": source}}, "emnist has no source .*all, te")
+            for source in ("train", "", ["all"])
+        ),
         (
-            {"more": 1},
-            "a data spec has the keys dataset, params, partition, seed, and may have replicate",
+            {"dataset": "mnist", "params": {"source": "kmnist"}},
+            "mnist has no source 'kmnist'; choose one of mnist, qmnist",
+        ),
+        *(
+            ({"dataset": "synthetic", "partition": {"kind": "natural"}, "params": params}, message)
+            for params, message in (
+                (SYNTHETIC | {"labels": "right"}, "no labels 'right'; choose one of fixed, offic"),
+                (SYNTHETIC | {"alpha": 0}, "alpha must be a positive number, got 0"),
+                (SYNTHETIC | {"num_components": 0}, "num_components must be an integer of at le"),
+                (SYNTHETIC | {"test_size": 0}, "test_size must be"),
+            )
         ),
     ],
 )
@@ -147,162 +149,99 @@ def test_a_spec_that_makes_no_sense_is_refused_before_a_file_is_read(change, mes
         build(DIGITS | change, NOWHERE)
 
 
-@pytest.mark.parametrize("name", sources.NAMES)
-def test_an_unknown_parameter_is_refused_before_a_file_is_read(name):
-    with pytest.raises(ConfigError, match=f"data set {name} has no parameter 'alphabet'; it takes"):
-        build(DIGITS | {"dataset": name, "params": {"alphabet": 1}}, NOWHERE)
-
-
-def test_a_parameter_that_is_missing_is_named():
-    with pytest.raises(ConfigError, match="shakespeare needs the parameter 'train_fraction'"):
-        build(DIGITS | {"dataset": "shakespeare"}, NOWHERE)
-
-
 @pytest.mark.parametrize(
-    ("dataset", "params", "partition", "message"),
+    ("dataset", "source", "partition", "message"),
     [
         (
             "cifar10",
-            {},
+            None,
             {"kind": "pachinko", "num_clients": 2, "alpha": 1, "beta": 1, "train_fraction": 0.8},
             "pachinko needs coarse labels, which cifar10 does not have; .* there fit: cifar100$",
         ),
         (
             "femnist",
-            {"source": "nist"},
+            "nist",
             {"kind": "writer_parts"},
             "needs an official training and test part, which femnist from source nist does not "
             "have; .* there fit: femnist:leaf, femnist:tff, mnist:qmnist",
         ),
         (
             "mnist",
-            {},
+            None,
             {"kind": "writer", "train_fraction": 0.8},
             "writer needs natural clients, such as writers, which mnist does not have; .*qmnist",
         ),
         (
             "cifar100",
-            {},
+            None,
             {"kind": "two_shard", "num_clients": 5},
             "needs ten classes, which cifar100 does not have; .* fit: cifar10, digits, mnist",
         ),
         (
             "synthetic",
-            {},
+            None,
             {"kind": "rotated", "num_clients": 4},
             "partition rotated needs images, which synthetic does not have",
-        ),
-        (
-            "emnist",
-            {"source": "test"},
-            {"kind": "permuted", "num_clients": 4, "num_clusters": 2},
-            "needs an official training and test part, which emnist from source test does not",
         ),
     ],
 )
 def test_what_a_data_set_lacks_for_a_partition_is_said_before_a_file_is_read(
-    dataset, params, partition, message
+    dataset, source, partition, message
 ):
+    params = {"source": source} if source else {}
     declared = {"dataset": dataset, "params": params, "partition": partition, "seed": 1}
     with pytest.raises(ConfigError, match=message):
         build(declared, NOWHERE)
 
 
-RESERVED = {"pool_per_class": 2, "server_per_class": 1, "val_per_class": 1, "probe_per_class": 1}
-EVERY_PARTITION = {
-    "angled": {"num_clients": 4, "alpha": 1.0, "train_examples": 5, "test_examples": 2},
-    "dirichlet": {"num_clients": 3, "alpha": 10.0, "train_fraction": 0.8},
-    "hierarchical": {
-        **{"num_clients": 2, "alpha": 1.0, "beta": 1.0},
-        **{"train_examples": 5, "test_examples": 2},
-    },
-    "hsu": {"num_clients": 4, "alpha": 1.0, "train_examples": 5, "test_examples": 2},
-    "iid": {"num_clients": 3, "train_fraction": 0.8},
-    "majority": {"num_clients": 3, "p": 0.0, "train_examples": 8, "test_examples": 4},
-    "natural": {},
-    "pachinko": {"num_clients": 2, "alpha": 1.0, "beta": 1.0, "train_fraction": 0.8},
-    "path_dir": {
-        **{"num_clients": 10, "classes_per_client": 2},
-        **{"alpha": 10.0, "train_fraction": 0.8},
-    },
-    "path_line": {"num_clients": 10, "classes_per_client": 2, "train_fraction": 0.8},
-    "pathological": {"num_clients": 3, "train_fraction": 0.8},
-    "permuted": {"num_clients": 4, "num_clusters": 2},
-    "rotated": {"num_clients": 4},
-    "server_dirichlet": {"num_clients": 2, "alpha": 100.0, **RESERVED},
-    "server_equal": {"num_clients": 2, "train_examples": 2, **RESERVED},
-    "server_majority": {"num_clients": 2, "train_examples": 2, "share": 0.5, **RESERVED},
-    "server_two_class": {"num_clients": 5, **RESERVED},
-    "two_shard": {"num_clients": 5},
-    "writer": {"train_fraction": 0.8},
-    "writer_groups": {"num_clients": 2, "writers_per_client": 1, "server_writers": 1},
-    "writer_parts": {},
-}
+READABLE = ["cifar10", "cifar100", "digits", "emnist", "mnist", "sent140", "synthetic", "yelp"]
 
 
-FITTING = {"digits": 15, "mnist": 15, "emnist": 7, "cifar10": 15, "synthetic": 14}
-FITTING |= {"sent140": 10, "yelp": 10}  # neither images nor ten classes
-
-
-@pytest.mark.parametrize("dataset", FITTING)
-def test_any_partition_deals_any_data_set_that_has_what_it_needs(raw, dataset):
-    params = SYNTHETIC if dataset == "synthetic" else {}
-    fitting = 0
-    for kind, fields in EVERY_PARTITION.items():
-        declared = {"dataset": dataset, "params": params, "seed": 1}
-        declared["partition"] = {"kind": kind, **fields}
-        try:
-            check(declared)
-        except ConfigError as error:
-            assert f"partition {kind} needs" in str(error)
-            continue
-        if dataset == "emnist" and kind.startswith("path_"):
-            continue  # 80 images are too few for ten owners of each of 62 classes
-        if dataset == "emnist" and kind.startswith("server_"):
-            continue  # nor do they suffice for three owners
-        if kind == "server_two_class" and dataset in ("sent140", "synthetic", "yelp"):
-            continue  # two examples of a class are no five shards, nor five classes pairs
-        built = build(declared, raw)
-        tested = built.ids("server") if len(built.ids("server")) else built.ids("seen")
-        assert built.num_clients > 1 and built.train.sizes.min() and built.test.sizes[tested].min()
-        fitting += 1
-    assert {*EVERY_PARTITION} == {*partitions.PARTITIONS}
-    assert fitting == FITTING[dataset]
-
-
-def test_what_a_source_says_it_has_is_what_its_examples_come_with(raw):
-    for dataset in FITTING:
-        read = sources.load(dataset).read
-        params = SYNTHETIC if dataset == "synthetic" else {}
-        drawn = {"seed": 1} if "seed" in inspect.signature(read).parameters else {}
-        examples = read(raw, **drawn, **params)
-        found = {
-            "classes": examples.y.ndim == 1,
-            "coarse": examples.coarse is not None,
-            "images": examples.x.dtype == np.uint8 and examples.x.ndim == 4,
-            "owner": examples.owner is not None,
-            "part": examples.part is not None,
-            "ten_classes": examples.num_classes == 10,
-        }
-        assert {*found} == {*FEATURES}
-        assert {name for name, there in found.items() if there} == {*sources.has(dataset)}
+@pytest.mark.parametrize("dataset", READABLE)
+def test_what_a_source_says_it_has_is_what_its_examples_come_with(raw, dataset):
+    read, params = sources.load(dataset).read, SYNTHETIC if dataset == "synthetic" else {}
+    drawn = {"seed": 1} if "seed" in inspect.signature(read).parameters else {}
+    examples = read(raw, **drawn, **params)
+    assert examples.features == {*sources.has(dataset)}
+    assert examples.y.ndim == 1 and examples.y.max() < examples.num_classes
+    parts = examples.by_part()
+    assert (np.diff(parts.part.astype(int)) >= 0).all() and 0 < parts.num_train < len(parts.y)
+    # A partition that asks for no more deals it.
+    declared = {**DIGITS, "dataset": dataset, "params": params}
+    built = build(declared, raw)
+    assert built.num_clients == 4 and len(built.x) == len(examples.x)
 
 
 # Made-up raw files
 
 
-def test_mnist_is_the_training_set_and_then_the_test_set(raw):
-    built = iid("mnist", raw)
-    assert built.x.shape == (80, 1, 28, 28) and built.x.dtype == np.uint8
-    assert numbers(built) == list(range(80))
-    assert built.y.tolist() == [i % 10 for i in range(80)]
+@pytest.mark.parametrize(
+    ("dataset", "num_train", "shape", "classes", "step"),
+    [
+        ("cifar10", 100, (120, 3, 32, 32), 10, 1),
+        ("cifar100", 500, (600, 3, 32, 32), 100, 7),
+        ("emnist", 60, (80, 1, 28, 28), 62, 1),
+        ("mnist", 60, (80, 1, 28, 28), 10, 1),
+    ],
+)
+def test_the_training_files_come_first_and_the_test_files_are_the_test_part(
+    raw, dataset, num_train, shape, classes, step
+):
+    examples = sources.load(dataset).read(raw)
+    assert examples.x.shape == shape and examples.x.dtype == np.uint8
+    assert numbers(examples.x) == list(range(len(examples.x)))
+    assert examples.y.tolist() == [step * i % classes for i in range(len(examples.x))]
+    assert (examples.num_classes, examples.num_train) == (classes, num_train)
+    assert (examples.part[:num_train] == TRAIN).all() and (examples.part[num_train:] == TEST).all()
 
 
-def test_cifar10_is_the_training_batches_and_then_the_test_batch(raw):
-    built = iid("cifar10", raw)
-    assert built.x.shape == (120, 3, 32, 32) and built.x.dtype == np.uint8
-    assert numbers(built) == list(range(120))
-    assert built.y.tolist() == [i % 10 for i in range(120)]
+def test_images_are_scaled_as_their_papers_say(raw):
+    # Section 5.3 of FedMix and section 4 of Adaptive Expert Models.
+    measured = cifar10.read(raw, scaling="measured")
+    assert (measured.mean, measured.std) == ((0.4915, 0.4822, 0.4466), (0.2470, 0.2435, 0.2616))
+    unit = sources.load("mnist").read(raw, scaling="unit")
+    assert (unit.mean, unit.std) == ((0.0,), (1.0,))
+    assert (cifar100.read(raw).mean, cifar100.read(raw).std) == (cifar100.MEAN, cifar100.STD)
 
 
 def test_cifar10_keeps_channels_rows_and_columns_apart():
@@ -313,37 +252,40 @@ def test_cifar10_keeps_channels_rows_and_columns_apart():
     assert np.argwhere(x).tolist() == [[0, 2, 5, 7]] and y.tolist() == [3]
 
 
-def test_emnist_draws_from_both_official_splits_or_from_the_test_split(raw):
-    assert numbers(iid("emnist", raw)) == list(range(80))
-    for key in ("train_images", "train_labels"):
-        (raw / downloads.files("emnist")[key].path).unlink()
-    assert numbers(iid("emnist", raw, source="test")) == list(range(60, 80))
-
-
-def test_emnist_asks_only_for_the_files_it_reads():
+def test_emnist_can_be_its_test_split_alone_and_asks_for_no_other_file(raw):
     assert list(downloads.files("emnist", "test")) == ["test_images", "test_labels"]
     assert len(downloads.files("emnist")) == 4
+    for key in ("train_images", "train_labels"):
+        (raw / downloads.files("emnist")[key].path).unlink()
+    assert numbers(iid("emnist", raw, source="test").x) == list(range(60, 80))
 
 
-@pytest.mark.parametrize("source", ["train", "", ["all"]])
-def test_an_unknown_emnist_source_is_refused(source):
-    with pytest.raises(ConfigError, match=r"emnist has no source .*; choose one of all, test"):
-        iid("emnist", NOWHERE, source=source)
+def test_clients_of_cifar100_have_as_many_images_each(raw):
+    fields = {"num_clients": 6, "alpha": 0.4, "beta": 10.0, "train_fraction": 0.8}
+    built = federation("cifar100", "pachinko", raw, **fields)
+    assert built.train.sizes.tolist() == [80] * 6 and built.test.sizes.tolist() == [20] * 6
+    fields = {"num_clients": 5, "alpha": 0.1, "beta": 10, "train_examples": 100}
+    built = federation("cifar100", "hierarchical", raw, test_examples=20, **fields)
+    assert built.train.sizes.tolist() == [100] * 5 and built.test.sizes.tolist() == [20] * 5
 
 
-@pytest.mark.parametrize("dataset", ["mnist", "emnist", "cifar10"])
-def test_a_missing_raw_file_is_named(dataset, raw):
-    path = raw / next(iter(downloads.files(dataset).values())).path
-    path.unlink()
-    with pytest.raises(DataError, match=f"{path} does not exist; run the download stage"):
-        iid(dataset, raw)
+def test_the_hierarchy_of_cifar100_is_read_off_the_labels():
+    fine = np.arange(300) % 100
+    assert cifar100.hierarchy(fine, fine % 20).tolist() == [f % 20 for f in range(100)]
+    # Two superclasses of a class, and a class without images.
+    for fine, coarse in ((np.arange(200) % 100, np.arange(200) // 5), (np.arange(99),) * 2):
+        with pytest.raises(DataError, match="every class from 0 to 99 must have images, all of"):
+            cifar100.hierarchy(fine, coarse)
 
 
-@pytest.mark.parametrize("dataset", ["mnist", "emnist", "cifar10"])
-def test_a_truncated_raw_file_is_refused(dataset, raw):
+@pytest.mark.parametrize("dataset", ["mnist", "emnist", "cifar10", "cifar100"])
+def test_a_raw_file_that_is_missing_or_truncated_is_named(dataset, raw):
     path = raw / next(iter(downloads.files(dataset).values())).path
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match=rf"{path} has [\d,]+ bytes, the official file has"):
+        iid(dataset, raw)
+    path.unlink()
+    with pytest.raises(DataError, match=f"{path} does not exist; run the download stage"):
         iid(dataset, raw)
 
 
@@ -386,20 +328,17 @@ def test_what_is_not_a_batch_is_refused(content):
         cifar_batch.parse(content, "batch", "labels")
 
 
+HEADER = b"\0\0\x08\2\0\0"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (idx(np.zeros((2, 3)))[:-9], "is not a whole gzip file"),
         (b"text", "is not a whole gzip file"),
-        (
-            gzip.compress(b"\0\0\x0d\1\0\0\0\0"),
-            "is not an idx file of bytes or int32: it starts 00000d01",
-        ),
-        (
-            gzip.compress(b"\0\0\x08\2\0\0\0\2\0\0\0\3\0\0"),
-            r"announces \(2, 3\), so 6 bytes, but holds 2",
-        ),
-        (gzip.compress(b"\0\0\x08\2\0\0"), "announces .* holds 0"),
+        (gzip.compress(b"\0\0\x0d\1\0\0\0\0"), "is not an idx .* or int32: it starts 00000d01"),
+        (gzip.compress(HEADER + b"\0\2\0\0\0\3\0\0"), r"announces \(2, 3\), so 6 .* holds 2"),
+        (gzip.compress(HEADER), "announces .* holds 0"),
     ],
     ids="cut no-gzip floats too-short no-shape".split(),
 )
@@ -409,23 +348,89 @@ def test_what_is_not_an_idx_file_is_refused(content, message):
 
 
 def test_images_and_labels_must_be_of_the_same_examples():
-    with pytest.raises(
-        DataError, match=r"MNIST test: images of shape \(3, 28, 28\) do not go with"
-    ):
+    with pytest.raises(DataError, match=r"MNIST test: images of shape \(3, 28, 28\) do not go"):
         idx_format.images(idx(np.zeros((3, 28, 28))), idx(np.zeros(2)), "MNIST test")
+
+
+# MNIST by writer: who wrote which digit, according to QMNIST's labels
+
+
+def by_writer(raw, **fields):
+    fields = {"unseen": "test_part", "train_fraction": 0.8} | fields
+    return federation("mnist", "writer", raw, params={"source": "qmnist"}, **fields)
+
+
+def described(labels, first_writer, writers, beyond=0):
+    """Rows of QMNIST's eight columns; `beyond` more than there are labels."""
+    rows = np.zeros((len(labels) + beyond, 8), int)
+    rows[: len(labels), 0] = labels
+    rows[:, 2] = first_writer + np.arange(len(rows)) % writers
+    return rows
+
+
+@pytest.fixture
+def qmnist(raw, monkeypatch):
+    """60 training images by writers 100 to 105, 20 test images by writers 2000 to 2003."""
+    train = described(np.arange(60) % 10, 100, 6)
+    test = described(np.arange(60, 80) % 10, 2000, 4, beyond=30)
+    contents = {"train_writers": idx_int(train), "test_writers": idx_int(test)}
+    make_up(monkeypatch, raw, "mnist", **contents)
+    return raw
+
+
+def test_writers_of_the_training_set_are_seen_and_those_of_the_test_set_unseen(qmnist):
+    built = by_writer(qmnist)
+    # The images of a writer are 6, or 4, apart.
+    for group, first, writers, num in (("seen", 0, 6, 10), ("unseen", 60, 4, 5)):
+        both = zip(owned(built, "train", group), owned(built, "test", group), strict=True)
+        found = [sorted(numbers(built.x[np.concatenate(rows)])) for rows in both]
+        expected = [list(range(first + w, first + writers * num, writers)) for w in range(writers)]
+        assert sorted(found) == expected
+
+
+def test_unseen_writers_can_be_drawn_from_all(qmnist):
+    built = by_writer(qmnist, unseen="drawn", unseen_fraction=0.3)
+    assert (len(built.ids("seen")), len(built.ids("unseen"))) == (7, 3)
+
+
+def test_the_files_that_name_the_writers_are_asked_for_only_where_they_are_needed():
+    assert len(downloads.files("mnist")) == 4
+    assert list(downloads.files("mnist", "qmnist"))[4:] == ["train_writers", "test_writers"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (described(np.arange(60) // 6, 100, 6), "names other classes than the labels of MNIST"),
+        (described(np.arange(59) % 10, 100, 6), r"has shape \(59, 8\), too small for 60 rows"),
+        (described(np.arange(60) % 10, 100, 6)[:, :2], r"shape \(60, 2\), too small"),
+    ],
+)
+def test_writers_of_other_images_are_refused(qmnist, monkeypatch, rows, message):
+    make_up(monkeypatch, qmnist, "mnist", train_writers=idx_int(rows))
+    with pytest.raises(DataError, match=message):
+        by_writer(qmnist)
 
 
 # Data sets without raw files
 
 
-def test_digits_are_the_images_of_scikit_learn():
+def test_digits_are_the_images_of_scikit_learn_and_every_fourth_of_a_class_is_for_testing():
     from sklearn.datasets import load_digits
 
-    built = iid("digits", NOWHERE)
-    assert built.x.shape == (1797, 1, 8, 8) and built.x.dtype == np.uint8
-    assert np.abs(built.x[:, 0] - load_digits().images * 255 / 16).max() <= 0.5
-    assert built.y.tolist() == load_digits().target.tolist()
-    assert built.num_clients == 4 and built.ids("unseen").shape == (1,)
+    examples = digits.read(NOWHERE)
+    assert examples.x.shape == (1797, 1, 8, 8) and examples.x.dtype == np.uint8
+    assert np.abs(examples.x[:, 0] - load_digits().images * 255 / 16).max() <= 0.5
+    assert examples.y.tolist() == load_digits().target.tolist()
+    tested = [np.flatnonzero(examples.y == label)[3::4] for label in range(10)]
+    assert np.flatnonzero(examples.part == TEST).tolist() == sorted(np.concatenate(tested))
+
+
+def test_a_training_part_comes_first_and_keeps_its_order():
+    labels = np.array([0, 1, 0, 0, 1, 0, 1, 0, 1, 1])  # the fourth 0 is row 5, the fourth 1 row 8
+    examples = digits.read(NOWHERE)._replace(y=labels, part=digits.set_aside(labels, 4))
+    examples = examples._replace(x=np.arange(10)).by_part()
+    assert examples.x.tolist() == [0, 1, 2, 3, 4, 6, 7, 9, 5, 8] and examples.num_train == 8
 
 
 def test_synthetic_sizes_are_the_official_ones():
@@ -436,17 +441,16 @@ def test_synthetic_sizes_are_the_official_ones():
 
 def made_up(params: dict, seed: int = 12345, **fields) -> Federation:
     """The synthetic data, and who it belongs to."""
-    return federation_of("synthetic", "natural", seed=seed, params=params, **fields)
+    return federation("synthetic", "natural", seed=seed, params=params, **fields)
 
 
 def test_synthetic_clients_have_their_training_and_test_examples():
-    built = made_up(SYNTHETIC, val_fraction=0.25, unseen_fraction=0.2)
+    built = made_up(SYNTHETIC, val_fraction=0.25)
     sizes = synthetic.train_sizes(np.random.RandomState(12345), 5)
     assert (built.train.sizes + built.val.sizes).tolist() == sizes.tolist()
     assert built.train.sizes.tolist() == [int(0.75 * size) for size in sizes]
     assert built.test.sizes.tolist() == [30] * 5
     assert built.x.dtype == np.float32 and built.x.shape[1] == 4
-    assert built.ids("unseen").tolist() == [4]
 
 
 def test_the_last_fifth_of_the_synthetic_clients_is_unseen():
@@ -469,16 +473,13 @@ def test_natural_clients_come_as_given_or_in_random_order():
     assert sorted(sizes) == sorted(given.train.sizes) and any(sizes != given.train.sizes)
 
 
-def test_a_natural_client_keeps_its_parts_unless_a_validation_part_is_drawn():
-    as_given, drawn, held = (
-        made_up(SYNTHETIC, val_fraction=fraction) for fraction in (None, 0.0, 0.25)
-    )
+def test_a_natural_client_keeps_its_order_unless_a_validation_part_is_drawn():
+    as_given, drawn = (made_up(SYNTHETIC, val_fraction=fraction) for fraction in (None, 0.0))
     for client in range(5):
         rows = as_given.train.of(client)
-        assert np.array_equal(rows, np.sort(rows)) and len(drawn.val.of(client)) == 0
+        assert np.array_equal(rows, np.sort(rows))
         assert np.array_equal(np.sort(drawn.train.of(client)), rows)
-        both = np.concatenate([held.train.of(client), held.val.of(client)])
-        assert np.array_equal(np.sort(both), rows) and len(held.val.of(client))
+    assert not np.array_equal(drawn.train.rows, as_given.train.rows)
 
 
 def test_synthetic_labels_are_those_of_their_component_without_noise(monkeypatch):
@@ -504,128 +505,19 @@ def test_synthetic_labels_are_balanced_and_with_the_official_quirk_mostly_0():
     assert 0.24 < quirk.y[quirk.test.rows].mean() < 0.49
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"labels": "right"}, "no labels 'right'; choose one of fixed, official"),
-        ({"alpha": 0}, "alpha must be a positive number, got 0"),
-        ({"num_components": 0}, "num_components must be an integer of at least 1, got 0"),
-        ({"test_size": 0}, "test_size must be"),
-    ],
-)
-def test_synthetic_parameters_that_make_no_sense_are_refused(change, message):
-    with pytest.raises(ConfigError, match=message):
-        made_up({**SYNTHETIC, **change})
+# The script
 
 
-# On disk
-
-
-def test_a_federation_comes_back_from_disk_as_it_was(federation, saved):
-    loaded = Federation.load(*saved)
-    assert loaded.digests == federation.digests
-    assert loaded.manifest() == federation.manifest()
-    assert loaded.spec == MADE_OF
-
-
-def test_a_loaded_federation_is_not_what_is_in_the_file_later(federation, saved, tmp_path):
-    loaded = Federation.load(*saved)
-    assert loaded.x.flags.writeable  # PyTorch warns of arrays that are not
-    before = saved[0].read_bytes()
-    loaded.x[:] = 0
-    assert saved[0].read_bytes() == before
-    loaded, again = Federation.load(*saved), Federation.load(*saved)
-    other = build({**federation.spec, "seed": 9}, "")
-    other.save(*saved)
-    again.x[0] = 7
-    assert loaded.digests == federation.digests != other.digests
-
-
-def test_arrays_that_cannot_be_mapped_are_read(federation, saved):
-    with h5py.File(saved[0], "r+") as file:
-        del file["x"]
-        file.create_dataset("x", data=federation.x, compression="gzip")
-    loaded = Federation.load(*saved)
-    assert np.array_equal(loaded.x, federation.x)
-    empty = Federation(**{**vars_of(federation), "val": Split.from_lists([[]] * 5)})
-    empty.save(*saved)
-    assert Federation.load(*saved).val.rows.shape == (0,)
-
-
-def test_building_twice_gives_the_same_bytes(federation, saved, tmp_path):
-    again = build(federation.spec, "")
-    again.save(tmp_path / "b.h5", tmp_path / "b.json")
-    assert [path.read_bytes() for path in saved] == [
-        (tmp_path / name).read_bytes() for name in ("b.h5", "b.json")
-    ]
-
-
-def replicate(number, seed=0):
-    return build({**MADE_OF, "seed": seed, "replicate": number}, "")
-
-
-def test_every_replicate_is_cut_by_a_seed_of_its_own():
-    shared = build({**MADE_OF, "seed": 0}, "")
-    cuts = [shared, *(replicate(number) for number in range(3))]
-    assert len({cut.digests["x"] for cut in cuts}) == 4
-    assert replicate(1).digests == replicate(1).digests
-    assert replicate(1).spec["replicate"] == 1
-
-
-def test_replicates_of_neighbouring_declared_seeds_are_apart():
-    assert replicate(1, seed=0).digests["x"] != replicate(0, seed=1).digests["x"]
-
-
-def test_a_truncated_shard_file_is_refused(saved):
-    saved[0].write_bytes(saved[0].read_bytes()[:-500])
-    with pytest.raises(DataError, match=f"{saved[0]} is truncated or corrupted .* delete it"):
-        Federation.load(*saved)
-
-
-def test_a_shard_file_that_lost_an_array_is_refused(saved):
-    with h5py.File(saved[0], "r+") as file:
-        del file["train/rows"]
-    with pytest.raises(DataError, match="is truncated or corrupted"):
-        Federation.load(*saved)
-
-
-def test_a_shard_file_with_other_content_does_not_match_its_manifest(saved):
-    with h5py.File(saved[0], "r+") as file:
-        file["x"][0, 0] += 1
-    with pytest.raises(DataError, match="does not match its manifest: x differ; delete it"):
-        Federation.load(*saved)
-
-
-def test_a_missing_shard_file_is_named(tmp_path):
-    with pytest.raises(DataError, match="none.h5 does not exist; run the partition stage first"):
-        Federation.load(tmp_path / "none.h5")
-
-
-def test_a_row_of_two_splits_is_refused(federation):
-    test = Split(federation.test.rows.copy(), federation.test.offsets)
-    row = test.rows[0] = federation.train.rows[3]
-    with pytest.raises(DataError, match=rf"row {row} belongs to clients 0 and 0 .*split test"):
-        Federation(**{**vars_of(federation), "test": test})
-
-
-def vars_of(federation: Federation) -> dict:
-    names = ("x", "y", "num_classes", "train", "val", "test", "group", "client_id")
-    return {name: getattr(federation, name) for name in names}
-
-
-def partition_script(*arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts/partition.py", *map(str, arguments)]
+def partition_script(folder, partition) -> subprocess.CompletedProcess:
+    (folder / "spec.json").write_text(json.dumps(DIGITS | {"partition": partition}))
+    command = [sys.executable, ROOT / "scripts/partition.py", "--spec", f"@{folder}/spec.json"]
+    command += ["--shards", folder / "d.h5", "--manifest", folder / "d.json"]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_the_script_writes_shards_and_says_what_they_are(tmp_path):
     partition = {**DIGITS["partition"], "fraction": 0.5, "val_fraction": 0.25}
-    spec = DIGITS | {"partition": partition}
-    shards, manifest = tmp_path / "d.h5", tmp_path / "d.json"
-    (tmp_path / "spec.json").write_text(json.dumps(spec))
-    done = partition_script(
-        "--spec", f"@{tmp_path}/spec.json", "--shards", shards, "--manifest", manifest
-    )
+    done = partition_script(tmp_path, partition)
     assert (done.returncode, done.stderr) == (0, "")
     # int(0.5 * 1797) = 898 = 224 + 224 + 225 + 225. Of 224, 45 are test, 45 validation, 134
     # training (floor(0.8 * 224) = 179, floor(0.75 * 179) = 134); of 225, 45, 45 and 135.
@@ -634,17 +526,15 @@ def test_the_script_writes_shards_and_says_what_they_are(tmp_path):
         "examples:    538 train, 180 val, 180 test",
         "client size: min 224, median 224.5, max 225",
     ]
-    assert Federation.load(shards, manifest).spec == spec
+    loaded = Federation.load(tmp_path / "d.h5", tmp_path / "d.json")
+    assert loaded.spec == DIGITS | {"partition": partition}
 
 
 def test_the_script_explains_a_mistake_and_writes_nothing(tmp_path):
-    partition = {**DIGITS["partition"], "train_fraction": 2}
-    spec = json.dumps(DIGITS | {"partition": partition})
-    paths = ("--shards", tmp_path / "d.h5", "--manifest", tmp_path / "d.json")
-    done = partition_script("--spec", spec, *paths)
+    done = partition_script(tmp_path, {**DIGITS["partition"], "train_fraction": 2})
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: train_fraction must be in (0, 1), got 2\n"
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.json"]
 
 
 # The official files, where they are
@@ -660,17 +550,21 @@ def test_the_official_mnist_has_its_known_class_sizes():
     assert built.x[:60_000].std() / 255 == pytest.approx(built.std[0], abs=5e-5)
 
 
-@needs("cifar10")
-def test_the_official_cifar10_has_6000_images_of_each_class():
-    built = iid("cifar10", REAL_RAW)
-    assert built.x.shape == (60_000, 3, 32, 32)
-    assert np.bincount(built.y).tolist() == [6000] * 10
-    means = built.x[:50_000].mean(axis=(0, 2, 3)) / 255
-    assert means == pytest.approx(built.mean, abs=5e-4)
+@needs("mnist", "qmnist")
+def test_the_official_files_name_539_seen_and_297_unseen_writers():
+    built = by_writer(REAL_RAW)
+    sizes = built.train.sizes + built.test.sizes
+    seen, unseen = (sizes[built.ids(group)] for group in ("seen", "unseen"))
+    assert (len(seen), seen.sum(), seen.min(), seen.max()) == (539, 60_000, 19, 131)
+    assert (len(unseen), unseen.sum(), unseen.min(), unseen.max()) == (297, 10_000, 8, 130)
 
 
-@needs("emnist", "test")
-def test_the_official_emnist_test_split_has_116323_images_of_62_classes():
-    built = iid("emnist", REAL_RAW, source="test")
-    assert built.x.shape == (116_323, 1, 28, 28)  # section 3.1
-    assert (np.bincount(built.y, minlength=62) > 0).all()
+@needs("cifar100")
+def test_the_official_cifar100_gives_the_clients_and_the_hierarchy_of_the_paper():
+    fields = {"num_clients": 100, "alpha": 0.4, "beta": 10.0, "unseen_fraction": 0.2}
+    built = federation("cifar100", "pachinko", REAL_RAW, train_fraction=0.8, **fields)
+    assert np.bincount(built.y).tolist() == [600] * 100
+    assert built.train.sizes.tolist() == [480] * 100  # section 3.2: 600 per client
+    assert (len(built.ids("seen")), len(built.ids("unseen"))) == (80, 20)
+    coarse = json.dumps(cifar100.read(REAL_RAW).coarse.tolist(), separators=(",", ":"))
+    assert hashlib.sha256(coarse.encode()).hexdigest().startswith("dfdc0e872df7a783")

@@ -1,12 +1,16 @@
-"""What holds of every partition, whatever it deals by."""
+"""What holds of every partition, whatever it deals by, and what each refuses."""
 
 import random
+from dataclasses import fields
 
 import numpy as np
 import pytest
+from data_fixtures import numbered
 
 from fedlib.data import partitions
-from fedlib.data.examples import TEST, TRAIN, Examples
+from fedlib.data.draws import dirichlet
+from fedlib.data.examples import FEATURES
+from fedlib.errors import ConfigError, DataError
 from fedlib.federation import SPLITS
 
 NUM, NUM_TRAIN = 1400, 1000
@@ -40,17 +44,19 @@ KINDS = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def made_up() -> Examples:
+def parsed(kind, **changes):
+    return partitions.parse({"kind": kind, **KINDS[kind], **changes})
+
+
+def made_up():
     """Images of one shade each, their number, which no turn and no permutation changes."""
-    x = np.broadcast_to(np.arange(NUM, dtype=np.float64)[:, None, None, None], (NUM, 1, 4, 4))
-    y, owner = np.arange(NUM) % 10, np.arange(NUM) * 37 % 20
-    part = np.repeat(np.array([TRAIN, TEST], np.uint8), [NUM_TRAIN, NUM - NUM_TRAIN])
-    known = {"owner": owner, "num_owners": 20, "coarse": np.arange(10) // 5, "part": part}
-    return Examples(np.array(x), y, 10, (0.0,), (1.0,), **known)
+    known = {"owner": np.arange(NUM) * 37 % 20, "num_owners": 20, "coarse": np.arange(10) // 5}
+    examples = numbered(np.arange(NUM) % 10, NUM_TRAIN, mean=(0.0,), std=(1.0,), **known)
+    return examples._replace(x=np.tile(examples.x.astype(float), (1, 1, 4, 4)))
 
 
 def dealt(kind, seed=1, **changes):
-    partition = partitions.parse({"kind": kind, **KINDS[kind], **changes})
+    partition = parsed(kind, **changes)
     return partition, partition.deal(made_up(), seed).federation()
 
 
@@ -67,8 +73,8 @@ def owned(built, client, splits):
     return sorted(built.x[rows, 0, 1, 1].round().tolist())
 
 
-def can(kind, field):
-    return field in partitions.load(kind).__dataclass_fields__
+def names(kind):
+    return [field.name for field in fields(partitions.load(kind))]
 
 
 def test_every_kind_is_in_the_table():
@@ -78,6 +84,7 @@ def test_every_kind_is_in_the_table():
 @every_kind
 def test_no_example_is_owned_twice_and_labels_are_those_of_the_images(kind):
     partition, built = dealt(kind)
+    assert {*partition.needs} <= {*FEATURES}
     found = []
     for split in SPLITS:
         number, cluster = numbers(built, split)
@@ -107,7 +114,25 @@ def test_the_seed_alone_decides_and_global_generators_are_neither_read_nor_moved
         assert sum(alike) <= len(alike) / 5  # two random orders may have somebody in one place
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if can(kind, "unseen_fraction")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "server_per_class" in names(kind)])
+def test_the_seed_decides_nothing_of_the_server_and_clients_only_train(kind):
+    (_, one), (_, other) = dealt(kind), dealt(kind, seed=2)
+    assert one.num_clients == 12 and [*one.ids("server"), *one.ids("probe")] == [10, 11]
+    for client in (10, 11):
+        assert owned(one, client, SPLITS) == owned(other, client, SPLITS)
+    for split in ("val", "test"):
+        assert one.split(split).sizes.sum() == one.split(split).sizes[10] > 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "fraction" in names(kind)])
+def test_a_fraction_uses_so_many_of_the_examples_or_of_the_owners(kind):
+    for fraction, num in ((1.0, NUM), (0.5, NUM // 2)):
+        _, built = dealt(kind, fraction=fraction)
+        rounded = 10 * 2 * 10 if kind in ("path_dir", "path_line") else 0  # of each class's owners
+        assert num - rounded <= len(built.x) <= num
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "unseen_fraction" in names(kind)])
 def test_clients_may_be_unseen_and_own_what_they_would_own(kind):
     (_, everybody), (_, some) = dealt(kind), dealt(kind, unseen_fraction=0.2)
     assert len(everybody.ids("unseen")) == 0
@@ -116,7 +141,7 @@ def test_clients_may_be_unseen_and_own_what_they_would_own(kind):
         assert np.array_equal(everybody.split(split).rows, some.split(split).rows)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if can(kind, "unseen_fraction")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "unseen_fraction" in names(kind)])
 def test_validation_examples_are_taken_from_those_for_training(kind):
     (_, whole), (_, held) = (dealt(kind, val_fraction=fraction) for fraction in (0.0, 0.25))
     assert whole.val.sizes.sum() == 0 < held.val.sizes.sum()
@@ -124,3 +149,173 @@ def test_validation_examples_are_taken_from_those_for_training(kind):
         left = [held.split(name).of(client) for name in ("train", "val")]
         assert sorted(np.concatenate(left)) == sorted(whole.train.of(client))
         assert np.array_equal(held.test.of(client), whole.test.of(client))
+
+
+# Mistakes. What a field refuses is the same in every kind that has it.
+
+COUNT, FROM_0, POSITIVE = (
+    "an integer of at least 1",
+    "an integer of at least 0",
+    "a positive number",
+)
+REFUSED = {
+    "alpha": (POSITIVE, 0, -1, "1", True, float("inf")),
+    "label_alpha": (POSITIVE, 0),
+    "beta": (POSITIVE, 0, -1),
+    "low": (POSITIVE, 0),
+    "fraction": ("in (0, 1]", 0, 1.5),
+    "train_fraction": ("in (0, 1)", 0, 1),
+    "unseen_fraction": ("in [0, 1)", -0.1, 1.0),
+    "val_fraction": ("in [0, 1)", -0.1, 1.0),
+    "majority": ("in (0, 1]", 0, 1.2),
+    "p": ("in [0, 1]", 1.1),
+    "share": ("in [0, 1]", 1.1),
+    "share_to": ("in (0, 1]", 1.4),
+    "majority_class": (FROM_0, -1),
+    "probe_per_class": (FROM_0, 0.5),
+    "probe_writers": (FROM_0, -1),
+    "val_per_class": (FROM_0, -1),
+    "num_clients": (COUNT, 0, 2.5, True),
+} | dict.fromkeys(
+    "classes_per_client min_examples num_clusters num_groups pool_per_class server_examples "
+    "server_per_class server_writers shards_per_client test_examples test_per_class "
+    "train_examples writers_per_client".split(),
+    (COUNT, 0, 1.5),
+)
+CHOICES = {
+    "assignment": "balanced, iid",
+    "convention": "prior, per_class",
+    "order": "given, random",
+    "rest": "others, all",
+    "unseen": "drawn, last, test_part",
+}
+OTHERWISE = {"distinct", "high", "rotations"}  # checked below, or true or false
+
+
+@every_kind
+def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
+    assert {*names(kind)} <= {*REFUSED, *CHOICES, *OTHERWISE}
+    for name in names(kind):
+        right, *wrong = REFUSED.get(name, [""])
+        for value in wrong:
+            with pytest.raises(ConfigError) as raised:
+                parsed(kind, **{name: value})
+            assert str(raised.value) == f"{name} must be {right}, got {value!r}"
+        if name in CHOICES:
+            with pytest.raises(ConfigError) as raised:
+                parsed(kind, **{name: "other"})
+            assert str(raised.value) == f"no {name} 'other'; choose one of {CHOICES[name]}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("iid", {"kind": "iiid"}, "no partition kind 'iiid'; choose one of angled, dirichlet, "),
+        ("iid", {"kind": None}, "no partition kind None; choose one of"),
+        ("iid", {"kind": ["iid"]}, r"no partition kind \['iid'\]"),
+        ("writer_parts", {"kind": "iid"}, "partition iid needs the parameter 'num_clients'"),
+        ("iid", {"alpha": 1}, "partition iid has no parameter 'alpha'; it takes num_clients"),
+        ("majority", {"num_clients": 101}, "num_clients must be at most 100, one for each pair"),
+        ("majority", {"train_examples": 25}, "train_examples must be even, got 25"),
+        ("path_line", {"low": 0.7}, "low must be at most high, got 0.7 and 0.6"),
+        ("permuted", {"num_clusters": 3}, "num_clients must be a multiple of the 3 .* got 10"),
+        ("permuted", {"num_clusters": 11}, "num_clusters must be at most the 10 .* got 11"),
+        ("rotated", {"rotations": [0, 45]}, "rotations must be .* out of 0, 90, 180, 270, got"),
+        ("rotated", {"rotations": [180, 180]}, r"rotations must be different .* got \[180, 180\]"),
+        ("rotated", {"rotations": []}, "rotations must be"),
+        ("rotated", {"num_clients": 5}, "num_clients must be a multiple of the 2 rotations, got 5"),
+        ("server_majority", {"share_to": 0.4}, "share_to must be at least the share, 0.5, got 0.4"),
+        ("two_shard", {"num_clients": 12}, "num_clients must be a multiple of 5, .* got 12"),
+        (
+            "writer",
+            {"unseen": "test_part", "unseen_fraction": 0.2},
+            "'test_part' needs unseen_fraction 0, got 0.2",
+        ),
+        ("writer_groups", {"majority": 0.6}, "majority is a share of server_examples, which has"),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused(kind, change, message):
+    with pytest.raises(ConfigError, match=message):
+        partitions.parse({"kind": kind, **KINDS[kind], **change})
+
+
+GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "server_examples": 20}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        *(
+            (kind, {"num_clients": 351, "fraction": 0.25}, r"350 examples .* 351 clients")
+            for kind in ("dirichlet", "iid", "pachinko")
+        ),
+        ("dirichlet", {"num_groups": 11}, "at most the 10 labels of the data, got 11"),
+        ("path_line", {"classes_per_client": 11}, "10 clients with 11 classes each"),
+        ("path_dir", {"num_clients": 7, "classes_per_client": 3}, "7 clients with 3 classes each"),
+        *(
+            (kind, {"num_clients": 17}, "1000 train examples cannot be dealt to 17 .* with 60 each")
+            for kind in ("angled", "hierarchical", "hsu")
+        ),
+        ("hsu", {"test_examples": 41}, "400 test .* with 41 each; take .* fewer test_examples"),
+        ("permuted", {"train_examples": 101}, "1000 train examples cannot .* to 10 .* with 101"),
+        ("rotated", {"train_examples": 201}, "1000 train .* dealt to 5 clients with 201 each"),
+        ("rotated", {"num_clients": 802}, "400 test .* dealt to 401 clients with 1 each"),
+        ("two_shard", {"num_clients": 505}, "100 train .* class cannot be cut into 101 shards"),
+        # Everything is needed, and what is left for the last clients is of their own classes.
+        (
+            "majority",
+            {"num_clients": 100, "p": 0.2, "train_examples": 10},
+            r"client 9\d needs 8 train examples of .* are left; take fewer clients",
+        ),
+        (
+            "server_equal",
+            {"val_per_class": 16},
+            "class 0 has 100 training examples, but 101 are asked for: 70 for the clients, 5 for "
+            "the probe, 16 to validate on and 10 for the server to train on",
+        ),
+        ("server_dirichlet", {"majority": 0.3}, "class 0 has 100 training examples, but 125 are"),
+        ("server_dirichlet", {"majority": 0.1, "majority_class": 10}, "majority_class .* got 10"),
+        ("server_dirichlet", {"test_per_class": 41}, "test_per_class is 41, .* has 40 test"),
+        ("server_equal", {"num_clients": 15}, "700 train examples cannot be dealt to 15 clients"),
+        (
+            "server_majority",
+            {"train_examples": 71, "share": 1.0},
+            "client 0 needs 71 train examples of the classes .0., but 70 are left",
+        ),
+        ("server_two_class", {"num_clients": 12}, "10 classes cannot be .* in pairs to 12 clients"),
+        ("server_two_class", {"num_clients": 400}, "70 examples .* cannot be cut into 80 shards"),
+        *(
+            (kind, {"num_clients": 21}, "num_clients is 21, but only 20 writers are there")
+            for kind in ("writer", "writer_parts")
+        ),
+        (
+            "writer_groups",
+            {"num_clients": 7},
+            "7 clients of 3 writers and 7 writers of server and probe are asked for, but only 20",
+        ),
+        (
+            "writer_groups",
+            {**GROUPS, "server_examples": 101},
+            "server_examples is 101, but the 2 writers of the server have 100 training examples",
+        ),
+        (
+            "writer_groups",
+            {**GROUPS, "majority": 0.9},
+            "majority 0.9 of 20 server_examples needs 18 of class 0, but the 2 writers of the "
+            r"server have \d+; take more server_writers, or fewer server_examples",
+        ),
+        (
+            "writer_groups",
+            {**GROUPS, "majority": 0.9, "majority_class": 10},
+            "majority_class must be below 10, got 10",
+        ),
+    ],
+)
+def test_what_the_data_set_cannot_give_is_refused(kind, change, message):
+    with pytest.raises((ConfigError, DataError), match=message):
+        dealt(kind, **change)
+
+
+def test_a_concentration_whose_shares_underflow_is_refused():
+    with pytest.raises(ConfigError, match="1e-05 is too small"):
+        dirichlet(np.random.RandomState(0), 1e-5, 3)

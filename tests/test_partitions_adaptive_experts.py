@@ -1,0 +1,231 @@
+"""Clients with two majority classes, and clients whose images are turned.
+
+Sections: fedlib/papers/adaptive_experts/README.md.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from data_fixtures import CIFAR10, NOWHERE, REAL_RAW, class_counts, federation, needs, numbered
+from data_fixtures import owned as rows_of
+
+from fedlib.data.examples import Examples
+from fedlib.data.official import hold_out, round_half_up
+from fedlib.data.partitions.majority import Majority
+from fedlib.data.partitions.rotated import Rotated
+from fedlib.data.sources import digits
+from fedlib.engine.participation import sample
+
+SEED = 7
+
+
+def counts(num_clients, p, part="train") -> np.ndarray:
+    """Examples of each class of each client of CIFAR-10 -> [C, L]"""
+    owners = Majority(num_clients, p, 500, 100).owners(CIFAR10, SEED)
+    return class_counts(CIFAR10.y, getattr(owners, part))
+
+
+def of_digits(p, seed=SEED, **given):
+    sizes = {"num_clients": 10, "train_examples": 24, "test_examples": 8}
+    return federation("digits", "majority", seed=seed, p=p, **sizes, **given)
+
+
+# Section 4.1, majority classes
+
+
+@pytest.mark.parametrize(
+    ("num_clients", "train"),
+    [
+        # First classes 0 and 1, ten clients each; every class is second twice: 10 * 250 + 2 * 250.
+        (20, [3000] * 2 + [500] * 8),
+        # Every class is first ten times and second ten times: all images.
+        (100, [5000] * 10),
+        # First classes 0 to 4 ten times each, every class second five times.
+        (50, [3750] * 5 + [1250] * 5),
+    ],
+)
+def test_class_totals_with_majority_classes_alone_are_those_of_the_specification(
+    num_clients, train
+):
+    assert counts(num_clients, 1.0).sum(0).tolist() == train
+    assert (5 * counts(num_clients, 1.0, "test").sum(0)).tolist() == train
+
+
+@pytest.mark.parametrize(
+    ("p", "percent"),
+    [(0.0, 0), (0.2, 10), (0.3, 15), (0.4, 20), (0.6, 30), (0.7, 35), (0.8, 40), (1.0, 50)],
+)
+def test_every_client_has_its_share_of_its_majority_classes(p, percent):
+    for part, size in (("train", 500), ("test", 100)):
+        half = percent * size // 100
+        for client, own in enumerate(counts(50, p, part)):
+            a, b = client // 10, client % 10
+            assert own.sum() == size
+            assert (own[a], own[b]) == ((2 * half,) * 2 if a == b else (half, half))
+
+
+def test_the_rest_is_uniform_over_what_is_left_and_not_over_classes():
+    # 50 clients, p = 0.8: of 50,000 images 20,000 are taken by majorities, 200 * (10 + 5) = 3,000
+    # of each class 0 to 4, 1,000 of each class 5 to 9: 2,000 and 4,000 of them are left.
+    rest = Majority(50, 0.8, 500, 100).owners(CIFAR10, SEED).train
+    found = class_counts(CIFAR10.y, [np.concatenate([rows[400:] for rows in rest])])[0]
+    # Thousands of images of classes 0 to 4, and of 5 to 9, that are no majority classes of clients
+    # with two majority classes below 5 (20 clients), with one and the same (5), with one (25).
+    left = [(20, 3 * 2, 5 * 4), (5, 4 * 2, 5 * 4), (25, 4 * 2, 4 * 4)]
+    expected = sum(100 * clients * high / (low + high) for clients, low, high in left)
+    # 5,000 draws have a deviation of about 30; taking without replacement moves it by as much.
+    assert found.sum() == 5000
+    assert found[5:].sum() == pytest.approx(expected, abs=150)
+    # Uniform over classes it would be 100 * (20 * 5 / 8 + 5 * 5 / 9 + 25 * 4 / 8) = 2,778.
+    assert expected > 2778 + 500
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(2.5, 3), (2.4, 2), (0.5, 1), (0.29 * 50, 15), (0.0, 0)]
+)
+def test_halves_are_rounded_up(value, expected):
+    assert round_half_up(value) == expected  # 0.29 * 50 is 14.499999999999998
+
+
+@pytest.mark.parametrize(
+    ("share", "num_clients", "expected"),
+    [(0.1, 50, 5), (0.25, 50, 13), (0.03, 182, 6), (0.1, 200, 20)],
+)
+def test_a_rate_is_declared_so_that_cohorts_have_the_sizes_of_the_paper(
+    share, num_clients, expected
+):
+    # The paper rounds C * K up, `sample` rounds down: the rate to declare is size / K.
+    size = math.ceil(share * num_clients - 1e-9)
+    assert size == expected
+    assert len(sample(np.arange(num_clients), size / num_clients, seed=0, round=0)) == expected
+
+
+@pytest.mark.parametrize(("fraction", "num_val"), [(0.0, 0), (0.2, 5), (0.5, 12)])
+def test_clients_hold_out_other_validation_examples_but_always_the_same(fraction, num_val):
+    rows = np.arange(100, 124)  # 0.2 * 24 = 4.8
+    (train, val), again, other = (hold_out(rows, fraction, SEED, client) for client in (3, 3, 4))
+    assert len(val) == num_val and sorted([*train, *val]) == rows.tolist()
+    assert val.tolist() == again[1].tolist()
+    assert not num_val or val.tolist() != other[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("fraction", "number"), [(0.0, 0), (0.3, 3), (0.29, 2), (0.35, 3), (0.5, 5)]
+)
+def test_how_many_opt_out_of_training(fraction, number):
+    some = of_digits(0.6, unseen_fraction=fraction).ids("unseen")
+    assert len(some) == number  # of 10, rounded down: 0.29 of them are 2.9
+    assert {*some} <= {*of_digits(0.6, unseen_fraction=0.8).ids("unseen")}
+    held = of_digits(0.6, unseen_fraction=fraction, val_fraction=0.25)
+    assert some.tolist() == held.ids("unseen").tolist()
+
+
+@pytest.mark.parametrize(("p", "half"), [(0.2, 2), (0.6, 7), (1.0, 12)])  # 2.4, 7.2 and 12
+def test_digits_have_the_clients_of_the_declared_sizes(p, half):
+    built = of_digits(p)
+    assert built.train.sizes.tolist() == [24] * 10 and built.test.sizes.tolist() == [8] * 10
+    assert (len(built.ids("seen")), len(built.ids("unseen"))) == (10, 0)
+    assert (built.mean, built.std, built.num_classes) == (digits.MEAN, digits.STD, 10)
+    table = class_counts(built.y, rows_of(built))
+    assert table[:, 0].tolist() == [2 * half] + [half] * 9
+    assert (np.diag(table)[1:] == half).all()
+
+
+@pytest.mark.slow
+@needs("cifar10")
+def test_the_official_cifar10_gives_the_clients_of_the_specification():
+    def built(p, num_clients, **given):
+        sizes = {"num_clients": num_clients, "train_examples": 500, "test_examples": 100}
+        fields = {"seed": SEED, "p": p, "params": {"scaling": "measured"}, **sizes, **given}
+        return federation("cifar10", "majority", REAL_RAW, **fields)
+
+    few = built(1.0, 20)
+    assert np.bincount(few.y[few.train.rows]).tolist() == [3000] * 2 + [500] * 8
+    assert np.bincount(few.y[few.test.rows]).tolist() == [600] * 2 + [100] * 8
+    many = built(0.6, 50, val_fraction=0.2)
+    assert many.train.sizes.tolist() == [400] * 50
+    assert many.val.sizes.tolist() == [100] * 50
+    assert many.test.sizes.tolist() == [100] * 50
+    histogram = many.class_histogram[23]  # of training, validation and test images together
+    assert (histogram[2], histogram[3], histogram.sum()) == (180, 180, 600)
+
+
+# Section 4.2, turned images
+
+
+def of_parts(num: int, num_train: int) -> Examples:
+    return numbered(np.zeros(num, int), num_train)
+
+
+@pytest.mark.parametrize(
+    ("rotations", "train", "test"), [((0, 180), 500, 100), ((0, 90, 180, 270), 1000, 200)]
+)
+def test_every_angle_deals_the_whole_data_set_to_its_clients(rotations, train, test):
+    # 50,000 training images to 200 / 2 or 200 / 4 clients, and 10,000 test images.
+    owners = Rotated(200, rotations).owners(of_parts(60_000, 50_000), SEED)
+    assert [len(rows) for rows in owners.train] == [train] * 200
+    assert [len(rows) for rows in owners.test] == [test] * 200
+    block = 200 // len(rotations)
+    for number in range(len(rotations)):
+        clients = slice(number * block, (number + 1) * block)
+        start = 60_000 * number
+        dealt = [np.sort(np.concatenate(part[clients])) for part in owners]
+        assert np.array_equal(dealt[0], np.arange(start, start + 50_000))
+        assert np.array_equal(dealt[1], np.arange(start + 50_000, start + 60_000))
+
+
+def test_the_angles_are_dealt_in_orders_of_their_own():
+    train = Rotated(4, (0, 180)).owners(of_parts(120, 100), SEED).train
+    assert not np.array_equal(train[0], train[2] - 120)
+    # Every client has examples from all over the data set, not a block of it.
+    assert all(rows.max() - rows.min() > 50 for rows in train)
+
+
+def test_the_angle_is_the_true_cluster_of_a_client_and_only_what_is_dealt_is_stored():
+    sizes = {"train_examples": 10, "test_examples": 3, "val_fraction": 0.2}
+    angles = [0, 90, 180, 270]
+    built = federation("digits", "rotated", num_clients=8, rotations=angles, **sizes)
+    assert built.cluster.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert built.train.sizes.tolist() == [8] * 8 and built.val.sizes.tolist() == [2] * 8
+    assert built.test.sizes.tolist() == [3] * 8
+    assert len(built.x) == 8 * 13
+
+
+def test_images_are_turned_anticlockwise():
+    x = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
+    pool = Rotated(4, (0, 90, 180, 270)).pool(Examples(x, np.array([5, 6]), 10))
+    assert pool.y.tolist() == [5, 6] * 4
+    none, quarter, half, three = pool.x.reshape(4, *x.shape)
+    assert np.array_equal(none, x)
+    assert np.array_equal(half, x[:, :, ::-1, ::-1])  # both flips
+    for i in range(4):
+        for j in range(4):  # the right column becomes the top row
+            assert (quarter[:, :, i, j] == x[:, :, j, 3 - i]).all()
+            assert (three[:, :, i, j] == x[:, :, 3 - j, i]).all()
+
+
+def test_the_second_half_of_the_clients_sees_digits_upside_down():
+    built = federation("digits", "rotated", seed=SEED, num_clients=10)
+    # 1,797 images, of which every fourth of a class is a test image.
+    x, y = digits.read(NOWHERE)[:2]
+    num_test = sum(count // 4 for count in np.bincount(y))
+    assert built.train.sizes.tolist() == [(1797 - num_test) // 5] * 10
+    assert built.test.sizes.tolist() == [num_test // 5] * 10
+    label = {image.tobytes(): y[i] for i, image in enumerate(x)}
+    for client, rows in enumerate(rows_of(built)):
+        images = built.x[rows] if client < 5 else built.x[rows][:, :, ::-1, ::-1]
+        assert [label[image.tobytes()] for image in images] == built.y[rows].tolist()
+
+
+@pytest.mark.slow
+@needs("cifar10")
+def test_the_official_cifar10_is_in_each_half_once():
+    built = federation("cifar10", "rotated", REAL_RAW, seed=SEED, num_clients=200)
+    assert built.train.sizes.tolist() == [500] * 200 and built.test.sizes.tolist() == [100] * 200
+    upright, turned = np.split(built.x[built.train.rows], 2)
+    digests = [
+        sorted(hash(image.tobytes()) for image in images)
+        for images in (upright, np.ascontiguousarray(turned[:, :, ::-1, ::-1]))
+    ]
+    assert digests[0] == digests[1]
