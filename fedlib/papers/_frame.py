@@ -38,6 +38,10 @@ class Setting(ABC):
     def runs(self) -> Iterable[Run]:
         """All runs."""
 
+    def variants(self) -> Iterable["Setting"]:
+        """Further settings that go with this one."""
+        return ()
+
 
 def participation(cohort: int, num_clients: int) -> dict:
     """So many clients in a round, as `Run` has it; only their models are averaged."""
@@ -93,44 +97,48 @@ def _made(exhibit: Exhibit, settings: Settings, cells: list[tuple[str, str]]) ->
     return type(exhibit)(**fields)
 
 
-def declare(
-    scale: str,
+def paper(
+    name: str,
+    title: str,
+    citation: str,
     scales: ModuleType,
     exhibits: ModuleType,
     criteria: Callable[[Settings, tuple[Run, ...]], Exhibit],
-    *,
-    variants: Callable[[Any], Iterable[Setting]] = lambda setting: (),
-    **about: str,
-) -> Paper:
-    """The paper at one scale, without the tables and figures that have nothing to show there.
+) -> Callable[[str], Paper]:
+    """The function that declares a paper at one scale.
 
     Args:
-      scale: one of `SCALES`.
-      scales: has a function of that name, which makes the scale's note, its seeds and settings.
+      name, title, citation: of the paper.
+      scales: has a function per scale, which makes the scale's note, its seeds and settings.
         Without `demo_all`, scale demo-all is what scale demo is.
       exhibits: has `TABLES` and `FIGURES`, by name.
       criteria: makes the table of criteria of settings and their runs; it comes last.
-      variants: further settings that go with one; they come last.
-      about: name, title and citation of the paper.
-
-    Raises:
-      ConfigError: for an unknown scale.
     """
-    if scale not in SCALES:
-        raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
-    made = getattr(scales, scale.replace("-", "_"), scales.demo)
-    note, seeds, settings = made()
-    settings += tuple(other for setting in settings for other in variants(setting))
-    runs = tuple(run for setting in settings for run in setting.runs())
-    asked = criteria(settings, runs)
-    tables = at_scale(exhibits.TABLES, settings, runs)
-    return Paper(
-        **about,
-        scale=scale,
-        scale_note=f"{scale}:{note.partition(':')[2]}",  # not "demo:" at scale demo-all
-        seeds=seeds,
-        data=tuple(setting.data for setting in settings),
-        runs=runs,
-        tables=tables | ({"criteria": asked} if asked.labels else {}),
-        figures=at_scale(exhibits.FIGURES, settings, runs),
-    )
+
+    def declare(scale: str) -> Paper:
+        """The paper at one scale, without the tables and figures that have nothing to show there.
+
+        Raises:
+          ConfigError: for an unknown scale.
+        """
+        if scale not in SCALES:
+            raise ConfigError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+        note, seeds, settings = getattr(scales, scale.replace("-", "_"), scales.demo)()
+        settings += tuple(other for setting in settings for other in setting.variants())
+        runs = tuple(run for setting in settings for run in setting.runs())
+        asked = criteria(settings, runs)
+        tables = at_scale(exhibits.TABLES, settings, runs)
+        return Paper(
+            name=name,
+            title=title,
+            citation=citation,
+            scale=scale,
+            scale_note=f"{scale}:{note.partition(':')[2]}",  # not "demo:" at scale demo-all
+            seeds=seeds,
+            data=tuple(setting.data for setting in settings),
+            runs=runs,
+            tables=tables | ({"criteria": asked} if asked.labels else {}),
+            figures=at_scale(exhibits.FIGURES, settings, runs),
+        )
+
+    return declare

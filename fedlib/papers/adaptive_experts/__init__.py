@@ -15,21 +15,14 @@ Scales:
 from fedlib.papers import _frame
 from fedlib.papers.adaptive_experts import exhibits, scales
 from fedlib.papers.adaptive_experts.criteria import criteria
-from fedlib.spec import Paper
 
-TITLE = "Adaptive Expert Models"
-CITATION = (
+declare = _frame.paper(
+    "adaptive_experts",
+    "Adaptive Expert Models",
     "M. Isaksson, E. Listo Zec, R. Coster, D. Gillblad, S. Girdzijauskas: Adaptive Expert Models "
     "for Personalization in Federated Learning, FL-IJCAI 2022 (official code: "
-    "EricssonResearch/fl-moe)"
+    "EricssonResearch/fl-moe)",
+    scales,
+    exhibits,
+    criteria,
 )
-
-
-def declare(scale: str) -> Paper:
-    """The paper at one scale.
-
-    Raises:
-      ConfigError: for an unknown scale.
-    """
-    about = {"name": "adaptive_experts", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, exhibits, criteria, **about)

@@ -13,20 +13,13 @@ Scales:
 from fedlib.papers import _frame
 from fedlib.papers.fedmix import exhibits, scales
 from fedlib.papers.fedmix.criteria import criteria
-from fedlib.spec import Paper
 
-TITLE = "FedMix"
-CITATION = (
+declare = _frame.paper(
+    "fedmix",
+    "FedMix",
     "M. Reisser, C. Louizos, E. Gavves, M. Welling: Federated Mixture of Experts, ICLR 2021 "
-    "submission (arXiv:2107.06724)"
+    "submission (arXiv:2107.06724)",
+    scales,
+    exhibits,
+    criteria,
 )
-
-
-def declare(scale: str) -> Paper:
-    """The paper at one scale.
-
-    Raises:
-      ConfigError: for an unknown scale.
-    """
-    about = {"name": "fedmix", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, exhibits, criteria, **about)

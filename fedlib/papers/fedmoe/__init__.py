@@ -14,20 +14,13 @@ Scales:
 from fedlib.papers import _frame
 from fedlib.papers.fedmoe import exhibits, scales
 from fedlib.papers.fedmoe.criteria import criteria
-from fedlib.spec import Paper
 
-TITLE = "Fed-MoE"
-CITATION = (
+declare = _frame.paper(
+    "fedmoe",
+    "Fed-MoE",
     "J. Jiang, Y. Chen, X. Liu, H. Jiang, C. Fan: Heterogeneous Federated Learning with Scalable "
-    "Server Mixture-of-Experts, IJCAI 2025 (doi 10.24963/ijcai.2025/610)"
+    "Server Mixture-of-Experts, IJCAI 2025 (doi 10.24963/ijcai.2025/610)",
+    scales,
+    exhibits,
+    criteria,
 )
-
-
-def declare(scale: str) -> Paper:
-    """The paper at one scale.
-
-    Raises:
-      ConfigError: for an unknown scale.
-    """
-    about = {"name": "fedmoe", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, exhibits, criteria, **about)

@@ -14,21 +14,13 @@ Scales:
 from fedlib.papers import _frame
 from fedlib.papers.pfedmm import exhibits, scales
 from fedlib.papers.pfedmm.criteria import criteria
-from fedlib.papers.pfedmm.settings import Setting
-from fedlib.spec import Paper
 
-TITLE = "pFedMM"
-CITATION = (
+declare = _frame.paper(
+    "pfedmm",
+    "pFedMM",
     "Mixture of Experts for Personalized Federated Learning under Mixture Data Distributions in "
-    "Edge Computing Networks (official code: Archipes/pFedMM)"
+    "Edge Computing Networks (official code: Archipes/pFedMM)",
+    scales,
+    exhibits,
+    criteria,
 )
-
-
-def declare(scale: str) -> Paper:
-    """The paper at one scale.
-
-    Raises:
-      ConfigError: for an unknown scale.
-    """
-    about = {"name": "pfedmm", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, exhibits, criteria, variants=Setting.variants, **about)

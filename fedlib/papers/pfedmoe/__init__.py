@@ -15,21 +15,14 @@ Scales:
 from fedlib.papers import _frame
 from fedlib.papers.pfedmoe import exhibits, scales
 from fedlib.papers.pfedmoe.criteria import criteria
-from fedlib.spec import Paper
 
-TITLE = "pFedMoE"
-CITATION = (
+declare = _frame.paper(
+    "pfedmoe",
+    "pFedMoE",
     "L. Yi, H. Yu, C. Ren, H. Zhang, G. Wang, X. Liu, X. Li: pFedMoE: Data-Level Personalization "
     "with Mixture of Experts for Model-Heterogeneous Personalized Federated Learning, 2024 "
-    "(arXiv:2402.01350)"
+    "(arXiv:2402.01350)",
+    scales,
+    exhibits,
+    criteria,
 )
-
-
-def declare(scale: str) -> Paper:
-    """The paper at one scale.
-
-    Raises:
-      ConfigError: for an unknown scale.
-    """
-    about = {"name": "pfedmoe", "title": TITLE, "citation": CITATION}
-    return _frame.declare(scale, scales, exhibits, criteria, **about)
