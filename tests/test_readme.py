@@ -13,6 +13,7 @@ import workflow
 from PIL import Image
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 
+import fedlib
 from fedlib import methods, tree
 from fedlib.papers.pfedmm import scales, settings
 from fedlib.workflow.provenance import ROOT
@@ -26,9 +27,9 @@ def block(document):
 
 @pytest.fixture
 def fedper(tmp_path):
-    """The class in the README's Python block, loaded from a file."""
+    """The class in the Python block of docs/methods.md, loaded from a file."""
     file = tmp_path / "fedper.py"
-    file.write_text(block("README.md"))
+    file.write_text(block("docs/methods.md"))
     return methods.load(str(file))
 
 
@@ -58,6 +59,14 @@ def test_the_example_method_shares_its_body_and_nothing_else(fedper):
     predictors = method.personalise(state, cohort)
     log_probs = cohort.score(method.predict, predictors, split="test")
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(cohort.size, 4).double())
+
+
+def test_the_example_method_is_simulated_without_a_file_of_its_own(fedper):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
+    result = fedlib.simulate(toy_federation(), net, fedper, local=sgd(), rounds=2, progress=None)
+    one, other = (result.client_model(client).network.state_dict() for client in (0, 1))
+    assert torch.equal(one["0.weight"], other["0.weight"])
+    assert not torch.equal(one["2.weight"], other["2.weight"])
 
 
 def test_a_method_of_ones_own_gets_no_note_on_the_authors_code():
@@ -124,10 +133,10 @@ def test_clients_are_cut_again_when_a_picture_changes(shapes):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    """A copy of the checkout with the README's method in a file, once it ran beside FedAvg."""
+    """A copy of the checkout with the documented method in a file, once it ran beside FedAvg."""
     folder = workflow.copy_checkout(tmp_path_factory.mktemp("compared"))
     (folder / "mine").mkdir()
-    (folder / "mine/fedper.py").write_text(block("README.md"))
+    (folder / "mine/fedper.py").write_text(block("docs/methods.md"))
     done = workflow.snakemake(folder, *BESIDE)
     assert done.returncode == 0, done.stdout[-3000:]
     return folder

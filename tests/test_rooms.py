@@ -34,6 +34,7 @@ ROOMS = {
     "forecast": {"run", "data", "engine", "federation", "results", "report.printed"},
     "report": {"federation", "results"},
     "papers": set(),
+    "api": {"data", "run", "methods", "models.layers", "engine", "federation", "results"},
     "workflow": {
         "papers",
         "data.downloads",

@@ -24,13 +24,13 @@ class Content(NamedTuple):
     """What is in a file, or in the folders of images.
 
     Attributes:
-      path: of it.
+      path: of it, or what messages call it.
       x: [N, ...] inputs, uint8 [N, C, H, W] or float32.
       y: [N] labels, integers or words.
       client: [N] whose each example is, integers or words; None if the file does not say.
     """
 
-    path: Path
+    path: Path | str
     x: np.ndarray
     y: np.ndarray
     client: np.ndarray | None = None
@@ -47,7 +47,7 @@ def load(path: Path) -> Content:
         return _images(path)
     if path.suffix.lower() not in readers:
         raise DataError(f"{path} is none of {', '.join(readers)}, and no folder of images")
-    return _checked(readers[path.suffix.lower()](path))
+    return checked(readers[path.suffix.lower()](path))
 
 
 def _images(folder: Path) -> Content:
@@ -179,8 +179,12 @@ def _of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Content:
     return Content(path, arrays["x"], **words)
 
 
-def _checked(content: Content) -> Content:
-    """The same with inputs of the two types there are, and a channel if there was none."""
+def checked(content: Content) -> Content:
+    """The same with inputs of the two types there are, and a channel if there was none.
+
+    Raises:
+      DataError: for arrays that make no sense.
+    """
     path, x = content.path, content.x
     if x.dtype.kind not in "biuf":
         raise DataError(f"{path}: x must be numbers, got the type {x.dtype}")

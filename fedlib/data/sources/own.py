@@ -11,6 +11,7 @@ are numbered in sorted order; those of images are the names of folders. Without 
 own, every `test_every`-th example of a client, or of a class without clients, counts as one.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,15 +65,37 @@ def read(
         check_count("num_classes", num_classes)
     folder = Path(raw) / "own" / source
     contents = _contents(folder)
+    parts = [TRAIN, TEST] if len(contents) == 2 else None
+    return pooled(contents, parts, scaling=scaling, num_classes=num_classes, test_every=test_every)
+
+
+def pooled(
+    contents: Sequence[Content],
+    parts: Sequence[int] | None,
+    *,
+    scaling: str,
+    num_classes: int | None = None,
+    test_every: int = 4,
+) -> Examples:
+    """The examples of several files or arrays, one after the other.
+
+    Args:
+      parts: `TRAIN`, `VAL` or `TEST` for each; None sets some examples of each class or client
+        aside for testing. The others are as for `read`.
+
+    Raises:
+      ConfigError, DataError: as `read`.
+    """
     x = _inputs(contents)
     y, classes = _labels(contents, num_classes)
     owner, num_owners = _owners(contents)
-    if len(contents) == 2:
-        part = np.repeat(np.array([TRAIN, TEST], np.uint8), [len(c.y) for c in contents])
+    if parts is not None:
+        part = np.repeat(np.array(parts, np.uint8), [len(c.y) for c in contents])
     else:
         part = set_aside(y if owner is None else owner, test_every)
     if not np.any(part == TEST):
-        raise DataError(f"{folder}: no class or client has {test_every} examples, one to test on")
+        where = contents[0].path
+        raise DataError(f"{where}: no class or client has {test_every} examples, one to test on")
     x, mean, std = _scaled(x, part == TRAIN, scaling)
     return Examples(x, y, classes, mean, std, part=part, owner=owner, num_owners=num_owners)
 
@@ -93,19 +116,21 @@ def _contents(folder: Path) -> list[Content]:
     raise DataError(f"{folder} has {names}; it must have {IN_PLACE}")
 
 
-def _inputs(contents: list[Content]) -> np.ndarray:
-    first, last = contents[0], contents[-1]
-    if (first.x.shape[1:], first.x.dtype) != (last.x.shape[1:], last.x.dtype):
-        raise DataError(
-            f"{last.path} has inputs of shape {last.x.shape[1:]} and type {last.x.dtype}; they "
-            f"must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
-        )
+def _inputs(contents: Sequence[Content]) -> np.ndarray:
+    first = contents[0]
+    for other in contents[1:]:
+        if (first.x.shape[1:], first.x.dtype) != (other.x.shape[1:], other.x.dtype):
+            raise DataError(
+                f"{other.path} has inputs of shape {other.x.shape[1:]} and type {other.x.dtype}; "
+                f"they must be as in {first.path}, {first.x.shape[1:]} and {first.x.dtype}"
+            )
     return np.concatenate([content.x for content in contents]) if len(contents) > 1 else first.x
 
 
-def _labels(contents: list[Content], num_classes: int | None) -> tuple[np.ndarray, int]:
+def _labels(contents: Sequence[Content], num_classes: int | None) -> tuple[np.ndarray, int]:
     """Labels from 0 -> [M] int64, and how many classes there are."""
-    paths = " and ".join(str(content.path) for content in contents)
+    more = ", ..." if len(contents) > 2 else ""
+    paths = " and ".join(str(content.path) for content in contents[:2]) + more
     kinds = {content.y.dtype.kind in "iu" for content in contents}
     if len(kinds) > 1:
         raise DataError(f"{paths}: labels are integers in one and words in the other")
@@ -127,7 +152,7 @@ def _labels(contents: list[Content], num_classes: int | None) -> tuple[np.ndarra
     return y.astype(np.int64), classes
 
 
-def _owners(contents: list[Content]) -> tuple[np.ndarray | None, int]:
+def _owners(contents: Sequence[Content]) -> tuple[np.ndarray | None, int]:
     """Clients, numbered in the sorted order of their names -> [M] int64, and how many there are."""
     with_clients = [content for content in contents if content.client is not None]
     if not with_clients:

@@ -1,0 +1,202 @@
+"""Federations from arrays in memory, checked and packed like a user's own files."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from fedlib import federation
+from fedlib.data import partitions
+from fedlib.data.checks import check_seed
+from fedlib.data.draws import divide
+from fedlib.data.examples import FEATURES, TEST, TRAIN, VAL, Dealt
+from fedlib.data.sources import own
+from fedlib.data.sources._own_files import Content, checked
+from fedlib.errors import ConfigError, DataError
+from fedlib.federation import CLIENTS, GROUPS, SPLITS
+
+Arrays = tuple[Any, Any]  # inputs [N, ...] and labels [N]: anything that NumPy makes arrays of
+
+
+class Federation(federation.Federation):
+    """Examples, and which client owns them for training, validation and testing.
+
+    Made by `from_arrays`, `from_flower` or `fedlib.partition`. Inputs are [N, F], [N, H, W] or
+    [N, C, H, W]. Bytes are taken for pixels and divided by 255; other numbers stay as they are.
+    Labels are the integers from 0, or words, which are numbered in sorted order.
+    """
+
+    @classmethod
+    def from_arrays(
+        cls,
+        train: Sequence[Arrays],
+        test: Sequence[Arrays],
+        val: Sequence[Arrays] | None = None,
+        *,
+        unseen: Sequence[int] = (),
+        num_classes: int | None = None,
+    ) -> "Federation":
+        """A federation of clients that have their data already.
+
+        Args:
+          train: inputs and labels of each client.
+          test: likewise, of the same clients in the same order.
+          val: likewise, for methods that stop early; None for none.
+          unseen: positions of clients that take no part in training and are tested at the end.
+          num_classes: L, where some class has no example; None for as many as there are.
+
+        Raises:
+          ConfigError: if these are not of the same clients, or nobody is left to train.
+          DataError: for a client without examples, or arrays that make no sense; names the client.
+        """
+        given = {"train": train, "val": val, "test": test}
+        parts = {name: pairs for name, pairs in given.items() if pairs is not None}
+        sizes = {name: len(pairs) for name, pairs in parts.items()}
+        if len({*sizes.values()}) > 1:
+            told = ", ".join(f"{name} of {size}" for name, size in sizes.items())
+            raise ConfigError(f"each part must be of the same clients, got {told} clients")
+        strange = sorted({*unseen} - {*range(len(train))})
+        if strange or len({*unseen}) == len(train):
+            raise ConfigError(
+                f"unseen must be some of the clients 0 to {len(train) - 1}, and not all, got "
+                f"{[*unseen]}"
+            )
+        contents = [
+            _content(f"{name} data of client {client}", *pair, client)
+            for name, pairs in parts.items()
+            for client, pair in enumerate(pairs)
+        ]
+        of_part = dict(zip(SPLITS, (TRAIN, VAL, TEST), strict=True))
+        examples = own.pooled(
+            contents,
+            [of_part[name] for name, pairs in parts.items() for _ in pairs],
+            scaling=_scaling(contents[0]),
+            num_classes=num_classes,
+        )
+        group = np.isin(np.arange(len(train)), [*unseen]).astype(np.uint8)
+        rows = [examples.of_owner(of_part[name]) for name in SPLITS]
+        return cls._packed(Dealt(examples, *rows, group))
+
+    @classmethod
+    def from_flower(
+        cls,
+        dataset: Any,
+        *,
+        x: str = "image",
+        y: str = "label",
+        split: str = "train",
+        test_fraction: float = 0.2,
+        seed: int = 0,
+    ) -> "Federation":
+        """A federation of the partitions of a `flwr_datasets.FederatedDataset`.
+
+        Args:
+          x: name of the column of inputs; images may have their channels last.
+          y: name of the column of labels.
+          split: which split of the data set is partitioned.
+          test_fraction: of each partition's examples, drawn at random and set aside for testing.
+          seed: of that draw.
+
+        Raises:
+          ConfigError: for a split that is not partitioned, or a column that does not exist.
+          DataError: as `from_arrays`.
+        """
+        partitioners = dataset.partitioners
+        if split not in partitioners:
+            raise ConfigError(f"no partitioned split {split!r}; there are {sorted(partitioners)}")
+        train, test = [], []
+        for number in range(partitioners[split].num_partitions):
+            found = dataset.load_partition(number, split).with_format("numpy")
+            for column in (x, y):
+                if column not in found.column_names:
+                    raise ConfigError(f"no column {column!r}; there are {found.column_names}")
+            inputs, labels = _channels_first(np.asarray(found[x][:])), np.asarray(found[y][:])
+            pair = divide(np.arange(len(labels)), 1 - test_fraction, seed)
+            train.append((inputs[pair[0]], labels[pair[0]]))
+            test.append((inputs[pair[1]], labels[pair[1]]))
+        return cls.from_arrays(train, test)
+
+    @classmethod
+    def _packed(cls, dealt: Dealt) -> "Federation":
+        """With the same fields as what the data stage makes."""
+        packed = dealt.federation()
+        return cls(**{field.name: getattr(packed, field.name) for field in fields(packed)})
+
+    @property
+    def clients(self) -> list[int]:
+        """The clients' numbers: those that a partition left without examples are missing."""
+        return self.client_id[self.group < len(CLIENTS)].tolist()
+
+    def __repr__(self) -> str:
+        groups = [f"{len(self.ids(name))} {name}" for name in GROUPS if len(self.ids(name))]
+        sizes = [f"{self.split(name).sizes.sum()} {name}" for name in SPLITS]
+        return (
+            f"Federation: clients {', '.join(groups)}; examples {', '.join(sizes)}; "
+            f"{self.num_classes} classes, inputs {list(self.x.shape[1:])}"
+        )
+
+
+def partition(
+    x: Any,
+    y: Any,
+    kind: str,
+    *,
+    seed: int = 0,
+    client: Any = None,
+    test: tuple | None = None,
+    num_classes: int | None = None,
+    **parameters: Any,
+) -> Federation:
+    """One data set dealt to clients, as the workflow deals a user's own.
+
+    Args:
+      x, y: inputs and labels of all examples, see `Federation`.
+      kind: "dirichlet", "iid", "pathological", "natural", ...: a name in `fedlib.data.partitions`.
+      seed: of every draw.
+      client: [N] whose each example is, for kinds with natural clients.
+      test: inputs and labels (and clients) of a test part, for kinds that keep one apart; None
+        takes every fourth example of each class, or client, for these.
+      num_classes: L, where some class has no example; None for as many as there are.
+      parameters: of the kind, the fields of its class, such as `num_clients` and `alpha`.
+
+    Raises:
+      ConfigError: for a kind or parameter that does not exist or makes no sense.
+      DataError: for arrays that make no sense, or that lack what the kind needs.
+    """
+    dealer = partitions.parse({"kind": kind, **parameters})
+    check_seed(seed)
+    contents = [_content("the data", x, y, client)]
+    if test is not None:
+        contents.append(_content("the test part", *test))
+    examples = own.pooled(
+        contents,
+        None if test is None else [TRAIN, TEST],
+        scaling=_scaling(contents[0]),
+        num_classes=num_classes,
+    )
+    missing = [FEATURES[need] for need in dealer.needs if need not in examples.features]
+    if missing:
+        raise DataError(f"partition {kind} needs {' and '.join(missing)}, which the data lack")
+    return Federation._packed(dealer.deal(examples, seed))
+
+
+def _content(name: str, x: Any, y: Any, client: Any = None) -> Content:
+    """Arrays of a part, checked; `client` may be one number for all."""
+    x, y = np.asarray(x), np.asarray(y)
+    if not len(x):
+        raise DataError(f"{name} is empty; leave the client out or give it examples")
+    if client is not None:
+        client = np.broadcast_to(client, len(x)) if np.ndim(client) == 0 else np.asarray(client)
+    return checked(Content(name, x, y, client))
+
+
+def _scaling(content: Content) -> str:
+    """Pixels become numbers in [0, 1]; others stay as they are."""
+    return "unit" if content.x.dtype == np.uint8 else "none"
+
+
+def _channels_first(images: np.ndarray) -> np.ndarray:
+    """Images [N, H, W, C] -> [N, C, H, W]; anything else as it is"""
+    last = images.ndim == 4 and images.shape[-1] <= 4 < images.shape[1]
+    return images.transpose(0, 3, 1, 2) if last else images

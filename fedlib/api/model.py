@@ -1,0 +1,198 @@
+"""Any module of PyTorch as the engine needs it: drawn anew from a seed, and `head(body(x))`.
+
+The head is the layer that runs last. It is found by running the module on two inputs, and the
+module must give what that layer gives.
+"""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.engine.ambient import dropout_key
+from fedlib.errors import ConfigError
+from fedlib.models.layers.random import Dropout
+
+Model = nn.Module | Callable[[], nn.Module]
+
+
+class HeadApart(nn.Module):
+    """A module whose last layer is a module of its own.
+
+    Attributes:
+      head: the last layer; body: the module without it.
+      path: name of the last layer in the module.
+    """
+
+    def __init__(self, whole: nn.Module, path: str):
+        super().__init__()
+        self.head, self.path = whole.get_submodule(path), path
+        if path:
+            whole.set_submodule(path, nn.Identity())
+        self.body = whole if path else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module gives: [B, ...] -> [B, L]"""
+        return self.head(self.body(x))
+
+
+def builder(
+    model: Model, inputs: Tensor, name: str, num_classes: int | None = None
+) -> Callable[[], nn.Module]:
+    """A function that draws `model` anew, with `body` and `head`.
+
+    Args:
+      model: a module, whose layers are drawn again by their own `reset_parameters`; or a function
+        without arguments that makes one, such as a class, and whose values are taken as they are.
+      inputs: [2, ...], two of those that it is to read.
+      name: what messages call it.
+      num_classes: L, of which it must give logits (or one for two classes); None for any number.
+
+    Raises:
+      ConfigError: for what is no such module; one that cannot read the inputs, does not end in a
+        layer with weights, draws random numbers of its own or has frozen weights.
+    """
+    fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else model
+    if not callable(fresh) or not isinstance(probe := fresh(), nn.Module):
+        raise ConfigError(
+            f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
+        )
+    with torch.random.fork_rng(devices=[]):
+        _check_weights(probe, name)
+        outputs = _run(probe.eval(), inputs, name)
+        given = outputs.shape[-1]
+        if num_classes is not None and given != num_classes and (given, num_classes) != (1, 2):
+            raise ConfigError(
+                f"{name} gives {given} numbers for an input, and the labels are of "
+                f"{num_classes} classes; give its last layer {num_classes} outputs"
+            )
+        apart = _is_apart(probe, inputs, outputs)
+        path = None if apart else _last_layer(probe, inputs, outputs, name)
+        _check_draws(_with_own_dropout(probe).train(), inputs, name)
+
+    def make() -> nn.Module:
+        made = _with_own_dropout(fresh())
+        return made if path is None else HeadApart(made, path)
+
+    return make
+
+
+def whole(module: nn.Module) -> nn.Module:
+    """The model that `builder` was given, of what it made; with PyTorch's own dropout."""
+    for path, layer in [*module.named_modules()]:
+        if type(layer) is Dropout:
+            module.set_submodule(path, nn.Dropout(layer.p))
+    if not isinstance(module, HeadApart):
+        return module
+    if module.path:
+        module.body.set_submodule(module.path, module.head)
+    return module.body if module.path else module.head
+
+
+def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
+    layers = {path: layer for path, layer in model.named_modules() if _own_weights(layer)}
+    fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]
+    if fixed:
+        path = fixed[0]
+        raise ConfigError(
+            f"{name}: {type(layers[path]).__name__} {path!r} has weights and no reset_parameters, "
+            "so a seed cannot draw them; give a function that makes the model, such as its class"
+        )
+
+    def make() -> nn.Module:
+        made = copy.deepcopy(model)
+        for path in layers:
+            made.get_submodule(path).reset_parameters()
+        return made
+
+    return make
+
+
+def _own_weights(layer: nn.Module) -> bool:
+    return any(True for _ in layer.parameters(recurse=False))
+
+
+def _check_weights(model: nn.Module, name: str) -> None:
+    frozen = [path for path, weights in model.named_parameters() if not weights.requires_grad]
+    if frozen:
+        raise ConfigError(f"{name}: {frozen[0]} is frozen; clients train all weights of a model")
+
+
+def _run(model: nn.Module, inputs: Tensor, name: str) -> Tensor:
+    try:
+        with torch.no_grad():
+            outputs = model(inputs)
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        shape = "x".join(map(str, inputs.shape[1:]))
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{name} cannot read inputs of {shape} numbers: {reason}") from error
+    if not isinstance(outputs, Tensor) or len(outputs) != len(inputs) or outputs.dim() < 2:
+        raise ConfigError(f"{name} must give logits [B, L], one row for each input")
+    return outputs
+
+
+def _is_apart(model: nn.Module, inputs: Tensor, outputs: Tensor) -> bool:
+    """Whether it is `head(body(x))` already, with all weights in these two."""
+    children = dict(model.named_children())
+    own = {path.partition(".")[0] for path, _ in model.named_parameters()}
+    if not {"body", "head"} <= children.keys() or not own <= {"body", "head"}:
+        return False
+    try:
+        with torch.no_grad():
+            return torch.equal(model.head(model.body(inputs)), outputs)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+
+
+def _last_layer(model: nn.Module, inputs: Tensor, outputs: Tensor, name: str) -> str:
+    """Path of the layer with weights that runs last."""
+    ran: list[tuple[str, Tensor]] = []
+    hooks = [
+        layer.register_forward_hook(lambda _, args, out, path=path: ran.append((path, out)))
+        for path, layer in model.named_modules()
+        if _own_weights(layer)
+    ]
+    with torch.no_grad():
+        model(inputs)
+    for hook in hooks:
+        hook.remove()
+    if not ran:
+        raise ConfigError(f"{name} has no layer with weights, so there is nothing to train")
+    path, last = ran[-1]
+    kind = type(model.get_submodule(path)).__name__
+    if not isinstance(last, Tensor) or not torch.equal(last, outputs):
+        raise ConfigError(
+            f"{name} must end in its last layer, {kind} {path!r}, which gives the logits; take "
+            "away what comes after it, such as a softmax"
+        )
+    apart = HeadApart(copy.deepcopy(model), path)
+    shared = {*map(id, apart.head.parameters())} & {*map(id, apart.body.parameters())}
+    with torch.no_grad():
+        once = [other for other, _ in ran].count(path) == 1 and not shared
+        if not once or not torch.equal(apart(inputs), outputs):
+            raise ConfigError(
+                f"{name}: its last layer, {kind} {path!r}, must be used once, on what the others "
+                "give, and share no weights with them"
+            )
+    return path
+
+
+def _with_own_dropout(model: nn.Module) -> nn.Module:
+    """`model` with dropout whose masks are functions of seed, client and step."""
+    places = [path for path, layer in model.named_modules() if type(layer) is nn.Dropout]
+    for salt, path in enumerate(places):
+        model.set_submodule(path, Dropout(model.get_submodule(path).p, salt))
+    return model
+
+
+def _check_draws(model: nn.Module, inputs: Tensor, name: str) -> None:
+    """Raises ConfigError for a model that draws from the global generator in training."""
+    before = torch.get_rng_state()
+    with torch.no_grad(), dropout_key(torch.tensor(0)):
+        model(inputs)
+    if not torch.equal(before, torch.get_rng_state()):
+        raise ConfigError(
+            f"{name} draws random numbers in training, so that a run could not be repeated; take "
+            "nn.Dropout or fedlib.models.layers.random.Dropout as a layer"
+        )

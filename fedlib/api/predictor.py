@@ -1,0 +1,74 @@
+"""What one client predicts with, as a module of PyTorch."""
+
+from copy import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedlib import tree
+from fedlib.api.model import whole
+from fedlib.engine.device import DeviceData
+from fedlib.engine.task import Batch
+from fedlib.errors import ConfigError
+from fedlib.methods.base import Method
+
+
+class ClientModel(nn.Module):
+    """A client's own predictor: inputs [B, ...] -> probabilities of the classes [B, L]
+
+    Of a mixture it is the whole mixture, with the client's weights. Inputs are those of the
+    federation, pixels as bytes.
+    """
+
+    def __init__(self, method: Method, personal: Any, data: DeviceData):
+        super().__init__()
+        self._method, self._personal = method, personal
+        self._shape, self._type = data.x.shape[1:], data.x.dtype
+        self._data = copy(data)  # what scales inputs, without the examples
+        self._data.federation, self._data.y, self._data.rows = None, None, {}
+        for number, leaf in enumerate(tree.leaves(personal)):
+            if isinstance(leaf, Tensor):
+                self.register_buffer(f"leaf{number}", leaf.clone())
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Probabilities of the classes: [B, ...] -> [B, L]
+
+        Raises:
+          ConfigError: for inputs that are not of the federation's shape and type.
+        """
+        x = torch.as_tensor(x)
+        bytes_and_numbers = (x.dtype == torch.uint8) != (self._type == torch.uint8)
+        if x.shape[1:] != self._shape or bytes_and_numbers:
+            raise ConfigError(
+                f"inputs must be {self._type} of shape [B, {', '.join(map(str, self._shape))}], as "
+                f"the federation's, got {x.dtype} of shape {list(x.shape)}"
+            )
+        data = copy(self._data)
+        data.x = x.to(data.device)
+        index = torch.arange(len(x), device=data.device)
+        leaves = enumerate(tree.leaves(self._personal))
+        own = [self._buffers.get(f"leaf{number}", leaf) for number, leaf in leaves]
+        personal = tree.unflatten(own, self._personal)
+        return self._method.predict(personal, Batch(data.inputs(index), index, index)).exp()
+
+    @property
+    def network(self) -> nn.Module:
+        """The model that was given to `fedlib.simulate`, with the client's weights; gives logits.
+
+        Raises:
+          ConfigError: for a client that predicts with more than one model.
+        """
+        method, task = self._method, self._method.task
+        kind, named = type(method), task.init(0)
+        steps = ("predict", "outputs", "decide")
+        plain = all(getattr(kind, name) is getattr(Method, name) for name in steps)
+        if not plain or not isinstance(self._personal, dict) or self._personal.keys() != {*named}:
+            raise ConfigError(
+                f"a client of {kind.__name__} predicts with more than one model; use the module "
+                "that client_model gives, which does all of it"
+            )
+        module = task.build().to(task.device, task.dtype)
+        module.load_state_dict(self._personal, strict=False)
+        return whole(module).eval()

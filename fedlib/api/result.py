@@ -1,0 +1,144 @@
+"""What came out of a run: accuracies as data frames, a plot, and each client's predictor."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib import tree
+from fedlib.api.predictor import ClientModel
+from fedlib.errors import ConfigError
+from fedlib.federation import CLIENTS, GROUPS
+from fedlib.results import RunResult, Scores, View
+from fedlib.run import evaluate
+from fedlib.run.simulate import Simulation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SPREAD = (0.1, 0.9)  # quantiles over clients that a plot shades
+
+
+class Result:
+    """A finished run.
+
+    Attributes:
+      history: everything that was recorded, such as traffic and losses.
+      state: the method's state after the last round.
+      simulation: method, federation and course.
+    """
+
+    def __init__(self, simulation: Simulation, state: Any, history: RunResult):
+        self.simulation, self.state, self.history = simulation, state, history
+
+    def accuracy(
+        self, group: str = "seen", protocol: str = "default", split: str = "test"
+    ) -> pd.DataFrame:
+        """Accuracy of each client, in [0, 1]: a row for each evaluated round, a column each.
+
+        Args:
+          group: "seen" or "unseen" clients, or the "server".
+          protocol: how clients predict; "default" is the method's own way.
+          split: "test" or "val".
+
+        Raises:
+          ConfigError: for what was not evaluated during training.
+        """
+        scores = self._scores(View(group, protocol, split))
+        with np.errstate(invalid="ignore"):  # NaN for a client without examples
+            values = scores.correct / scores.count
+        number = self.simulation.federation.client_id[scores.clients]
+        rounds = pd.Index(self.history.round, name="round")
+        return pd.DataFrame(values, rounds, pd.Index(number, name="client"))
+
+    def pooled_accuracy(
+        self, group: str = "seen", protocol: str = "default", split: str = "test"
+    ) -> pd.Series:
+        """Accuracy over the examples of all clients together, by round; as `accuracy`."""
+        scores = self._scores(View(group, protocol, split))
+        values = scores.correct.sum(1) / scores.count.sum()
+        return pd.Series(values, pd.Index(self.history.round, name="round"), name="accuracy")
+
+    def evaluate(self) -> pd.DataFrame:
+        """The final state under every protocol and on every split, a row for each client.
+
+        Some methods train further for this, as in the workflow's evaluation.
+        """
+        found = evaluate.final(self.simulation.method, self.state, self._everyone)
+        number = self.simulation.federation.client_id
+        frames = [
+            pd.DataFrame(
+                {
+                    **view._asdict(),
+                    "client": number[scores.clients],
+                    "examples": scores.count,
+                    "accuracy": scores.correct[-1] / np.maximum(scores.count, 1),
+                    "loss": scores.loss[-1],
+                }
+            )
+            for view, scores in found.scores.items()
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def plot(self, ax: "Axes | None" = None, label: str | None = None, **view: str) -> "Axes":
+        """Accuracy over rounds: pooled, and shaded between the 10th and 90th percentile of clients.
+
+        Args:
+          ax: where to draw, such as what another plot returned; None is a new figure.
+          label: in the legend; None is the method's name.
+          view: `group`, `protocol` and `split`, as for `accuracy`.
+        """
+        import matplotlib.pyplot as plt  # only plots need it
+
+        ax = plt.subplots()[1] if ax is None else ax
+        pooled, clients = self.pooled_accuracy(**view), self.accuracy(**view)
+        [line] = ax.plot(pooled, label=label or type(self.simulation.method).__name__)
+        low, high = (clients.quantile(q, axis=1) for q in SPREAD)
+        ax.fill_between(clients.index, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+        ax.set(xlabel="Communication round", ylabel="Accuracy")
+        ax.legend()
+        return ax
+
+    def client_model(self, client: int, protocol: str = "default") -> ClientModel:
+        """What a client predicts with after the last round, as a module.
+
+        Args:
+          client: its number, as in the columns of `accuracy`.
+          protocol: how it predicts.
+
+        Raises:
+          ConfigError: for a client or protocol that does not exist.
+        """
+        simulation, method = self.simulation, self.simulation.method
+        federation = simulation.federation
+        are_clients = federation.group < len(CLIENTS)
+        [*found] = np.flatnonzero(are_clients & (federation.client_id == client))
+        if not found:
+            known = federation.client_id[are_clients].tolist()
+            raise ConfigError(f"no client {client!r}; there are {str(known)[1:-1]}")
+        group = GROUPS[federation.group[found[0]]]
+        ways = {**method.protocols.get(group, {}), **method.final_protocols.get(group, {})}
+        if protocol not in ways:
+            raise ConfigError(
+                f"{type(method).__name__} has no protocol {protocol!r} for {group} clients; it has "
+                f"{', '.join(ways) or 'none'}"
+            )
+        cohort = simulation.cohort(np.array(found), simulation.course.rounds)
+        ready = evaluate.prepared(method, self.state, cohort, group, only={protocol})
+        [(_, personal)] = ready
+        return ClientModel(method, tree.take(personal, 0), simulation.data)
+
+    def __repr__(self) -> str:
+        name, rounds = type(self.simulation.method).__name__, self.simulation.course.rounds
+        views = [view for view in self.history.scores if view[1:] == ("default", "test")]
+        told = [f"{self.pooled_accuracy(view.group).iloc[-1]:.1%} {view.group}" for view in views]
+        return f"Result: {name} after {rounds} rounds; test accuracy {', '.join(told) or 'none'}"
+
+    def _scores(self, view: View) -> Scores:
+        if view not in self.history.scores:
+            there = ", ".join("/".join(known) for known in self.history.scores)
+            raise ConfigError(f"no accuracies of {'/'.join(view)}; there are {there}")
+        return self.history.scores[view]
+
+    def _everyone(self, group: str) -> Any:
+        return self.simulation.everyone(group, self.simulation.course.rounds)

@@ -1,0 +1,222 @@
+"""Runs in memory, which compute what `scripts/train.py` does, and finished runs from files."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from fedlib import methods, tree
+from fedlib.api.model import Model, builder
+from fedlib.api.result import Result
+from fedlib.engine.device import DeviceData
+from fedlib.engine.solvers import Solver
+from fedlib.engine.task import Batch, Task, set_precision
+from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Federation
+from fedlib.files import digest
+from fedlib.methods.base import Method
+from fedlib.results import RunResult
+from fedlib.run import fitting, hooks
+from fedlib.run.build import SENSELESS, build_simulation
+from fedlib.run.calibration import chosen
+from fedlib.run.checkpoint import load_tensors, restore
+from fedlib.run.simulate import Course, Simulation
+
+
+def simulate(
+    federation: Federation,
+    model: Model,
+    method: str | type[Method] = "fedavg",
+    *,
+    local: Solver,
+    rounds: int,
+    seed: int = 0,
+    rate: float = 1.0,
+    evaluate_every: int = 1,
+    course: dict | None = None,
+    class_weights: Any = None,
+    device: str = "cpu",
+    precision: str = "float32",
+    executor: str = "auto",
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = print,
+    **more: Any,
+) -> Result:
+    """Train a method on a federation.
+
+    The same arguments give the same bits, which are those of the workflow's own run.
+
+    Args:
+      federation: the clients, see `fedlib.Federation` and `fedlib.partition`.
+      model: a `torch.nn.Module` whose last layer is the head; its layers are drawn anew from
+        `seed`. Or a function that makes one, whose values are taken as they are.
+      method: a class derived from `fedlib.methods.base.Method`, or the name of one of fedlib's.
+      local: the clients' solver, such as `fedlib.SGD(lr=0.1)`.
+      rounds: communication rounds.
+      seed: of initial parameters, cohorts and shuffling.
+      rate: fraction of the seen clients in a round, in (0, 1].
+      evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
+      course: further fields of `fedlib.run.simulate.Course`, such as {"aggregation": "gossip"}.
+      class_weights: [L] factors of the training loss by label, or None.
+      device: "cpu", "cuda" or "cuda:1".
+      precision: of matrix products, see `fedlib.engine.task.Task`.
+      executor: how clients are run, see `fedlib.engine.choice.choose`; "auto" takes what is fast.
+      threads: of a CPU, None for PyTorch's number; changes no result.
+      progress: gets a line now and then; None for silence.
+      more: hyper-parameters, which are the fields of the method, such as `num_experts=3`. Where it
+        takes further architectures, give modules: `gate=nn.Linear(64, 3)`, or a list of several.
+
+    Raises:
+      ConfigError: for a model, method or setting that does not exist or does not fit the data.
+      DataError: for a federation in which nobody can train.
+      DivergedError: as soon as a loss is not finite.
+    """
+    if not isinstance(local, Solver):
+        raise ConfigError(f"local must be a solver, such as fedlib.SGD(lr=0.1), got {local!r:.80}")
+    if not len(federation.ids("seen")):
+        raise DataError("the federation has no seen clients: nobody to train")
+    kind = _class(method, more)
+    with _threads(threads):
+        with _in_one_line(kind.__name__):
+            settings = {"device": torch.device(device), "precision": precision}
+            task = _task(model, federation, class_weights, settings)
+            further = {n: _further(x, n, federation, settings) for n, x in more.items()}
+            made = kind(task=task, local=local, **further)
+            hooks.check(made)
+            fitting.refuse_oversized(made)
+            data = DeviceData(federation, task.dtype, task.device)
+            known = {"seed": seed, "rate": rate, "evaluate_every": evaluate_every}
+            run = Course(rounds=rounds, **known, **(course or {}))
+            way = executor if executor != "auto" or _can_be_batched(task, data) else "loop"
+            simulation = Simulation(made, data, run, chosen(way, made, data, run))
+        state, history = simulation.run(report=progress or (lambda line: None))
+    return Result(simulation, state, history)
+
+
+def open_run(
+    folder: str | Path,
+    *,
+    device: str = "cpu",
+    executor: str = "auto",
+    weights: Sequence[str | Path] = (),
+) -> Result:
+    """A finished run of the workflow, from its files.
+
+    Args:
+      folder: of the run, such as "results/demo/runs/pfedmm/digits/fedem/seed1234".
+      device, executor: as for `simulate`.
+      weights: receipts of the pretrained weights that the run started from, if any, such as
+        "data/raw/imagenet_weights.json".
+
+    Raises:
+      ConfigError: if the code has no such method, model or setting any more.
+      DataError: for files that are missing or damaged, or shards of another cut.
+    """
+    folder = Path(folder).resolve()
+    history = RunResult.load(folder / "history.h5")
+    manifest = _manifest(folder, history.provenance["manifest_sha256"])
+    federation = Federation.load(manifest.with_suffix(".h5"), manifest)
+    with _threads(None):
+        simulation = build_simulation(
+            history.spec,
+            federation,
+            device=device,
+            executor=executor,
+            weights=[*map(Path, weights)],
+        )
+        tensors = load_tensors(folder / "state.pt", history.provenance["state_sha256"])
+        return Result(simulation, restore(simulation.init(), tensors), history)
+
+
+def _manifest(folder: Path, sha256: str) -> Path:
+    """The manifest of the shards that a run was trained on; see `fedlib.workflow.layout`."""
+    _, federation, paper, _, results, *_ = folder.parents
+    shards = results / "shards" / paper.name
+    own, shared = shards / federation.name / f"{folder.name}.json", shards / federation.name
+    for manifest in (own, shared.with_name(f"{shared.name}.json")):
+        if manifest.exists() and digest(manifest) == sha256:
+            return manifest
+    raise DataError(f"{shared}.json is not what {folder} was trained on; cut the clients again")
+
+
+def _class(method: str | type[Method], hyper_parameters: Mapping) -> type[Method]:
+    """The class of a method that has these hyper-parameters."""
+    try:
+        kind = methods.load(method) if isinstance(method, str) else method
+    except KeyError as error:
+        raise ConfigError(error.args[0]) from None
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise ConfigError(f"method must be a name or a class of a method, got {method!r:.80}")
+    takes = sorted({field.name for field in fields(kind)} - {"task", "local"})
+    if unknown := sorted(hyper_parameters.keys() - {*takes}):
+        raise ConfigError(
+            f"{kind.__name__} has no {', '.join(unknown)}; it takes {', '.join(takes) or 'nothing'}"
+        )
+    return kind
+
+
+def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping) -> Task:
+    """The task of the model that gives the classes of a federation."""
+    if class_weights is not None:
+        class_weights = torch.as_tensor(class_weights, dtype=torch.float64)
+        if class_weights.shape != (data.num_classes,):
+            raise ConfigError(f"class_weights must be {data.num_classes} numbers, one a class")
+    build = builder(model, _some_inputs(data), "model", data.num_classes)
+    task = Task(build, class_weights=class_weights, **settings)
+    set_precision(task)
+    return task
+
+
+def _some_inputs(data: Federation) -> Tensor:
+    """Two inputs of a federation, as a model gets them -> [2, ...]"""
+    here = DeviceData(data, torch.float32, torch.device("cpu"))
+    return here.inputs(here.rows["train"][[0, -1]])
+
+
+def _further(value: Any, name: str, data: Federation, settings: Mapping) -> Any:
+    """A task, or a tuple of tasks, of the modules that are hyper-parameters; others as they are."""
+    if isinstance(value, nn.Module):
+        return Task(builder(value, _some_inputs(data), name), **settings)
+    if isinstance(value, list | tuple) and any(isinstance(one, nn.Module) for one in value):
+        return tuple(_further(x, f"{name}[{i}]", data, settings) for i, x in enumerate(value))
+    return value
+
+
+def _can_be_batched(task: Task, data: DeviceData) -> bool:
+    """Whether PyTorch can run the models of several clients as one; not those with a GRU."""
+    index = torch.zeros(2, dtype=torch.int64, device=task.device)
+    batch = Batch(data.inputs(index), index, index)
+    try:
+        with torch.no_grad():
+            vmap(partial(task.logits, batch=batch))(tree.repeat(task.init(0), 2))
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _in_one_line(name: str) -> Iterator[None]:
+    """What models and methods raise for arguments that make no sense becomes a ConfigError."""
+    try:
+        yield
+    except (ConfigError, DataError):
+        raise
+    except SENSELESS as error:
+        raise ConfigError(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """PyTorch with so many threads; afterwards with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

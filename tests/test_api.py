@@ -1,0 +1,478 @@
+"""The public API: it computes what the workflow computes, and refuses bad input before that."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from sklearn.datasets import load_digits
+from support import federation_for
+from test_methods import METHODS, make
+from torch import nn
+
+import fedlib
+from fedlib import tree
+from fedlib.api.model import builder
+from fedlib.api.result import Result
+from fedlib.engine.device import DeviceData
+from fedlib.engine.executors import Loop
+from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Federation
+from fedlib.methods.fedem import FedEM
+from fedlib.models import mlp
+from fedlib.results import TOTALS
+from fedlib.run.simulate import Course, Simulation
+from fedlib.seals import spec_digest
+from fedlib.workflow import provenance
+from fedlib.workflow.provenance import ROOT
+
+X, Y = load_digits(return_X_y=True)
+X = (X / 16)[:400].astype(np.float32)
+Y = Y[:400]
+CUT = {"num_clients": 5, "alpha": 0.5, "train_fraction": 0.75, "val_fraction": 0.2}
+CUT |= {"unseen_fraction": 0.2}
+SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
+BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
+quiet = partial(fedlib.simulate, progress=None, threads=1)
+
+
+def cut(**changes):
+    return fedlib.partition(X, Y, "dirichlet", seed=3, **CUT | changes)
+
+
+# -- the same as the workflow ------------------------------------------------------
+
+
+def script(folder, name, *arguments):
+    """Run a stage's script as the workflow does."""
+    command = [sys.executable, ROOT / f"scripts/{name}.py", *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a run that the workflow's scripts made of the same arrays."""
+    top = tmp_path_factory.mktemp("workflow")
+    (top / "raw/own/digits").mkdir(parents=True)
+    np.savez(top / "raw/own/digits/all.npz", x=X, y=Y)
+    data = {
+        "dataset": "own",
+        "params": {"source": "digits", "scaling": "none"},
+        "partition": {"kind": "dirichlet", **CUT},
+        "seed": 3,
+    }
+    cutting = top / "results/demo/shards/mine/digits"
+    shards = "--shards", f"{cutting}.h5", "--manifest", f"{cutting}.json"
+    script(top, "partition", "--spec", json.dumps(data), "--raw", "raw", *shards)
+    run = {
+        "data": spec_digest(data),
+        "method": "fedem",
+        "params": {"num_experts": 2},
+        "model": "mlp",
+        "model_params": {"hidden": 8},
+        "modules": {},
+        "local": {"solver": "sgd", **SOLVER},
+        "participation": {"rate": 0.5, "aggregation": "damped"},
+        "rounds": 3,
+        "seed": 7,
+        "evaluate_every": 2,
+        "weights": None,
+        "class_weights": None,
+        "precision": "float32",
+    }
+    folder = top / "results/demo/runs/mine/digits/fedem/seed7"
+    files = "--state", folder / "state.pt", "--history", folder / "history.h5"
+    more = "--checkpoints", top / "checkpoints", "--device", "cpu", "--threads", "1"
+    script(top, "train", "--spec", json.dumps(run), *shards, *files, *more)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def both(trained):
+    """The result of the same run without files, and that of the workflow."""
+    ours = quiet(
+        cut(),
+        BUILD,
+        FedEM,
+        num_experts=2,
+        local=fedlib.SGD(**SOLVER),
+        rounds=3,
+        seed=7,
+        rate=0.5,
+        evaluate_every=2,
+    )
+    return ours, fedlib.open_run(trained)
+
+
+@pytest.mark.slow
+def test_a_partition_has_the_arrays_of_the_data_stage(both):
+    ours, theirs = (result.simulation.federation for result in both)
+    assert ours.digests == theirs.digests and ours.num_classes == theirs.num_classes
+
+
+@pytest.mark.slow
+def test_a_run_computes_every_bit_of_the_workflows(both):
+    ours, theirs = both
+    for mine, other in zip(tree.leaves(ours.state), tree.leaves(theirs.state), strict=True):
+        assert torch.equal(mine, other)
+    for name in ("round", *TOTALS, "train_loss"):
+        assert np.array_equal(getattr(ours.history, name), getattr(theirs.history, name)), name
+    assert ours.history.scores.keys() == theirs.history.scores.keys()
+    for view, scores in ours.history.scores.items():
+        for name, array in vars(scores).items():
+            assert np.array_equal(array, getattr(theirs.history.scores[view], name)), view
+    assert ours.evaluate().equals(theirs.evaluate())
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_not_opened_with_other_shards(trained, tmp_path):
+    folder = tmp_path / "demo/runs/mine/digits/fedem/seed7"
+    folder.mkdir(parents=True)
+    for name in ("state.pt", "history.h5"):
+        (folder / name).write_bytes((trained / name).read_bytes())
+    with pytest.raises(DataError, match="digits.json is not what .* was trained on"):
+        fedlib.open_run(folder)
+
+
+def test_a_module_is_drawn_like_the_function_that_made_it():
+    module = BUILD()
+    nn.init.zeros_(module.head.weight)  # what it has does not count
+    runs = [quiet(cut(), x, local=fedlib.SGD(lr=0.1), rounds=1, seed=5) for x in (BUILD, module)]
+    for one, other in zip(*(tree.leaves(run.state) for run in runs), strict=True):
+        assert torch.equal(one, other)
+    assert not module.head.weight.any()
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs(trained, tmp_path, monkeypatch):
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = "\n".join(blocks).replace("results/demo/runs/pfedmm/digits/fedem/seed1234", str(trained))
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    network, predict = names["network"], names["fedavg"].client_model(7)
+    x = torch.from_numpy(names["clients"].x[:4])
+    saved = names["Net"]().eval()
+    saved.load_state_dict(safetensors.torch.load_file("client7.safetensors"))
+    assert torch.equal(saved(x), network(x))
+    torch.testing.assert_close(network(x).softmax(1), predict(x))
+    assert str(trained) in code
+
+
+# -- results -----------------------------------------------------------------------
+
+
+def finished(method, federation):
+    data = DeviceData(federation, torch.float64, torch.device("cpu"))
+    simulation = Simulation(method, data, Course(rounds=2, seed=0), Loop())
+    return Result(simulation, *simulation.run(report=lambda line: None))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_clients_module_predicts_as_the_client_does(name):
+    federation = federation_for(name)
+    result = finished(make(name), federation)
+    found = result.evaluate()
+    found = found[(found.split == "test") & found.group.isin(["seen", "unseen"])]
+    for row in found.itertuples():
+        own = federation.test.of(row.client)
+        x, y = torch.from_numpy(federation.x[own]), torch.from_numpy(federation.y[own])
+        probabilities = result.client_model(row.client, row.protocol)(x)
+        assert (probabilities.argmax(1) == y).double().mean() == pytest.approx(row.accuracy)
+        loss = -probabilities.log().gather(1, y[:, None]).mean()
+        # Float64, and matrix products of other sizes.
+        assert loss.item() == pytest.approx(row.loss, rel=1e-9, abs=1e-9)
+
+
+class Net(nn.Module):
+    """As in a model zoo: its last layer is called fc, inside of a sequence."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.fc = nn.Sequential(nn.Dropout(0.3), nn.Linear(4 * 36, 10))
+
+    def forward(self, x):
+        return self.fc(self.norm(self.conv(x)).relu().flatten(1))
+
+
+def images():
+    x = np.rint(X * 255).astype(np.uint8).reshape(-1, 8, 8)
+    return fedlib.partition(x, Y, "iid", num_clients=3, train_fraction=0.75)
+
+
+def test_the_network_of_a_client_is_the_users_own():
+    result = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
+    predict = result.client_model(1)
+    network, x = Net().eval(), torch.from_numpy(images().x[:6])
+    network.load_state_dict(predict.network.state_dict())
+    torch.testing.assert_close(network(x / 255).softmax(1), predict(x))
+    assert type(predict.network.fc[0]) is nn.Dropout
+    again = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
+    assert torch.equal(again.client_model(1)(x), predict(x))  # masks of dropout are repeated
+
+
+class Recurrent(nn.Module):
+    """What PyTorch cannot run for several clients at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.last = nn.GRU(8, 6, batch_first=True), nn.Linear(6, 10)
+
+    def forward(self, x):
+        return self.last(self.gru(x.reshape(-1, 8, 8))[0][:, -1])
+
+
+def test_a_model_that_cannot_be_batched_runs_client_by_client():
+    result = quiet(cut(), Recurrent(), "fedem", num_experts=2, local=fedlib.SGD(lr=0.1), rounds=1)
+    assert result.simulation.executor.name == "loop"
+    assert result.client_model(0)(X[:3]).shape == (3, 10)
+
+
+def test_an_accuracy_is_the_share_of_right_answers_by_client_and_round():
+    result = quiet(cut(), BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=3, evaluate_every=2)
+    accuracy = result.accuracy()
+    federation = result.simulation.federation
+    assert accuracy.index.tolist() == [0, 2, 3]
+    assert accuracy.columns.tolist() == federation.client_id[federation.ids("seen")].tolist()
+    sizes = federation.test.sizes[federation.ids("seen")]
+    pooled = (accuracy * sizes).sum(axis=1) / sizes.sum()
+    assert pooled.tolist() == pytest.approx(result.pooled_accuracy().tolist())
+    assert f"{pooled[3]:.1%} seen" in repr(result)
+
+
+def test_a_plot_has_a_line_for_each_run_of_the_pooled_accuracy():
+    result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=2)
+    ax = result.plot(result.plot(label="once"), label="twice")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["once", "twice"]
+    assert ax.lines[0].get_ydata().tolist() == result.pooled_accuracy().tolist()
+
+
+def test_progress_is_shown_while_a_run_goes_on(capsys):
+    fedlib.simulate(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=2)
+    assert "round 2/2  loss" in capsys.readouterr().out
+
+
+def test_architectures_are_given_as_modules():
+    result = quiet(
+        cut(),
+        mlp.build(64, 4, 10),
+        "pfedmoe",
+        gate=mlp.build(64, 4, 2),
+        large=[mlp.build(64, [8, 4], 10), mlp.build(64, [6, 4], 10)],
+        local=fedlib.SGD(lr=0.1),
+        rounds=1,
+    )
+    assert result.client_model(0)(X[:2]).sum(1).tolist() == pytest.approx([1, 1])
+    with pytest.raises(ConfigError, match="PFedMoE predicts with more than one model"):
+        _ = result.client_model(0).network
+
+
+# -- federations -------------------------------------------------------------------
+
+
+def test_arrays_of_clients_are_theirs():
+    pairs = [(X[:10], Y[:10]), (X[10:30], Y[10:30]), (X[30:35], Y[30:35])]
+    held_out = [(X[40:42], Y[40:42]), (X[42:45], Y[42:45]), (X[45:46], Y[45:46])]
+    made = fedlib.Federation.from_arrays(pairs, held_out, unseen=[1], num_classes=10)
+    assert isinstance(made, Federation) and made.clients == [0, 1, 2]
+    assert made.ids("unseen").tolist() == [1]
+    for split, given in ((made.train, pairs), (made.test, held_out)):
+        for client, (x, y) in enumerate(given):
+            assert np.array_equal(made.x[split.of(client)], x)
+            assert np.array_equal(made.y[split.of(client)], y)
+
+
+class Flower:
+    """What `from_flower` asks of a FederatedDataset."""
+
+    class Rows(dict):
+        column_names = ["image", "label"]
+
+        def with_format(self, kind):
+            return self if kind == "numpy" else None
+
+    class Partitioner:
+        num_partitions = 3
+
+    partitioners = {"train": Partitioner()}
+
+    def load_partition(self, number, split):
+        x = np.rint(X * 255).astype(np.uint8).reshape(-1, 8, 8, 1)
+        return self.Rows(image=x[number::3], label=Y[number::3])
+
+
+def test_a_federated_dataset_of_flower_becomes_a_federation():
+    made = fedlib.Federation.from_flower(Flower())
+    assert made.x.shape == (400, 1, 8, 8) and made.num_clients == 3
+    assert made.test.sizes.tolist() == [27, 27, 27]  # a fifth, rounded up
+    owned = np.concatenate([made.x[split.of(1)] for split in (made.train, made.test)])
+    given = Flower().load_partition(1, "train")["image"]
+    assert np.array_equal(np.sort(owned.sum((1, 2, 3))), np.sort(given.sum((1, 2, 3))))
+
+
+# -- bad input ---------------------------------------------------------------------
+
+
+class Softened(Net):
+    def forward(self, x):
+        return super().forward(x).softmax(1)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        return self.two(self.one(x).relu())
+
+
+def frozen():
+    model = BUILD()
+    model.head.bias.requires_grad_(False)
+    return model
+
+
+def noisy():
+    return nn.Sequential(nn.Linear(64, 8), nn.AlphaDropout(0.2), nn.Linear(8, 10))
+
+
+def bare():
+    model = nn.Sequential(nn.Linear(64, 10))
+    model.register_parameter("scale", nn.Parameter(torch.ones(1)))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (3, "model must be a torch.nn.Module, or a function that makes one, got 3"),
+        (nn.Sequential(nn.Flatten()), "model gives 64 numbers for an input"),
+        (nn.Linear(64, 3), "model gives 3 numbers for an input, and the labels are of 10 classes"),
+        (nn.Linear(65, 10), "model cannot read inputs of 64 numbers: mat1 and mat2"),
+        (nn.Sequential(nn.Linear(64, 10), nn.Softmax(1)), "must end in its last layer, Linear '0'"),
+        (frozen(), "model: head.bias is frozen"),
+        (noisy(), "model draws random numbers in training"),
+        (bare(), "model: Sequential '' has weights and no reset_parameters, so a seed cannot"),
+        (lambda: nn.Sequential(nn.Flatten(), nn.Identity()), "model gives 64 numbers"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_refused_before_any_round(model, told):
+    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
+        quiet(cut(), model, local=fedlib.SGD(lr=0.1), rounds=10**9)
+
+
+def test_a_last_layer_that_others_share_is_no_head():
+    with pytest.raises(ConfigError, match="Linear 'two', must be used once"):
+        builder(Tied, torch.ones(2, 64), "model")
+    with pytest.raises(ConfigError, match="has no layer with weights"):
+        builder(nn.Flatten, torch.ones(2, 64), "gate")
+    with pytest.raises(ConfigError, match=r"must end in its last layer, Linear 'fc.1'"):
+        builder(Softened, torch.ones(2, 1, 8, 8), "model")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"method": "fedawg"}, "no method 'fedawg'; there are"),
+        ({"method": Net}, "method must be a name or a class of a method"),
+        ({"num_expert": 3, "method": "fedem"}, "FedEM has no num_expert; it takes"),
+        ({"num_experts": 0, "method": "fedem"}, "num_experts must be"),
+        ({"rounds": -1}, "rounds must be at least 0, got -1"),
+        ({"rate": 2}, r"participation rate must be in \(0, 1\], got 2"),
+        ({"course": {"agregation": "gossip"}}, "agregation"),
+        ({"local": 0.1}, "local must be a solver, such as fedlib.SGD"),
+        ({"executor": "fast"}, "executor must be auto, loop"),
+        ({"device": "gpu"}, "gpu"),
+        ({"class_weights": [1, 2]}, "class_weights must be 10 numbers, one a class"),
+        ({"method": "pfedmoe"}, "gate"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_in_one_line(changes, told):
+    given = {"method": "fedavg", "local": fedlib.SGD(lr=0.1), "rounds": 1} | changes
+    with pytest.raises(ConfigError, match=told) as caught:
+        quiet(cut(), BUILD, **given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: cut(alpha=-1), "alpha must be a positive number, got -1"),
+        (lambda: cut(alfa=1), "has no parameter 'alfa'; it takes num_clients, alpha"),
+        (lambda: fedlib.partition(X, Y[1:], "iid"), "needs the parameter"),
+        (
+            lambda: fedlib.partition(X, Y[1:], "iid", num_clients=2, train_fraction=0.5),
+            "y must have 400 values as x",
+        ),
+        (lambda: fedlib.partition(X, Y, "natural"), "which the data lack"),
+        (
+            lambda: fedlib.Federation.from_arrays([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
+            "train data of client 1 is empty",
+        ),
+        (lambda: fedlib.Federation.from_arrays([(X, Y)] * 2, [(X, Y)]), "train of 2, test of 1"),
+        (
+            lambda: fedlib.Federation.from_arrays([(X, Y)], [(X, Y)], unseen=[0]),
+            "unseen must be some of the clients",
+        ),
+        (
+            lambda: fedlib.Federation.from_arrays([(X, Y), (X[:, :9], Y)], [(X, Y)] * 2),
+            "train data of client 1 has inputs of shape",
+        ),
+        (lambda: fedlib.Federation.from_flower(Flower(), split="all"), "no partitioned split"),
+        (lambda: fedlib.Federation.from_flower(Flower(), x="img"), "no column 'img'"),
+    ],
+)
+def test_a_federation_that_makes_no_sense_is_refused(make, told):
+    with pytest.raises((ConfigError, DataError), match=told):
+        make()
+
+
+def test_what_a_result_does_not_have_is_told_with_what_it_has():
+    result = quiet(cut(), BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+    with pytest.raises(ConfigError, match="no accuracies of server/default/test; there are seen/"):
+        result.accuracy("server")
+    with pytest.raises(ConfigError, match="no client 99; there are 0, 1, 2, 3, 4"):
+        result.client_model(99)
+    with pytest.raises(ConfigError, match="FedAvg has no protocol 'best' for seen clients"):
+        result.client_model(result.accuracy().columns[0], "best")
+    with pytest.raises(ConfigError, match=r"inputs must be torch.float32 of shape \[B, 64\]"):
+        result.client_model(0)(torch.zeros(2, 8, 8))
+
+
+def test_a_federation_without_anybody_to_train_is_refused():
+    nobody = dataclasses.replace(cut(), group=np.ones(5, np.uint8))
+    with pytest.raises(DataError, match="no seen clients"):
+        quiet(nobody, BUILD, local=fedlib.SGD(lr=0.1), rounds=1)
+
+
+# -- what an import brings ---------------------------------------------------------
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(fedlib, name) is not None for name in fedlib.__all__)
+    assert {*fedlib.__all__} <= {*dir(fedlib)}
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        _ = fedlib.simulat
+
+
+def test_an_import_loads_nothing_large():
+    code = "import sys, fedlib; print({'numpy', 'torch', 'pandas'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_no_job_depends_on_the_public_names():
+    scripts = [f"scripts/{file.name}" for file in (ROOT / "scripts").glob("*.py")]
+    assert not [name for name in provenance.closure(*scripts) if name.startswith("fedlib.api")]
