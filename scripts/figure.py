@@ -18,10 +18,8 @@ def main() -> None:
 
     spec = command.json_argument(args.spec)
     roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
-    figures.check_params(spec["kind"], spec["params"])
     provenance.check_code(args.code, *roots)
-    kind = figures.load(spec["kind"])
-    figure = inputs.made(kind, spec, args.metrics, args.clients, args.published)
+    figure = inputs.made(figures.load, spec, args.metrics, args.clients, args.published)
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
     read = list(filter(None, (args.metrics, args.clients, args.published)))

@@ -54,7 +54,7 @@ def _checked(exhibit: packs.Exhibit) -> dict:
     """The specification of an exhibit, whose names name files: a pack may be anybody's.
 
     Raises:
-      ConfigError, DataError: for a name that could leave its folder, or a kind that does not exist.
+      DataError: for a name that could leave its folder.
     """
     for entry, wildcard in (("paper", "paper"), ("name", exhibit.stage)):
         value, pattern = exhibit.spec.get(entry), WILDCARDS[wildcard]
@@ -62,8 +62,6 @@ def _checked(exhibit: packs.Exhibit) -> dict:
             raise DataError(
                 f"the {entry} of a pack's {exhibit.stage} must be {pattern}, got {value!r}"
             )
-    kinds = tables if exhibit.stage == "table" else figures
-    kinds.check_params(str(exhibit.spec.get("kind")), exhibit.spec.get("params"))
     return exhibit.spec
 
 
@@ -71,10 +69,10 @@ def _draw(stage: str, given: tuple, path: Path) -> None:
     """The files of one table or figure, `path` with their endings."""
     if stage == "table":
         files = [path.with_name(f"{path.name}.{form}") for form in ("csv", "md", "tex", "json")]
-        render.write(inputs.made(tables.load(given[0]["kind"]), *given), *files)
+        render.write(inputs.made(tables.load, *given), *files)
     else:
         files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
-        saving.save(inputs.made(figures.load(given[0]["kind"]), *given), *files)
+        saving.save(inputs.made(figures.load, *given), *files)
 
 
 if __name__ == "__main__":

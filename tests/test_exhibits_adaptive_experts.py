@@ -12,6 +12,7 @@ from pictures import faults
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits, figures, metrics, printed, tables
 from fedlib.report.figures import gate_weights, layout, ranked, saving, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
 
@@ -170,23 +171,22 @@ def test_accuracies_are_the_mean_of_the_clients(collected):
     exhibit, tidy, clients = collected["p"]
     shown = comparisons.declared(WAYS)
     where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "seed": 2}
-    every = comparisons.accuracies(exhibit, tidy, shown)
+    every = comparisons.accuracies(Inputs(exhibit, tidy, clients, None, None), shown)
     rows = exhibits.pick(clients, at="last", split="test", **where).sort_values("client")
     assert value(every, "value", **where) == pytest.approx(rows["accuracy"].mean())
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "complaint"),
+    ("group", "error", "complaint"),
     [
-        ({"metric": "loss"}, ConfigError, "metric must be accuracy_client_mean or accuracy, got"),
-        ({"group": "all"}, ConfigError, "group must be seen or unseen or server, got 'all'"),
-        ({"group": "unseen"}, DataError, "the protocol 'moe' on unseen clients; there are none"),
+        ("all", ConfigError, "group must be seen or unseen or server, got 'all'"),
+        ("unseen", DataError, "the protocol 'moe' on unseen clients; there are none"),
     ],
 )
-def test_accuracies_of_what_does_not_exist_are_refused(collected, params, error, complaint):
-    exhibit, tidy, _ = collected["p"]
+def test_accuracies_of_what_does_not_exist_are_refused(collected, group, error, complaint):
+    given = Inputs(*collected["p"], None, None)
     with pytest.raises(error, match=complaint):
-        comparisons.accuracies(exhibit, tidy, comparisons.declared(WAYS), **params)
+        comparisons.accuracies(given, comparisons.declared(WAYS), group)
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
@@ -537,7 +537,7 @@ def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):
     with pytest.raises(DataError, match=r"choice of cifar10-p0.2/eps must be in \[0, 5\]"):
         usage(exhibit, tidy, clients.assign(choice=6), None)
     with pytest.raises(ConfigError, match="cifar10-p0.2 must have one run of each variant"):
-        draw(collected, "cluster_usage", "j", variants=VARIANTS)
+        usage(exhibit | {"runs": exhibit["runs"][1:]}, tidy, clients, None)
 
 
 def test_gate_weights_are_ranked_and_the_local_expert_is_last(collected):

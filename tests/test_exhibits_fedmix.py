@@ -197,8 +197,6 @@ def test_a_federation_is_shown_up_to_its_limit():
     runs = [described("fedmix-k4", federation=name) for name in ("emnist", "cifar10")]
     about = shown(runs, ("emnist", "cifar10"))
     frames = collect(about, curve_of)
-    by_rounds = draw("accuracy_over_rounds", about, frames, until={"emnist": 20})
-    assert [axes.get_lines()[0].get_xdata()[-1] for axes in by_rounds.axes] == [20, 30]
     by_bytes = draw("accuracy_over_bytes", about, frames, until={"cifar10": 3}, unit="GB")
     assert [axes.get_lines()[0].get_xdata()[-1] for axes in by_bytes.axes] == [4, 2]
 
@@ -208,7 +206,7 @@ def test_a_federation_is_shown_up_to_its_limit():
     [
         ("rounds", {"metric": "loss"}, ConfigError, "bottom10 or accuracy_client_mean, got 'loss'"),
         ("rounds", {"split": "dev"}, ConfigError, "split must be test, val or train, got 'dev'"),
-        ("rounds", {"until": {"x": 3}}, ConfigError, "about x, which main does not show; it shows"),
+        ("bytes", {"until": {"x": 3}}, ConfigError, "about x, which main does not show; it shows"),
         ("bytes", {"until": {"emnist": 0}}, ConfigError, "until must be above 0, got 0 for emnist"),
         ("bytes", {"unit": "GiB"}, ConfigError, "unit must be MB or GB, got 'GiB'"),
         ("bytes", {"scale": "sqrt"}, ConfigError, "scale must be log or linear, got 'sqrt'"),
@@ -253,7 +251,7 @@ def test_biased_fedmix_has_a_colour_of_its_own_and_takes_no_dashes_from_fedmix()
 def test_a_legend_has_the_shades_of_the_lines(curves):
     about = {**curves[0], "runs": [described("k2"), described("k4")]}
     frames = collect(about, curve_of)
-    figure = draw("accuracy_over_rounds", about, frames, shaded="fedmix")
+    figure = draw("accuracy_over_bytes", about, frames, shaded="fedmix")
     lines = [to_hex(line.get_color()) for line in figure.axes[0].get_lines()]
     assert [to_hex(h.get_color()) for h in figure.legends[0].legend_handles] == lines
     assert len(set(lines)) == 2
@@ -295,19 +293,11 @@ def test_divergence_is_a_sliding_mean_over_rounds_and_experts(diverging):
     assert faults(figure) == []
 
 
-def test_divergence_may_be_added_up_over_experts(diverging):
-    figure = draw("gradient_divergence", *diverging, window=1, experts="sum", until={"emnist": 3})
-    assert figure.axes[0].get_lines()[1].get_ydata().tolist() == [4 + 2, 8 + 2, 10 + 2]
-    assert "Added up over the experts of a run." in footer(figure)
-
-
 def test_divergence_of_what_was_not_recorded_is_refused(diverging, curves):
     with pytest.raises(DataError, match=r"emnist/fedavg has no divergence_0, .* its horizon is 0"):
         draw("gradient_divergence", *curves)
     with pytest.raises(ConfigError, match="window must be at least 1 round, got 0"):
         draw("gradient_divergence", *diverging, window=0)
-    with pytest.raises(ConfigError, match="experts must be mean or sum, got 'max'"):
-        draw("gradient_divergence", *diverging, experts="max")
 
 
 # Tables over time
@@ -328,19 +318,19 @@ def over_time():
 
 def test_tables_have_a_panel_per_run_and_round_with_the_numbers_of_one_seed(over_time):
     about, frames, make = over_time
-    figure = draw("tables_over_time", about, frames, seed=2)
+    figure = draw("tables_over_time", about, frames)
     *panels, bar = figure.axes
     titles = [axes.get_title() for axes in panels]
     assert titles == ["Round 10", "Round 20", "Round 30", "Round 30"]
     drawn = np.stack([np.asarray(axes.images[0].get_array()) for axes in panels])
-    expected = [make(run, 2).diagnostics["tables"] for run in about["runs"]]
+    expected = [make(run, 1).diagnostics["tables"] for run in about["runs"]]
     assert drawn == pytest.approx(np.concatenate(expected))
     assert [axes.get_ylabel() for axes in panels] == ["K3\nLabel", "", "", "PLAIN\nLabel"]
     # In the columns of rounds 20 and 30 nothing is below the upper row.
     assert [axes.get_xlabel() for axes in panels] == ["", "Expert", "Expert", "Expert"]
     assert {axes.images[0].get_clim() for axes in panels} == {(0, 1)}
     assert bar.get_ylabel() == "q(expert | label)"
-    assert "Seed 2 only" in footer(figure)
+    assert "Seed 1 only: experts of" in footer(figure)
     assert faults(figure) == []
 
 
@@ -359,8 +349,6 @@ def test_tables_that_were_not_recorded_are_refused(over_time, curves):
         draw("tables_over_time", *over_time[:2], rounds=[10])
     with pytest.raises(DataError, match="fedavg recorded no table at any round; there are none"):
         draw("tables_over_time", *curves)
-    with pytest.raises(ConfigError, match=r"seed must be one of main's \(1, 2\), got 7"):
-        draw("tables_over_time", *over_time[:2], seed=7)
 
 
 # Clusters
@@ -437,18 +425,6 @@ def test_matrices_are_nearly_white_at_0_and_dark_at_1(clustered):
     assert light > 0.95 and dark < 0.3
 
 
-def test_a_given_seed_is_that_of_all_runs(clustered):
-    figure = draw("client_matrices", *clustered, seed=1)
-    titles = [axes.get_title() for axes in figure.axes[1:-1]]
-    assert titles == [
-        "K3, seed 1\npurity 0.67, 2 experts used",
-        "K4, seed 1\npurity 0.33, 1 expert used",
-    ]
-    assert "Seed 1 only." in footer(figure)
-    with pytest.raises(ConfigError, match=r"seed must be one of main's \(1, 2\), got 3"):
-        draw("client_matrices", *clustered, seed=3)
-
-
 def test_unused_experts_stand_last():
     weights = np.array([[0.1, 0.2, 0.7], [0.2, 0.1, 0.7], [0.7, 0.2, 0.1]])
     matrix = client_matrices._Matrix(weights, np.array([0, 0, 1]), seed=1)
@@ -456,8 +432,10 @@ def test_unused_experts_stand_last():
 
 
 def test_clusters_or_weights_that_were_not_recorded_are_named(clustered, curves):
-    with pytest.raises(DataError, match="emnist/k3 has no groups of every client; its method does"):
-        draw("client_matrices", *clustered, cluster="groups")
+    about, (tidy, clients) = clustered
+    without = tidy, clients.drop(columns="cluster")
+    with pytest.raises(DataError, match="has no cluster of every client; its method does"):
+        draw("client_matrices", about, without)
     with pytest.raises(DataError, match="emnist/fedavg has no pi_0, pi_1, ... of every client"):
         build("cluster_recovery", *curves)
 

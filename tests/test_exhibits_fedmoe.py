@@ -314,9 +314,9 @@ def test_only_some_rounds_of_the_weights_may_be_wanted():
     chosen = {"rounds": {"cifar10-m50": [20]}}
     figure = draw("weights_over_rounds", shown(("fedmoe",)), **chosen)
     assert sum(bool(axes.get_title()) for axes in figure.axes) == 2
-    with pytest.raises(DataError, match="recorded no client_weights in round 3; there are 1, 20"):
+    with pytest.raises(DataError, match="recorded no client_weights at round 3; there are 1, 20"):
         draw("weights_over_rounds", shown(("fedmoe",)), rounds={"cifar10-m50": [3]})
-    with pytest.raises(DataError, match="fedavg recorded no client_weights in any round"):
+    with pytest.raises(DataError, match="fedavg recorded no client_weights at any round"):
         draw("weights_over_rounds", shown(("fedavg",)))
 
 

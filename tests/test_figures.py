@@ -515,8 +515,6 @@ def test_sweep_has_a_point_per_value_with_bars_over_seeds(collected):
     points = axes.containers[0].lines[0]
     assert points.get_xdata().tolist() == [2, 3]
     assert axes.containers[0].has_yerr
-    best = draw(collected, "sweep", at="best")
-    assert "selection on the test set" in footer(best)
 
 
 def alpha_sweep(tmp_path, *federations):
@@ -557,18 +555,18 @@ def test_sweep_over_two_decades_has_a_logarithmic_axis(tmp_path):
     assert "even distances" not in footer(figure)
 
 
-def test_unknown_kinds_and_params_name_the_choices():
-    with pytest.raises(ConfigError, match="no figure kind 'pie'; choose from accuracy_over_bytes"):
-        figures.load("pie")
-    with pytest.raises(ConfigError, match="its params are: metric"):
-        figures.check_params("accuracy_over_rounds", {"colour": "red"})
+def test_unknown_kinds_and_params_name_the_choices(collected):
+    with pytest.raises(ConfigError, match="no kind 'pie'; choose from accuracy_over_bytes"):
+        draw(collected, "pie")
+    with pytest.raises(ConfigError, match="has no field colour; its fields are: metric"):
+        draw(collected, "accuracy_over_rounds", colour="red")
 
 
 def test_values_of_params_name_the_choices(collected):
     with pytest.raises(ConfigError, match="bottom10 or accuracy_client_mean, got 'loss'"):
         draw(collected, "accuracy_over_rounds", metric="loss")
-    with pytest.raises(ConfigError, match="at must be last or best, got 'first'"):
-        draw(collected, "sweep", at="first")
+    with pytest.raises(ConfigError, match="metric must be accuracy or .*, got 'loss'"):
+        draw(collected, "sweep", metric="loss")
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def made(tmp_path_factory):
     frames.write_parquet(tidy, root / "m.parquet")
     frames.write_parquet(clients, root / "c.parquet")
     given = exhibit, root / "m.parquet", root / "c.parquet", PUBLISHED
-    sheet = inputs.made(tables.load(exhibit["kind"]), *given)
+    sheet = inputs.made(tables.load, *given)
     forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
     render.write(sheet, *forms)
     shown = [packs.Exhibit("table", exhibit, True)]
@@ -81,9 +81,10 @@ def test_a_folder_without_a_pack_is_told_so(tmp_path):
         ({"name": "/tmp/TRAVERSED"}, "name of a pack.s table must be"),
         ({"paper": "../../../TRAVERSED"}, "paper of a pack.s table must be"),
         ({"name": None}, "name of a pack.s table must be .*got None"),
-        ({"kind": ["accuracy"]}, "no table kind"),
-        ({"params": {"x": 1}}, "table kind accuracy: .*its params are"),
-        ({"params": None}, "table kind accuracy"),
+        ({"kind": "../x"}, "no kind .../x.; choose from"),
+        ({"kind": ["accuracy"]}, "table main cannot be drawn from .*TypeError"),
+        ({"params": {"x": 1}}, "the kind accuracy has no field x"),
+        ({"params": None}, "table main cannot be drawn from .*TypeError"),
         ({"federations": 3}, "table main cannot be drawn from .*TypeError"),
     ],
 )

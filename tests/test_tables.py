@@ -546,21 +546,18 @@ def test_protocols_table_has_each_protocol_and_its_difference_to_the_default():
     assert "of the clients that train, after the last round" in text
 
 
-def test_protocols_table_of_one_group_ignores_the_other():
+def test_protocols_table_is_of_the_seen_clients():
     exhibit = made_up.exhibit(["fedavg", "fedem"], ["emnist"])
     both = pd.concat([protocol_metrics(), protocol_metrics("unseen").assign(value=0.1)])
     seen = build(exhibit, both, kind="protocols", **PROTOCOLS).numbers
     assert seen["mean"].equals(
         build(exhibit, protocol_metrics(), kind="protocols", **PROTOCOLS).numbers["mean"]
     )
-    unseen = build(exhibit, both, kind="protocols", group="unseen", **PROTOCOLS).numbers
-    assert unseen["mean"].dropna().round(8).unique().tolist() == [0.1]
 
 
 @pytest.mark.parametrize(
     ("params", "complaint"),
     [
-        ({"group": "all"}, "group must be seen or unseen, got 'all'"),
         ({"protocols": {"default": "a"}}, "default and at least one other, got default"),
         ({"protocols": {"x": "a", "y": "b"}}, "default and at least one other, got x, y"),
         ({"protocols": {}}, "default and at least one other, got none"),
@@ -677,11 +674,10 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
 
 
 def test_unknown_kinds_and_params_name_the_choices():
-    with pytest.raises(ConfigError, match="no table kind 'pie'; choose from accuracy, accuracy_"):
-        tables.load("pie")
-    tables.check_params("sweep", SWEEP)
-    with pytest.raises(ConfigError, match="its params are: parameter, methods, symbol"):
-        tables.check_params("sweep", {"parameters": "x"})
+    with pytest.raises(ConfigError, match="no kind 'pie'; choose from accuracy, accuracy_"):
+        build(main_exhibit(), main_metrics(), kind="pie")
+    with pytest.raises(ConfigError, match="its fields are: parameter, methods, symbol"):
+        build(main_exhibit(), main_metrics(), kind="sweep", parameters="x")
 
 
 def test_a_method_without_a_title_is_called_by_its_name():

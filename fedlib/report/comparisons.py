@@ -16,6 +16,7 @@ import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 
 TITLES = {  # of keys that are no method's registry name
@@ -104,20 +105,11 @@ def variants(exhibit: dict, declared: dict | None) -> Variants:
     return Variants([variant["title"] for variant in declared["values"]], of)
 
 
-def accuracies(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    shown: list[Shown],
-    *,
-    metric: str = MEAN,
-    group: str = PRIMARY.group,
-) -> pd.DataFrame:
-    """Test accuracy of every run, protocol and seed at the last round, as a fraction.
+def accuracies(given: Inputs, shown: list[Shown], group: str = PRIMARY.group) -> pd.DataFrame:
+    """Mean test accuracy of the clients by run, protocol and seed after the last round, a fraction.
 
     Args:
-      exhibit, metrics: see `fedlib.report.exhibits`, `fedlib.report.metrics`.
       shown: which protocols.
-      metric: one of `METRICS`.
       group: one of `GROUPS`.
 
     Returns:
@@ -125,21 +117,20 @@ def accuracies(
       lacks.
 
     Raises:
-      ConfigError: for another metric or group.
+      ConfigError: for another group.
       DataError: if no run has one of the protocols.
     """
-    if metric not in METRICS:
-        raise ConfigError(f"metric must be {' or '.join(METRICS)}, got {metric!r}")
     if group not in GROUPS:
         raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
-    where = {"at": "last", "split": PRIMARY.split, "group": group}
     key = ["federation", "label", "protocol", "seed"]
-    mine = exhibits.pick(exhibits.select(exhibit, metrics), metric=metric, **where)
+    where = {"at": "last", "split": PRIMARY.split, "group": group, "metric": MEAN}
+    mine = exhibits.pick(given.rows, **where)
     for protocol in shown:
         if not (mine["protocol"] == protocol.name).any():
+            there = ", ".join(sorted(set(mine["protocol"]))) or "none"
             raise DataError(
-                f"no run of {exhibit['name']} was evaluated with the protocol {protocol.name!r} on "
-                f"{group} clients; there are {', '.join(sorted(set(mine['protocol']))) or 'none'}"
+                f"no run of {given.exhibit['name']} was evaluated with the protocol "
+                f"{protocol.name!r} on {group} clients; there are {there}"
             )
     return mine[mine["protocol"].isin([protocol.name for protocol in shown])][[*key, "value"]]
 

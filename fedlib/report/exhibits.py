@@ -114,6 +114,16 @@ def pick(frame: pd.DataFrame, **values: str) -> pd.DataFrame:
     return frame[keep]
 
 
+def of_run(frame: pd.DataFrame, run: Mapping) -> pd.DataFrame:
+    """The rows of one run."""
+    return pick(frame, federation=run["federation"], label=run["label"])
+
+
+def name(run: Mapping) -> str:
+    """What errors call a run, FEDERATION/LABEL."""
+    return f"{run['federation']}/{run['label']}"
+
+
 def titles(exhibit: dict) -> dict[str, str]:
     """Title of every label of the exhibit, in row order."""
     found: dict[str, str] = {}

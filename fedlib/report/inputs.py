@@ -1,29 +1,105 @@
-"""What a kind of table or figure makes of the files that a job is given."""
+"""What a kind of table or figure is made from, and how the module of that kind is found.
 
-from collections.abc import Callable
+The kind `gains` of tables is the class `Gains` of `fedlib.spec.tables`, which has its fields, and
+the module `fedlib.report.tables.gains`, whose function makes the table.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedlib.report import frames, printed
+import pandas as pd
+
+from fedlib.report import exhibits, frames, printed
+from fedlib.spec.exhibits import declared
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a table or figure is made from.
+
+    Attributes:
+      exhibit: see `fedlib.report.exhibits`.
+      metrics, clients: frames, see `fedlib.report.metrics`.
+      published: the paper's own numbers, see `fedlib.report.printed`; None if it has none.
+      kind: the fields of its kind, a class of `fedlib.spec.tables` or `fedlib.spec.figures`.
+    """
+
+    exhibit: dict
+    metrics: pd.DataFrame
+    clients: pd.DataFrame
+    published: pd.DataFrame | None
+    kind: Any
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """The metrics of the exhibit's runs and seeds.
+
+        Raises:
+          DataError: if a run has none.
+        """
+        return exhibits.select(self.exhibit, self.metrics)
+
+    @cached_property
+    def client_rows(self) -> pd.DataFrame:
+        """The same of the clients."""
+        return exhibits.select(self.exhibit, self.clients)
+
+    def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], float]:
+        """The exhibit's own published numbers, by data set and label."""
+        return printed.fractions(self.published, self.exhibit["published"], metric)
+
+    @property
+    def runs(self) -> Iterable[tuple[dict, dict]]:
+        """(federation, run) of every run, federation by federation."""
+        return (
+            (federation, run)
+            for federation in self.exhibit["federations"]
+            for run in exhibits.runs_of(self.exhibit, federation["name"])
+        )
+
+
+def loader(stage: str, function: str, given: type[Inputs]) -> Callable[[str], Callable]:
+    """The function `load(kind)` of tables or figures (`stage`).
+
+    What it returns is called with (exhibit, metrics, clients, published) and the kind's fields.
+
+    Args:
+      function: of the modules, which takes a `given`.
+
+    Raises:
+      ConfigError: when that is called, for another kind or other fields.
+    """
+
+    def load(kind: str) -> Callable:
+        def made(exhibit: dict, metrics: Any, clients: Any, published: Any, **fields: Any) -> Any:
+            own = declared(stage, kind, exhibit["title"], exhibit["caption"], (), (), fields)
+            module = importlib.import_module(f"fedlib.report.{stage}s.{kind}")
+            return getattr(module, function)(given(exhibit, metrics, clients, published, own))
+
+        return made
+
+    return load
 
 
 def made(
-    kind: Callable, exhibit: dict, metrics: Path, clients: Path, published: Path | None
+    load: Callable, exhibit: dict, metrics: Path, clients: Path, published: Path | None
 ) -> Any:
-    """The sheet or figure of an exhibit.
+    """The sheet or figure of an exhibit, from files.
 
     Args:
-      kind: its `build` or `draw`.
-      exhibit: as `fedlib.report.exhibits` knows it; "metrics" is the digest of the
-        specification of both frames, which those packed by earlier versions do not have.
-      metrics, clients: frames, see `fedlib.report.metrics`.
-      published: the paper's own numbers, if it has any.
+      load: of `fedlib.report.tables` or `fedlib.report.figures`.
+      exhibit: see `fedlib.report.exhibits`; "metrics" is the digest of the specification of both
+        frames, which those packed by earlier versions do not have.
 
     Raises:
       DataError: if a file is missing, damaged or of something else, or lacks what the exhibit
         shows.
     """
-    return kind(
+    return load(exhibit["kind"])(
         exhibit,
         frames.read_of(metrics, exhibit.get("metrics"), ("metric", "value")),
         frames.read_of(clients, exhibit.get("metrics"), ("client",)),

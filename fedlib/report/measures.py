@@ -20,7 +20,7 @@ def divergence(run: dict, metrics: pd.DataFrame, clients: pd.DataFrame) -> pd.Se
     rows = exhibits.pick(metrics, at="round", **TRAFFIC._asdict())
     rows = rows[rows["metric"].str.startswith(f"{DIVERGENCE}_")]
     if rows.empty:
-        raise DataError(f"{run['federation']}/{run['label']} has no divergence of its rounds")
+        raise DataError(f"{exhibits.name(run)} has no divergence of its rounds")
     return rows.groupby("seed")["value"].mean()
 
 
@@ -36,7 +36,7 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
             chosen, _, _ = of_clients.settled(mine, run, choice)
             values[seed] = measure(chosen, of_clients.column(mine, "cluster"))
         if not values:
-            raise DataError(f"{run['federation']}/{run['label']} has no clients")
+            raise DataError(f"{exhibits.name(run)} has no clients")
         return pd.Series(values, dtype=float)
 
     return measured

@@ -3,19 +3,16 @@
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import clusters, exhibits
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
 
-def clients_of(
-    exhibit: dict, clients: pd.DataFrame, run: dict, seed: int | None = None
-) -> pd.DataFrame:
-    """The seen clients of one run: a row for each of them, and for each seed if none is given."""
-    shown = exhibits.pick(exhibits.select(exhibit, clients), at="last", **PRIMARY._asdict())
-    mine = exhibits.pick(shown, federation=run["federation"], label=run["label"])
-    mine = mine if seed is None else exhibits.pick(mine, seed=seed)
-    return mine.sort_values(["seed", "client"], kind="stable")
+def of_seed(given: Inputs, run: dict, seed: int) -> pd.DataFrame:
+    """The seen clients of one run and seed, in their order."""
+    shown = exhibits.pick(given.client_rows, at="last", seed=seed, **PRIMARY._asdict())
+    return exhibits.of_run(shown, run).sort_values("client", kind="stable")
 
 
 def matrix(clients: pd.DataFrame, name: str) -> np.ndarray:
@@ -26,15 +23,16 @@ def matrix(clients: pd.DataFrame, name: str) -> np.ndarray:
     Raises:
       DataError: if there are none, or a client has only some of them.
     """
-    numbers = sorted(
-        int(column.removeprefix(f"{name}_"))
-        for column in clients
-        if column.startswith(f"{name}_") and column.removeprefix(f"{name}_").isdigit()
-    )
-    values = clients[[f"{name}_{number}" for number in numbers]].dropna(axis="columns", how="all")
+    values = clients[numbered(clients, name)].dropna(axis="columns", how="all")
     if values.empty or values.isna().any(axis=None):
         raise DataError(f"{_run(clients)} has no {name}_0, {name}_1, ... of every client; {ADVICE}")
     return values.to_numpy()
+
+
+def numbered(clients: pd.DataFrame, name: str) -> list[str]:
+    """Those of the columns `name`_0, `name`_1, ... that there are, by their numbers."""
+    numbers = [c.removeprefix(f"{name}_") for c in clients if c.startswith(f"{name}_")]
+    return [f"{name}_{number}" for number in sorted(map(int, filter(str.isdigit, numbers)))]
 
 
 def column(clients: pd.DataFrame, name: str) -> np.ndarray:
@@ -52,7 +50,7 @@ def settled(clients: pd.DataFrame, run: dict, choice: str | None) -> tuple[np.nd
     """What each of one run's clients settled on: its expert [C], of how many, how decidedly.
 
     Args:
-      clients: of the run, see `clients_of`.
+      clients: of the run, see `of_seed`.
       run: as declared.
       choice: column with the expert; then the run states its "num_experts", and there is no mean
         highest weight but NaN. Without it the expert is the one of highest weight "pi_0", ...
@@ -67,22 +65,10 @@ def settled(clients: pd.DataFrame, run: dict, choice: str | None) -> tuple[np.nd
     return clusters.assigned(pi), pi.shape[1], clusters.saturation(pi)
 
 
-def seed_of(exhibit: dict, seed: int | None) -> int:
-    """The seed to show: the given one, or the exhibit's first.
-
-    Raises:
-      ConfigError: if the exhibit does not have it.
-    """
-    if seed is not None and seed not in exhibit["seeds"]:
-        seeds = ", ".join(map(str, exhibit["seeds"]))
-        raise ConfigError(f"seed must be one of {exhibit['name']}'s ({seeds}), got {seed}")
-    return exhibit["seeds"][0] if seed is None else seed
-
-
 ADVICE = "its method does not record them, or the metrics stage must run again"
 
 
 def _run(clients: pd.DataFrame) -> str:
     if clients.empty:
         return "the run"
-    return f"{clients['federation'].iloc[0]}/{clients['label'].iloc[0]}"
+    return exhibits.name(clients.iloc[0])

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import comparisons, exhibits
+from fedlib.report import exhibits
+from fedlib.report.comparisons import MEAN
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import FLOPS, PRIMARY, TRAFFIC
 
 NEEDED = ("bytes", "client_rounds", "examples")
@@ -29,55 +31,38 @@ class Costs(NamedTuple):
     flops: float = np.nan
 
 
-def check(exhibit: dict, targets: dict[str, float], metric: str) -> None:
-    """Nothing, if the metric is one of clients and every federation has a target in (0, 1].
+def costs(given: Inputs, targets: dict[str, float]) -> dict[tuple[str, str], pd.DataFrame]:
+    """`Costs` of every run, by federation and label: a row per seed, in the order of the seeds.
+
+    Args:
+      targets: in (0, 1], of each federation.
 
     Raises:
-      ConfigError: otherwise.
+      ConfigError: if a federation has no target, or another one.
+      DataError: if a run lacks one of the numbers.
     """
-    if metric not in comparisons.METRICS:
-        raise ConfigError(f"metric must be {' or '.join(comparisons.METRICS)}, got {metric!r}")
-    for federation in exhibit["federations"]:
+    for federation in given.exhibit["federations"]:
         if not 0 < targets.get(federation["name"], 0) <= 1:
             raise ConfigError(
                 f"targets must have a number in (0, 1] for {federation['name']}, got {targets}"
             )
-
-
-def costs(
-    exhibit: dict, metrics: pd.DataFrame, targets: dict[str, float], metric: str
-) -> dict[tuple[str, str], pd.DataFrame]:
-    """`Costs` of every run, by federation and label: a row per seed, in the order of the seeds.
-
-    Args:
-      exhibit, metrics: see `fedlib.report.exhibits`, `fedlib.report.metrics`.
-      targets: in (0, 1], of each federation.
-      metric: of `fedlib.report.comparisons.METRICS`, on test examples of the seen clients.
-
-    Raises:
-      ConfigError: see `check`.
-      DataError: if a run lacks one of the numbers.
-    """
-    check(exhibit, targets, metric)
-    shown = exhibits.select(exhibit, metrics)
     found = {}
-    for run in exhibit["runs"]:
-        where = {name: run[name] for name in ("federation", "label")}
-        seeds = exhibits.pick(shown, **where).groupby("seed", sort=True)
+    for run in given.exhibit["runs"]:
+        seeds = exhibits.of_run(given.rows, run).groupby("seed", sort=True)
         target = targets[run["federation"]]
         found[run["federation"], run["label"]] = pd.DataFrame(
-            [_reached(rows, target, metric) for _, rows in seeds]
+            [_reached(rows, target) for _, rows in seeds]
         )
     return found
 
 
-def _reached(metrics: pd.DataFrame, target: float, metric: str) -> Costs:
+def _reached(metrics: pd.DataFrame, target: float) -> Costs:
     """When one run reached the target, and what it had cost by then.
 
     Raises:
       DataError: if it lacks one of the numbers.
     """
-    curve = exhibits.pick(metrics, at="round", metric=metric, **PRIMARY._asdict())
+    curve = exhibits.pick(metrics, at="round", metric=MEAN, **PRIMARY._asdict())
     reached = curve.loc[curve["value"] >= target, "round"]
     if reached.empty:
         return Costs()
@@ -89,7 +74,7 @@ def _reached(metrics: pd.DataFrame, target: float, metric: str) -> Costs:
     if missing:
         about = metrics.iloc[0]
         raise DataError(
-            f"{about['federation']}/{about['label']} has no {missing[0]} with seed "
+            f"{exhibits.name(about)} has no {missing[0]} with seed "
             f"{about['seed']}; run its evaluation and the metrics stage again"
         )
     places = spent["client_rounds"] / first if first else np.nan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from fedlib.spec.exhibits import Exhibit, Pair, View, against, of_protocols, reached, without
-from fedlib.spec.tables import MEAN, beside_in_sweep
+from fedlib.spec.tables import beside_in_sweep
 
 
 class Figure(Exhibit):
@@ -19,7 +19,17 @@ class Figure(Exhibit):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyOverBytes(Figure):
-    """Accuracy over what was sent."""
+    """Accuracy over what was sent.
+
+    Attributes:
+      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol must
+        have been evaluated during training.
+      unit: "MB" or "GB", see `fedlib.report.traffic.scaled`, which finds the one to read.
+      scale: of the x axis, "log" or "linear"; linear where a panel has no amount that is ten
+        times another.
+      until: how much is shown of a federation, in the unit; all of it if it is not named.
+      shaded: method whose runs are shades of its colour, see `fedlib.report.figures.style.looks`.
+    """
 
     metric: str = "accuracy"
     protocol: str = "default"
@@ -45,15 +55,23 @@ class AccuracyOverBytes(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyOverRounds(Figure):
-    """Accuracy over rounds."""
+    """Accuracy over rounds.
+
+    Attributes:
+      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol must
+        have been evaluated during training.
+      group: whose, "seen" clients' or the "server"'s.
+      chosen: whether to mark the round whose model validation chose, of runs that select one.
+      peaks: published exhibit with the highest points of the paper's curves.
+      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; those
+        beyond a run's last round are left out.
+    """
 
     metric: str = "accuracy"
     protocol: str = "default"
     split: str = "test"
     group: str = "seen"
     chosen: bool = False
-    until: Mapping[str, float] | None = None
-    shaded: str | None = None
     peaks: str | None = None
     waypoints: str | None = None
 
@@ -68,8 +86,6 @@ class AccuracyOverRounds(Figure):
         """The one that is shown."""
         yield View(self.group, self.protocol, self.split)
 
-    by_federation: ClassVar = ("until",)
-
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaOverRounds(Figure):
@@ -78,7 +94,15 @@ class AlphaOverRounds(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientAccuracyCdf(Figure):
-    """How many clients have at most an accuracy."""
+    """How many clients have at most an accuracy.
+
+    Attributes:
+      unseen: also show the unseen clients (default protocol), dashed.
+      protocols: show these of every run, see `fedlib.report.comparisons`, instead of the default
+        one alone; a colour is a protocol then, and dashes tell runs apart.
+      variants: which runs have the same dashes, see `fedlib.report.comparisons.variants`; those of
+        the same label if not given.
+    """
 
     unseen: bool = False
     protocols: Sequence[Mapping] | None = None
@@ -96,10 +120,13 @@ class ClientAccuracyCdf(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientDifferences(Figure):
-    """By how much the run `of` is above each other, client by client."""
+    """By how much the run `of` is above each other, client by client.
+
+    Attributes:
+      of: label of the method; the exhibit's other runs are those it is compared with.
+    """
 
     of: str
-    at: str = "last"
 
     is_lead: ClassVar = True
 
@@ -112,31 +139,21 @@ class ClientDifferences(Figure):
 class ClientMatrices(Figure):
     """Clients' mixture weights, sorted by planted cluster."""
 
-    weights: str = "pi"
-    cluster: str = "cluster"
-    seed: int | None = None
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterUsage(Figure):
     """How many clients choose each expert."""
 
-    experts: str = "num_experts"
-    choice: str = "choice"
-    variants: Mapping | None = None
-    group: str = "seen"
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The group."""
-        yield View(self.group)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CostToTarget(Figure):
-    """Traffic and arithmetic to a target accuracy, by federation."""
+    """Traffic and arithmetic to a target accuracy, by federation.
+
+    Attributes:
+      targets: see `fedlib.report.time_to_accuracy.costs`.
+    """
 
     targets: Mapping[str, float]
-    metric: str = MEAN
 
     compares: ClassVar = True
 
@@ -147,10 +164,6 @@ class CostToTarget(Figure):
 class ExpertWeights(Figure):
     """How much gates trust the local expert."""
 
-    bins: str = "local_weight_bins"
-    means: str = "local_weights"
-    seed: int | None = None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration(Figure):
@@ -159,7 +172,14 @@ class Exploration(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class GainBars(Figure):
-    """What is gained from one federation to another."""
+    """What is gained from one federation to another.
+
+    Attributes:
+      pairs: of each the federations "below" and "above".
+      bars: of each the "metric" and "title", maybe the metric by which it is "printed".
+      names: of what is below and above, for the legend.
+      gains: published exhibit of the gains; the exhibit's own is of the federation below.
+    """
 
     pairs: Sequence[Mapping]
     bars: Sequence[Mapping]
@@ -182,35 +202,27 @@ class GainBars(Figure):
 class GateWeights(Figure):
     """Mean weights that gates give to experts."""
 
-    weights: str = "gate_weights"
-    experts: str = "num_experts"
-    variants: Mapping | None = None
-    group: str = "seen"
-
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The mixtures whose gates they are."""
-        yield View(self.group, "moe")
+        yield View(protocol="moe")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDivergence(Figure):
-    """How unlike clients' updates are."""
+    """How unlike clients' updates are.
+
+    Attributes:
+      window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
+    """
 
     window: int = 50
-    experts: str = "mean"
-    until: Mapping[str, float] | None = None
-    shaded: str | None = None
 
     compares: ClassVar = True
-
-    by_federation: ClassVar = ("until",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelLeakage(Figure):
     """Shares of labels that are read from clients' first updates, against the true ones."""
-
-    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +232,16 @@ class MixtureWeights(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolSweep(Figure):
-    """Protocols over a parameter."""
+    """Protocols over a parameter.
+
+    Attributes:
+      protocols: in legend order, see `fedlib.report.comparisons`.
+      parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
+      symbol: how the paper calls the parameter ("J").
+      panels: one per "federation" (per family, if the parameter is of the federations), variants
+        told apart by dashes; or one per "variant", and of each family if there are several.
+      variants: see `fedlib.report.comparisons.variants`; by labels if not given.
+    """
 
     protocols: Sequence[Mapping]
     parameter: str
@@ -228,32 +249,39 @@ class ProtocolSweep(Figure):
     symbol: str = ""
     panels: str = "federation"
     variants: Mapping | None = None
-    metric: str = MEAN
-    group: str = "seen"
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols, of the group."""
-        yield View(self.group)
-        yield from of_protocols(self.protocols, self.group)
+        """The protocols."""
+        yield from of_protocols(self.protocols)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Representations(Figure):
-    """What the experts and their mixture make of the same examples, as t-SNE."""
+    """What the experts and their mixture make of the same examples, as t-SNE.
+
+    Attributes:
+      kinds: names of the recorded kinds of vectors, in their order.
+    """
 
     kinds: Sequence[str]
-    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Figure):
-    """Accuracy over a parameter of runs or federations."""
+    """Accuracy over a parameter of runs or federations.
+
+    Attributes:
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.report.exhibits.swept`.
+      methods: registry names, in legend order.
+      symbol: how the paper calls the parameter ("M").
+      metric: one of `fedlib.report.figures.curves.METRICS`.
+    """
 
     parameter: str
     methods: Sequence[str]
     symbol: str = ""
     of: str = "run"
-    at: str = "last"
     metric: str = "accuracy"
 
     room_for_others: ClassVar = True
@@ -266,12 +294,16 @@ class Sweep(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class TablesOverTime(Figure):
-    """Tables that a method recorded after some rounds."""
+    """Tables that a method recorded after some rounds.
+
+    Attributes:
+      rounds: which of those at which the runs recorded their tables; all of them if not given.
+      rows, values: what the rows and the values of the tables are.
+    """
 
     rounds: Sequence[int] | None = None
     rows: str = "Label"
     values: str = "q(expert | label)"
-    seed: int | None = None
 
     def ends_too_early(self, run: Any) -> bool:
         """Whether the run ends before the first round after which it records a table."""
@@ -285,10 +317,14 @@ class TablesOverTime(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsOverRounds(Figure):
-    """Relevance of experts to clients after some rounds; `rounds` by federation."""
+    """Relevance of experts to clients after some rounds; `rounds` by federation.
+
+    Attributes:
+      rounds: which of those at which the runs recorded their weights, by federation; all of them if
+        not given.
+    """
 
     rounds: Mapping[str, Sequence[int]] | None = None
-    seed: int | None = None
 
     def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
         """Of the federations that are shown, the rounds that their runs come to."""

@@ -7,8 +7,6 @@ from typing import ClassVar, Self
 
 from fedlib.spec.exhibits import Exhibit, Pair, View, against, of_protocols
 
-MEAN = "accuracy_client_mean"
-
 
 class Table(Exhibit):
     """A table of the paper."""
@@ -26,7 +24,13 @@ class Accuracy(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyAndTraffic(Table):
-    """Accuracy beside what was sent for it."""
+    """Accuracy beside what was sent for it.
+
+    Attributes:
+      averaged: over which evaluations the accuracy is a mean, by federation: {"evaluations": the
+        last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
+        federation that is not named.
+    """
 
     averaged: Mapping[str, Mapping] | None = None
 
@@ -35,11 +39,16 @@ class AccuracyAndTraffic(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class BesidePublished(Table):
-    """Accuracy beside the numbers of several publications."""
+    """Accuracy beside the numbers of several publications.
+
+    Attributes:
+      sources: of each the "name", the "mark" and the "title"; the first that has a number is shown.
+      names: of the published exhibits, by federation; a federation may have none.
+      others: titles of what is published but not run here, by label.
+    """
 
     sources: Sequence[Mapping]
     names: Mapping[str, str]
-    metric: str = MEAN
     others: Mapping[str, str] | None = None
 
     room_for_others: ClassVar = True
@@ -50,14 +59,32 @@ class BesidePublished(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterRecovery(Table):
-    """Whether experts find planted clusters of clients."""
+    """Whether experts find planted clusters of clients.
+
+    Attributes:
+      choice: column of the clients with the expert of each, of methods whose clients have one
+        alone; then runs state their "num_experts". Without it the expert is the one of highest
+        weight, of the columns "pi_0", ...
+    """
 
     choice: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria(Table):
-    """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.report.tables.criteria`."""
+    """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.report.tables.criteria`.
+
+    Attributes:
+      criteria: of each the "title", the "source" (where it was read), the "kind" (one of
+        `fedlib.report.predicates.KINDS`, with its arguments) and the "terms" that are compared. A
+        term is a cell, or two of which it is the difference: {"federation", "label"} of a run, and
+        whatever is not as here: "metric" "accuracy" (of the metrics, or one of
+        `fedlib.report.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default",
+        "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
+        it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
+        and a "published" number of its own in place of the cells'. "main" ones are about the
+        paper's main claim, see `fedlib.report.pages.standing`.
+    """
 
     criteria: Sequence[Mapping]
 
@@ -80,7 +107,11 @@ class Criteria(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Table):
-    """Traffic and parameters; `personal`: of what clients keep, too."""
+    """Traffic and parameters; `personal`: of what clients keep, too.
+
+    Attributes:
+      personal: whether to show what clients train on their own after the last round, too.
+    """
 
     personal: bool = False
 
@@ -89,11 +120,16 @@ class Cost(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Gains(Table):
-    """By how much the run `of` is above groups of others."""
+    """By how much the run `of` is above groups of others.
+
+    Attributes:
+      of: label of the method.
+      groups: of each the "title", the "labels" among which the best is looked for, and "gain", the
+        published metrics "<gain>_min" and "<gain>_max" of the exhibit's own published numbers.
+    """
 
     of: str
     groups: Sequence[Mapping]
-    metric: str = MEAN
 
     is_lead: ClassVar = True
 
@@ -104,7 +140,19 @@ class Gains(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalAccuracy(Table):
-    """Accuracy of one model on the server's test examples."""
+    """Accuracy of one model on the server's test examples.
+
+    Attributes:
+      columns: of each the "federation" and "title", maybe the "metric" (accuracy), the federation
+        to be subtracted ("minus"), the exhibit that is "published", that of the table if it is left
+        out, the metric by which that is "printed", the same if it is left out, and the title of the
+        setting that it is printed "of" ("M = 50"), if that is another.
+      rows: of each the "label", maybe a "title" (the run's) and the label under which it is
+        "printed" (its own); the exhibit's runs if not given.
+      head: of the column of titles.
+      average: published exhibit of the means over all columns, of the data set "all"; with it, or
+        with "", these are shown too.
+    """
 
     columns: Sequence[Mapping]
     rows: Sequence[Mapping] | None = None
@@ -132,7 +180,16 @@ class GlobalAccuracy(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Headlines(Table):
-    """Claims of a text, each a formula of cells."""
+    """Claims of a text, each a formula of cells.
+
+    Attributes:
+      claims: [{"title", "formula": one of `FORMULAS`, "cells": two of {"federation", "label",
+        "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"},
+        or left out if the text does not print it, "note": may be left out}].
+      protocols: those in the cells, see `fedlib.report.comparisons`.
+      cells: pattern of the published exhibits that hold the cells, see
+        `fedlib.report.comparisons.Printed`.
+    """
 
     claims: Sequence[Mapping]
     protocols: Sequence[Mapping]
@@ -149,7 +206,14 @@ class Headlines(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Hyperparameters(Table):
-    """Settings of the runs beside the printed ones."""
+    """Settings of the runs beside the printed ones.
+
+    Attributes:
+      columns: [{"title": "Global", "key": label of the published numbers}], in order.
+      rows: [{"title": "Learning rate", "key": metric of the published numbers, "paths": {key of a
+        column: dotted path into `fedlib.spec.Run.describe`, "local.lr"}}], in order. What a column
+        has no path for, it does not have.
+    """
 
     columns: Sequence[Mapping]
     rows: Sequence[Mapping]
@@ -157,7 +221,15 @@ class Hyperparameters(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Lead(Table):
-    """By how much the run `of` is ahead of each other."""
+    """By how much the run `of` is ahead of each other.
+
+    Attributes:
+      of: label of the method that is ahead.
+      claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
+        `OVER`}.
+      group: one of `fedlib.report.comparisons.GROUPS`.
+      at: one of `WHEN`.
+    """
 
     of: str
     claim: Mapping
@@ -183,7 +255,15 @@ class Leakage(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolGrid(Table):
-    """Protocols over a parameter of the federation."""
+    """Protocols over a parameter of the federation.
+
+    Attributes:
+      protocols: in the order of columns, see `fedlib.report.comparisons`.
+      parameter: of the federations, a dotted path into their declarations, whose values are the
+        heads of rows; there is a block per family then. Without it the federations' titles are.
+      symbol: how the paper calls the parameter; the last part of the path if not given.
+      group: see `fedlib.report.comparisons.accuracies`.
+    """
 
     protocols: Sequence[Mapping]
     parameter: str | None = None
@@ -198,15 +278,18 @@ class ProtocolGrid(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Protocols(Table):
-    """Several ways to predict, beside each other; `protocols` maps their names to titles."""
+    """Several ways to predict, beside each other; `protocols` maps their names to titles.
+
+    Attributes:
+      protocols: titles by name. "default" comes first and is what the others are compared with; the
+        others are in the order of their names, as the keys of JSON have no order.
+    """
 
     protocols: Mapping[str, str]
-    group: str = "seen"
 
     def views(self, federation: str, label: str) -> Iterator[View]:
-        """The protocols, of the group."""
-        yield View(self.group)
-        yield from (View(self.group, name) for name in self.protocols)
+        """The protocols."""
+        yield from (View(protocol=name) for name in self.protocols)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +299,14 @@ class ServerSize(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Table):
-    """Accuracy over a parameter of runs or federations."""
+    """Accuracy over a parameter of runs or federations.
+
+    Attributes:
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.report.exhibits.swept`.
+      methods: registry names, in the order of columns or rows.
+      symbol: how the paper calls the parameter ("M"); its own name if not given.
+    """
 
     parameter: str
     methods: Sequence[str]
@@ -233,10 +323,13 @@ class Sweep(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class ToTarget(Table):
-    """Rounds, traffic and arithmetic to a target accuracy, by federation."""
+    """Rounds, traffic and arithmetic to a target accuracy, by federation.
+
+    Attributes:
+      targets: in (0, 1], of each federation.
+    """
 
     targets: Mapping[str, float]
-    metric: str = MEAN
 
     compares: ClassVar = True
 
@@ -257,7 +350,13 @@ class Unseen(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Table):
-    """A column for each of some views."""
+    """A column for each of some views.
+
+    Attributes:
+      columns: of each the "title", and whatever is not as here: "group" "seen", "protocol"
+        "default", "split" "test", "metric" "accuracy_client_mean" (or "accuracy"), "key" of
+        published numbers, the protocol.
+    """
 
     columns: Sequence[Mapping]
 

@@ -95,7 +95,6 @@ def _tables(name: str) -> dict[str, Exhibit]:
             sources=SOURCES,
             names=published(name),
             others={f"pfedes{suffix}": "pFedES"},
-            **MEAN,
             published=f"sibling-{name}",
         ),
         f"gains_{name}": tables.Gains(
@@ -109,7 +108,6 @@ def _tables(name: str) -> dict[str, Exhibit]:
                 {"title": "all baselines", "labels": baselines, "gain": "gain"},
                 {"title": "mutual learning", "labels": mutual, "gain": "gain_mutual"},
             ],
-            **MEAN,
             published=f"range-{name}",
         ),
         f"to_target_{name}": tables.ToTarget(
@@ -119,7 +117,6 @@ def _tables(name: str) -> dict[str, Exhibit]:
             labels,
             WITH_TARGET,
             targets=TARGETS,
-            **MEAN,
         ),
         f"repeated_{name}": tables.BesidePublished(
             f"pFedMoE and the baselines of the criteria, {name} models",
@@ -128,7 +125,6 @@ def _tables(name: str) -> dict[str, Exhibit]:
             on("compared"),
             sources=[],
             names={},
-            **MEAN,
         ),
         f"cost_{name}": tables.Cost(
             f"What training costs, {name} models",
@@ -164,7 +160,6 @@ def _figures(name: str) -> dict[str, Exhibit]:
             labels,
             WITH_TARGET,
             targets=TARGETS,
-            **MEAN,
         ),
         f"client_differences_{name}": figures.ClientDifferences(
             f"pFedMoE and the best baseline, client by client, {name} models",

@@ -11,7 +11,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
 from fedlib.report.figures import curves, layout, style
-from fedlib.report.metrics import PRIMARY, TRAFFIC
+from fedlib.report.inputs import Inputs
+from fedlib.report.metrics import TRAFFIC
 from fedlib.report.traffic import UNITS, scaled
 
 SCALES = ("log", "linear")
@@ -22,47 +23,27 @@ SILENT_NOTE = "A line across the panel: a method that sends nothing, at its last
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    metric: str = "accuracy",
-    protocol: str = PRIMARY.protocol,
-    split: str = PRIMARY.split,
-    unit: str = "MB",
-    scale: str = "log",
-    until: dict[str, float] | None = None,
-    shaded: str | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
-
-    Args:
-      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol
-        must have been evaluated during training.
-      unit: "MB" or "GB", see `fedlib.report.traffic.scaled`, which finds the one to read.
-      scale: of the x axis, "log" or "linear"; linear where a panel has no amount that is `DECADE`
-        times another.
-      until: how much is shown of a federation, in the unit; all of it if it is not named.
-      shaded: method whose runs are shades of its colour, see `fedlib.report.figures.style.looks`.
 
     Raises:
       ConfigError: for another metric, split, unit, scale or federation.
       DataError: if a run was not evaluated so.
     """
-    accuracy = curves.Shown(metric, protocol, split)
-    curves.check(accuracy, exhibit, until)
-    _check("unit", unit, UNITS)
-    _check("scale", scale, SCALES)
-    shown, unit, size = _cut(_with_traffic(exhibit, metrics, accuracy), unit, until or {})
-    looks = style.looks(exhibit, shaded, curves.scores(shown))
+    exhibit, kind = given.exhibit, given.kind
+    accuracy = curves.Shown(kind.metric, kind.protocol, kind.split)
+    curves.check(accuracy)
+    _check_until(exhibit, kind.until or {})
+    _check("unit", kind.unit, UNITS)
+    _check("scale", kind.scale, SCALES)
+    shown, unit, size = _cut(_with_traffic(given, accuracy), kind.unit, kind.until or {})
+    looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
     figure, grid = layout.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
-    scale, silent, focused = _scale(scale, shown), False, ""
+    scale, silent, focused = _scale(kind.scale, shown), False, ""
     for axes, federation in grid:
         axes.set_xscale(scale)
         runs = exhibits.runs_of(exhibit, federation["name"])
-        drawn = [exhibits.pick(shown, federation=x["federation"], label=x["label"]) for x in runs]
+        drawn = [exhibits.of_run(shown, x) for x in runs]
         for run, curve in zip(runs, drawn, strict=True):
             silent |= _draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         focused = curves.focus(axes, [curve["mean"] for curve in drawn]) or focused
@@ -77,6 +58,19 @@ def draw(
         style.others_note(exhibit, looks),
     )
     return figure
+
+
+def _check_until(exhibit: dict, until: dict[str, float]) -> None:
+    """Nothing, if `until` has a limit above 0 of federations of the exhibit; else ConfigError."""
+    names = [federation["name"] for federation in exhibit["federations"]]
+    for federation, limit in until.items():
+        if federation not in names:
+            raise ConfigError(
+                f"until is about {federation}, which {exhibit['name']} does not show; it shows "
+                f"{', '.join(names)}"
+            )
+        if not limit > 0:
+            raise ConfigError(f"until must be above 0, got {limit} for {federation}")
 
 
 def _check(name: str, value: str, known: Iterable[str]) -> None:
@@ -95,13 +89,12 @@ def _cut(
     return shown.assign(sent=shown["sent"] / size), unit, size
 
 
-def _with_traffic(exhibit: dict, metrics: pd.DataFrame, accuracy: curves.Shown) -> pd.DataFrame:
+def _with_traffic(given: Inputs, accuracy: curves.Shown) -> pd.DataFrame:
     """The curves over rounds, with the bytes sent by then in the column `sent`, mean over seeds."""
     key = ["federation", "label", "round"]
-    rows = exhibits.pick(exhibits.select(exhibit, metrics), at="round", metric="bytes")
-    rows = exhibits.pick(rows, **TRAFFIC._asdict())
+    rows = exhibits.pick(given.rows, at="round", metric="bytes", **TRAFFIC._asdict())
     sent = rows.groupby(key, sort=False)["value"].mean()
-    return curves.over_rounds(exhibit, metrics, accuracy).join(sent.rename("sent"), on=key)
+    return curves.over_rounds(given, accuracy).join(sent.rename("sent"), on=key)
 
 
 def _scale(scale: str, shown: pd.DataFrame) -> str:

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from fedlib.errors import DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.figures import curves, layout, style
-from fedlib.report.metrics import PRIMARY, TRAFFIC
+from fedlib.report.inputs import Inputs
+from fedlib.report.metrics import TRAFFIC
 
 # What is known of the paper's curves, and how it is marked; dashes stand right of a panel, where
 # the end is thick and next to it the peak, whose round is mostly unknown, is thin.
@@ -49,54 +50,30 @@ class _Paper(NamedTuple):
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    metric: str = "accuracy",
-    protocol: str = PRIMARY.protocol,
-    split: str = PRIMARY.split,
-    group: str = PRIMARY.group,
-    chosen: bool = False,
-    until: dict[str, float] | None = None,
-    shaded: str | None = None,
-    peaks: str | None = None,
-    waypoints: str | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, a band over seeds, and what is known of the paper's curves.
 
     The exhibit's own published numbers are those at which the paper's curves end.
-
-    Args:
-      metric, protocol, split: which accuracy, see `fedlib.report.figures.curves`; the protocol
-        must have been evaluated during training.
-      group: whose, "seen" clients' or the "server"'s.
-      chosen: whether to mark the round whose model validation chose, of runs that select one.
-      until: the last round that is shown of a federation; all of them if it is not named.
-      shaded: method whose runs are shades of its colour, see `fedlib.report.figures.style.looks`.
-      peaks: published exhibit with the highest points of the paper's curves.
-      waypoints: published exhibit with points on the curves, as metrics "accuracy_round_20"; those
-        beyond a run's last round are left out.
 
     Raises:
       ConfigError: for another metric, split, group or federation.
       DataError: if a run was not evaluated so.
     """
-    accuracy = curves.Shown(metric, protocol, split, group)
-    curves.check(accuracy, exhibit, until)
-    shown = curves.over_rounds(exhibit, metrics, accuracy)
-    known = (printed.fractions(published, name, metric) for name in (exhibit["published"], peaks))
-    paper = _Paper(*known, _waypoints(published, waypoints, metric))
-    stars = _chosen(exhibit, metrics) if chosen else {}
-    looks = style.looks(exhibit, shaded, curves.scores(shown))
+    exhibit, kind = given.exhibit, given.kind
+    accuracy = curves.Shown(kind.metric, kind.protocol, kind.split, kind.group)
+    curves.check(accuracy)
+    shown = curves.over_rounds(given, accuracy)
+    peaks = printed.fractions(given.published, kind.peaks, kind.metric)
+    waypoints = _waypoints(given.published, kind.waypoints, kind.metric)
+    paper = _Paper(given.printed(kind.metric), peaks, waypoints)
+    stars = _chosen(given) if kind.chosen else {}
+    looks = style.looks(exhibit, scores=curves.scores(shown))
     figure, grid = layout.by_federation(exhibit, "Communication round", accuracy.axis())
     marks, focused = set(), ""
     for axes, federation in grid:
         mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            curve = curves.cut(exhibits.pick(mine, label=run["label"]), "round", until)
+            curve = exhibits.pick(mine, label=run["label"])
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
             drawn.append(curve["mean"])
             if (look := looks[run["label"]]) != style.OTHERS:
@@ -122,10 +99,9 @@ def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str
     ]
 
 
-def _chosen(exhibit: dict, metrics: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
+def _chosen(given: Inputs) -> dict[tuple[str, str], list[float]]:
     """{(federation, label): rounds} whose models validation chose, one of each seed."""
-    last = exhibits.pick(exhibits.select(exhibit, metrics), at="last", metric="selected_round")
-    last = exhibits.pick(last, group=TRAFFIC.group)
+    last = exhibits.pick(given.rows, at="last", metric="selected_round", group=TRAFFIC.group)
     return last.groupby(["federation", "label"])["value"].apply(list).to_dict()
 
 

@@ -4,36 +4,32 @@ Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server 
 IJCAI 2025, Equation 1, and section 5.2 for what it learns.
 """
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.report import exhibits, printed
+from fedlib.report import exhibits
 from fedlib.report.alphas import ALPHA, recorded
 from fedlib.report.figures import curves, layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds
 
 PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, a panel per federation: mean over seeds, and a band.
 
     Raises:
       DataError: if a run did not record its alpha.
     """
-    theirs = printed.fractions(published, exhibit["published"], ALPHA)
+    exhibit = given.exhibit
+    theirs = given.printed(ALPHA)
     looks = style.looks(exhibit)
     figure, grid = layout.by_federation(exhibit, "Communication round", "α")
     panels = {federation["name"]: axes for axes, federation in grid}
     marked = False
-    for federation, run, alpha in recorded(exhibit, metrics):
+    for federation, run, alpha in recorded(given):
         axes, curve = panels[federation["name"]], over_seeds(alpha, ["label", "round"])
         curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         number = theirs.get((federation["dataset"], run["label"]))
@@ -46,5 +42,5 @@ def draw(
     handles = style.method_handles(exhibit, looks)
     handles += [Line2D([], [], label="published, learned", **PRINTED)] if marked else []
     sentences = exhibits.published_note(exhibit, shown=marked)
-    layout.finish(figure, exhibit, handles, layout.spread_text(exhibit, "band"), *sentences)
-    return figure
+    band = layout.spread_text(exhibit, "band")
+    return layout.finish(figure, exhibit, handles, band, *sentences)

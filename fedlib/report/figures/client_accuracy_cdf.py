@@ -9,80 +9,65 @@ from matplotlib.lines import Line2D
 from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
 AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    unseen: bool = False,
-    protocols: list[dict] | None = None,
-    variants: dict | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, after the last round; the clients of all seeds are pooled.
-
-    Args:
-      unseen: also show the unseen clients (default protocol), dashed.
-      protocols: show these of every run, see `fedlib.report.comparisons`, instead of the default
-        one alone; a colour is a protocol then, and dashes tell runs apart.
-      variants: which runs have the same dashes, see `fedlib.report.comparisons.variants`; those
-        of the same label if not given.
 
     Raises:
       ConfigError: if `unseen` clients are to be shown with `protocols`, whose dashes are taken, or
         `variants` without `protocols`.
     """
-    if protocols is not None:
-        if unseen:
+    exhibit, kind = given.exhibit, given.kind
+    if kind.protocols is not None:
+        if kind.unseen:
             raise ConfigError("unseen clients cannot be told apart beside protocols")
-        kinds = comparisons.variants(exhibit, variants)
-        return _draw_protocols(exhibit, clients, comparisons.declared(protocols), kinds)
-    if variants is not None:
+        kinds = comparisons.variants(exhibit, kind.variants)
+        return _draw_protocols(given, comparisons.declared(kind.protocols), kinds)
+    if kind.variants is not None:
         raise ConfigError("variants need protocols")
     default = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split}
-    shown = exhibits.pick(exhibits.select(exhibit, clients), **default)
+    shown = exhibits.pick(given.client_rows, **default)
     shown = shown[shown["count"] > 0]
     scores = shown[shown["group"] == PRIMARY.group].groupby("label")["accuracy"].mean()
     looks = style.looks(exhibit, scores=scores)
     figure, grid = layout.by_federation(exhibit, *AXES)
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(shown, federation=federation["name"], label=run["label"])
+            mine = exhibits.of_run(shown, run)
             look = looks[run["label"]]
             seen = exhibits.pick(mine, group="seen")["accuracy"]
             first, every = style.markers(exhibit["runs"], run["label"], len(seen), count=5)
             # The first point of the steps is at zero, on the edge of the panel.
             solid = {"linestyle": "-", "markevery": (first + 1, every)}
             _draw_steps(axes, seen, look.curve() | solid)
-            if unseen and look != style.OTHERS:
+            if kind.unseen and look != style.OTHERS:
                 others = exhibits.pick(mine, group="unseen")["accuracy"]
                 thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
                 _draw_steps(axes, others, look.curve() | thin)
         _scale(axes)
-    _finish(figure, exhibit, _handles(exhibit, looks, unseen), style.others_note(exhibit, looks))
+    _finish(
+        figure, exhibit, _handles(exhibit, looks, kind.unseen), style.others_note(exhibit, looks)
+    )
     return figure
 
 
 def _draw_protocols(
-    exhibit: dict,
-    clients: pd.DataFrame,
-    shown: list[comparisons.Shown],
-    kinds: comparisons.Variants,
+    given: Inputs, shown: list[comparisons.Shown], kinds: comparisons.Variants
 ) -> Figure:
     """The figure of several protocols: seen clients only."""
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
-    rows = exhibits.pick(exhibits.select(exhibit, clients), **where)
+    exhibit, rows = given.exhibit, exhibits.pick(given.client_rows, **where)
     rows = rows[rows["count"] > 0]
     figure, grid = layout.by_federation(exhibit, *AXES)
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            mine = exhibits.pick(rows, federation=federation["name"], label=run["label"])
+            mine = exhibits.of_run(rows, run)
             number = kinds.of[federation["name"], run["label"]]
             for protocol in shown:
                 look = style.variant_look(style.protocol_look(protocol.key), number)

@@ -10,41 +10,24 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
-MOMENTS = {
-    "last": "After the last round.",
-    "best": "At each run's best round, a selection on the test examples.",
-}
 WORSE = "#FFFFFF"  # inside of a bar below 0
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    of: str,
-    at: str = "last",
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, a whisker from the smallest to the largest seed.
 
-    Args:
-      of: label of the method; the exhibit's other runs are those it is compared with.
-      at: one of `MOMENTS`.
-
     Raises:
-      ConfigError: for another moment.
       DataError: if a federation lacks the method, or any other.
     """
-    if at not in MOMENTS:
-        raise ConfigError(f"at must be {' or '.join(MOMENTS)}, got {at!r}")
-    shown = exhibits.pick(exhibits.select(exhibit, clients), at=at, **PRIMARY._asdict())
+    exhibit, of = given.exhibit, given.kind.of
+    shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["count"] > 0]
     figure, grid = layout.by_federation(exhibit, "", "Difference of accuracies (points)")
     spreads: dict[str, None] = {}
@@ -69,7 +52,7 @@ def draw(
         f"Accuracy of {exhibits.titles(exhibit).get(of, of)} on each client's own test examples, "
         "minus that of the best other, which is the method of highest mean "
         "accuracy over clients and seeds.",
-        MOMENTS[at],
+        "After the last round.",
         layout.spread_text(exhibit, " or ".join(spreads)),
     )
     return figure
@@ -83,8 +66,7 @@ def _draw_bars(axes: Axes, values: pd.DataFrame, color: str) -> None:
     axes.bar(positions, mean, color=colors, edgecolor=color, linewidth=0.8)
     if len(values) > 1:
         spread = [mean - values.min(), values.max() - mean]
-        whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
-        axes.errorbar(positions, mean, spread, linestyle="None", **whisker)
+        axes.errorbar(positions, mean, spread, linestyle="None", **style.WHISKER)
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.set_xticks(*_ticks(values.columns))
 

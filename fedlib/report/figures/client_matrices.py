@@ -7,19 +7,21 @@ specification section 7.2.
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from fedlib.report import clusters, exhibits, of_clients
 from fedlib.report.figures import heat, layout, style
+from fedlib.report.inputs import Inputs
 
 LINE = {"color": "#D55E00", "linewidth": 0.8}
 MEANING = (
     "Experts stand in the order of the clusters that rely on them; orange lines part the true "
     "clusters. Purity: share of clients whose cluster is the commonest of their expert's."
 )
+
+CHOSEN = "Of each run the seed of highest purity, which flatters it."
 
 
 class _Matrix(NamedTuple):
@@ -44,35 +46,19 @@ class _Panel(NamedTuple):
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    weights: str = "pi",
-    cluster: str = "cluster",
-    seed: int | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure: for each federation the true clusters, then a panel per run.
 
     Clients are sorted by cluster. Experts stand in the order of the clusters that rely on them, as
     their numbers mean nothing.
 
-    Args:
-      weights: of which columns of the clients ("pi_0", ...).
-      cluster: column of the clients with the true cluster of each, from 0 on.
-      seed: of all runs; if not given, for each run the one of highest purity, of those the one that
-        uses most experts, of those the first.
-
     Raises:
-      ConfigError: if the exhibit does not have the seed.
       DataError: if the clients of a run have no weights or no clusters.
     """
-    seeds = exhibit["seeds"] if seed is None else [of_clients.seed_of(exhibit, seed)]
+    exhibit = given.exhibit
     rows = [
         [
-            _Panel(run, best([read(exhibit, clients, run, s, weights, cluster) for s in seeds]))
+            _Panel(run, best([_read(given, run, seed) for seed in exhibit["seeds"]]))
             for run in exhibits.runs_of(exhibit, federation["name"])
         ]
         for federation in exhibit["federations"]
@@ -95,24 +81,20 @@ def draw(
         for panel in row:
             image = _draw(next(free), _ordered(panel.matrix), panel.matrix.cluster, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
-    best_seed = "Of each run the seed of highest purity, which flatters it."
-    chosen = best_seed if seed is None else f"Seed {seed} only."
-    layout.finish(figure, exhibit, [], chosen if len(exhibit["seeds"]) > 1 else "", MEANING)
+    layout.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
     return figure
 
 
-def read(
-    exhibit: dict, clients: pd.DataFrame, run: dict, seed: int, weights: str, cluster: str
-) -> _Matrix:
+def _read(given: Inputs, run: dict, seed: int) -> _Matrix:
     """Weights and clusters of the seen clients of a run, sorted by cluster.
 
     Raises:
       DataError: if they are not recorded.
     """
-    mine = of_clients.clients_of(exhibit, clients, run, seed)
-    true = of_clients.column(mine, cluster)
+    mine = of_clients.of_seed(given, run, seed)
+    true = of_clients.column(mine, "cluster")
     order = np.argsort(true, kind="stable")
-    return _Matrix(of_clients.matrix(mine, weights)[order], true[order], seed)
+    return _Matrix(of_clients.matrix(mine, "pi")[order], true[order], seed)
 
 
 def best(matrices: list[_Matrix]) -> _Matrix:

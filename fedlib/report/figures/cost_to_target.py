@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedlib.report import comparisons, exhibits, time_to_accuracy
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 
 PANELS = {  # field of `Costs`: name of its axis, and its unit
     "bytes": ("Sent by all clients together (MiB)", 2**20),
@@ -23,24 +24,14 @@ NOT_REACHED = "not reached"
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    targets: dict[str, float],
-    metric: str = "accuracy_client_mean",
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure: means over the seeds that reach it, a whisker from the least to the most.
-
-    Args:
-      targets, metric: see `fedlib.report.time_to_accuracy.costs`.
 
     Raises:
       ConfigError, DataError: see `fedlib.report.time_to_accuracy.costs`.
     """
-    found = time_to_accuracy.costs(exhibit, metrics, targets, metric)
+    exhibit, targets = given.exhibit, given.kind.targets
+    found = time_to_accuracy.costs(given, targets)
     where = [(federation, field) for federation in exhibit["federations"] for field in PANELS]
     most = max(len(exhibits.runs_of(exhibit, f["name"])) for f in exhibit["federations"])
     height = AROUND + ROW_HEIGHT * most
@@ -58,8 +49,9 @@ def draw(
         figure,
         exhibit,
         [],
-        f"Until the first evaluated round at which the {comparisons.METRICS[metric]}, reaches the "
-        "target on test examples; means over the seeds that reach it. Logarithmic axes.",
+        f"Until the first evaluated round at which the {comparisons.METRICS[comparisons.MEAN]}, "
+        "reaches the target on test examples; means over the seeds that reach it. Logarithmic "
+        "axes.",
         layout.spread_text(exhibit, "whisker"),
     )
     return figure
@@ -76,7 +68,7 @@ def _draw_bars(axes: Axes, spent: list[pd.Series], colors: list[str]) -> None:
         axes.barh(place, end - left, 0.7, left, color=color)
         if len(values) > 1 and mean > 0:
             spread = [[mean - values.min()], [values.max() - mean]]
-            axes.errorbar(mean, place, xerr=spread, ecolor="#262626", elinewidth=0.9, capsize=2)
+            axes.errorbar(mean, place, xerr=spread, **style.WHISKER)
             end = values.max()
         beside = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
         axes.annotate(_text(mean), (end, place), **beside)

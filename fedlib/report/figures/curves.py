@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, SERVER, over_seeds
 
 METRICS = {
@@ -41,44 +41,26 @@ class Shown(NamedTuple):
         return f"{comparisons.protocol_title(self.protocol)}\n{accuracy}\n{METRICS[self.metric]}"
 
 
-def check(shown: Shown, exhibit: dict, until: Mapping[str, float] | None) -> None:
-    """Nothing, if that accuracy exists and `until` is about federations of the exhibit.
-
-    Raises:
-      ConfigError: for another metric, split or group, and see `check_until`.
-    """
+def check(shown: Shown) -> None:
+    """Nothing, if that accuracy exists; ConfigError for another metric, split or group."""
     if shown.group not in comparisons.GROUPS:
         raise ConfigError(f"group must be {_choices(comparisons.GROUPS)}, got {shown.group!r}")
     if shown.metric not in METRICS:
         raise ConfigError(f"metric must be {_choices(METRICS)}, got {shown.metric!r}")
     if shown.split not in SPLITS:
         raise ConfigError(f"split must be {_choices(SPLITS)}, got {shown.split!r}")
-    check_until(exhibit, until)
 
 
-def check_until(exhibit: dict, until: Mapping[str, float] | None) -> None:
-    """Nothing, if `until` has a limit above 0 of federations of the exhibit; else ConfigError."""
-    names = [federation["name"] for federation in exhibit["federations"]]
-    for federation, limit in (until or {}).items():
-        if federation not in names:
-            raise ConfigError(
-                f"until is about {federation}, which {exhibit['name']} does not show; it shows "
-                f"{', '.join(names)}"
-            )
-        if not limit > 0:
-            raise ConfigError(f"until must be above 0, got {limit} for {federation}")
-
-
-def over_rounds(exhibit: dict, metrics: pd.DataFrame, shown: Shown) -> pd.DataFrame:
+def over_rounds(given: Inputs, shown: Shown) -> pd.DataFrame:
     """`fedlib.report.metrics.over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:
       DataError: if a run was not evaluated that way during training.
     """
-    every = exhibits.pick(exhibits.select(exhibit, metrics), at="round", group=shown.group)
+    every = exhibits.pick(given.rows, at="round", group=shown.group)
     mine = exhibits.pick(every, **shown._asdict())
     found = set(zip(mine["federation"], mine["label"], strict=True))
-    for run in exhibit["runs"]:
+    for run in given.exhibit["runs"]:
         where = (run["federation"], run["label"])
         if where not in found:
             rows = exhibits.pick(every, federation=where[0], label=where[1], metric=shown.metric)
@@ -124,13 +106,6 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     peak = max(*levels, *(curve.max() for curve in drawn))
     axes.set_ylim(start, peak + max(0.1 * room, 0.01))
     return "The lowest accuracies, with which curves begin, are not shown."
-
-
-def cut(curve: pd.DataFrame, column: str, until: Mapping[str, float] | None) -> pd.DataFrame:
-    """The part of one federation's curve up to its limit in `column`, all of it without one."""
-    if not until or curve.empty:
-        return curve
-    return curve[curve[column] <= until.get(curve["federation"].iloc[0], np.inf)]
 
 
 def _choices(names: Mapping) -> str:

@@ -11,24 +11,21 @@ from matplotlib.figure import Figure
 from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import layout, stacks, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PICKS, TRAFFIC
 
 WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, of the first seed; the expert trained most over the run is at the bottom.
 
     Raises:
       DataError: if a run did not record its choices.
     """
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", **TRAFFIC._asdict())
+    exhibit = given.exhibit
+    shown = exhibits.pick(given.rows, at="round", **TRAFFIC._asdict())
     shown = shown[shown["metric"].str.startswith(f"{PICKS}_")]
     shown = exhibits.pick(shown, seed=exhibit["seeds"][0])
     federations = exhibit["federations"]
@@ -51,10 +48,8 @@ def draw(
     others = [f"cluster {rank}" for rank in range(2, most + 1)]
     handles = stacks.handles(["most trained cluster", *others])
     windows = f"Steps of up to {window} rounds." if window > 1 else ""
-    several = len(exhibit["seeds"]) > 1
-    seed = f"Seed {exhibit['seeds'][0]} only: clusters of different seeds do not correspond."
-    layout.finish(figure, exhibit, handles, windows, seed if several else "")
-    return figure
+    seed = layout.first_seed_note(exhibit, "clusters of different seeds do not correspond")
+    return layout.finish(figure, exhibit, handles, windows, seed)
 
 
 def _picks(rows: pd.DataFrame, run: str) -> tuple[np.ndarray, np.ndarray]:

@@ -17,11 +17,14 @@ from matplotlib.patches import Patch
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits, printed
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import SERVER, check_of_server, over_seeds
 
 WIDTH = 0.8  # of the bars of one metric, of the distance between two metrics
 GAIN = "After the last round, on the test examples of the server. Numbers: the gain, in points."
 PRINTED = {"linestyle": "None", "marker": "D", "markersize": 4, "color": style.GREY}
+
+KEY = ["federation", "label", "metric"]
 
 
 class _Bar(NamedTuple):
@@ -33,35 +36,21 @@ class _Bar(NamedTuple):
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    pairs: list[dict],
-    bars: list[dict],
-    names: list[str],
-    gains: str = "",
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, a panel per pair of federations.
 
     Pairs of which a federation is not in the exhibit are left out, as only some may be wanted.
 
-    Args:
-      pairs: of each the federations "below" and "above".
-      bars: of each the "metric" and "title", maybe the metric by which it is "printed".
-      names: of what is below and above, for the legend.
-      gains: published exhibit of the gains; the exhibit's own is of the federation below.
-
     Raises:
       ConfigError: for a pair, bar or pair of names that is not such.
     """
-    groups = _groups(bars)
-    shown = _pairs(exhibit, pairs)
-    if len(names) != 2:
-        raise ConfigError(f"names are of what is below and above, got {names!r}")
-    found = _over_seeds(exhibit, metrics)
+    exhibit, kind = given.exhibit, given.kind
+    groups = _groups(kind.bars)
+    shown = _pairs(exhibit, kind.pairs)
+    if len(kind.names) != 2:
+        raise ConfigError(f"names are of what is below and above, got {kind.names!r}")
+    last = exhibits.pick(given.rows, **SERVER._asdict(), at="last")
+    found = over_seeds(last, KEY).set_index(KEY)
     looks = style.looks(exhibit)
     ylabel = f"{', '.join(bar.title for bar in groups)} (%)"
     figure, grid = layout.panels([below["family"] for below, _ in shown], "", ylabel)
@@ -72,7 +61,7 @@ def draw(
             x = np.arange(len(groups)) + ((number + 0.5) / len(labels) - 0.5) * WIDTH
             ends = [_values(found, f["name"], label, groups) for f in (below, above)]
             _draw(axes, x, WIDTH / len(labels), ends, looks[label].color)
-            theirs = _published(exhibit, published, gains, below["dataset"], label, groups)
+            theirs = _published(given, (below["dataset"], label), groups)
             marked |= _mark(axes, x, theirs)
             _number(axes, x, ends, theirs)
         axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
@@ -80,8 +69,8 @@ def draw(
         axes.grid(False, axis="x")
         layout.percent_axis(axes)
     notes = layout.spread_text(exhibit, "whisker"), *exhibits.published_note(exhibit, shown=marked)
-    layout.finish(figure, exhibit, _handles(exhibit, looks, names, marked), GAIN, *notes)
-    return figure
+    handles = _handles(exhibit, looks, kind.names, marked)
+    return layout.finish(figure, exhibit, handles, GAIN, *notes)
 
 
 def _groups(bars: list[dict]) -> list[_Bar]:
@@ -105,13 +94,6 @@ def _pairs(exhibit: dict, pairs: list[dict]) -> list[tuple[dict, dict]]:
     ]
 
 
-def _over_seeds(exhibit: dict, metrics: pd.DataFrame) -> pd.DataFrame:
-    """Mean, smallest and largest of every metric after the last round."""
-    last = exhibits.pick(exhibits.select(exhibit, metrics), **SERVER._asdict(), at="last")
-    key = ["federation", "label", "metric"]
-    return over_seeds(last, key).set_index(key)
-
-
 def _values(found: pd.DataFrame, federation: str, label: str, groups: list[_Bar]) -> pd.DataFrame:
     """One row per group of bars, with mean, low and high; NaN where there is none."""
     index = [(federation, label, bar.metric) for bar in groups]
@@ -126,8 +108,7 @@ def _draw(axes: Axes, x: np.ndarray, width: float, ends: list[pd.DataFrame], col
              linestyle=style.DASHED)  # fmt: skip
     spread = [below["mean"] - below["low"], below["high"] - below["mean"]]
     if (below["high"] > below["low"]).any():
-        whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
-        axes.errorbar(x, below["mean"], spread, linestyle="None", **whisker)
+        axes.errorbar(x, below["mean"], spread, linestyle="None", **style.WHISKER)
 
 
 def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndarray) -> None:
@@ -141,23 +122,12 @@ def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndar
             axes.annotate(layout.number(gain, "+.1f"), (place, top), **above)
 
 
-def _published(
-    exhibit: dict,
-    published: pd.DataFrame | None,
-    gains: str,
-    dataset: str,
-    label: str,
-    groups: list[_Bar],
-) -> np.ndarray:
+def _published(given: Inputs, where: tuple[str, str], groups: list[_Bar]) -> np.ndarray:
     """Printed numbers, below and above -> [2, groups of bars]; NaN where there is none."""
-    below, above = [], []
-    for bar in groups:
-        key, metric = (dataset, label), bar.printed or bar.metric
-        number = printed.fractions(published, exhibit["published"], metric).get(key, np.nan)
-        gain = printed.fractions(published, gains or None, metric).get(key, np.nan)
-        below.append(number)
-        above.append(number + gain)
-    return np.array([below, above])
+    names = [bar.printed or bar.metric for bar in groups]
+    gains = [printed.fractions(given.published, given.kind.gains or None, name) for name in names]
+    below = np.array([given.printed(name).get(where, np.nan) for name in names])
+    return np.array([below, below + [gain.get(where, np.nan) for gain in gains]])
 
 
 def _mark(axes: Axes, x: np.ndarray, theirs: np.ndarray) -> bool:

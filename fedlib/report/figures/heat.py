@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.figures import style
+from fedlib.report.figures import layout, style
 
 
 def draw(
@@ -45,6 +47,31 @@ def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> Non
     ticks = [0, most / 2, most]
     bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.015, ticks=ticks)
     bar.set_label(label)
+
+
+def at_rounds(
+    frame: pd.DataFrame, run: dict, what: str, rounds: Sequence[int] | None
+) -> dict[int, pd.DataFrame]:
+    """The rows of the metrics `what`_... of a run by round, of all recorded or of these rounds.
+
+    Raises:
+      DataError: if one of them was not recorded, or none at all.
+    """
+    mine = exhibits.of_run(frame[frame["metric"].str.startswith(f"{what}_")], run)
+    recorded = sorted(set(mine["round"].astype(int)))
+    missing = [number for number in rounds or [] if number not in recorded]
+    if not recorded or missing:
+        at = f"at round {missing[0]}" if missing else "at any round"
+        there = ", ".join(map(str, recorded)) or "none"
+        raise DataError(f"{exhibits.name(run)} recorded no {what} {at}; there are {there}")
+    return {number: exhibits.pick(mine, round=number) for number in rounds or recorded}
+
+
+def panels(titles: list[list[str]], height: float | None = None) -> tuple[Figure, list[Axes]]:
+    """`layout.panels` in rows of these titles, of which some may be shorter than others."""
+    columns = max(map(len, titles))
+    padded = [title for row in titles for title in row + [None] * (columns - len(row))]
+    return layout.panels(padded, "Expert", columns=columns, height=height)
 
 
 def experts(number: int) -> list[str]:

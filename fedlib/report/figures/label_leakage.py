@@ -6,41 +6,28 @@ Source: Reisser et al., "Federated Mixture of Experts", arXiv:2107.06724, figure
 have a small panel for each client; specification section 7.5.
 """
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.report import leakage, of_clients
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 
 POINTS = {"s": 9, "color": style.PALETTE[0], "alpha": 0.4, "linewidths": 0}
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    seed: int | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, of one seed.
 
-    Args:
-      seed: the exhibit's first if not given.
-
     Raises:
-      ConfigError: if the exhibit does not have the seed.
       DataError: if the clients have no such columns.
     """
-    seed = of_clients.seed_of(exhibit, seed)
-    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
-    titles = [f"{run['title']}, {where[run['federation']]}" for run in exhibit["runs"]]
+    exhibit = given.exhibit
     names = "True share of a label (%)", "Share that is read (%)"
-    figure, grid = layout.panels(titles, *names, height=2.6)
+    figure, grid = layout.panels(layout.by_run(exhibit), *names, height=2.6)
     about = []
     for axes, run in zip(grid, exhibit["runs"], strict=True):
-        mine = of_clients.clients_of(exhibit, clients, run, seed)
+        mine = of_clients.of_seed(given, run, exhibit["seeds"][0])
         true, guess = of_clients.matrix(mine, "labels"), of_clients.matrix(mine, "recovered")
         axes.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
         axes.scatter(true, guess, **POINTS)
@@ -51,7 +38,6 @@ def draw(
             f"{leakage.total_variation(guess, true).mean():.3f}, correlation "
             f"{leakage.correlation(guess, true):.3f}."
         )
-    only = f"Seed {seed} only." if len(exhibit["seeds"]) > 1 else ""
     meaning = "Points: clients' labels, as shares of their training examples. Line: read exactly."
-    layout.finish(figure, exhibit, [], only, meaning, *about)
-    return figure
+    seed = layout.first_seed_note(exhibit)
+    return layout.finish(figure, exhibit, [], seed, meaning, *about)

@@ -169,6 +169,20 @@ def _inches(figure: Figure, artist: Artist) -> tuple[float, float]:
     return box.width / figure.dpi, box.height / figure.dpi
 
 
+def first_seed_note(exhibit: dict, why: str = "") -> str:
+    """That only the first seed is shown, and why, if there are others."""
+    if len(exhibit["seeds"]) == 1:
+        return ""
+    return f"Seed {exhibit['seeds'][0]} only{': ' * bool(why)}{why}."
+
+
+def by_run(exhibit: dict, each: int = 1) -> list[str]:
+    """A title for each of an exhibit's runs, `each` so many times: "FedAvg, EMNIST"."""
+    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
+    titles = [f"{run['title']}, {where[run['federation']]}" for run in exhibit["runs"]]
+    return [title for title in titles for _ in range(each)]
+
+
 def spread_text(exhibit: dict, what: str) -> str:
     """What the band or bar around a mean shows, if there is more than one seed."""
     if len(exhibit["seeds"]) == 1:

@@ -7,21 +7,18 @@ from matplotlib.figure import Figure
 
 from fedlib.report import exhibits
 from fedlib.report.figures import layout, stacks, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, after the last round, of the first seed; runs without weights are left out.
 
     Seeds cannot be averaged: an expert's number means nothing from one seed to the next.
     """
-    shown = exhibits.pick(exhibits.select(exhibit, clients), at="last", **PRIMARY._asdict())
+    exhibit = given.exhibit
+    shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["seed"] == exhibit["seeds"][0]]
     weights = _weights(shown)
     rows = {
@@ -39,10 +36,8 @@ def draw(
         _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
     number = int(weights[_experts(weights)].notna().any().sum())
     handles = stacks.handles([f"expert {expert + 1}" for expert in range(number)])
-    seed = f"Seed {exhibit['seeds'][0]} only: experts of different seeds do not correspond."
-    note = f"After the last round. {seed}" if len(exhibit["seeds"]) > 1 else "After the last round."
-    layout.finish(figure, exhibit, handles, note)
-    return figure
+    seed = layout.first_seed_note(exhibit, "experts of different seeds do not correspond")
+    return layout.finish(figure, exhibit, handles, "After the last round.", seed)
 
 
 def _experts(frame: pd.DataFrame) -> list[str]:

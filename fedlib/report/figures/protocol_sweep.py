@@ -13,71 +13,45 @@ from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import layout, style
 from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
-from fedlib.report.metrics import PRIMARY
+from fedlib.report.inputs import Inputs
 
 PANELS = ("federation", "variant")
-YLABEL = {
-    "accuracy_client_mean": "Mean client accuracy (%)",
-    "accuracy": "Test accuracy, all clients (%)",
-}
 PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    protocols: list[dict],
-    parameter: str,
-    of: str = "run",
-    symbol: str = "",
-    panels: str = "federation",
-    variants: dict | None = None,
-    metric: str = "accuracy_client_mean",
-    group: str = PRIMARY.group,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure; what is published is marked by crosses, see `comparisons.Printed`.
-
-    Args:
-      protocols: in legend order, see `fedlib.report.comparisons`.
-      parameter, of: what is varied, a dotted path into the params of each "run" or "federation".
-      symbol: how the paper calls the parameter ("J").
-      panels: one per "federation" (per family, if the parameter is of the federations), variants
-        told apart by dashes; or one per "variant", and of each family if there are several.
-      variants: see `fedlib.report.comparisons.variants`; by labels if not given.
-      metric, group: see `fedlib.report.comparisons.accuracies`.
 
     Raises:
       ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
-    shown, kinds = comparisons.declared(protocols), comparisons.variants(exhibit, variants)
-    places = _places(exhibit, parameter, of, panels, kinds)
+    exhibit, kind = given.exhibit, given.kind
+    shown = comparisons.declared(kind.protocols)
+    kinds = comparisons.variants(exhibit, kind.variants)
+    places = _places(exhibit, kind.parameter, kind.of, kind.panels, kinds)
     settings = sorted(places["setting"].unique())
     scale = scale_of(settings)
     places["x"] = positions(places["setting"], settings, scale)
-    values = comparisons.accuracies(exhibit, metrics, shown, metric=metric, group=group)
-    points = _points(places, values)
-    printed = comparisons.Printed(published, exhibit["published"])
-    names = exhibits.parameter_title(parameter, symbol), YLABEL[metric]
+    points = _points(places, comparisons.accuracies(given, shown))
+    printed = comparisons.Printed(given.published, exhibit["published"])
+    names = exhibits.parameter_title(kind.parameter, kind.symbol), "Mean client accuracy (%)"
     figure, grid = layout.panels([*places["panel"].unique()], *names)
     crossed = False
     for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
         for protocol in shown:
             mine = exhibits.pick(points, panel=title, protocol=protocol.name)
-            _draw_lines(axes, mine, protocol, panels)
+            _draw_lines(axes, mine, protocol, kind.panels)
             crossed |= _mark_published(axes, exhibit, here, protocol, printed)
         lay_out(axes, settings, scale)
         axes.margins(x=0.06, y=0.08)
         layout.percent_axis(axes)
-    if panels == "variant":  # they are there to be compared
+    if kind.panels == "variant":  # they are there to be compared
         _level(grid)
-    notes = exhibits.parameter_note(parameter, symbol), *_notes(exhibit, group, scale, crossed)
-    layout.finish(figure, exhibit, _handles(shown, kinds, panels, crossed), *notes)
-    return figure
+    about = exhibits.parameter_note(kind.parameter, kind.symbol)
+    handles = _handles(shown, kinds, kind.panels, crossed)
+    return layout.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
 
 
 def _places(
@@ -124,10 +98,10 @@ def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     return places.merge(summary, on=["federation", "label"]).sort_values("x", kind="stable")
 
 
-def _notes(exhibit: dict, group: str, scale: str, crossed: bool) -> list[str]:
+def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
     """What the reader must know, under the panels."""
     return [
-        f"After the last round, on the {comparisons.GROUPS[group]}.",
+        "After the last round, on the clients that train.",
         layout.spread_text(exhibit, "band"),
         EVEN if scale == "even" else "",
         *comparisons.selection_note(exhibit),

@@ -14,58 +14,36 @@ from matplotlib.patches import Patch
 from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
-FILLS = (  # of the variants: full, and then ever paler
-    {"alpha": 1.0},
-    {"alpha": 0.35},
-    {"alpha": 0.15},
-)
+FILLS = (1.0, 0.35, 0.15)  # alpha of the variants: full, and then ever paler
 
 
-def in_order(exhibit: dict, federation: str, kinds: comparisons.Variants) -> list[dict]:
-    """The runs on a federation, one per variant.
-
-    Raises:
-      ConfigError: if it has not exactly one run of each.
-    """
-    runs = exhibits.runs_of(exhibit, federation)
-    found = [kinds.of[federation, run["label"]] for run in runs]
-    if sorted(found) != list(range(len(kinds.titles))):
-        raise ConfigError(
-            f"{federation} must have one run of each variant ({', '.join(kinds.titles)}), got "
-            f"{', '.join(run['label'] for run in runs)}"
-        )
-    return [runs[found.index(number)] for number in range(len(kinds.titles))]
-
-
-def at_the_end(exhibit: dict, clients: pd.DataFrame, group: str) -> pd.DataFrame:
-    """The rows of that group's clients at the end of every run, in its default protocol."""
-    where = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split, "group": group}
-    return exhibits.pick(exhibits.select(exhibit, clients), **where)
-
-
-def of_variants(
-    exhibit: dict,
-    clients: pd.DataFrame,
-    federation: str,
-    kinds: comparisons.Variants,
-    measure: Callable[[pd.DataFrame, dict], np.ndarray],
+def by_label(
+    given: Inputs, federation: str, measure: Callable[[pd.DataFrame, dict], np.ndarray]
 ) -> list[np.ndarray]:
-    """What `measure(clients, run)` finds in the clients of each run -> one [seeds, E] per variant
+    """What `measure(clients, run)` finds in the seen clients of each label -> [[seeds, E]]
 
     Raises:
-      ConfigError: see `in_order`.
+      ConfigError: if the federation has not one run of each.
     """
-    here = exhibits.pick(clients, federation=federation)
-    runs = in_order(exhibit, federation, kinds)
-    return [measure(exhibits.pick(here, label=run["label"]), run) for run in runs]
+    shown = exhibits.pick(given.client_rows, at="last", federation=federation, **PRIMARY._asdict())
+    runs = {run["label"]: run for run in exhibits.runs_of(given.exhibit, federation)}
+    titles = exhibits.titles(given.exhibit)
+    if runs.keys() != titles.keys():
+        raise ConfigError(
+            f"{federation} must have one run of each variant ({', '.join(titles.values())}), got "
+            f"{', '.join(runs)}"
+        )
+    return [measure(exhibits.pick(shown, label=label), runs[label]) for label in titles]
 
 
-def finish(figure: Figure, exhibit: dict, entries: list, what: str) -> None:
+def finish(figure: Figure, exhibit: dict, entries: list, what: str) -> Figure:
     """Add the legend, and say what the bars are and what the whiskers."""
     whisker = layout.spread_text(exhibit, "whisker")
-    layout.finish(figure, exhibit, entries, what, whisker, *comparisons.selection_note(exhibit))
+    notes = comparisons.selection_note(exhibit)
+    return layout.finish(figure, exhibit, entries, what, whisker, *notes)
 
 
 def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
@@ -82,8 +60,7 @@ def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
         axes.bar(x, mean, width, **bar(number, color))
         if len(found) > 1:
             spread = [mean - found.min(axis=0), found.max(axis=0) - mean]
-            whisker = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}
-            axes.errorbar(x, mean, spread, linestyle="None", **whisker)
+            axes.errorbar(x, mean, spread, linestyle="None", **style.WHISKER)
     most = max(found.shape[1] for found in values)
     axes.set(xlim=(0.4, most + 0.6), ylim=(0, None), xticks=range(1, most + 1))
     axes.grid(False, axis="x")
@@ -91,10 +68,10 @@ def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:
 
 def bar(number: int, color: str) -> dict:
     """Keyword arguments of a bar or patch of that variant."""
-    alpha = FILLS[number % len(FILLS)]["alpha"]
-    return {"facecolor": (color, alpha), "edgecolor": color, "linewidth": 0.8}
+    return {"facecolor": (color, FILLS[number % len(FILLS)]), "edgecolor": color, "linewidth": 0.8}
 
 
-def handles(titles: list[str], color: str = style.GREY) -> list[Patch]:
-    """Legend entries of the variants."""
+def handles(exhibit: dict, color: str) -> list[Patch]:
+    """Legend entries of the labels."""
+    titles = exhibits.titles(exhibit).values()
     return [Patch(label=title, **bar(number, color)) for number, title in enumerate(titles)]

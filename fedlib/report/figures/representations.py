@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.errors import ConfigError
-from fedlib.report import embeddings, exhibits, of_clients
+from fedlib.report import embeddings, exhibits
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 
 PERPLEXITY = 30.0  # that of the software, and at most a third of the points
 SEED = 0  # of the embedding
@@ -25,33 +26,18 @@ MOST = len(style.PALETTE)  # clients, classes that can be told apart
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    kinds: list[str],
-    seed: int | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure: a row per run, a panel per kind; colours are classes, markers are clients.
 
-    Args:
-      kinds: names of the recorded kinds of vectors, in their order.
-      seed: of the runs; the first if not given.
-
     Raises:
-      ConfigError: if a run recorded another number of kinds, or the exhibit lacks the seed.
+      ConfigError: if a run recorded another number of kinds.
       DataError: if a run recorded nothing.
     """
-    chosen = of_clients.seed_of(exhibit, seed)
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="last", seed=chosen)
-    where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
+    exhibit, kinds = given.exhibit, given.kind.kinds
+    shown = exhibits.pick(given.rows, at="last", seed=exhibit["seeds"][0])
     several = len(exhibit["runs"]) > 1
     titles = [
-        f"{run['title']}, {where[run['federation']]}\n{kind}" if several else kind
-        for run in exhibit["runs"]
-        for kind in kinds
+        f"{run}\n{kind}" if several else kind for run in layout.by_run(exhibit) for kind in kinds
     ]
     figure, grid = layout.panels(titles, columns=len(kinds))
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
@@ -65,7 +51,7 @@ def draw(
         figure,
         exhibit,
         _handles(seen),
-        f"Seed {chosen}." if len(exhibit["seeds"]) > 1 else "",
+        layout.first_seed_note(exhibit),
         f"t-SNE of the {embeddings.COMPONENTS} leading principal components of all vectors of "
         "a run together, test examples of some clients after the last round. A panel shows the "
         "part of the map where its points are; distances between far points mean little.",
@@ -79,7 +65,7 @@ def _points(shown: pd.DataFrame, run: dict, kinds: int) -> embeddings.Points:
     points = embeddings.of_metrics(exhibits.pick(shown, **about))
     if points.vectors.shape[1] != kinds:
         raise ConfigError(
-            f"{run['federation']}/{run['label']} recorded {points.vectors.shape[1]} kinds of "
+            f"{exhibits.name(run)} recorded {points.vectors.shape[1]} kinds of "
             f"vectors, got names for {kinds}"
         )
     return points

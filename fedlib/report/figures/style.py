@@ -156,6 +156,7 @@ PALETTE = (  # of experts, classes and whatever else is no method
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#882255", "#999933"),
     *("#332288", "#7A7A7A"),
 )
+WHISKER = {"ecolor": "#262626", "elinewidth": 0.9, "capsize": 2}  # of bars
 SHADES = "Blues"  # of matrices, from 0 on
 OTHERS = Look("#C6C6C6", "", SOLID, width=0.8)  # of runs that do not stand out
 

@@ -12,66 +12,48 @@ from matplotlib.ticker import NullLocator
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
 from fedlib.report.figures import curves, layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 
-MOMENT = {
-    "last": "After the last round.",
-    "best": "At the round with the highest test accuracy, a selection on the test set.",
-}
 LOG_ABOVE = 10  # ratio of the largest to the smallest value, up to which the axis is linear
 EVEN = "Values stand at even distances, not to scale."
 EVEN_ABOVE = 1000  # and from which the values stand at even distances, so that none is squashed
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    parameter: str,
-    methods: list[str],
-    symbol: str = "",
-    of: str = "run",
-    at: str = "last",
-    metric: str = "accuracy",
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure.
 
-    Args:
-      parameter, of: what is varied, and whether of a "run" or a "federation"; see
-        `fedlib.report.exhibits.swept`.
-      methods: registry names, in legend order.
-      symbol: how the paper calls the parameter ("M").
-      at: "last" or "best" round.
-      metric: one of `fedlib.report.figures.curves.METRICS`.
-
     Raises:
-      ConfigError: for another moment or metric, and see `fedlib.report.exhibits.swept`.
+      ConfigError: for another metric, and see `fedlib.report.exhibits.swept`.
     """
-    for name, value, known in (("at", at, MOMENT), ("metric", metric, curves.METRICS)):
-        if value not in known:
-            raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
-    runs = exhibits.swept(exhibit, parameter, methods, of)
-    points = _points(exhibit, metrics, at, metric, runs)
+    exhibit, kind = given.exhibit, given.kind
+    if kind.metric not in curves.METRICS:
+        raise ConfigError(f"metric must be {' or '.join(curves.METRICS)}, got {kind.metric!r}")
+    runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
+    points = _points(given, runs)
     settings = points["setting"].drop_duplicates().tolist()
     scale = scale_of(settings)
     points["x"] = positions(points["setting"], settings, scale)
-    titles = exhibits.panels(exhibit, of)
-    ylabel = f"Test accuracy, {curves.METRICS[metric]} (%)"
-    figure, grid = layout.panels(titles, exhibits.parameter_title(parameter, symbol), ylabel)
+    titles = exhibits.panels(exhibit, kind.of)
+    ylabel = f"Test accuracy, {curves.METRICS[kind.metric]} (%)"
+    figure, grid = layout.panels(
+        titles, exhibits.parameter_title(kind.parameter, kind.symbol), ylabel
+    )
     for axes, title in zip(grid, titles, strict=True):
-        for method in methods:
+        for method in kind.methods:
             mine = exhibits.pick(points, panel=title, method=method)
             _draw_points(axes, mine, style.method_look(method))
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
         layout.percent_axis(axes)
-    handles = _handles(points, methods, exhibit["runs"])
+    handles = _handles(points, kind.methods, exhibit["runs"])
     even = EVEN if scale == "even" else ""
-    meaning = layout.spread_text(exhibit, "bar"), exhibits.parameter_note(parameter, symbol)
-    layout.finish(figure, exhibit, handles, MOMENT[at], *meaning, even)
+    meaning = (
+        layout.spread_text(exhibit, "bar"),
+        exhibits.parameter_note(kind.parameter, kind.symbol),
+    )
+    layout.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
     return figure
 
 
@@ -100,12 +82,10 @@ def lay_out(axes: Axes, settings: list[float | str], scale: str) -> None:
     axes.set_xticks(ticks, [exhibits.setting_text(setting) for setting in settings])
 
 
-def _points(
-    exhibit: dict, metrics: pd.DataFrame, at: str, metric: str, runs: pd.DataFrame
-) -> pd.DataFrame:
+def _points(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with their metric over seeds, in the order of their settings."""
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at=at, metric=metric)
-    summary = over_seeds(exhibits.pick(shown, **PRIMARY._asdict()), ["federation", "label"])
+    shown = exhibits.pick(given.rows, at="last", metric=given.kind.metric, **PRIMARY._asdict())
+    summary = over_seeds(shown, ["federation", "label"])
     points = runs.merge(summary, on=["federation", "label"])
     return points.sort_values("setting", kind="stable")
 

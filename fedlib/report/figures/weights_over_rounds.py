@@ -15,14 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import heat, layout, style
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
-from fedlib.report.of_clients import seed_of
 
 DARK = 0.55  # from which on numbers in cells are white
-KINDS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
+WEIGHTS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
 MEANING = (
     "Of Wʳ columns sum to 1: what an expert takes from each client of the round. Of Wᶜ rows do: "
     "what a client takes from each expert; 0 is the main expert."
@@ -37,68 +36,31 @@ class _Weights(NamedTuple):
 
 
 @style.styled()
-def draw(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    rounds: dict[str, list[int]] | None = None,
-    seed: int | None = None,
-) -> Figure:
+def draw(given: Inputs) -> Figure:
     """The figure, two rows of panels per run, of one seed: others have other cohorts.
 
-    Args:
-      rounds: which of those at which the runs recorded their weights, by federation; all of them
-        if not given.
-      seed: the exhibit's first if not given.
-
     Raises:
-      ConfigError: if the exhibit does not have the seed.
       DataError: if a run recorded no weights, or none in one of the rounds.
     """
-    seed = seed_of(exhibit, seed)
-    shown = exhibits.pick(exhibits.select(exhibit, metrics), at="round", **TRAFFIC._asdict())
-    shown = exhibits.pick(shown, seed=seed)
+    exhibit, rounds = given.exhibit, given.kind.rounds or {}
+    where = {"at": "round", "seed": exhibit["seeds"][0], **TRAFFIC._asdict()}
+    shown = exhibits.pick(given.rows, **where)
     rows = [
-        (run, kind, _recorded(shown, run, kind, (rounds or {}).get(run["federation"])))
+        (run, what, heat.at_rounds(shown, run, what, rounds.get(run["federation"])))
         for run in exhibit["runs"]
-        for kind in KINDS
+        for what in WEIGHTS
     ]
-    columns = max(len(found) for _, _, found in rows)
-    titles = []
-    for _, kind, found in rows:
-        titles += [f"{KINDS[kind]}, round {round_}" for round_ in found]
-        titles += [None] * (columns - len(found))
-    figure, grid = layout.panels(titles, "Expert", columns=columns, height=1.6)
+    titles = [[f"{WEIGHTS[what]}, round {number}" for number in found] for _, what, found in rows]
+    figure, grid = heat.panels(titles, height=1.6)
     free = iter(grid)
-    for run, kind, found in rows:
-        main = kind == "sync_weights" and _has_main(run)
-        for number, (weights, axes) in enumerate(zip(found.values(), free, strict=False)):
-            image = _draw(axes, weights, main)
+    for run, what, found in rows:
+        main = what == "sync_weights" and run["params"].get("num_main", 1) > 0
+        for number, (cells, axes) in enumerate(zip(found.values(), free, strict=False)):
+            image = _draw(axes, _of_round(cells), main)
             axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}Client")
     heat.scale(figure, image, grid, "Weight")
-    several = len(exhibit["seeds"]) > 1
-    only = f"Seed {seed} only: other seeds have other cohorts." if several else ""
-    layout.finish(figure, exhibit, [], only, MEANING)
-    return figure
-
-
-def _recorded(
-    frame: pd.DataFrame, run: dict, kind: str, rounds: list[int] | None
-) -> dict[int, _Weights]:
-    """The weights of a run, by round."""
-    mine = exhibits.pick(frame, federation=run["federation"], label=run["label"])
-    mine = mine[mine["metric"].str.startswith(f"{kind}_")]
-    recorded = sorted(set(mine["round"].astype(int)))
-    missing = [round_ for round_ in rounds or [] if round_ not in recorded]
-    if not recorded or missing:
-        at = f"in round {missing[0]}" if missing else "in any round"
-        there = ", ".join(map(str, recorded)) or "none"
-        raise DataError(
-            f"{run['federation']}/{run['label']} recorded no {kind} {at}; there are {there}"
-        )
-    return {number: _of_round(exhibits.pick(mine, round=number)) for number in rounds or recorded}
+    seed = layout.first_seed_note(exhibit, "other seeds have other cohorts")
+    return layout.finish(figure, exhibit, [], seed, MEANING)
 
 
 def _of_round(cells: pd.DataFrame) -> _Weights:
@@ -108,10 +70,6 @@ def _of_round(cells: pd.DataFrame) -> _Weights:
         {"client": places[0], "expert": places[1], "value": cells["value"].to_numpy()}
     ).pivot(index="client", columns="expert", values="value")
     return _Weights(table.index.tolist(), table.to_numpy())
-
-
-def _has_main(run: dict) -> bool:
-    return run["params"].get("num_main", 1) > 0
 
 
 def _draw(axes: Axes, weights: _Weights, main: bool) -> AxesImage:

@@ -14,18 +14,22 @@ from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import HIGHEST, Columns, Inputs, differences, means, texts, theirs
+from fedlib.report.tables.sheets import (
+    HIGHEST,
+    Columns,
+    TableInputs,
+    differences,
+    means,
+    texts,
+    theirs,
+)
 from fedlib.report.tables.summary import STATISTICS
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and metric."""
-    given, primary = Inputs(exhibit, metrics, published), PRIMARY._asdict()
+    exhibit = given.exhibit
+    primary = PRIMARY._asdict()
     found = given.at_moments("federation", "label", "metric", **primary)
     best_rows = exhibits.pick(given.rows, at="best", metric="accuracy", **primary)
     best_round = best_rows.groupby(["federation", "label"])["round"].mean()

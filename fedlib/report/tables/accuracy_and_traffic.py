@@ -19,7 +19,7 @@ from fedlib.report.tables.sheets import (
     DIFFERENCE,
     HIGHEST,
     Columns,
-    Inputs,
+    TableInputs,
     beside,
     is_compared,
     texts,
@@ -31,40 +31,26 @@ PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "g
 LENGTHS = ("evaluations", "rounds")
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    averaged: dict[str, dict] | None = None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run.
 
     What is published is found by the exhibit's `published` and the labels of the runs: the metrics
     "accuracy_client_mean", "rounds", and "gb", of 2^30 bytes.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      averaged: over which evaluations the accuracy is a mean, by federation: {"evaluations": the
-        last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
-        federation that is not named.
-
     Raises:
       ConfigError: for another federation, or a length that is not one of these.
       DataError: if a run was not evaluated during training.
     """
-    _check(exhibit, averaged or {})
-    given = Inputs(exhibit, metrics, published)
-    numbers = _numbers(given, averaged or {})
+    exhibit, kind = given.exhibit, given.kind
+    _check(exhibit, kind.averaged or {})
+    numbers = _numbers(given, kind.averaged or {})
     compared = is_compared(numbers)
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
         *notes.measured(exhibit),
         "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
-        f"train, {_averaged_text(exhibit, averaged or {})}. {HIGHEST}",
+        f"train, {_averaged_text(exhibit, kind.averaged or {})}. {HIGHEST}",
         "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
         "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
         "average.",
@@ -97,7 +83,7 @@ def _check(exhibit: dict, averaged: dict[str, dict]) -> None:
             )
 
 
-def _numbers(given: Inputs, averaged: dict[str, dict]) -> pd.DataFrame:
+def _numbers(given: TableInputs, averaged: dict[str, dict]) -> pd.DataFrame:
     """Everything the table shows -> one row per federation and run."""
     curves = exhibits.pick(given.rows, at="round", metric=MEAN, **PRIMARY._asdict())
     traffic = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
@@ -107,7 +93,7 @@ def _numbers(given: Inputs, averaged: dict[str, dict]) -> pd.DataFrame:
         about = {"federation": federation["name"], "label": run["label"]}
         curve = exhibits.pick(curves, **about)
         if curve.empty:
-            raise DataError(f"{run['federation']}/{run['label']} was not evaluated during training")
+            raise DataError(f"{exhibits.name(run)} was not evaluated during training")
         yield {
             **_accuracy(curve, averaged.get(federation["name"], {"evaluations": 1})),
             **_traffic(exhibits.pick(traffic, **about)),

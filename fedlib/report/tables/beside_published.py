@@ -12,10 +12,19 @@ import pandas as pd
 
 from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits, printed
+from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Cell, Column, Sheet, best_cells, percent
-from fedlib.report.tables.sheets import HIGHEST, MOMENTS, Columns, Inputs, differences, means, texts
+from fedlib.report.tables.sheets import (
+    HIGHEST,
+    MOMENTS,
+    Columns,
+    TableInputs,
+    differences,
+    means,
+    texts,
+)
 from fedlib.report.tables.summary import identity, statistics
 
 FAILED = "does not converge"
@@ -38,46 +47,25 @@ class _Number(NamedTuple):
     source: _Source | None = None
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    sources: list[dict],
-    names: dict[str, str],
-    metric: str = "accuracy_client_mean",
-    others: dict[str, str] | None = None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run, and per published other.
 
     The published exhibit of a federation is "<source>-<name>", under the label of the run.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      sources: of each the "name", the "mark" and the "title"; the first that has a number is shown.
-      names: of the published exhibits, by federation; a federation may have none.
-      metric: of `fedlib.report.comparisons.METRICS`, here and of the published numbers. Those of
-        "<metric>_std" are their deviations, and "converged" 0 is a failure to converge.
-      others: titles of what is published but not run here, by label.
-
     Raises:
-      ConfigError: for another metric, or a name of a federation that is not shown.
+      ConfigError: for a name of a federation that is not shown.
     """
+    exhibit, kind = given.exhibit, given.kind
     shown = [federation["name"] for federation in exhibit["federations"]]
-    if metric not in comparisons.METRICS:
-        raise ConfigError(f"metric must be {' or '.join(comparisons.METRICS)}, got {metric!r}")
-    if unknown := [name for name in names if name not in shown]:
+    if unknown := [name for name in kind.names if name not in shown]:
         raise ConfigError(f"names must be of {', '.join(shown)}, got {', '.join(unknown)}")
-    known = _Published(published, [_Source(**source) for source in sources], names, metric)
-    given = Inputs(exhibit, metrics, published)
-    numbers = _numbers(given, known, metric, others or {})
+    known = _Published(given)
+    numbers = _numbers(given, known)
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, known=known)),
         *notes.measured(exhibit),
-        f"{comparisons.METRICS[metric].capitalize()}. Last: after the last round. {notes.BEST} "
+        f"{comparisons.METRICS[MEAN].capitalize()}. Last: after the last round. {notes.BEST} "
         f"Difference: best minus published, in percentage points. {HIGHEST}",
         *_marks(known, numbers),
         *_published_note(exhibit, _is_compared(numbers)),
@@ -100,15 +88,9 @@ def _published_note(exhibit: dict, compared: bool) -> list[str]:
 class _Published:
     """What is published of the runs of an exhibit."""
 
-    def __init__(
-        self,
-        published: pd.DataFrame | None,
-        sources: list[_Source],
-        names: dict[str, str],
-        metric: str,
-    ):
-        self.sources = sources
-        self._published, self._names, self._metric = published, names, metric
+    def __init__(self, given: TableInputs):
+        self.sources = [_Source(**source) for source in given.kind.sources]
+        self._published, self._names = given.published, given.kind.names
 
     def of(self, federation: dict, label: str) -> _Number:
         """The number of the first source that has one."""
@@ -119,17 +101,17 @@ class _Published:
             where = f"{source.name}-{self._names[federation['name']]}"
             value, std, converged = (
                 printed.fractions(self._published, where, name).get(key, np.nan)
-                for name in (self._metric, f"{self._metric}_std", "converged")
+                for name in (MEAN, f"{MEAN}_std", "converged")
             )
             if not np.isnan(value) or not np.isnan(converged):
                 return _Number(value, std, bool(np.isnan(converged) or converged), source)
         return _Number()
 
 
-def _numbers(given: Inputs, known: _Published, metric: str, others: dict[str, str]) -> pd.DataFrame:
+def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
     """Everything the table shows, as fractions."""
-    found = given.at_moments("federation", "label", metric=metric, **PRIMARY._asdict())
-    unrun = [{"label": label, "title": title} for label, title in others.items()]
+    found = given.at_moments("federation", "label", metric=MEAN, **PRIMARY._asdict())
+    unrun = [{"label": label, "title": title} for label, title in (given.kind.others or {}).items()]
     rows = []
     for federation in given.exhibit["federations"]:
         runs = exhibits.runs_of(given.exhibit, federation["name"])
@@ -142,7 +124,7 @@ def _numbers(given: Inputs, known: _Published, metric: str, others: dict[str, st
             rows.append(
                 {
                     **identity(federation, run),
-                    "metric": metric,
+                    "metric": MEAN,
                     "published": number.value,
                     "published_std": number.std,
                     "converged": number.converged,

@@ -11,47 +11,32 @@ import pandas as pd
 
 from fedlib.report import clusters, exhibits, of_clients
 from fedlib.report.tables import notes
-from fedlib.report.tables.recoveries import by_seed
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import Columns, Inputs, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.report.tables.summary import mean_text
 
 WEIGHT_NOTE = "Highest weight: mean over clients; 1 if every client relies on one expert alone."
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    choice: str | None = None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and seed.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      choice: column of the clients with the expert of each, of methods whose clients have one
-        alone; then runs state their "num_experts". Without it the expert is the one of highest
-        weight, of the columns "pi_0", ...
 
     Raises:
       ConfigError: if a run does not state its experts.
       DataError: if the clients of a run have no weights (or choice), or no column "cluster".
     """
-    given = Inputs(exhibit, metrics)
-    numbers = by_seed(given, clients, partial(_recovery, choice=choice))
+    exhibit, kind = given.exhibit, given.kind
+    numbers = given.by_seed(partial(_recovery, choice=kind.choice))
     return given.sheet(
         numbers,
-        given.blocks(numbers, partial(_columns, weighted=choice is None)),
+        given.blocks(numbers, partial(_columns, weighted=kind.choice is None)),
         exhibits.scale_text(exhibit),
         f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. {exhibits.rounds_text(exhibit)}",
-        f"A client's expert is {_whose(choice)} after the last round. Purity: "
+        f"A client's expert is {_whose(kind.choice)} after the last round. Purity: "
         "share of clients whose true cluster is the commonest of their expert's clients; 1 "
         "also where two experts serve one cluster. Experts used: in how many seeds how many "
         "experts are some client's. Recovered: seeds of purity 1 with one expert per cluster.",
-        WEIGHT_NOTE if choice is None else "",
+        WEIGHT_NOTE if kind.choice is None else "",
     )
 
 

@@ -14,7 +14,7 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.metrics import FLOPS, TRAFFIC
 from fedlib.report.tables.render import ABSENT, Column, Sheet
-from fedlib.report.tables.sheets import Columns, Inputs, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
 REFERENCE = "fedavg"  # method, and label where several runs are of that method
 NEEDED = ("bytes_down", "bytes_up", "bytes", "examples", "client_rounds", FLOPS, "flops")
@@ -28,30 +28,18 @@ PERSONAL_NOTE = (
 PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    personal: bool = False,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run, means over the seeds.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      personal: whether to show what clients train on their own after the last round, too.
 
     Raises:
       DataError: if a run lacks one of the numbers.
     """
-    given = Inputs(exhibit, metrics)
+    exhibit, kind = given.exhibit, given.kind
     numbers = _numbers(given)
     compared = bool(numbers[[f"{name}_ratio" for name in RATIOS]].notna().any(axis=None))
     return given.sheet(
         numbers,
-        given.blocks(numbers, partial(_columns, personal=personal, compared=compared)),
+        given.blocks(numbers, partial(_columns, personal=kind.personal, compared=compared)),
         exhibits.scale_text(exhibit),
         f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
         "Sent: bytes that a client receives and sends in a round, and the whole run with all "
@@ -63,13 +51,13 @@ def build(
         "are two. Matrix products and convolutions of all forward and backward passes of the "
         "clients, E-steps included, over the examples of the local steps; no elementwise work, "
         "batch normalisation, optimiser, server or evaluation. Run: times all examples.",
-        PERSONAL_NOTE if personal else "",
+        PERSONAL_NOTE if kind.personal else "",
         "×: relative to FedAvg on the same federation." if compared else "",
         "k, M, G, T: thousands, millions, ...",
     )
 
 
-def _numbers(given: Inputs) -> pd.DataFrame:
+def _numbers(given: TableInputs) -> pd.DataFrame:
     """Everything the table shows -> one row per federation and run."""
     shown = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     shown = shown[shown["metric"].isin(NEEDED + PERSONAL)]

@@ -16,7 +16,7 @@ from fedlib.report import exhibits, measures, predicates, printed
 from fedlib.report.metrics import PRIMARY, TRAFFIC
 from fedlib.report.tables.cost import in_bytes
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
-from fedlib.report.tables.sheets import Inputs
+from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
 
 NOT_RUN = "not run"
@@ -36,46 +36,26 @@ COSTS = (*TOTALS, "bytes")  # metrics of a run that are about no clients
 BYTES = tuple(name for name in COSTS if name.startswith("bytes"))
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    criteria: list[dict],
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per criterion.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      criteria: of each the "title", the "source" (where it was read), the "kind" (one of
-        `fedlib.report.predicates.KINDS`, with its arguments) and the "terms" that are compared. A
-        term is
-        a cell, or two of which it is the difference: {"federation", "label"} of a run, and
-        whatever is not as here: "metric" "accuracy" (of the metrics, or one of
-        `fedlib.report.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default",
-        "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
-        it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
-        and a "published" number of its own in place of the cells'. "main" ones are about the
-        paper's main claim, see `fedlib.report.pages.standing`.
 
     Raises:
       ConfigError: for a criterion that is not such, or whose runs have no seed in common.
       DataError: if a run that is there lacks the number.
     """
-    for criterion in criteria:
+    exhibit, kind = given.exhibit, given.kind
+    for criterion in kind.criteria:
         _check(criterion)
-    source = _Numbers(exhibit, metrics, clients)
+    source = _Numbers(given)
     rows = [
-        _row(criterion, source, published, predicates.testable(criterion, exhibit["scale"]))
-        for criterion in criteria
+        _row(criterion, source, given.published, predicates.testable(criterion, exhibit["scale"]))
+        for criterion in kind.criteria
     ]
     numbers = pd.DataFrame([row for row, _ in rows])
-    return Inputs(exhibit, metrics).sheet(
+    return given.sheet(
         numbers,
         [Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
-        *_notes(exhibit, criteria, numbers),
+        *_notes(exhibit, kind.criteria, numbers),
     )
 
 
@@ -99,11 +79,13 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
 class _Numbers:
     """What the runs of an exhibit have to say of a cell."""
 
-    def __init__(self, exhibit: dict, metrics: pd.DataFrame, clients: pd.DataFrame):
-        self._exhibit = exhibit
-        self._metrics = metrics[metrics["paper"] == exhibit["paper"]]
-        self._clients = clients[clients["paper"] == exhibit["paper"]]
-        self._runs = {(run["federation"], run["label"]): run for run in exhibit["runs"]}
+    def __init__(self, given: TableInputs):
+        self._exhibit = given.exhibit
+        self._metrics, self._clients = (
+            exhibits.pick(frame, paper=given.exhibit["paper"])
+            for frame in (given.metrics, given.clients)
+        )
+        self._runs = {(run["federation"], run["label"]): run for run in given.exhibit["runs"]}
 
     def has(self, cell: dict) -> bool:
         """Whether the run is there."""
@@ -117,9 +99,8 @@ class _Numbers:
         """
         about = DEFAULTS | {k: v for k, v in cell.items() if k != "published"}
         run = self._runs[cell["federation"], cell["label"]]
-        where = {name: about[name] for name in ("federation", "label")}
         if about["metric"] in measures.MEASURES:
-            mine = exhibits.pick(self._metrics, **where), exhibits.pick(self._clients, **where)
+            mine = (exhibits.of_run(frame, run) for frame in (self._metrics, self._clients))
             return measures.MEASURES[about["metric"]](run, *mine)
         if about["metric"] in COSTS:
             about |= TRAFFIC._asdict()

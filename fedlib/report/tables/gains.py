@@ -7,58 +7,38 @@ method, this one has the best of each group, such as that of the same category.
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import comparisons, exhibits, printed
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables.render import ABSENT, Block, Column, Sheet, percent, points
-from fedlib.report.tables.sheets import Columns, Inputs, block, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 DATASET = "unspecified"  # of the published ranges
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    of: str,
-    groups: list[dict],
-    metric: str = "accuracy_client_mean",
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and group.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      of: label of the method.
-      groups: of each the "title", the "labels" among which the best is looked for, and "gain", the
-        published metrics "<gain>_min" and "<gain>_max" of the exhibit's own published numbers.
-      metric: of `fedlib.report.comparisons.METRICS`.
-
     Raises:
-      ConfigError: for another `metric`.
       DataError: if a federation lacks the method, or has nothing of a group.
     """
-    if metric not in comparisons.METRICS:
-        raise ConfigError(f"metric must be {' or '.join(comparisons.METRICS)}, got {metric!r}")
-    given = Inputs(exhibit, metrics, published)
-    where = {"at": "best", "metric": metric, **PRIMARY._asdict()}
+    exhibit, kind = given.exhibit, given.kind
+    where = {"at": "best", "metric": comparisons.MEAN, **PRIMARY._asdict()}
     means = given.over_seeds("federation", "label", **where)["mean"]
     numbers = pd.DataFrame(
-        _gain(exhibit, means, federation, group, of)
+        _gain(exhibit, means, federation, group, kind.of)
         for federation in exhibit["federations"]
-        for group in groups
+        for group in kind.groups
     )
-    ranges = [_range(given, of, group) for group in groups]
+    ranges = [_range(given, kind.of, group) for group in kind.groups]
     return given.sheet(
         numbers,
-        [*given.blocks(numbers, _columns, num_keys=2), _range_block(numbers, groups, ranges)],
+        [*given.blocks(numbers, _columns, num_keys=2), _range_block(numbers, kind.groups, ranges)],
         exhibits.scale_text(exhibit),
-        f"Gain of {exhibits.titles(exhibit)[of]} over the best of a group, in percentage "
-        f"points: {comparisons.METRICS[metric]}, at each seed's round with the highest test "
-        f"accuracy, a selection on the test examples; mean over {exhibits.seeds_text(exhibit)}. "
-        f"{exhibits.rounds_text(exhibit)}",
+        f"Gain of {exhibits.titles(exhibit)[kind.of]} over the best of a group, in percentage "
+        f"points: {comparisons.METRICS[comparisons.MEAN]}, at each seed's round with the highest "
+        f"test accuracy, a selection on the test examples; mean over "
+        f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
         *exhibits.published_note(exhibit, shown=not np.isnan(ranges).all()),
     )
 
@@ -86,7 +66,7 @@ def _gain(exhibit: dict, means: pd.Series, federation: dict, group: dict, of: st
     }
 
 
-def _range(given: Inputs, of: str, group: dict) -> list[float]:
+def _range(given: TableInputs, of: str, group: dict) -> list[float]:
     """The smallest and the largest printed gain; NaN where there is none."""
     ends = (given.printed(f"{group['gain']}_{end}") for end in ("min", "max"))
     return [values.get((DATASET, of), np.nan) for values in ends]

@@ -29,7 +29,7 @@ from fedlib.report.tables.render import (
     points,
     with_spread,
 )
-from fedlib.report.tables.sheets import Columns, Inputs, block, differences, is_compared, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, block, differences, is_compared, texts
 from fedlib.report.tables.summary import STATISTICS, identity, statistics
 
 AVERAGE = "Average"
@@ -72,45 +72,24 @@ class _Shown(NamedTuple):
     of: str = ""
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    columns: list[dict],
-    rows: list[dict] | None = None,
-    head: str = "Method",
-    average: str | None = None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table, a block per family of federations; its numbers have one row per run and column.
 
     Rows and columns whose runs are not in the exhibit are left out, as only some may be wanted.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      columns: of each the "federation" and "title", maybe the "metric" (accuracy), the federation
-        to be subtracted ("minus"), the exhibit that is "published", that of the table if it is left
-        out, the metric by which that is "printed", the same if it is left out, and the title of
-        the setting that it is printed "of" ("M = 50"), if that is another.
-      rows: of each the "label", maybe a "title" (the run's) and the label under which it is
-        "printed" (its own); the exhibit's runs if not given.
-      head: of the column of titles.
-      average: published exhibit of the means over all columns, of the data set "all"; with it, or
-        with "", these are shown too.
-
     Raises:
       ConfigError: for a row or column that is not such.
     """
-    shown, wanted = _columns(exhibit, columns), _rows(exhibit, rows)
-    given = Inputs(exhibit, metrics, published)
+    exhibit, kind = given.exhibit, given.kind
+    shown, wanted = _columns(exhibit, kind.columns), _rows(exhibit, kind.rows)
     numbers = _numbers(given, shown, wanted)
-    blocks = [_block(family, part, head) for family, part in numbers.groupby("family", sort=False)]
-    if average is not None:
-        means = _averages(numbers, printed.fractions(published, average), wanted)
+    blocks = [
+        _block(family, part, kind.head) for family, part in numbers.groupby("family", sort=False)
+    ]
+    if kind.average is not None:
+        means = _averages(numbers, printed.fractions(given.published, kind.average), wanted)
         numbers = pd.concat([numbers, means], ignore_index=True)
-        blocks.append(_block(AVERAGE, means, head))
+        blocks.append(_block(AVERAGE, means, kind.head))
     is_different = numbers["difference"].notna().any()
     return given.sheet(
         numbers,
@@ -189,7 +168,7 @@ def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
     return mine.droplevel(names)
 
 
-def _numbers(given: Inputs, shown: list[_Shown], rows: list[_Row]) -> pd.DataFrame:
+def _numbers(given: TableInputs, shown: list[_Shown], rows: list[_Row]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per column and run."""
     federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
     found = _reproduced(given.rows, shown)

@@ -13,7 +13,7 @@ from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits, printed
 from fedlib.report.metrics import INTERVAL_SEEDS
 from fedlib.report.tables.render import Block, Cell, Column, Sheet, percent, points
-from fedlib.report.tables.sheets import Inputs, is_compared
+from fedlib.report.tables.sheets import TableInputs, is_compared
 
 DECIMALS = 2
 FORMULAS = {  # of the first and the second cell
@@ -33,52 +33,34 @@ COLUMNS = (
 STATISTICS = {"mean": "accuracy", "std": "accuracy_std"}  # and how published numbers call them
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    claims: list[dict],
-    protocols: list[dict],
-    cells: str | None = None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per claim.
 
     The exhibit's `published` holds the claims as printed. Claims about runs that are not in the
     exhibit, as only some may have been asked for, are left out, and a note says so.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      claims: [{"title", "formula": one of `FORMULAS`, "cells": two of {"federation", "label",
-        "protocol": its name, "statistic": one of `STATISTICS`}, "published": {"label", "metric"},
-        or left out if the text does not print it, "note": may be left out}].
-      protocols: those in the cells, see `fedlib.report.comparisons`.
-      cells: pattern of the published exhibits that hold the cells, see
-        `fedlib.report.comparisons.Printed`.
-
     Raises:
       ConfigError: for a claim with another formula, protocol or statistic.
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
-    shown = {protocol.name: protocol for protocol in comparisons.declared(protocols)}
-    for claim in claims:
+    exhibit, kind = given.exhibit, given.kind
+    shown = {protocol.name: protocol for protocol in comparisons.declared(kind.protocols)}
+    for claim in kind.claims:
         _check(claim, shown)
-    missing = [claim["title"] for claim in claims if not _covers(exhibit, claim)]
-    claims = [claim for claim in claims if claim["title"] not in missing]
-    values = comparisons.accuracies(exhibit, metrics, list(shown.values()))
-    trials, table = comparisons.over_trials(values), comparisons.Printed(published, cells)
+    missing = [claim["title"] for claim in kind.claims if not _covers(exhibit, claim)]
+    claims = [claim for claim in kind.claims if claim["title"] not in missing]
+    trials = comparisons.over_trials(comparisons.accuracies(given, list(shown.values())))
+    table = comparisons.Printed(given.published, kind.cells)
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
     rows = []
     for claim in claims:
         theirs = [_published(cell, federations, shown, table) for cell in claim["cells"]]
         ours = [_reproduced(cell, trials) for cell in claim["cells"]]
         dataset = federations[claim["cells"][0]["federation"]]["dataset"]
-        said = _claimed(claim, dataset, published, exhibit["published"])
+        said = _claimed(given, claim, dataset)
         rows.append({"dataset": dataset, "published": said, **_computed(claim, theirs, ours)})
     numbers = pd.DataFrame(rows, columns=COLUMNS).assign(seeds=len(exhibit["seeds"]))
-    return Inputs(exhibit, metrics, published).sheet(
+    return given.sheet(
         numbers,
         [_block(exhibit, claims, numbers, shown)],
         *_notes(exhibit, claims, numbers),
@@ -124,13 +106,11 @@ def _reproduced(cell: dict, trials: pd.DataFrame) -> float:
     return np.nan if few else float(found[cell["statistic"]])
 
 
-def _claimed(
-    claim: dict, dataset: str, published: pd.DataFrame | None, exhibit: str | None
-) -> float:
+def _claimed(given: TableInputs, claim: dict, dataset: str) -> float:
     """The claim as the text prints it, as a fraction; NaN if it does not, for this data set."""
     if "published" not in claim:
         return np.nan
-    found = printed.fractions(published, exhibit, claim["published"]["metric"])
+    found = given.printed(claim["published"]["metric"])
     return found.get((dataset, claim["published"]["label"]), np.nan)
 
 

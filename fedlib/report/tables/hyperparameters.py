@@ -8,53 +8,37 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet
-from fedlib.report.tables.sheets import Inputs, is_compared
+from fedlib.report.tables.sheets import TableInputs, is_compared
 
 ROUNDING = 1e-9  # relative; a number read from JSON and one from csv are the same up to that
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    columns: list[dict],
-    rows: list[dict],
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table, a block per federation and run; one row of numbers per hyper-parameter and column.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      columns: [{"title": "Global", "key": label of the published numbers}], in order.
-      rows: [{"title": "Learning rate", "key": metric of the published numbers, "paths": {key of a
-        column: dotted path into `fedlib.spec.Run.describe`, "local.lr"}}], in order. What a column
-        has no path for, it does not have.
 
     Raises:
       ConfigError: if a run does not state a path, or a path is for no column.
     """
-    keys = [column["key"] for column in columns]
-    for row in rows:
+    exhibit, kind = given.exhibit, given.kind
+    keys = [column["key"] for column in kind.columns]
+    for row in kind.rows:
         unknown = sorted(row["paths"].keys() - set(keys))
         if unknown:
             raise ConfigError(f"{row['title']} has a path for {unknown[0]}, which is no column")
-    given = Inputs(exhibit, metrics, published)
-    numbers = _numbers(given, columns, rows)
+    numbers = _numbers(given, kind.columns, kind.rows)
     compared = is_compared(numbers)
     return given.sheet(
         numbers,
-        _blocks(exhibit, numbers, columns),
+        _blocks(exhibit, numbers, kind.columns),
         exhibits.scale_text(exhibit),
         "Values as these runs were declared: an input, not a result. "
         f"{ABSENT}: there is no such setting, or none is published.",
         "Bold: other than published." if compared else "",
-        "" if compared or published is None else "The paper prints none for these data.",
+        "" if compared or given.published is None else "The paper prints none for these data.",
     )
 
 
-def _numbers(given: Inputs, columns: list[dict], rows: list[dict]) -> pd.DataFrame:
+def _numbers(given: TableInputs, columns: list[dict], rows: list[dict]) -> pd.DataFrame:
     """One row per federation, run, hyper-parameter and column."""
     datasets = {data["name"]: data["dataset"] for data in given.exhibit["federations"]}
     table = []
@@ -85,7 +69,7 @@ def _value(run: dict, path: str) -> object:
     try:
         return functools.reduce(lambda inner, key: inner[key], path.split("."), run)
     except (KeyError, TypeError):
-        raise ConfigError(f"run {run['federation']}/{run['label']} does not state {path}") from None
+        raise ConfigError(f"run {exhibits.name(run)} does not state {path}") from None
 
 
 def _blocks(exhibit: dict, numbers: pd.DataFrame, columns: list[dict]) -> list[Block]:

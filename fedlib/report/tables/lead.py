@@ -24,7 +24,7 @@ from fedlib.report.tables.render import (
     points,
     with_spread,
 )
-from fedlib.report.tables.sheets import Inputs, is_compared, texts
+from fedlib.report.tables.sheets import TableInputs, is_compared, texts
 from fedlib.report.tables.summary import STATISTICS
 
 WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
@@ -32,49 +32,34 @@ OVER = {"best": "idxmin", "any": "idxmax"}  # which of the leads on a federation
 IDENTITY = ("federation", "dataset", "label", "title")
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    of: str,
-    claim: dict,
-    group: str = PRIMARY.group,
-    at: str = "best",
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and other run, and one for the claim.
 
     A run is left out where it, or the method that is ahead, has no default protocol for the group.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      of: label of the method that is ahead.
-      claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
-        `OVER`}.
-      group: one of `fedlib.report.comparisons.GROUPS`.
-      at: one of `WHEN`.
-
     Raises:
       ConfigError: for another `group`, `at` or `over`.
     """
-    choices = ("group", group, GROUPS), ("at", at, WHEN), ("over", claim["over"], OVER)
-    for name, value, known in choices:
+    exhibit, kind, of = given.exhibit, given.kind, given.kind.of
+    over = kind.claim["over"]
+    for name, value, known in (
+        ("group", kind.group, GROUPS),
+        ("at", kind.at, WHEN),
+        ("over", over, OVER),
+    ):
         if value not in known:
             raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-    where = {"group": group, "at": at, "metric": "accuracy"}
-    given = Inputs(exhibit, metrics, published)
+    where = {"group": kind.group, "at": kind.at, "metric": "accuracy"}
     mine = exhibits.pick(given.rows, **PRIMARY._asdict() | where)
-    numbers = _numbers(given, _leads(mine, of), of)
-    numbers = pd.concat([numbers, _claimed(numbers, published, of, claim)], ignore_index=True)
+    numbers = _numbers(given, _leads(mine, of))
+    numbers = pd.concat([numbers, _claimed(given, numbers)], ignore_index=True)
     return given.sheet(
         numbers,
         [*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
         exhibits.scale_text(exhibit),
         f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
-        f"over the test examples of the {GROUPS[group]}, {WHEN[at]}, in percentage points; "
-        f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
+        f"over the test examples of the {GROUPS[kind.group]}, {WHEN[kind.at]}, in percentage "
+        f"points; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
         f"{exhibits.rounds_text(exhibit)}",
         *exhibits.published_note(exhibit, shown=is_compared(numbers)),
     )
@@ -96,7 +81,7 @@ def _leads(metrics: pd.DataFrame, of: str) -> pd.DataFrame:
     return found.assign(mean=[printed.difference(*pair) for pair in pairs])
 
 
-def _numbers(given: Inputs, leads: pd.DataFrame, of: str) -> pd.DataFrame:
+def _numbers(given: TableInputs, leads: pd.DataFrame) -> pd.DataFrame:
     """One row per federation and other run that has a lead."""
     theirs = given.printed()
 
@@ -104,7 +89,9 @@ def _numbers(given: Inputs, leads: pd.DataFrame, of: str) -> pd.DataFrame:
         where = (federation["name"], run["label"])
         if where not in leads.index:
             return
-        ahead, behind = (theirs.get((federation["dataset"], x), np.nan) for x in (of, where[1]))
+        ahead, behind = (
+            theirs.get((federation["dataset"], x), np.nan) for x in (given.kind.of, where[1])
+        )
         yield {
             "claim": "",
             "published": ahead - behind,
@@ -116,17 +103,16 @@ def _numbers(given: Inputs, leads: pd.DataFrame, of: str) -> pd.DataFrame:
     return given.numbers(of_run).reindex(columns=columns)
 
 
-def _claimed(
-    numbers: pd.DataFrame, published: pd.DataFrame | None, of: str, claim: dict
-) -> pd.DataFrame:
+def _claimed(given: TableInputs, numbers: pd.DataFrame) -> pd.DataFrame:
     """The claim as printed, beside the largest lead of its kind and whom it is over: one row."""
-    values = printed.fractions(published, claim["exhibit"], claim["metric"])
+    claim = given.kind.claim
+    values = printed.fractions(given.published, claim["exhibit"], claim["metric"])
     row = dict.fromkeys(IDENTITY, "")
     known = numbers.dropna(subset="mean")
     if len(known):
         chosen = known.groupby("federation")["mean"].agg(OVER[claim["over"]])
         row = known.loc[known.loc[chosen, "mean"].idxmax()].to_dict()
-    row["published"] = values.get((claim["dataset"], of), np.nan)
+    row["published"] = values.get((claim["dataset"], given.kind.of), np.nan)
     return pd.DataFrame([row | {"claim": claim["title"]}], columns=numbers.columns)
 
 

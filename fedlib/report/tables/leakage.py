@@ -8,9 +8,8 @@ import pandas as pd
 
 from fedlib.report import exhibits, leakage, of_clients
 from fedlib.report.tables import notes
-from fedlib.report.tables.recoveries import by_seed
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import Columns, Inputs, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
 from fedlib.report.tables.summary import mean_text
 
 MEASURES = {  # columns of the numbers, and how they are shown
@@ -20,23 +19,14 @@ MEASURES = {  # columns of the numbers, and how they are shown
 }
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and seed.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
 
     Raises:
       DataError: if the clients of a run have no such columns.
     """
-    given = Inputs(exhibit, metrics)
-    numbers = by_seed(given, clients, _recovery)
+    exhibit = given.exhibit
+    numbers = given.by_seed(_recovery)
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),

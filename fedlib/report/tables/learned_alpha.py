@@ -8,7 +8,7 @@ from fedlib.report.alphas import ALPHA, recorded
 from fedlib.report.metrics import over_seeds
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
-from fedlib.report.tables.sheets import Columns, Inputs, block, is_compared, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, block, is_compared, texts
 from fedlib.report.tables.summary import STATISTICS, identity
 
 RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
@@ -18,24 +18,15 @@ EXPLAINED = (
 )
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
 
     Raises:
       DataError: if a run did not record its alpha.
     """
-    given = Inputs(exhibit, metrics, published)
+    exhibit = given.exhibit
     theirs, num_seeds = given.printed(ALPHA), len(exhibit["seeds"])
-    numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(exhibit, metrics))
+    numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(given))
     compared = is_compared(numbers)
     return given.sheet(
         numbers,

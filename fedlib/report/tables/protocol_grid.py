@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import comparisons, exhibits
-from fedlib.report.metrics import PRIMARY
 from fedlib.report.printed import off
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import (
@@ -24,7 +23,7 @@ from fedlib.report.tables.render import (
     percents,
     points,
 )
-from fedlib.report.tables.sheets import DIFFERENCE, Inputs, is_compared
+from fedlib.report.tables.sheets import DIFFERENCE, TableInputs, is_compared
 from fedlib.report.tables.summary import statistics
 
 DECIMALS = 2  # as such papers print them
@@ -34,60 +33,41 @@ COMPARED = (
 )
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    protocols: list[dict],
-    parameter: str | None = None,
-    symbol: str | None = None,
-    group: str = PRIMARY.group,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and protocol.
 
     What is published is found by the exhibit's `published`, a pattern as of
     `fedlib.report.comparisons.Printed`, under the protocol's key: the metrics "accuracy" and
     "accuracy_std", and "num_trials" of the label "all".
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      protocols: in the order of columns, see `fedlib.report.comparisons`.
-      parameter: of the federations, a dotted path into their declarations, whose values are the
-        heads of rows; there is a block per family then. Without it the federations' titles are.
-      symbol: how the paper calls the parameter; the last part of the path if not given.
-      group: see `fedlib.report.comparisons.accuracies`.
-
     Raises:
       ConfigError, DataError: see `fedlib.report.comparisons`.
     """
-    given, shown = Inputs(exhibit, metrics, published), comparisons.declared(protocols)
-    values = comparisons.accuracies(exhibit, metrics, shown, group=group)
-    numbers = _numbers(given, values, shown).assign(metric=comparisons.MEAN, group=group)
-    head = "Data" if parameter is None else symbol or parameter.rpartition(".")[2]
-    heads = {f["name"]: _head(f, parameter) for f in exhibit["federations"]}
+    exhibit, kind = given.exhibit, given.kind
+    shown = comparisons.declared(kind.protocols)
+    numbers = _numbers(given, shown).assign(metric=comparisons.MEAN, group=kind.group)
+    head = "Data" if kind.parameter is None else kind.symbol or kind.parameter.rpartition(".")[2]
+    heads = {f["name"]: _head(f, kind.parameter) for f in exhibit["federations"]}
     compared = is_compared(numbers)
     return given.sheet(
         numbers,
         [
             _block(family, part.assign(head=part["federation"].map(heads)), shown, head)
-            for family, part in _families(exhibit, numbers, whole=parameter is None)
+            for family, part in _families(exhibit, numbers, whole=kind.parameter is None)
         ],
         exhibits.scale_text(exhibit),
-        _measured(exhibit, group),
+        _measured(exhibit, kind.group),
         *comparisons.selection_note(exhibit),
         *(COMPARED if compared else ["Bold: highest of the row."]),
-        exhibits.parameter_note(parameter, symbol or ""),
+        exhibits.parameter_note(kind.parameter, kind.symbol or ""),
         *exhibits.published_note(exhibit, shown=compared),
     )
 
 
-def _numbers(given: Inputs, values: pd.DataFrame, shown: list[comparisons.Shown]) -> pd.DataFrame:
+def _numbers(given: TableInputs, shown: list[comparisons.Shown]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per federation, run and protocol."""
     printed = comparisons.Printed(given.published, given.exhibit["published"])
-    found = comparisons.over_trials(values)
+    found = comparisons.over_trials(comparisons.accuracies(given, shown, given.kind.group))
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         about = (federation, run["label"])

@@ -1,4 +1,4 @@
-"""Accuracy of one group of clients under several protocols, ways to give them their predictors.
+"""Accuracy of the clients that train under several protocols, ways to give them their predictors.
 
 Such as mixture weights as training left them, and renewed with the final experts: the two differ
 for clients that were absent from the last rounds. What unseen clients get is the table `unseen`.
@@ -16,39 +16,20 @@ from fedlib.report.metrics import PRIMARY
 from fedlib.report.printed import difference
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import HIGHEST, Columns, Inputs, differences, means, texts
+from fedlib.report.tables.sheets import HIGHEST, Columns, TableInputs, differences, means, texts
 from fedlib.report.tables.summary import statistics
 
-GROUPS = {"seen": "clients that train", "unseen": "clients that took no part in training"}
 DEFAULT = PRIMARY.protocol
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    protocols: dict[str, str],
-    group: str = PRIMARY.group,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run, metric and protocol.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      protocols: titles by name. "default" comes first and is what the others are compared with;
-        the others are in the order of their names, as the keys of JSON have no order.
-      group: "seen" or "unseen" clients.
-
     Raises:
-      ConfigError: for another group, or if "default" has nothing to be compared with.
+      ConfigError: if "default" has nothing to be compared with.
     """
-    if group not in GROUPS:
-        raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
-    titles = _titles(protocols)
-    given = Inputs(exhibit, metrics)
-    where = {"at": "last", "split": PRIMARY.split, "group": group}
+    exhibit, titles = given.exhibit, _titles(given.kind.protocols)
+    where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
     found = given.over_seeds("federation", "label", "metric", "protocol", **where)
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
@@ -58,7 +39,7 @@ def build(
             for protocol in titles:
                 ours = statistics(found, (*where, protocol))
                 gain = np.nan if protocol == DEFAULT else difference(ours["mean"], first)
-                about = {"group": group, "metric": metric, "protocol": protocol}
+                about = {"group": PRIMARY.group, "metric": metric, "protocol": protocol}
                 yield about | ours | {"difference": gain, "seeds": len(exhibit["seeds"])}
 
     def of_block(mine: pd.DataFrame) -> Columns:
@@ -74,7 +55,7 @@ def build(
         numbers := given.numbers(of_run),
         given.blocks(numbers, of_block),
         *notes.measured(exhibit),
-        f"All and Bottom-10% as in the accuracy table, on test examples of the {GROUPS[group]},"
+        "All and Bottom-10% as in the accuracy table, on test examples of the clients that train,"
         " after the last round. A dash: the method has no such protocol.",
         f"Difference: from '{titles[DEFAULT]}', in percentage points. {HIGHEST}",
     )

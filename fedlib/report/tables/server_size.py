@@ -10,7 +10,7 @@ from fedlib.report import exhibits
 from fedlib.report.metrics import PARAMETERS, TRAFFIC
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import Columns, Inputs, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
 NEEDED = (PARAMETERS, "bytes_up", "bytes_down", "client_rounds")
 BYTES = 4  # of a number
@@ -22,24 +22,15 @@ MEANING = (
 )
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run.
 
     Published metrics are "parameters_millions" and "sent_millions", or end in "billions".
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-
     Raises:
       DataError: if a run lacks one of the numbers.
     """
-    given = Inputs(exhibit, metrics, published)
+    exhibit = given.exhibit
     last = exhibits.pick(given.rows, at="last", **TRAFFIC._asdict())
     means = last.pivot_table("value", ["federation", "label"], "metric", aggfunc="mean")
     theirs = {

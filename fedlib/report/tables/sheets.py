@@ -5,12 +5,11 @@ that a `Sheet` has follows from the exhibit.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 import pandas as pd
 
-from fedlib.report import exhibits, printed
+from fedlib.report import exhibits, of_clients
+from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import (
@@ -31,27 +30,8 @@ HIGHEST = "Bold: highest of the column."
 DIFFERENCE = "Difference: reproduced minus published, in percentage points."
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What a table is made of.
-
-    Attributes:
-      exhibit, metrics, published: see `fedlib.report.exhibits`, `fedlib.report.metrics`,
-        `fedlib.report.printed`.
-    """
-
-    exhibit: dict
-    metrics: pd.DataFrame
-    published: pd.DataFrame | None = None
-
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """The metrics of the exhibit's runs and seeds.
-
-        Raises:
-          DataError: if a run has none.
-        """
-        return exhibits.select(self.exhibit, self.metrics)
+class TableInputs(Inputs):
+    """What a table is made from, and the steps in which all of them are."""
 
     def over_seeds(self, *key: str, **where: str) -> pd.DataFrame:
         """`metrics.over_seeds` of the rows that are `where`, indexed by `key`."""
@@ -61,18 +41,22 @@ class Inputs:
         """The same at the last round and at the best one."""
         return {at: self.over_seeds(*key, at=at, **where) for at in MOMENTS}
 
-    def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], float]:
-        """The exhibit's own published numbers, by data set and label."""
-        return printed.fractions(self.published, self.exhibit["published"], metric)
-
     def numbers(self, of_run: Callable[[dict, dict], Iterable[dict]]) -> pd.DataFrame:
         """A row for each that `of_run(federation, run)` has, and which run it is about."""
         return pd.DataFrame(
             identity(federation, run) | row
-            for federation in self.exhibit["federations"]
-            for run in exhibits.runs_of(self.exhibit, federation["name"])
+            for federation, run in self.runs
             for row in of_run(federation, run)
         )
+
+    def by_seed(self, measure: Callable[[dict, pd.DataFrame], dict]) -> pd.DataFrame:
+        """What `measure(run, clients)` says of the seen clients: a row per run and seed."""
+
+        def of_run(federation: dict, run: dict) -> Iterator[dict]:
+            for seed in self.exhibit["seeds"]:
+                yield {"seed": seed, **measure(run, of_clients.of_seed(self, run, seed))}
+
+        return self.numbers(of_run)
 
     def blocks(
         self, numbers: pd.DataFrame, columns: Callable[[pd.DataFrame], Columns], num_keys: int = 1

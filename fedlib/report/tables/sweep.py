@@ -12,49 +12,31 @@ from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
-from fedlib.report.tables.sheets import HIGHEST, Columns, Inputs, block, means, texts
+from fedlib.report.tables.sheets import HIGHEST, Columns, TableInputs, block, means, texts
 from fedlib.report.tables.summary import STATISTICS
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    parameter: str,
-    methods: list[str],
-    symbol: str | None = None,
-    of: str = "run",
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, method, value and metric.
-
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      parameter, of: what is varied, and whether of a "run" or a "federation"; see
-        `fedlib.report.exhibits.swept`.
-      methods: registry names, in the order of columns or rows.
-      symbol: how the paper calls the parameter ("M"); its own name if not given.
 
     Raises:
       ConfigError: see `fedlib.report.exhibits.swept`.
     """
-    runs = exhibits.swept(exhibit, parameter, methods, of).assign(parameter=parameter)
-    given = Inputs(exhibit, metrics)
-    numbers = _numbers(given, runs)
-    names = {method: exhibits.method_title(method, exhibit["runs"]) for method in methods}
+    exhibit, kind = given.exhibit, given.kind
+    runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
+    numbers = _numbers(given, runs.assign(parameter=kind.parameter))
+    names = {method: exhibits.method_title(method, exhibit["runs"]) for method in kind.methods}
     return given.sheet(
         numbers.drop(columns="panel"),
-        _blocks(exhibits.panels(exhibit, of), numbers, symbol or parameter, names, of),
+        _blocks(given, numbers, names),
         *notes.measured(exhibit),
         notes.ALL_AND_BOTTOM,
         f"{HIGHEST} The csv file also has the best round, which is a selection on the test set.",
-        exhibits.parameter_note(parameter, symbol or ""),
+        exhibits.parameter_note(kind.parameter, kind.symbol or ""),
     )
 
 
-def _numbers(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
+def _numbers(given: TableInputs, runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with their accuracy at the last and best round -> one row per run and metric."""
     keys = ["federation", "label", "metric"]
     found = given.at_moments(*keys, **PRIMARY._asdict())
@@ -66,10 +48,10 @@ def _numbers(given: Inputs, runs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _blocks(
-    panels: list[str], numbers: pd.DataFrame, symbol: str, methods: dict[str, str], of: str
-) -> list[Block]:
+def _blocks(given: TableInputs, numbers: pd.DataFrame, methods: dict[str, str]) -> list[Block]:
     """One per metric; where federations are varied, one per panel and metric."""
+    of, symbol = given.kind.of, given.kind.symbol or given.kind.parameter
+    panels = exhibits.panels(given.exhibit, of)
     if of == "federation":
         return [
             _by_method(f"{panel}: {title}", symbol, methods, part)

@@ -10,36 +10,22 @@ import pandas as pd
 from fedlib.report import comparisons, exhibits, time_to_accuracy
 from fedlib.report.tables.cost import quantity
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet
-from fedlib.report.tables.sheets import Inputs, texts
+from fedlib.report.tables.sheets import TableInputs, texts
 
 MIB = 2**20
 BYTES_PER_NUMBER = 4
 NOT_REACHED = "not reached"
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    targets: dict[str, float],
-    metric: str = "accuracy_client_mean",
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation and run, means over seeds that reach it.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      targets: in (0, 1], of each federation.
-      metric: of `fedlib.report.comparisons.METRICS`, on test examples of the seen clients.
-
     Raises:
-      ConfigError: for another metric, or if a federation has no target.
+      ConfigError: if a federation has no target.
       DataError: if a run lacks one of the numbers.
     """
-    given = Inputs(exhibit, metrics)
-    found = time_to_accuracy.costs(exhibit, metrics, targets, metric)
+    exhibit, targets = given.exhibit, given.kind.targets
+    found = time_to_accuracy.costs(given, targets)
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         mine = found[federation["name"], run["label"]]
@@ -55,9 +41,9 @@ def build(
         numbers,
         [_block(federation, numbers) for federation in exhibit["federations"]],
         exhibits.scale_text(exhibit),
-        f"Until the first evaluated round at which the {comparisons.METRICS[metric]}, reaches the "
-        f"target on test examples; means over those of {exhibits.seeds_text(exhibit)} that "
-        f"reach it. {exhibits.rounds_text(exhibit)}",
+        f"Until the first evaluated round at which the {comparisons.METRICS[comparisons.MEAN]}, "
+        f"reaches the target on test examples; means over those of {exhibits.seeds_text(exhibit)} "
+        f"that reach it. {exhibits.rounds_text(exhibit)}",
         "Sent: up and down, four bytes per number, by all clients or by one place in the "
         "cohort, which is one client where everybody takes part in every round. FLOPs: of "
         "training, all clients together; a multiplication and an addition are two.",

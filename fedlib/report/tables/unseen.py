@@ -13,21 +13,16 @@ from fedlib.report import exhibits, printed
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import NOT_APPLICABLE, Cell, Column, Sheet, percents, points
-from fedlib.report.tables.sheets import Columns, Inputs, means, texts
+from fedlib.report.tables.sheets import Columns, TableInputs, means, texts
 from fedlib.report.tables.summary import statistics
 
 DEFAULT = PRIMARY.protocol
 OWN = "the method's own"  # how a reader is told of the default
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table; its numbers have one row per federation, run and protocol of unseen clients."""
-    given = Inputs(exhibit, metrics)
+    exhibit = given.exhibit
     key = ("federation", "label", "group", "protocol", "metric")
     found = given.over_seeds(*key, at="last", split=PRIMARY.split)
 
@@ -54,7 +49,7 @@ def build(
         f"Protocol: how an unseen client gets its predictor; {OWN} is the one it reports, "
         f"{NOT_APPLICABLE} where it has none. Gap: All of unseen minus seen, in percentage "
         "points.",
-        _clients_note(exhibit, exhibits.select(exhibit, clients)),
+        _clients_note(exhibit, given.client_rows),
     )
 
 

@@ -19,7 +19,7 @@ from fedlib.report.tables.sheets import (
     DIFFERENCE,
     HIGHEST,
     Columns,
-    Inputs,
+    TableInputs,
     beside,
     is_compared,
     texts,
@@ -45,32 +45,18 @@ class _Shown(NamedTuple):
         return (self.group, self.protocol, self.split, self.metric)
 
 
-def build(
-    exhibit: dict,
-    metrics: pd.DataFrame,
-    clients: pd.DataFrame,
-    published: pd.DataFrame | None,
-    *,
-    columns: list[dict],
-) -> Sheet:
+def build(given: TableInputs) -> Sheet:
     """The table, after the last round; its numbers have one row per federation, run and column.
 
     What is published is found by the exhibit's `published`, a pattern as of
     `fedlib.report.comparisons.Printed`, under the column's key and metric.
 
-    Args:
-      exhibit, metrics, clients, published: see `fedlib.report.exhibits`,
-        `fedlib.report.metrics`, `fedlib.report.printed`.
-      columns: of each the "title", and whatever is not as here: "group" "seen", "protocol"
-        "default", "split" "test", "metric" "accuracy_client_mean" (or "accuracy"), "key" of
-        published numbers, the protocol.
-
     Raises:
       ConfigError: if a column has other fields or values, or its title is taken.
       DataError: if no run has anything of what the columns show.
     """
-    given, shown = Inputs(exhibit, metrics, published), _declared(columns)
-    printed = comparisons.Printed(published, exhibit["published"])
+    exhibit, shown = given.exhibit, _declared(given.kind.columns)
+    printed = comparisons.Printed(given.published, exhibit["published"])
     found = _found(given, shown)
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
@@ -106,7 +92,7 @@ def build(
     )
 
 
-def _found(given: Inputs, shown: list[_Shown]) -> pd.DataFrame:
+def _found(given: TableInputs, shown: list[_Shown]) -> pd.DataFrame:
     """Statistics of every run and view, indexed by federation, label and `_Shown.view`.
 
     Raises:
