@@ -34,11 +34,12 @@ PIP   := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compil
 # lock: the pinned PyTorch. own: the PyTorch that you put into .venv, or that of PYTHON. It is remembered.
 TORCH ?= $(if $(wildcard $(VENV)/.own-torch),own,lock)
 STAMP := $(VENV)/.installed-$(TORCH)-$(shell cksum < requirements.lock | cut -d ' ' -f 1)
-# Extra packages for the same .venv: to send jobs to Slurm, or to check conda's environments and the
-# container file.
+# Extra packages for the same .venv: to send jobs to Slurm, to check conda's environments and the
+# container file, or to build the site of the documents.
 override extra_stamp = $(STAMP)-$(1)-$(shell cat requirements-$(1).lock 2>/dev/null | cksum | cut -d ' ' -f 1)
 SLURM_STAMP := $(call extra_stamp,slurm)
 ENVIRONMENTS_STAMP := $(call extra_stamp,environments)
+DOCS_STAMP := $(call extra_stamp,docs)
 
 # make itself does not report misspelt names of variables on the command line.
 override VARIABLES := A ARGS B CONFIG FROM PAPER PYTHON SCALE SOAK_MINUTES TEST_JOBS TESTS TORCH UV WHAT
@@ -74,7 +75,7 @@ workflow = $(BIN)/python scripts/workflow.py
 .PHONY: help install demo demo-all reduced reproduce plan why list compare calibrate report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
-.PHONY: lock unlock clean keep figures-from
+.PHONY: lock unlock clean keep figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -161,6 +162,9 @@ format: $(STAMP)  ## rewrite the code in the project's layout
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
 
+docs: $(DOCS_STAMP)  ## make a site of the documents: docs/site/_build/index.html; fails on a broken link
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site . docs/site/_build
+
 bench: $(STAMP)  ## measure the engine's speed; ARGS: see benchmarks/README.md
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -174,7 +178,7 @@ LOCKED := --python-version 3.11 --generate-hashes --no-emit-index-url --no-heade
 lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)
 	$(UV) pip compile -q --universal --fork-strategy fewest $(LOCKED) $(ARGS) \
 	  requirements.in -o requirements.lock
-	for extra in slurm environments; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
+	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
 	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
 	$(PYTHON) scripts/container.py
 
@@ -219,6 +223,6 @@ endif
 	@$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib > /dev/null || true
 	@touch $@
 
-$(SLURM_STAMP) $(ENVIRONMENTS_STAMP): $(STAMP)-%: $(STAMP)
+$(SLURM_STAMP) $(ENVIRONMENTS_STAMP) $(DOCS_STAMP): $(STAMP)-%: $(STAMP)
 	@$(PIP) --require-hashes -r requirements-$(firstword $(subst -, ,$*)).lock $(or_say)
 	@touch $@

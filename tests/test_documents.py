@@ -35,6 +35,21 @@ def test_links_lead_somewhere(document):
     assert [target for target in files if not (folder / target).exists()] == []
 
 
+def anchors(document: str) -> set[str]:
+    """What a link can name after a #: headings, as GitHub spells them, and HTML anchors."""
+    headings = re.findall(r"^#+ (.*)$", read(document), re.MULTILINE)
+    plain = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in headings)
+    return {*re.findall(r'<a id="([^"]+)"', read(document)), *(x.replace(" ", "-") for x in plain)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_headings_that_are_there(document):
+    here = (ROOT / document).parent
+    for target, anchor in re.findall(r"\]\(([^)#:]*\.md)?#([^)]+)\)", read(document)):
+        page = (here / target).resolve().relative_to(ROOT).as_posix() if target else document
+        assert anchor in anchors(page), f"{page}#{anchor}"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_make_targets_exist(document):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

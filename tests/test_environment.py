@@ -95,7 +95,7 @@ def test_the_lock_names_no_address():
     assert not re.search(r"://|^ *-|\bfile:| @ ", lock.replace("    --hash=", ""), re.MULTILINE)
 
 
-@pytest.mark.parametrize("extra", ["environments", "slurm"])
+@pytest.mark.parametrize("extra", ["docs", "environments", "slurm"])
 def test_an_extra_is_locked_with_hashes_and_has_nothing_of_the_main_lock(extra):
     lock = (ROOT / f"requirements-{extra}.lock").read_text(encoding="utf-8")
     wanted = (ROOT / f"requirements-{extra}.in").read_text(encoding="utf-8")

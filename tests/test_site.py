@@ -1,0 +1,39 @@
+"""The site of the documents, which `make docs` builds."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fedlib.workflow.provenance import ROOT
+
+PAGES = ("*.md", "docs/*.md", "docs/*/README.md", "docs/site/*.rst", "benchmarks/README.md")
+
+
+def test_every_document_is_in_the_navigation():
+    navigation = (ROOT / "docs/site/navigation.md").read_text(encoding="utf-8")
+    files = [file.relative_to(ROOT) for pattern in PAGES for file in ROOT.glob(pattern)]
+    pages = {file.with_suffix("").as_posix() for file in files} - {"README"}  # the front page
+    assert sorted(re.findall(r"^[\w/]+$", navigation, re.MULTILINE)) == sorted(pages)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="`make docs` installs it")
+def test_the_site_is_built_without_a_warning(tmp_path):
+    # A warning is a link that leads nowhere, or a page that is not in the navigation.
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs/site", ".", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    page = (tmp_path / "docs/site/all_methods.html").read_text(encoding="utf-8")
+    assert "fedlib.methods.fedem.FedEM" in page
+    front = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "url=README.html" in front
