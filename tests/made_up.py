@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
+from fedlib.report import metrics
 from fedlib.results import RunResult, Scores, View
 from fedlib.seals import spec_digest
 
@@ -317,3 +319,43 @@ def save_runs(exhibit: dict, folder) -> None:
             where = folder / described["federation"] / described["label"] / f"seed{seed}"
             for name, result in results.items():
                 result.save(where / f"{name}.h5")
+
+
+def runs(labels, where, rounds: int, methods=None, params=None) -> list[dict]:
+    """Runs of these labels on each of the federations `where`, as exhibits describe them."""
+    return [
+        {
+            "federation": one["name"],
+            "label": label,
+            "title": label.upper(),
+            "method": (methods or {}).get(label, label),
+            "rounds": rounds,
+            "params": params or {},
+            "notes": [],
+        }
+        for label in labels
+        for one in where
+    ]
+
+
+def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Metrics and clients of every run and seed, whose results are `make(run, seed)`."""
+    frames = ([], [])
+    for run in exhibit["runs"]:
+        for seed in exhibit["seeds"]:
+            names = {"paper": exhibit["paper"], "seed": seed, "dataset": run["federation"]}
+            names |= {name: run[name] for name in ("federation", "label", "method")}
+            results = make(run, seed)
+            for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
+                frame.append(of(*results).assign(partition="", **names))
+    return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
+
+
+def texts(block) -> list[list[str]]:
+    """The words in the cells of a table's block."""
+    return [[cell.text for cell in row] for row in block.rows]
+
+
+def footer(figure) -> str:
+    """What stands below the panels of a figure, in one line."""
+    return " ".join(figure.get_supxlabel().split())

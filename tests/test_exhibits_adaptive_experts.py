@@ -6,12 +6,13 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import footer
 from matplotlib.colors import to_hex
 from pictures import faults
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits, figures, metrics, printed, tables
-from fedlib.report.figures import gate_weights, layout, ranked, saving, style
+from fedlib.report.figures import gate_weights, layout, ranked, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
@@ -70,10 +71,6 @@ def build(collected, kind, numbers=PUBLISHED, changes=None, **params):
 
 def texts(figure) -> list[str]:
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def footer(figure) -> str:
-    return " ".join(figure.get_supxlabel().split())
 
 
 def value(frame: pd.DataFrame, column: str, **where) -> float:
@@ -227,52 +224,14 @@ def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(
     assert len(numbers) == 2 * 2 * 5
 
 
-def test_the_grid_keeps_the_order_of_the_protocols_and_has_bold_for_the_best_of_a_row(collected):
-    sheet = grid(collected)
-    (block,) = sheet.blocks
-    groups = [column.group for column in block.columns]
-    assert groups == ["", "", *(title for title in TITLES for _ in range(3)), "Trials", "Trials"]
-    heads = [[cell.text for cell in row[:2]] for row in block.rows]
-    assert heads == [[p, run] for p in ("0.2", "1") for run in ("ε-greedy", "No exploration")]
-    theirs = [row[2:17:3] for row in block.rows]
-    assert theirs[0][0].text == "72.39 ± 1.26"
-    # Table 2: MoE is best but without exploration, where IFCA and then Fine-tuned are.
-    assert [[cell.bold for cell in row].index(True) for row in theirs] == [0, 1, 0, 3]
-    numbers = sheet.numbers.set_index(["federation", "label"])["mean"]
-    for row, (_, means) in zip(block.rows, numbers.groupby(level=[0, 1], sort=False), strict=True):
-        assert [cell.bold for cell in row[3:17:3]] == (means == means.max()).tolist()
-    assert [cell.text for cell in block.rows[0][-2:]] == ["7", "3"]
-
-
-def test_the_grid_without_published_numbers_has_a_column_per_protocol(collected):
-    sheet = grid(collected, published=None)
-    assert [column.title for column in sheet.blocks[0].columns] == ["p", "Run", *TITLES, "Trials"]
-    assert "published" not in render.to_markdown(sheet)
-
-
-def test_the_grid_says_what_it_measures_and_what_it_is_no_test_of(collected):
-    text = render.to_markdown(grid(collected))
-    assert "mean accuracy of the clients, each counting the same" in text
-    assert "± the standard deviation over trials (n - 1)" in text
-    assert "published (± s.d.)" in text and "reproduced (± s.d.)" in text and "95 % CI" not in text
-    assert "their difference is no test of the paper" in text
-    assert "model selection use the test examples" not in text
+def test_the_grid_says_where_stopping_is_by_the_test_examples_and_what_one_seed_cannot_say(
+    collected,
+):
     runs = [dict(run) for run in collected["p"][0]["runs"]]
     runs[0]["params"] = {**runs[0]["params"], "stop_split": "test"}
     text = render.to_markdown(grid(collected, runs=runs, seeds=[1]))
     assert "model selection use the test examples" in text
     assert "one run each, so no deviation can be given" in text
-    plain = build(collected, "protocol_grid", protocols=WAYS)
-    assert [row[0].text for row in plain.blocks[0].rows][::2] == [
-        *("CIFAR-10, p = 0.2", "CIFAR-10, p = 1"),
-    ]
-
-
-def test_a_wide_table_is_made_to_fit_the_page_in_latex(collected):
-    wide, narrow = (render.to_latex(grid(collected, published=x)) for x in (PATTERN, None))
-    assert r"\resizebox{\linewidth}{!}{%" in wide and r"\end{tabular}}" in wide
-    assert r"and \usepackage{graphicx}" in wide
-    assert "resizebox" not in narrow and "graphicx" not in narrow
 
 
 SETTINGS = {
@@ -387,22 +346,6 @@ def test_the_deviation_of_fewer_than_three_trials_is_no_number(collected, seeds)
     assert any("Fewer than 3 trials have none to speak of" in note for note in sheet.notes)
 
 
-def test_the_grid_shows_mean_and_range_of_two_trials(collected):
-    sheet = grid(collected, seeds=[1, 2])
-    _, tidy, _ = collected["p"]
-    where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "at": "last"}
-    one, two = (
-        100
-        * float(
-            exhibits.pick(tidy, metric="accuracy_client_mean", seed=s, **where)["value"].iloc[0]
-        )
-        for s in (1, 2)
-    )
-    low, high = sorted((one, two))
-    assert sheet.blocks[0].rows[0][3].text == f"{(one + two) / 2:.2f} ({low:.2f} to {high:.2f})"
-    assert "the mean (smallest to largest seed)" in render.to_markdown(sheet)
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -431,13 +374,8 @@ def test_a_claim_about_runs_that_were_not_asked_for_is_left_out_and_said_to_be(c
 
 
 @pytest.mark.parametrize("kind", DRAWN)
-def test_every_figure_has_titles_labels_and_a_footer_and_stable_bytes(collected, kind, tmp_path):
-    for name in ("a", "b"):
-        figure = draw(collected, kind, **DRAWN[kind])
-        saving.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
-    for suffix in ("pdf", "png"):
-        first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
-        assert first.read_bytes() == second.read_bytes()
+def test_every_figure_has_titles_labels_and_a_footer(collected, kind):
+    figure = draw(collected, kind, **DRAWN[kind])
     assert all(axes.get_title() for axes in figure.axes)
     assert figure.axes[0].get_ylabel() and figure.axes[-1].get_xlabel()
     assert len(figure.axes) == (4 if kind == "exploration" else 2)

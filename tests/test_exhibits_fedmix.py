@@ -6,13 +6,14 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import footer
 from matplotlib.colors import to_hex, to_rgb
 from pictures import faults
 
 from fedlib.data import sources
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits, figures, metrics, of_clients, printed, tables
-from fedlib.report.figures import client_matrices, saving, style
+from fedlib.report.figures import client_matrices, style
 from fedlib.report.tables import render
 from fedlib.report.tables.accuracy_and_traffic import comm_gib
 from fedlib.results import RunResult, Scores, View
@@ -54,15 +55,7 @@ def result(views=None, rounds=(0, 10, 20, 30), diagnostics=None, **totals) -> Ru
 
 def collect(exhibit, make) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Metrics and clients of every run and seed; make(run, seed) is its history."""
-    frames = ([], [])
-    for run in exhibit["runs"]:
-        for seed in exhibit["seeds"]:
-            names = {"paper": exhibit["paper"], "seed": seed, "dataset": run["federation"]}
-            names |= {name: run[name] for name in ("federation", "label", "method")}
-            history = make(run, seed)
-            for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
-                frame.append(of(history).assign(partition="", **names))
-    return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
+    return made_up.collect(exhibit, lambda run, seed: (make(run, seed),))
 
 
 def draw(kind, exhibit, frames, numbers=None, **params):
@@ -71,14 +64,6 @@ def draw(kind, exhibit, frames, numbers=None, **params):
 
 def build(kind, exhibit, frames, numbers=None, **params):
     return tables.load(kind)(exhibit, *frames, numbers, **params)
-
-
-def footer(figure) -> str:
-    return " ".join(figure.get_supxlabel().split())
-
-
-def texts(block) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in block.rows]
 
 
 # Metrics: what is said of experts
@@ -467,18 +452,6 @@ def test_recovery_takes_the_expert_that_clients_chose_where_they_have_one_alone(
     assert "the one that fits it best" in " ".join(sheet.notes)
 
 
-def test_recovery_shows_the_distribution_over_seeds(clustered):
-    sheet = build("cluster_recovery", *clustered)
-    first = texts(sheet.blocks[0])[0]
-    # Purity 2/3 and 1: mean 5/6, deviation (1/3) / sqrt(2), half-width 12.706 (1/3) / 2.
-    assert first == [
-        *("K3", "3", "0.83 (0.67 to 1.00)", "0.67", "0.83", "1.00", "2 (1×), 3 (1×)", "1 of 2"),
-        *("0.94 (0.94 to 0.94)", "2"),
-    ]
-    one = build("cluster_recovery", {**clustered[0], "seeds": [2]}, clustered[1])
-    assert texts(one.blocks[0])[0][2] == "1.00"
-
-
 # Leakage
 
 
@@ -526,19 +499,6 @@ def test_leakage_table_has_distance_and_correlation(leaking):
     assert first["total_variation"] == pytest.approx(np.mean(DISTANCES))
     assert first["largest_total_variation"] == pytest.approx(0.2)
     assert first["correlation"] == pytest.approx(np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1])
-    correlation = np.corrcoef(TRUE.ravel(), GUESS.ravel())[0, 1]
-    assert texts(sheet.blocks[0]) == [
-        *(
-            [
-                "ONE-STEP",
-                "4",
-                "0.125 (0.125 to 0.125)",
-                "0.200 (0.200 to 0.200)",
-                f"{correlation:.3f} ({correlation:.3f} to {correlation:.3f})",
-                "2",
-            ],
-        )
-    ]
 
 
 def test_a_matrix_has_the_columns_of_its_run_alone():
@@ -599,26 +559,6 @@ def test_accuracy_is_the_mean_of_the_last_evaluations_or_rounds(traffic):
         "after the last round; CIFAR-10 the mean of the last 3 evaluations; CIFAR-100 the" in text
     )
     assert "mean of the evaluations in the last 20 rounds" in text
-
-
-def test_traffic_table_as_text(traffic):
-    compared, alone = build("accuracy_and_traffic", *traffic, PUBLISHED).blocks
-    heads = [f"{column.group} {column.title}".strip() for column in compared.columns]
-    assert heads == [
-        *("Method", "Accuracy published", "Accuracy reproduced", "Accuracy difference"),
-        *("Rounds published", "Rounds reproduced", "Sent (GB) published", "Sent (GB) by rule"),
-        *("Sent (GB) reproduced", "Message", "Seeds"),
-    ]
-    gb = f"{8 * 5 * 2 * 2000 / GIB:.5g}"
-    assert texts(compared)[0] == [
-        *("FEDAVG", "69.36", "87.0 (85.0 to 89.0)", "+17.6", "2000", "30", "137.3", gb),
-        *(f"{2 * 40 * 30 / GIB:.5g}", "5", "2"),
-    ]
-    assert [column.title for column in alone.columns] == [
-        *("Method", "Accuracy", "Rounds", "Sent (MB)", "Message", "Seeds")  # far below a GB
-    ]
-    # 40 and 80 bytes each way in each of 30 rounds.
-    assert [row[3] for row in texts(alone)] == [f"{2 * b * 30 / 1e6:.5g}" for b in (40, 80)]
 
 
 @pytest.mark.parametrize(
@@ -728,39 +668,6 @@ def test_a_column_that_no_selected_run_has_is_left_out_and_said(viewed):
     assert "Not shown, as no run here was evaluated so: By VAEs." in text
 
 
-def test_views_as_text(viewed):
-    sheet = build("views", *viewed, PUBLISHED, columns=COLUMNS)
-    (block,) = sheet.blocks
-    heads = [f"{column.group} {column.title}".strip() for column in block.columns]
-    compared = ("published", "reproduced", "difference")
-    assert heads == [
-        *("Method", *(f"{title} {name}" for title in ("Known", "New shard") for name in compared)),
-        *("New client", "Seeds"),
-    ]
-    assert texts(block)[0] == [
-        *(
-            "FEDAVG",
-            "97.00",
-            "87.0 (85.0 to 89.0)",
-            "−10.0",
-            "96.90",
-            "75.0 (75.0 to 75.0)",
-            "−21.9",
-            "–",
-            "2",
-        )
-    ]
-    text = render.to_markdown(sheet)
-    assert (
-        "New shard: accuracy pooled over the examples of all clients, validation examples" in text
-    )
-    assert "of the clients that train, protocol new shard." in text
-    alone = build("views", {**viewed[0], "published": None}, viewed[1], columns=COLUMNS[:2])
-    assert [column.title for column in alone.blocks[0].columns] == [
-        *("Method", "Known", "New shard", "Seeds")
-    ]
-
-
 @pytest.mark.parametrize(
     ("columns", "error", "complaint"),
     [
@@ -778,43 +685,6 @@ def test_views_as_text(viewed):
 def test_views_that_do_not_exist_are_refused(viewed, columns, error, complaint):
     with pytest.raises(error, match=complaint):
         build("views", *viewed, columns=columns)
-
-
-# Everything
-
-
-@pytest.mark.slow
-def test_every_figure_has_a_footer_and_the_same_bytes_twice(
-    tmp_path, diverging, over_time, clustered, leaking
-):
-    made = {
-        "gradient_divergence": diverging,
-        "tables_over_time": over_time[:2],
-        "client_matrices": clustered,
-        "label_leakage": leaking,
-    }
-    for kind, (about, frames) in made.items():
-        for name in ("a", "b"):
-            figure = draw(kind, about, frames)
-            saving.save(figure, tmp_path / f"{name}.pdf", tmp_path / f"{name}.png")
-        assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
-        for suffix in ("pdf", "png"):
-            first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
-            assert first.read_bytes() == second.read_bytes(), kind
-
-
-@pytest.mark.parametrize("kind", ["accuracy_and_traffic", "cluster_recovery", "leakage", "views"])
-def test_every_table_can_be_rendered(kind, traffic, clustered, leaking, viewed):
-    made = {"accuracy_and_traffic": traffic, "cluster_recovery": clustered}
-    made |= {"leakage": leaking, "views": viewed}
-    params = {"columns": COLUMNS} if kind == "views" else {}
-    sheet = build(kind, *made[kind], PUBLISHED, **params)
-    assert sheet.label == "pfedmm-main" and set(sheet.numbers["scale"]) == {"demo"}
-    for block in sheet.blocks:
-        assert {len(row) for row in block.rows} == {len(block.columns)}
-        assert block.rows[0][0].text in render.to_markdown(sheet)
-    assert "\\toprule" in render.to_latex(sheet)
-    assert len(render.to_csv(sheet).splitlines()) == 1 + len(sheet.numbers)
 
 
 # Published numbers

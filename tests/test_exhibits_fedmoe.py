@@ -7,6 +7,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import texts
 from pictures import faults
 
 from fedlib.errors import ConfigError, DataError
@@ -48,19 +49,8 @@ HERE = (federation(),)
 
 
 def shown(labels=tuple(CURVES), where=HERE, seeds=(0, 1), **changes) -> dict:
-    runs = [
-        {
-            "federation": one["name"],
-            "label": label,
-            "title": label.upper(),
-            "method": METHODS[label],
-            "rounds": 20,
-            "params": {"alpha": 0.9, "alpha_lr_scale": 0.005, "server": {"lr": 1e-4}},
-            "notes": [],
-        }
-        for label in labels
-        for one in where
-    ]
+    params = {"alpha": 0.9, "alpha_lr_scale": 0.005, "server": {"lr": 1e-4}}
+    runs = made_up.runs(labels, where, 20, METHODS, params)
     about = {"paper": "fedmoe", "federations": list(where), "runs": runs, "scale": "demo"}
     return made_up.exhibit([], (), seeds, **{**about, **changes})
 
@@ -97,19 +87,15 @@ def history(label, seed=0, shift=0.0) -> RunResult:
 
 
 def collect(exhibit, shifts=None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    frames = []
-    for run in exhibit["runs"]:
-        for seed in exhibit["seeds"]:
-            names = {"paper": exhibit["paper"], "seed": seed, "dataset": "cifar10"}
-            names |= {name: run[name] for name in ("federation", "label", "method")}
-            found = history(run["label"], seed, (shifts or {}).get(run["federation"], 0.0))
-            final = made_up.evaluation(found)
-            if run["label"] == "fedmoe":  # whose last state is 0.05 below the chosen one
-                chosen = final.scores[SERVER]
-                final.scores[LAST] = replace(chosen, correct=chosen.correct - 50)
-            rows = metrics.run_rows(found, final)
-            frames.append(rows.assign(partition="", **names))
-    return pd.concat(frames, ignore_index=True), pd.DataFrame()
+    def make(run, seed):
+        found = history(run["label"], seed, (shifts or {}).get(run["federation"], 0.0))
+        final = made_up.evaluation(found)
+        if run["label"] == "fedmoe":  # whose last state is 0.05 below the chosen one
+            chosen = final.scores[SERVER]
+            final.scores[LAST] = replace(chosen, correct=chosen.correct - 50)
+        return found, final
+
+    return made_up.collect(exhibit, make)
 
 
 def build(kind, exhibit, frames=None, **params):
@@ -118,10 +104,6 @@ def build(kind, exhibit, frames=None, **params):
 
 def draw(kind, exhibit, frames=None, **params):
     return figures.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
-
-
-def texts(block) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in block.rows]
 
 
 # Accuracy of a global model

@@ -6,6 +6,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import texts
 from matplotlib.collections import PathCollection
 from pictures import faults
 
@@ -46,19 +47,7 @@ HERE = (federation(),)
 
 
 def shown(labels=tuple(CURVES), where=HERE, seeds=(0, 1), **changes) -> dict:
-    runs = [
-        {
-            "federation": one["name"],
-            "label": label,
-            "title": label.upper(),
-            "method": METHODS.get(label, label),
-            "rounds": 30,
-            "params": {},
-            "notes": [],
-        }
-        for label in labels
-        for one in where
-    ]
+    runs = made_up.runs(labels, where, 30, METHODS)
     about = {"paper": "pfedmoe", "federations": list(where), "runs": runs}
     return made_up.exhibit([], (), seeds, **{**about, **changes})
 
@@ -82,15 +71,11 @@ def history(label, seed=0, diagnostics=None) -> RunResult:
 
 
 def collect(exhibit, diagnostics=None) -> tuple[pd.DataFrame, pd.DataFrame]:
-    frames = ([], [])
-    for run in exhibit["runs"]:
-        for seed in exhibit["seeds"]:
-            names = {"paper": exhibit["paper"], "seed": seed, "dataset": "cifar10"}
-            names |= {name: run[name] for name in ("federation", "label", "method")}
-            found = history(run["label"], seed, diagnostics)
-            for frame, of in zip(frames, (metrics.run_rows, metrics.client_rows), strict=True):
-                frame.append(of(found, made_up.evaluation(found)).assign(partition="", **names))
-    return tuple(pd.concat(frame, ignore_index=True) for frame in frames)
+    def make(run, seed):
+        found = history(run["label"], seed, diagnostics)
+        return found, made_up.evaluation(found)
+
+    return made_up.collect(exhibit, make)
 
 
 def build(kind, exhibit, numbers=PUBLISHED, frames=None, **params):
@@ -99,10 +84,6 @@ def build(kind, exhibit, numbers=PUBLISHED, frames=None, **params):
 
 def draw(kind, exhibit, frames=None, **params):
     return figures.load(kind)(exhibit, *(frames or collect(exhibit)), PUBLISHED, **params)
-
-
-def texts(block) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in block.rows]
 
 
 # Accuracy beside what is published, and where that is from

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import footer
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -63,10 +64,6 @@ def draw(collected, kind, published_file=None, changes=None, **params):
 
 def texts(figure) -> list[str]:
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-
-
-def footer(figure) -> str:
-    return " ".join(figure.get_supxlabel().split())
 
 
 @pytest.mark.parametrize("kind", AXES)
