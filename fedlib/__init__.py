@@ -12,45 +12,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedlib.api.federation import Federation, partition
-    from fedlib.api.predictor import ClientModel
-    from fedlib.api.result import Result
-    from fedlib.api.runs import open_run, simulate
-    from fedlib.engine.schedules import Schedule
-    from fedlib.engine.solvers import SGD, Adam, AdamW
-    from fedlib.methods.base import Method
+    from fedlib.api.federation import Federation as Federation
+    from fedlib.api.federation import partition as partition
+    from fedlib.api.predictor import ClientModel as ClientModel
+    from fedlib.api.result import Result as Result
+    from fedlib.api.runs import open_run as open_run
+    from fedlib.api.runs import simulate as simulate
+    from fedlib.engine.schedules import Schedule as Schedule
+    from fedlib.engine.solvers import SGD as SGD
+    from fedlib.engine.solvers import Adam as Adam
+    from fedlib.engine.solvers import AdamW as AdamW
+    from fedlib.methods.base import Method as Method
 
 __version__ = "0.1.0"
-__all__ = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "ClientModel",
-    "Federation",
-    "Method",
-    "Result",
-    "Schedule",
-    "open_run",
-    "partition",
-    "simulate",
-]
 
 _PLACES = {
-    "api.federation": ("Federation", "partition"),
-    "api.predictor": ("ClientModel",),
-    "api.result": ("Result",),
-    "api.runs": ("open_run", "simulate"),
-    "engine.schedules": ("Schedule",),
-    "engine.solvers": ("SGD", "Adam", "AdamW"),
-    "methods.base": ("Method",),
+    "Adam": "engine.solvers",
+    "AdamW": "engine.solvers",
+    "ClientModel": "api.predictor",
+    "Federation": "api.federation",
+    "Method": "methods.base",
+    "Result": "api.result",
+    "SGD": "engine.solvers",
+    "Schedule": "engine.schedules",
+    "open_run": "api.runs",
+    "partition": "api.federation",
+    "simulate": "api.runs",
 }
+__all__ = list(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _PLACES.items():
-        if name in names:
-            return getattr(import_module(f"fedlib.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"fedlib.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,9 @@ import json
 import re
 import subprocess
 import sys
+from collections import UserDict
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from fedlib.models import mlp
 from fedlib.results import TOTALS
 from fedlib.run.simulate import Course, Simulation
 from fedlib.seals import spec_digest
+from fedlib.spec import Data, Run
 from fedlib.workflow import provenance
 from fedlib.workflow.provenance import ROOT
 
@@ -62,31 +65,19 @@ def trained(tmp_path_factory):
     top = tmp_path_factory.mktemp("workflow")
     (top / "raw/own/digits").mkdir(parents=True)
     np.savez(top / "raw/own/digits/all.npz", x=X, y=Y)
-    data = {
-        "dataset": "own",
-        "params": {"source": "digits", "scaling": "none"},
-        "partition": {"kind": "dirichlet", **CUT},
-        "seed": 3,
-    }
+    params = {"source": "digits", "scaling": "none"}
+    data = Data("digits", "own", {"kind": "dirichlet", **CUT}, 3, "", "", params).spec()
     cutting = top / "results/demo/shards/mine/digits"
     shards = "--shards", f"{cutting}.h5", "--manifest", f"{cutting}.json"
     script(top, "partition", "--spec", json.dumps(data), "--raw", "raw", *shards)
-    run = {
-        "data": spec_digest(data),
-        "method": "fedem",
-        "params": {"num_experts": 2},
-        "model": "mlp",
-        "model_params": {"hidden": 8},
-        "modules": {},
-        "local": {"solver": "sgd", **SOLVER},
-        "participation": {"rate": 0.5, "aggregation": "damped"},
-        "rounds": 3,
-        "seed": 7,
-        "evaluate_every": 2,
-        "weights": None,
-        "class_weights": None,
-        "precision": "float32",
-    }
+    run = Run(
+        *("digits", "fedem", "", "fedem", "mlp", 3),
+        local={"solver": "sgd", **SOLVER},
+        model_params={"hidden": 8},
+        params={"num_experts": 2},
+        participation={"rate": 0.5, "aggregation": "damped"},
+        evaluate_every=2,
+    ).spec(7) | {"data": spec_digest(data)}
     folder = top / "results/demo/runs/mine/digits/fedem/seed7"
     files = "--state", folder / "state.pt", "--history", folder / "history.h5"
     more = "--checkpoints", top / "checkpoints", "--device", "cpu", "--threads", "1"
@@ -97,17 +88,8 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def both(trained):
     """The result of the same run without files, and that of the workflow."""
-    ours = quiet(
-        cut(),
-        BUILD,
-        FedEM,
-        num_experts=2,
-        local=fedlib.SGD(**SOLVER),
-        rounds=3,
-        seed=7,
-        rate=0.5,
-        evaluate_every=2,
-    )
+    course = {"rounds": 3, "seed": 7, "rate": 0.5, "evaluate_every": 2}
+    ours = quiet(cut(), BUILD, FedEM, num_experts=2, local=fedlib.SGD(**SOLVER), **course)
     return ours, fedlib.open_run(trained)
 
 
@@ -164,7 +146,6 @@ def test_the_tutorial_runs(trained, tmp_path, monkeypatch):
     saved.load_state_dict(safetensors.torch.load_file("client7.safetensors"))
     assert torch.equal(saved(x), network(x))
     torch.testing.assert_close(network(x).softmax(1), predict(x))
-    assert str(trained) in code
 
 
 # -- results -----------------------------------------------------------------------
@@ -295,20 +276,13 @@ def test_arrays_of_clients_are_theirs():
 class Flower:
     """What `from_flower` asks of a FederatedDataset."""
 
-    class Rows(dict):
-        column_names = ["image", "label"]
-
-        def with_format(self, kind):
-            return self if kind == "numpy" else None
-
-    class Partitioner:
-        num_partitions = 3
-
-    partitioners = {"train": Partitioner()}
+    partitioners = {"train": SimpleNamespace(num_partitions=3)}
 
     def load_partition(self, number, split):
         x = np.rint(X * 255).astype(np.uint8).reshape(-1, 8, 8, 1)
-        return self.Rows(image=x[number::3], label=Y[number::3])
+        rows = UserDict(image=x[number::3], label=Y[number::3])
+        rows.column_names, rows.with_format = [*rows], {"numpy": rows}.get
+        return rows
 
 
 def test_a_federated_dataset_of_flower_becomes_a_federation():
@@ -323,11 +297,6 @@ def test_a_federated_dataset_of_flower_becomes_a_federation():
 # -- bad input ---------------------------------------------------------------------
 
 
-class Softened(Net):
-    def forward(self, x):
-        return super().forward(x).softmax(1)
-
-
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -338,39 +307,26 @@ class Tied(nn.Module):
         return self.two(self.one(x).relu())
 
 
-def frozen():
-    model = BUILD()
-    model.head.bias.requires_grad_(False)
-    return model
+MODELS = {
+    "model must be a torch.nn.Module, or a function that makes one, got 3": 3,
+    "model gives 64 numbers for an input": nn.Sequential(nn.Flatten()),
+    "model gives 3 numbers for an input, and the labels are of 10 classes": nn.Linear(64, 3),
+    "model cannot read inputs of 64 numbers: mat1 and mat2": nn.Linear(65, 10),
+    "must end in its last layer, Linear '0'": nn.Sequential(nn.Linear(64, 10), nn.Softmax(1)),
+    "model: body.1.weight is frozen": lambda: BUILD().requires_grad_(False),
+    "model draws random numbers in training": nn.Sequential(
+        nn.AlphaDropout(0.2), nn.Linear(64, 10)
+    ),
+    "MultiheadAttention 'out' has weights and no reset": nn.ModuleDict(
+        {"out": nn.MultiheadAttention(8, 2)}
+    ),
+}
 
 
-def noisy():
-    return nn.Sequential(nn.Linear(64, 8), nn.AlphaDropout(0.2), nn.Linear(8, 10))
-
-
-def bare():
-    model = nn.Sequential(nn.Linear(64, 10))
-    model.register_parameter("scale", nn.Parameter(torch.ones(1)))
-    return model
-
-
-@pytest.mark.parametrize(
-    ("model", "told"),
-    [
-        (3, "model must be a torch.nn.Module, or a function that makes one, got 3"),
-        (nn.Sequential(nn.Flatten()), "model gives 64 numbers for an input"),
-        (nn.Linear(64, 3), "model gives 3 numbers for an input, and the labels are of 10 classes"),
-        (nn.Linear(65, 10), "model cannot read inputs of 64 numbers: mat1 and mat2"),
-        (nn.Sequential(nn.Linear(64, 10), nn.Softmax(1)), "must end in its last layer, Linear '0'"),
-        (frozen(), "model: head.bias is frozen"),
-        (noisy(), "model draws random numbers in training"),
-        (bare(), "model: Sequential '' has weights and no reset_parameters, so a seed cannot"),
-        (lambda: nn.Sequential(nn.Flatten(), nn.Identity()), "model gives 64 numbers"),
-    ],
-)
-def test_a_model_that_cannot_be_trained_is_refused_before_any_round(model, told):
-    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
-        quiet(cut(), model, local=fedlib.SGD(lr=0.1), rounds=10**9)
+@pytest.mark.parametrize("told", MODELS)
+def test_a_model_that_cannot_be_trained_is_refused_before_any_round(told):
+    with pytest.raises(ConfigError, match=told):
+        quiet(cut(), MODELS[told], local=fedlib.SGD(lr=0.1), rounds=10**9)
 
 
 def test_a_last_layer_that_others_share_is_no_head():
@@ -378,65 +334,52 @@ def test_a_last_layer_that_others_share_is_no_head():
         builder(Tied, torch.ones(2, 64), "model")
     with pytest.raises(ConfigError, match="has no layer with weights"):
         builder(nn.Flatten, torch.ones(2, 64), "gate")
-    with pytest.raises(ConfigError, match=r"must end in its last layer, Linear 'fc.1'"):
-        builder(Softened, torch.ones(2, 1, 8, 8), "model")
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"method": "fedawg"}, "no method 'fedawg'; there are"),
-        ({"method": Net}, "method must be a name or a class of a method"),
-        ({"num_expert": 3, "method": "fedem"}, "FedEM has no num_expert; it takes"),
-        ({"num_experts": 0, "method": "fedem"}, "num_experts must be"),
-        ({"rounds": -1}, "rounds must be at least 0, got -1"),
-        ({"rate": 2}, r"participation rate must be in \(0, 1\], got 2"),
-        ({"course": {"agregation": "gossip"}}, "agregation"),
-        ({"local": 0.1}, "local must be a solver, such as fedlib.SGD"),
-        ({"executor": "fast"}, "executor must be auto, loop"),
-        ({"device": "gpu"}, "gpu"),
-        ({"class_weights": [1, 2]}, "class_weights must be 10 numbers, one a class"),
-        ({"method": "pfedmoe"}, "gate"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused_in_one_line(changes, told):
-    given = {"method": "fedavg", "local": fedlib.SGD(lr=0.1), "rounds": 1} | changes
+SETTINGS = {
+    "no method 'fedawg'; there are": {"method": "fedawg"},
+    "method must be a name or a class of a method": {"method": Net},
+    "FedEM has no num_expert; it takes": {"num_expert": 3, "method": "fedem"},
+    "num_experts must be": {"num_experts": 0, "method": "fedem"},
+    "rounds must be at least 0, got -1": {"rounds": -1},
+    r"participation rate must be in \(0, 1\], got 2": {"rate": 2},
+    "agregation": {"course": {"agregation": "gossip"}},
+    "local must be a solver, such as fedlib.SGD": {"local": 0.1},
+    "executor must be auto, loop": {"executor": "fast"},
+    "gpu": {"device": "gpu"},
+    "class_weights must be 10 numbers, one a class": {"class_weights": [1, 2]},
+    "PFedMoE.* 'gate'": {"method": "pfedmoe"},
+}
+
+
+@pytest.mark.parametrize("told", SETTINGS)
+def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
+    given = {"method": "fedavg", "local": fedlib.SGD(lr=0.1), "rounds": 1} | SETTINGS[told]
     with pytest.raises(ConfigError, match=told) as caught:
         quiet(cut(), BUILD, **given)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda: cut(alpha=-1), "alpha must be a positive number, got -1"),
-        (lambda: cut(alfa=1), "has no parameter 'alfa'; it takes num_clients, alpha"),
-        (lambda: fedlib.partition(X, Y[1:], "iid"), "needs the parameter"),
-        (
-            lambda: fedlib.partition(X, Y[1:], "iid", num_clients=2, train_fraction=0.5),
-            "y must have 400 values as x",
-        ),
-        (lambda: fedlib.partition(X, Y, "natural"), "which the data lack"),
-        (
-            lambda: fedlib.Federation.from_arrays([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
-            "train data of client 1 is empty",
-        ),
-        (lambda: fedlib.Federation.from_arrays([(X, Y)] * 2, [(X, Y)]), "train of 2, test of 1"),
-        (
-            lambda: fedlib.Federation.from_arrays([(X, Y)], [(X, Y)], unseen=[0]),
-            "unseen must be some of the clients",
-        ),
-        (
-            lambda: fedlib.Federation.from_arrays([(X, Y), (X[:, :9], Y)], [(X, Y)] * 2),
-            "train data of client 1 has inputs of shape",
-        ),
-        (lambda: fedlib.Federation.from_flower(Flower(), split="all"), "no partitioned split"),
-        (lambda: fedlib.Federation.from_flower(Flower(), x="img"), "no column 'img'"),
-    ],
-)
-def test_a_federation_that_makes_no_sense_is_refused(make, told):
+own = fedlib.Federation.from_arrays
+FEDERATIONS = {
+    "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
+    "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),
+    "partition iid needs the parameter": lambda: fedlib.partition(X, Y, "iid"),
+    "y must have 400 values as x": lambda: fedlib.partition(X, Y[1:], "natural"),
+    "which the data lack": lambda: fedlib.partition(X, Y, "natural"),
+    "train data of client 1 is empty": lambda: own([(X, Y), (X[:0], Y[:0])], [(X, Y)] * 2),
+    "same clients, got train of 2, test of 1": lambda: own([(X, Y)] * 2, [(X, Y)]),
+    "unseen must be some of the clients": lambda: own([(X, Y)], [(X, Y)], unseen=[0]),
+    "train data of client 1 has inputs": lambda: own([(X, Y), (X[:, :9], Y)], [(X, Y)] * 2),
+    "no partitioned split": lambda: fedlib.Federation.from_flower(Flower(), split="all"),
+    "no column 'img'": lambda: fedlib.Federation.from_flower(Flower(), x="img"),
+}
+
+
+@pytest.mark.parametrize("told", FEDERATIONS)
+def test_a_federation_that_makes_no_sense_is_refused(told):
     with pytest.raises((ConfigError, DataError), match=told):
-        make()
+        FEDERATIONS[told]()
 
 
 def test_what_a_result_does_not_have_is_told_with_what_it_has():

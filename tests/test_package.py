@@ -18,6 +18,7 @@ from fedlib import papers
 from fedlib.workflow.provenance import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 PINNED_ONLY = {"contourpy"}  # in requirements.in for one version on every Python
 
 
@@ -62,8 +63,7 @@ def outside(wheel, tmp_path_factory):
 
 
 def test_the_packages_to_install_are_those_of_the_lock():
-    extras = PROJECT["optional-dependencies"]
-    named = [*PROJECT["dependencies"], *(name for extra in extras.values() for name in extra)]
+    named = [*PROJECT["dependencies"], *(name for extra in EXTRAS.values() for name in extra)]
     names = [re.match(r"[\w-]+", requirement)[0] for requirement in named]
     assert sorted(names) == sorted(direct().keys() - PINNED_ONLY)
 
@@ -102,3 +102,22 @@ def test_the_readmes_lines_run_outside_of_a_checkout_and_give_its_numbers(outsid
     said = re.search(r"# accuracy: (\d+) %, (\d+) % and (\d+) %", code).groups()
     # Another processor may round otherwise, which training makes larger: a few of 880 examples.
     assert percent == pytest.approx([*map(float, said)], abs=2)
+
+
+CORE = """
+import sys
+for name in %s:
+    sys.modules[name] = None  # as if it were not installed
+import numpy as np, torch, fedlib
+x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) %% 3
+clients = fedlib.partition(x, y, "iid", num_clients=3, train_fraction=0.5)
+course = {"local": fedlib.SGD(lr=0.1), "rounds": 1}
+print(fedlib.simulate(clients, torch.nn.Linear(4, 3), "fedem", num_experts=2, **course))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_needs_no_package_of_the_extras(outside):
+    extras = [re.match(r"[\w-]+", name)[0] for names in EXTRAS.values() for name in names]
+    imported = {"pillow": "PIL", "scikit-learn": "sklearn", "pyyaml": "yaml"}
+    assert "FedEM after 1 rounds" in outside(CORE % [imported.get(name, name) for name in extras])

@@ -54,12 +54,15 @@ def builder(
         layer with weights, draws random numbers of its own or has frozen weights.
     """
     fresh = _drawn_anew(model, name) if isinstance(model, nn.Module) else model
-    if not callable(fresh) or not isinstance(probe := fresh(), nn.Module):
-        raise ConfigError(
-            f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
-        )
     with torch.random.fork_rng(devices=[]):
-        _check_weights(probe, name)
+        probe = fresh() if callable(fresh) else None
+        if not isinstance(probe, nn.Module):
+            raise ConfigError(
+                f"{name} must be a torch.nn.Module, or a function that makes one, got {model!r:.80}"
+            )
+        frozen = [path for path, x in probe.named_parameters() if not x.requires_grad]
+        if frozen:
+            raise ConfigError(f"{name}: {frozen[0]} is frozen; clients train all of a model")
         outputs = _run(probe.eval(), inputs, name)
         given = outputs.shape[-1]
         if num_classes is not None and given != num_classes and (given, num_classes) != (1, 2):
@@ -91,6 +94,7 @@ def whole(module: nn.Module) -> nn.Module:
 
 
 def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
+    model = copy.deepcopy(model)  # whatever becomes of the user's own
     layers = {path: layer for path, layer in model.named_modules() if _own_weights(layer)}
     fixed = [path for path, layer in layers.items() if not hasattr(layer, "reset_parameters")]
     if fixed:
@@ -111,12 +115,6 @@ def _drawn_anew(model: nn.Module, name: str) -> Callable[[], nn.Module]:
 
 def _own_weights(layer: nn.Module) -> bool:
     return any(True for _ in layer.parameters(recurse=False))
-
-
-def _check_weights(model: nn.Module, name: str) -> None:
-    frozen = [path for path, weights in model.named_parameters() if not weights.requires_grad]
-    if frozen:
-        raise ConfigError(f"{name}: {frozen[0]} is frozen; clients train all weights of a model")
 
 
 def _run(model: nn.Module, inputs: Tensor, name: str) -> Tensor:

@@ -26,7 +26,7 @@ class ClientModel(nn.Module):
         self._method, self._personal = method, personal
         self._shape, self._type = data.x.shape[1:], data.x.dtype
         self._data = copy(data)  # what scales inputs, without the examples
-        self._data.federation, self._data.y, self._data.rows = None, None, {}
+        self._data.federation = self._data.x = self._data.y = self._data.rows = None
         for number, leaf in enumerate(tree.leaves(personal)):
             if isinstance(leaf, Tensor):
                 self.register_buffer(f"leaf{number}", leaf.clone())

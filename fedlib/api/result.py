@@ -45,11 +45,9 @@ class Result:
           ConfigError: for what was not evaluated during training.
         """
         scores = self._scores(View(group, protocol, split))
-        with np.errstate(invalid="ignore"):  # NaN for a client without examples
-            values = scores.correct / scores.count
         number = self.simulation.federation.client_id[scores.clients]
         rounds = pd.Index(self.history.round, name="round")
-        return pd.DataFrame(values, rounds, pd.Index(number, name="client"))
+        return pd.DataFrame(_shares(scores), rounds, pd.Index(number, name="client"))
 
     def pooled_accuracy(
         self, group: str = "seen", protocol: str = "default", split: str = "test"
@@ -72,7 +70,7 @@ class Result:
                     **view._asdict(),
                     "client": number[scores.clients],
                     "examples": scores.count,
-                    "accuracy": scores.correct[-1] / np.maximum(scores.count, 1),
+                    "accuracy": _shares(scores)[-1],
                     "loss": scores.loss[-1],
                 }
             )
@@ -96,6 +94,7 @@ class Result:
         low, high = (clients.quantile(q, axis=1) for q in SPREAD)
         ax.fill_between(clients.index, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         ax.set(xlabel="Communication round", ylabel="Accuracy")
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend()
         return ax
 
@@ -142,3 +141,8 @@ class Result:
 
     def _everyone(self, group: str) -> Any:
         return self.simulation.everyone(group, self.simulation.course.rounds)
+
+
+def _shares(scores: Scores) -> np.ndarray:
+    """Accuracy at each evaluation of each client, NaN for one without examples -> [T, C]"""
+    return scores.correct / np.where(scores.count, scores.count, np.nan)
