@@ -112,10 +112,10 @@ def _shown(plan: Plan) -> list[tuple[str, dict]]:
     ]
 
 
-def _exhibits(plan: Plan, shown: list[tuple[str, dict]]) -> list[packs.Exhibit]:
+def _exhibits(plan: Plan, shown: list[tuple[str, dict]]) -> list[packs.Packed]:
     """Tables and figures, as their jobs are given them."""
     return [
-        packs.Exhibit(
+        packs.Packed(
             stage,
             json.loads(plan.spec(stage, **job)),
             bool(plan.published(stage, job["paper"], job[stage])),

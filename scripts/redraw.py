@@ -50,7 +50,7 @@ def main() -> None:
     print(f"{len(exhibits)} tables and figures are in {folder}")
 
 
-def _checked(exhibit: packs.Exhibit) -> dict:
+def _checked(exhibit: packs.Packed) -> dict:
     """The specification of an exhibit, whose names name files: a pack may be anybody's.
 
     Raises:

@@ -9,7 +9,7 @@ import pytest
 
 from fedlib import papers
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import clusters, measures, metrics, predicates, printed, tables
+from fedlib.report import measures, metrics, predicates, printed, recovery, tables
 from fedlib.report.tables import criteria, render
 from fedlib.spec import SCALES
 
@@ -208,10 +208,10 @@ def test_runs_with_seeds_of_their_own_are_taken_with_all_of_them():
 
 
 def test_a_true_cluster_is_right_if_its_clients_share_an_expert_that_nobody_else_has():
-    assert clusters.num_right([2, 2, 0, 0], [0, 0, 1, 1]) == 2
-    assert clusters.num_right([1, 1, 1, 1], [0, 0, 1, 1]) == 0  # one expert for both
-    assert clusters.num_right([2, 2, 0, 1], [0, 0, 1, 1]) == 1  # two experts for one
-    assert clusters.num_right([2, 2, 0, 2], [0, 0, 1, 1]) == 0
+    assert recovery.num_right([2, 2, 0, 0], [0, 0, 1, 1]) == 2
+    assert recovery.num_right([1, 1, 1, 1], [0, 0, 1, 1]) == 0  # one expert for both
+    assert recovery.num_right([2, 2, 0, 1], [0, 0, 1, 1]) == 1  # two experts for one
+    assert recovery.num_right([2, 2, 0, 2], [0, 0, 1, 1]) == 0
 
 
 def clients_of(choice: dict[int, list]) -> pd.DataFrame:

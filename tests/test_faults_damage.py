@@ -179,7 +179,7 @@ def of_pack(name: str) -> Callable:
     def case(request) -> Case:
         folder, _ = request.getfixturevalue("paper")
         pack = request.getfixturevalue("tmp_path")
-        shown = [packs.Exhibit("table", {"name": "main"}, True)]
+        shown = [packs.Packed("table", {"name": "main"}, True)]
         packs.write(pack, folder / "metrics.parquet", folder / "clients.parquet", shown)
 
         def made():

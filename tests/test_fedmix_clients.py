@@ -24,7 +24,7 @@ from fedlib import methods, tree
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Batch
 from fedlib.federation import Federation, Split
-from fedlib.report import clusters
+from fedlib.report import recovery
 from fedlib.run import evaluate
 
 JOINT = torch.tensor([[-2, -1, -3, -2.5], [-1.5, -1.2, -2, -3]]).double()
@@ -263,11 +263,11 @@ def test_clients_make_up_their_minds_and_mostly_as_the_others_of_their_cluster(s
     for number in range(12):
         cohort = cohort_of(task, federation, executor="batched", round=number, seed=seed)
         state = method.round(state, cohort)
-        decided.append(clusters.saturation(state.pi.numpy()))
+        decided.append(recovery.saturation(state.pi.numpy()))
     assert (state.pi >= 0).all()
     torch.testing.assert_close(state.pi.sum(1), torch.ones(8).double())
     assert decided[0] < 0.7 < 0.9 < decided[-1]
-    choice = clusters.assigned(state.pi.numpy())
+    choice = recovery.assigned(state.pi.numpy())
     for group in range(2):
         together = np.bincount(choice[federation.cluster == group]).max()
         assert together >= 3  # of 4
@@ -290,19 +290,19 @@ def test_the_true_clusters_are_measured_where_there_are_any():
 
 def test_purity_counts_the_clients_of_the_commonest_cluster_of_each_expert():
     choice, cluster = [0, 0, 0, 2, 2], [1, 1, 0, 0, 0]
-    assert clusters.purity(choice, cluster) == pytest.approx((2 + 2) / 5)
-    assert clusters.purity([3, 3, 1, 0], [0, 0, 1, 1]) == 1  # a cluster with two experts
-    assert clusters.purity([1, 1, 1, 1], [0, 0, 0, 1]) == 0.75  # all share one
-    assert clusters.num_used(np.array(choice)) == 2
+    assert recovery.purity(choice, cluster) == pytest.approx((2 + 2) / 5)
+    assert recovery.purity([3, 3, 1, 0], [0, 0, 1, 1]) == 1  # a cluster with two experts
+    assert recovery.purity([1, 1, 1, 1], [0, 0, 0, 1]) == 0.75  # all share one
+    assert recovery.num_used(np.array(choice)) == 2
 
 
 def test_clients_are_assigned_to_the_expert_of_highest_weight():
     pi = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
-    assert clusters.assigned(pi).tolist() == [1, 0, 0]
-    assert clusters.saturation(pi) == pytest.approx((0.8 + 0.5 + 1) / 3)
+    assert recovery.assigned(pi).tolist() == [1, 0, 0]
+    assert recovery.saturation(pi) == pytest.approx((0.8 + 0.5 + 1) / 3)
 
 
 def test_purity_of_other_clients_or_of_nobody_is_refused():
     for choice, cluster in (([0, 1], [0]), ([], [])):
         with pytest.raises(ValueError, match="must be of the same clients, at least one"):
-            clusters.purity(choice, cluster)
+            recovery.purity(choice, cluster)

@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     sheet = inputs.made(tables.load, *given)
     forms = [root / f"run.{form}" for form in ("csv", "md", "tex", "json")]
     render.write(sheet, *forms)
-    shown = [packs.Exhibit("table", exhibit, True)]
+    shown = [packs.Packed("table", exhibit, True)]
     packs.write(root / "kept/pack", root / "m.parquet", root / "c.parquet", shown)
     return root
 

@@ -17,7 +17,7 @@ from fedlib.spec import SCALES, Table, scale_of
 from fedlib.workflow import config, narrowing, plan, provenance, shell, specs
 from fedlib.workflow.config import normalised
 from fedlib.workflow.layout import PATHS, STAGES
-from fedlib.workflow.plan import Cell, Plan
+from fedlib.workflow.plan import Plan, Training
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,7 +37,7 @@ def test_without_a_configuration_everything_is_planned_at_demo_scale(toy):
     made = toy()
     assert made.folder == "demo"
     assert made.cells() == [
-        Cell("toy", federation, label, seed)
+        Training("toy", federation, label, seed)
         for federation in ("digits", "mnist")
         for label in ("fedavg", "fedem")
         for seed in (3, 4)
@@ -181,7 +181,7 @@ def test_seeds_share_a_partition_where_the_declaration_says_nothing(toy):
     job = {"paper": "toy", "federation": "digits"}
     assert "replicate" not in json.loads(made.spec("partition", **job))
     for seed in (3, 4):
-        cell = Cell("toy", "digits", "fedem", seed)._asdict()
+        cell = Training("toy", "digits", "fedem", seed)._asdict()
         assert made.path("shards", **cell) == "results/demo/shards/toy/digits.h5"
 
 
@@ -196,7 +196,7 @@ def test_every_seed_has_a_partition_of_its_own_where_the_declaration_says_so(rec
         f"results/demo/shards/toy/{name}.json" for name in ("digits/seed3", "digits/seed4", "mnist")
     ]
     for seed in (3, 4):
-        cell = Cell("toy", "digits", "fedem", seed)._asdict()
+        cell = Training("toy", "digits", "fedem", seed)._asdict()
         assert made.path("shards", **cell) == f"results/demo/shards/toy/digits/seed{seed}.h5"
         told = json.loads(made.spec("partition", **cell))
         assert (told["dataset"], told["seed"], told["replicate"]) == ("digits", 0, seed)

@@ -1,7 +1,6 @@
 """Why a job would run again is said by module and by field."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from conftest import toy_paper, toy_run
 
 from fedlib.results import RunResult
 from fedlib.seals import contents
-from fedlib.workflow import layout, provenance, specs, why
+from fedlib.workflow import provenance, why
 from fedlib.workflow.plan import Plan
 
 JOB = {"paper": "toy", "federation": "digits", "label": "fedavg", "seed": 3}
@@ -101,13 +100,3 @@ def test_a_job_that_was_not_done_says_so(plan, tmp_path):
     assert line.endswith("history.h5 is not there yet, or is of an older version")
     (line,) = why.lines(plan(), "download", {"dataset": "mnist"})
     assert line == "a download job keeps no record of what it was made of"
-
-
-def test_a_report_reads_the_same_files_whatever_the_order_of_its_runs(monkeypatch):
-    monkeypatch.setattr(Path, "exists", lambda path: True)
-    plan = Plan({"scale": "demo"})
-    declared = specs.of_report(plan)
-    given = json.loads(plan.spec("report"))
-    orders = [[*spec["papers"][0]["runs"]] for spec in (declared, given)]
-    assert orders[0] != orders[1]
-    assert layout.shown(declared, "r", "f") == layout.shown(given, "r", "f")

@@ -40,7 +40,7 @@ METRICS = {
 }
 
 
-class Shown(NamedTuple):
+class Protocol(NamedTuple):
     """A protocol in a table or figure: `key` finds its published number and its colour."""
 
     name: str
@@ -60,7 +60,7 @@ def protocol_title(key: str) -> str:
     return TITLES.get(key) or exhibits.method_title(key)
 
 
-def declared(protocols: list[dict]) -> list[Shown]:
+def declared(protocols: list[dict]) -> list[Protocol]:
     """The protocols of the params of an exhibit.
 
     Raises:
@@ -68,11 +68,13 @@ def declared(protocols: list[dict]) -> list[Shown]:
     """
     found = []
     for protocol in protocols:
-        if not isinstance(protocol, Mapping) or not {"name"} <= protocol.keys() <= {*Shown._fields}:
+        if not isinstance(protocol, Mapping) or not {"name"} <= protocol.keys() <= {
+            *Protocol._fields
+        }:
             raise ConfigError(f"a protocol has a name, maybe a key and a title, got {protocol!r}")
         key = protocol.get("key", protocol["name"])
         title = protocol.get("title", protocol_title(key))
-        found.append(Shown(protocol["name"], key, title))
+        found.append(Protocol(protocol["name"], key, title))
     names = [protocol.name for protocol in found]
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"protocols must be different ones, got {', '.join(names) or 'none'}")
@@ -105,7 +107,7 @@ def variants(exhibit: dict, declared: dict | None) -> Variants:
     return Variants([variant["title"] for variant in declared["values"]], of)
 
 
-def accuracies(given: Inputs, shown: list[Shown], group: str = PRIMARY.group) -> pd.DataFrame:
+def accuracies(given: Inputs, shown: list[Protocol], group: str = PRIMARY.group) -> pd.DataFrame:
     """Mean test accuracy of the clients by run, protocol and seed after the last round, a fraction.
 
     Args:

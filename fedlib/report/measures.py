@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import clusters, exhibits, of_clients
+from fedlib.report import exhibits, of_clients, recovery
 from fedlib.report.metrics import DIVERGENCE, PRIMARY, TRAFFIC
 
 Measure = Callable[[dict, pd.DataFrame, pd.DataFrame], pd.Series]
@@ -44,13 +44,13 @@ def _of_clusters(measure: Callable[[np.ndarray, np.ndarray], float]) -> Measure:
 
 def _unity(chosen: np.ndarray, cluster: np.ndarray) -> float:
     """Share of the clients whose expert is the commonest of their true cluster."""
-    return clusters.purity(cluster, chosen)
+    return recovery.purity(cluster, chosen)
 
 
 MEASURES: dict[str, Measure] = {
     "divergence": divergence,
-    "purity": _of_clusters(clusters.purity),
+    "purity": _of_clusters(recovery.purity),
     "unity": _of_clusters(_unity),
-    "right_clusters": _of_clusters(clusters.num_right),
-    "experts_used": _of_clusters(lambda chosen, cluster: clusters.num_used(chosen)),
+    "right_clusters": _of_clusters(recovery.num_right),
+    "experts_used": _of_clusters(lambda chosen, cluster: recovery.num_used(chosen)),
 }

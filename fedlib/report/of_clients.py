@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.errors import DataError
-from fedlib.report import clusters, exhibits
+from fedlib.report import exhibits, recovery
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
@@ -62,7 +62,7 @@ def settled(clients: pd.DataFrame, run: dict, choice: str | None) -> tuple[np.nd
     if choice is not None:
         return column(clients, choice), int(exhibits.setting("num_experts", run)), np.nan
     pi = matrix(clients, "pi")
-    return clusters.assigned(pi), pi.shape[1], clusters.saturation(pi)
+    return recovery.assigned(pi), pi.shape[1], recovery.saturation(pi)
 
 
 ADVICE = "its method does not record them, or the metrics stage must run again"

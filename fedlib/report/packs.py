@@ -18,7 +18,7 @@ SMALL = {"compression": "zstd", "compression_level": 19}
 METRICS, CLIENTS, EXHIBITS = "metrics.parquet", "clients.parquet", "exhibits.json"
 
 
-class Exhibit(NamedTuple):
+class Packed(NamedTuple):
     """A table or figure of a pack.
 
     Attributes:
@@ -32,7 +32,7 @@ class Exhibit(NamedTuple):
     published: bool
 
 
-def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Exhibit]) -> int:
+def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]) -> int:
     """Pack the frames in two files, and what is made of them -> bytes"""
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
         made = seals.made(source)
@@ -41,7 +41,7 @@ def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Exhibit
     return sum((folder / name).stat().st_size for name in (METRICS, CLIENTS, EXHIBITS))
 
 
-def read(folder: Path) -> tuple[Path, Path, list[Exhibit]]:
+def read(folder: Path) -> tuple[Path, Path, list[Packed]]:
     """Files of metrics and clients, which check themselves when they are read, and the exhibits.
 
     Raises:
@@ -54,7 +54,7 @@ def read(folder: Path) -> tuple[Path, Path, list[Exhibit]]:
         raise DataError(f"{folder / EXHIBITS} has no tables and figures, each with what it shows")
     if odd := next((text for text in _texts(found) if text != plain(text)), ""):
         raise DataError(f"{folder / EXHIBITS} has a text with control characters: {odd[:80]!r}")
-    return folder / METRICS, folder / CLIENTS, [Exhibit(*one) for one in found]
+    return folder / METRICS, folder / CLIENTS, [Packed(*one) for one in found]
 
 
 def _texts(value: object) -> Iterator[str]:

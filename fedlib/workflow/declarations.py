@@ -19,7 +19,7 @@ from fedlib.workflow.provenance import registered
 from fedlib.workflow.selection import selected
 
 
-class Cell(NamedTuple):
+class Training(NamedTuple):
     """One training run with its seed."""
 
     paper: str
@@ -28,10 +28,10 @@ class Cell(NamedTuple):
     seed: int
 
 
-def cells_of(paper: Paper) -> list[Cell]:
+def cells_of(paper: Paper) -> list[Training]:
     """Every training run of a paper."""
     return [
-        Cell(paper.name, run.federation, run.label, seed)
+        Training(paper.name, run.federation, run.label, seed)
         for run in paper.runs
         for seed in paper.seeds_of(run)
     ]

@@ -87,10 +87,10 @@ WILDCARDS = {
 
 
 def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
-    """Files that a report of this specification (`specs.of_report`) reads.
+    """Files that a report reads: those of tables and figures, and the existing histories of runs.
 
-    The sealed files of tables and figures, and the existing histories of runs, in an order that
-    does not depend on that of the specification's keys, as JSON has none.
+    Args:
+      spec: of the report, as its job is given it.
     """
     files = []
     for paper in spec["papers"]:
@@ -99,8 +99,8 @@ def shown(spec: dict, results: str | Path, figures: str | Path) -> list[str]:
         files += [f"{figures}/{name}/{figure['name']}.json" for figure in paper["figures"]]
         histories = [
             f"{results}/runs/{name}/{federation}/{label}/seed{seed}/history.h5"
-            for federation, labels in sorted(paper["runs"].items())
-            for label, seeds in sorted(labels.items())
+            for federation, labels in paper["runs"].items()
+            for label, seeds in labels.items()
             for seed in seeds
         ]
         files += [file for file in histories if Path(file).exists()]

@@ -23,7 +23,7 @@ from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import EVERYTHING, Exhibit
 from fedlib.workflow import declarations, overrides, own_methods, specs
 from fedlib.workflow.config import DEFAULTS, check, normalised
-from fedlib.workflow.declarations import Cell, cells_of
+from fedlib.workflow.declarations import Training, cells_of
 from fedlib.workflow.layout import PATHS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import folder_note, selected
@@ -86,7 +86,7 @@ class Plan:
 
     # --- What there is -------------------------------------------------------------------------
 
-    def cells(self, paper: str | None = None) -> list[Cell]:
+    def cells(self, paper: str | None = None) -> list[Training]:
         """Every training run of `paper`, or of all papers."""
         names = [paper] if paper else self.papers
         return [cell for name in names for cell in cells_of(self._paper(name))]
@@ -228,7 +228,7 @@ class Plan:
         tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
-        runs = [self.paths(x, map(Cell._asdict, self.cells())) for x in RUN_FILES]
+        runs = [self.paths(x, map(Training._asdict, self.cells())) for x in RUN_FILES]
         return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
 
     # --- What each job is given ----------------------------------------------------------------

@@ -9,6 +9,7 @@ Of large files only the first bytes are read.
 """
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from fedlib import seals
 from fedlib.errors import DataError
-from fedlib.workflow import layout, specs
+from fedlib.workflow import layout
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
@@ -123,7 +124,9 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
             return [*frames, *(str(ROOT / file) for file in printed)]
-    shown = layout.shown(specs.of_report(plan), plan.path("results"), plan.path("figures"))
+    shown = layout.shown(
+        json.loads(plan.spec("report")), plan.path("results"), plan.path("figures")
+    )
     return [*shown, *map(str, layout.templates(ROOT))]
 
 

@@ -31,7 +31,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run was not evaluated so.
     """
     exhibit, kind = given.exhibit, given.kind
-    accuracy = curves.Shown(kind.metric, kind.protocol, kind.split)
+    accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split)
     curves.check(accuracy)
     _check_until(exhibit, kind.until or {})
     _check("unit", kind.unit, UNITS)
@@ -89,7 +89,7 @@ def _cut(
     return shown.assign(sent=shown["sent"] / size), unit, size
 
 
-def _with_traffic(given: Inputs, accuracy: curves.Shown) -> pd.DataFrame:
+def _with_traffic(given: Inputs, accuracy: curves.Accuracy) -> pd.DataFrame:
     """The curves over rounds, with the bytes sent by then in the column `sent`, mean over seeds."""
     key = ["federation", "label", "round"]
     rows = exhibits.pick(given.rows, at="round", metric="bytes", **TRAFFIC._asdict())

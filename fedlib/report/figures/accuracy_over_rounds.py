@@ -60,7 +60,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run was not evaluated so.
     """
     exhibit, kind = given.exhibit, given.kind
-    accuracy = curves.Shown(kind.metric, kind.protocol, kind.split, kind.group)
+    accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split, kind.group)
     curves.check(accuracy)
     shown = curves.over_rounds(given, accuracy)
     peaks = printed.fractions(given.published, kind.peaks, kind.metric)

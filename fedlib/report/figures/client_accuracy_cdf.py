@@ -58,7 +58,7 @@ def draw(given: Inputs) -> Figure:
 
 
 def _draw_protocols(
-    given: Inputs, shown: list[comparisons.Shown], kinds: comparisons.Variants
+    given: Inputs, shown: list[comparisons.Protocol], kinds: comparisons.Variants
 ) -> Figure:
     """The figure of several protocols: seen clients only."""
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedlib.report import clusters, exhibits, of_clients
+from fedlib.report import exhibits, of_clients, recovery
 from fedlib.report.figures import heat, layout, style
 from fedlib.report.inputs import Inputs
 
@@ -32,10 +32,10 @@ class _Matrix(NamedTuple):
     seed: int
 
     def purity(self) -> float:
-        return clusters.purity(clusters.assigned(self.pi), self.cluster)
+        return recovery.purity(recovery.assigned(self.pi), self.cluster)
 
     def num_used(self) -> int:
-        return clusters.num_used(clusters.assigned(self.pi))
+        return recovery.num_used(recovery.assigned(self.pi))
 
 
 class _Panel(NamedTuple):
@@ -106,7 +106,7 @@ def _ordered(matrix: _Matrix) -> np.ndarray:
     """The weights with the experts in the order of who relies on them most; unused ones last."""
     masses = matrix.pi.sum(axis=0)
     position = np.arange(len(matrix.pi)) @ matrix.pi / np.maximum(masses, 1e-12)
-    unused = ~np.isin(np.arange(len(masses)), clusters.assigned(matrix.pi))
+    unused = ~np.isin(np.arange(len(masses)), recovery.assigned(matrix.pi))
     return matrix.pi[:, np.lexsort((position, unused))]
 
 

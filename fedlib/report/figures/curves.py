@@ -21,7 +21,7 @@ CROWD = 8  # curves in a panel, from which on they are shown where they end
 SPLITS = {"test": "Test", "val": "Validation", "train": "Training"}
 
 
-class Shown(NamedTuple):
+class Accuracy(NamedTuple):
     """Which accuracy, and whose: by which metric, prepared how, on which examples."""
 
     metric: str
@@ -41,7 +41,7 @@ class Shown(NamedTuple):
         return f"{comparisons.protocol_title(self.protocol)}\n{accuracy}\n{METRICS[self.metric]}"
 
 
-def check(shown: Shown) -> None:
+def check(shown: Accuracy) -> None:
     """Nothing, if that accuracy exists; ConfigError for another metric, split or group."""
     if shown.group not in comparisons.GROUPS:
         raise ConfigError(f"group must be {_choices(comparisons.GROUPS)}, got {shown.group!r}")
@@ -51,7 +51,7 @@ def check(shown: Shown) -> None:
         raise ConfigError(f"split must be {_choices(SPLITS)}, got {shown.split!r}")
 
 
-def over_rounds(given: Inputs, shown: Shown) -> pd.DataFrame:
+def over_rounds(given: Inputs, shown: Accuracy) -> pd.DataFrame:
     """`fedlib.report.metrics.over_seeds` of the accuracy of every run at every evaluated round.
 
     Raises:

@@ -8,7 +8,7 @@ have a small panel for each client; specification section 7.5.
 
 from matplotlib.figure import Figure
 
-from fedlib.report import leakage, of_clients
+from fedlib.report import of_clients, recovery
 from fedlib.report.figures import layout, style
 from fedlib.report.inputs import Inputs
 
@@ -35,8 +35,8 @@ def draw(given: Inputs) -> Figure:
         layout.percent_axis(axes)
         about.append(
             f"{run['title']}, {len(mine)} clients: mean total variation "
-            f"{leakage.total_variation(guess, true).mean():.3f}, correlation "
-            f"{leakage.correlation(guess, true):.3f}."
+            f"{recovery.total_variation(guess, true).mean():.3f}, correlation "
+            f"{recovery.correlation(guess, true):.3f}."
         )
     meaning = "Points: clients' labels, as shares of their training examples. Line: read exactly."
     seed = layout.first_seed_note(exhibit)

@@ -109,7 +109,9 @@ def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
     ]
 
 
-def _draw_lines(axes: Axes, points: pd.DataFrame, protocol: comparisons.Shown, panels: str) -> None:
+def _draw_lines(
+    axes: Axes, points: pd.DataFrame, protocol: comparisons.Protocol, panels: str
+) -> None:
     """Draw a protocol in a panel, each variant with dashes of its own."""
     look = style.protocol_look(protocol.key)
     for number, line in points.groupby("dashes"):
@@ -124,7 +126,7 @@ def _mark_published(
     axes: Axes,
     exhibit: dict,
     places: pd.DataFrame,
-    protocol: comparisons.Shown,
+    protocol: comparisons.Protocol,
     printed: comparisons.Printed,
 ) -> bool:
     """Mark the published numbers of a protocol in a panel; whether there are any."""
@@ -150,7 +152,7 @@ def _level(grid: list[Axes]) -> None:
 
 
 def _handles(
-    shown: list[comparisons.Shown], kinds: comparisons.Variants, panels: str, crossed: bool
+    shown: list[comparisons.Protocol], kinds: comparisons.Variants, panels: str, crossed: bool
 ) -> list[Line2D]:
     handles = style.protocol_handles(shown)
     told_apart = panels == "federation" and len(kinds.titles) > 1

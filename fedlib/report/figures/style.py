@@ -296,7 +296,7 @@ def others_note(exhibit: dict, looked: Mapping[str, Look]) -> str:
 
 
 def protocol_handles(shown: Iterable) -> list[Line2D]:
-    """Legend entries of protocols (`fedlib.report.comparisons.Shown`), in their order."""
+    """Legend entries of protocols (`fedlib.report.comparisons.Protocol`), in their order."""
     return [Line2D([], [], label=p.title, **protocol_look(p.key).curve()) for p in shown]
 
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from fedlib.errors import DataError
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.pages import contents
-from fedlib.report.pages.contents import Chapter, Content, Exhibit
+from fedlib.report.pages.contents import Chapter, Content, Entry
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Column, Sheet
@@ -132,7 +132,7 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
     ]
 
 
-def _picture(figure: Exhibit) -> dict:
+def _picture(figure: Entry) -> dict:
     """Address and size in CSS pixels of a figure."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:

@@ -13,7 +13,7 @@ from fedlib.report.pages.contents import (
     VERDICTS,
     Chapter,
     Content,
-    Exhibit,
+    Entry,
     differences,
 )
 from fedlib.report.pages.origin import FACT_TITLES
@@ -62,7 +62,7 @@ def _list(texts: tuple[str, ...]) -> str:
     return "\n".join(f"- {markdown(text)}" for text in texts)
 
 
-def _table(chapter: Chapter, table: Exhibit) -> str:
+def _table(chapter: Chapter, table: Entry) -> str:
     links = ", ".join(f"[{number}](#{chapter.name}-notes)" for number in table.shared)
     parts = [
         _head(3, table.anchor, table.heading),
@@ -74,7 +74,7 @@ def _table(chapter: Chapter, table: Exhibit) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _figure(figure: Exhibit, folder: Path) -> str:
+def _figure(figure: Entry, folder: Path) -> str:
     if not figure.picture.with_name(f"{figure.picture.name}.png").exists():
         raise DataError(f"{figure.picture}.png does not exist; run the figure stage first")
     link = Path(os.path.relpath(figure.picture, folder)).as_posix()

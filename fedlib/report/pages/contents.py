@@ -50,7 +50,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class Entry:
     """A table or figure in its place.
 
     Attributes:
@@ -100,8 +100,8 @@ class Chapter:
     facts: tuple[str, ...]
     families: Mapping[str, str]
     methods: Mapping[str, str]
-    tables: tuple[Exhibit, ...]
-    figures: tuple[Exhibit, ...]
+    tables: tuple[Entry, ...]
+    figures: tuple[Entry, ...]
     notes: tuple[str, ...]
     verdicts: Mapping[str, int]
     words: tuple[str, ...]
@@ -109,7 +109,7 @@ class Chapter:
     origin: Origin
 
     @property
-    def exhibits(self) -> tuple[Exhibit, ...]:
+    def exhibits(self) -> tuple[Entry, ...]:
         """Tables and figures in their order."""
         return self.tables + self.figures
 
@@ -244,11 +244,11 @@ def _of_data(notes: Mapping[str, str]) -> list[str]:
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
 
 
-def _exhibit(paper: dict, called: Mapping[str, str], place: tuple[str, int], **content) -> Exhibit:
+def _exhibit(paper: dict, called: Mapping[str, str], place: tuple[str, int], **content) -> Entry:
     """The table or figure at a place, a kind and a number; methods are called as `called`."""
     kind, number = place
     heading = paper[f"{kind.lower()}s"][number - 1]
-    return Exhibit(
+    return Entry(
         kind=kind,
         number=number,
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
@@ -282,7 +282,7 @@ def _verdicts(sheets: list[Sheet]) -> Counter:
     return Counter(cell.verdict for row in rows for cell in row if cell.verdict)
 
 
-def _pairs(tables: list[Exhibit], titles: Mapping[str, str]) -> pd.DataFrame:
+def _pairs(tables: list[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
     """The rows of all tables that have a published number and a difference from it.
 
     Args:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pandas as pd
 
-from fedlib.report import clusters, exhibits, of_clients
+from fedlib.report import exhibits, of_clients, recovery
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
@@ -48,8 +48,8 @@ def _recovery(run: dict, clients: pd.DataFrame, choice: str | None) -> dict[str,
     """How well the experts of one run's clients agree with their clusters."""
     chosen, experts, highest = of_clients.settled(clients, run, choice)
     true = of_clients.column(clients, "cluster")
-    purity, used = clusters.purity(chosen, true), clusters.num_used(chosen)
-    num_clusters = clusters.num_used(true)
+    purity, used = recovery.purity(chosen, true), recovery.num_used(chosen)
+    num_clusters = recovery.num_used(true)
     return {
         "clients": len(true),
         "clusters": num_clusters,

@@ -57,7 +57,7 @@ class _Row(NamedTuple):
     printed: str = ""
 
 
-class _Shown(NamedTuple):
+class _Column(NamedTuple):
     """A column: the metric of a federation, `minus` that of another; which are `published`.
 
     What is printed `of` a setting that is not the federation's has no difference.
@@ -100,17 +100,17 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _columns(exhibit: dict, columns: list[dict]) -> list[_Shown]:
+def _columns(exhibit: dict, columns: list[dict]) -> list[_Column]:
     """Those whose federations are in the exhibit."""
     there = {federation["name"] for federation in exhibit["federations"]}
     found = []
     for column in columns:
-        if not {"federation", "title"} <= column.keys() <= {*_Shown._fields}:
+        if not {"federation", "title"} <= column.keys() <= {*_Column._fields}:
             raise ConfigError(
                 "a column has a federation and a title, maybe "
-                f"{', '.join(_Shown._fields[2:])}, got {column!r}"
+                f"{', '.join(_Column._fields[2:])}, got {column!r}"
             )
-        shown = _Shown(**column)
+        shown = _Column(**column)
         check_of_server(shown.metric, f"the column {shown.title!r}")
         if {shown.federation, shown.minus or shown.federation} <= there:
             found.append(shown._replace(published=shown.published or exhibit["published"] or ""))
@@ -131,7 +131,7 @@ def _rows(exhibit: dict, rows: list[dict] | None) -> list[_Row]:
     return found
 
 
-def _reproduced(mine: pd.DataFrame, shown: list[_Shown]) -> dict[str, pd.DataFrame]:
+def _reproduced(mine: pd.DataFrame, shown: list[_Column]) -> dict[str, pd.DataFrame]:
     """`over_seeds` of every run and column, by state; indexed by label and the column's place."""
     runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
     server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
@@ -147,7 +147,7 @@ def _reproduced(mine: pd.DataFrame, shown: list[_Shown]) -> dict[str, pd.DataFra
     }
 
 
-def _columnwise(rows: pd.DataFrame, shown: list[_Shown]) -> pd.DataFrame:
+def _columnwise(rows: pd.DataFrame, shown: list[_Column]) -> pd.DataFrame:
     """`over_seeds` of every run and column -> DataFrame indexed by label and column's place."""
     values = rows.set_index(["federation", "metric", "label", "seed"])["value"]
     parts = []
@@ -168,7 +168,7 @@ def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
     return mine.droplevel(names)
 
 
-def _numbers(given: TableInputs, shown: list[_Shown], rows: list[_Row]) -> pd.DataFrame:
+def _numbers(given: TableInputs, shown: list[_Column], rows: list[_Row]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per column and run."""
     federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
     found = _reproduced(given.rows, shown)

@@ -68,7 +68,7 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _check(claim: dict, shown: dict[str, comparisons.Shown]) -> None:
+def _check(claim: dict, shown: dict[str, comparisons.Protocol]) -> None:
     """Nothing, if the claim is well formed."""
     if len(claim["cells"]) != 2:
         raise ConfigError(f"claim {claim['title']!r} must have two cells, got {claim['cells']}")
@@ -156,7 +156,7 @@ def _share(value: float, decimals: int) -> str:
     return text if np.isnan(value) else f"{text} %"
 
 
-def _cell_text(exhibit: dict, cell: dict, shown: dict[str, comparisons.Shown]) -> str:
+def _cell_text(exhibit: dict, cell: dict, shown: dict[str, comparisons.Protocol]) -> str:
     """What a cell is, such as "σ of MoE, ε-greedy, CIFAR-10, p = 1"."""
     runs = exhibits.runs_of(exhibit, cell["federation"])
     run = next(run for run in runs if run["label"] == cell["label"])

@@ -6,7 +6,7 @@ pictures and no numbers; specification section 7.5.
 
 import pandas as pd
 
-from fedlib.report import exhibits, leakage, of_clients
+from fedlib.report import exhibits, of_clients, recovery
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
@@ -41,12 +41,12 @@ def build(given: TableInputs) -> Sheet:
 def _recovery(run: dict, clients: pd.DataFrame) -> dict[str, float]:
     """How well the labels of one run's clients were recovered."""
     guess, true = of_clients.matrix(clients, "recovered"), of_clients.matrix(clients, "labels")
-    distance = leakage.total_variation(guess, true)
+    distance = recovery.total_variation(guess, true)
     return {
         "clients": len(true),
         "total_variation": distance.mean(),
         "largest_total_variation": distance.max(),
-        "correlation": leakage.correlation(guess, true),
+        "correlation": recovery.correlation(guess, true),
     }
 
 

@@ -64,7 +64,7 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _numbers(given: TableInputs, shown: list[comparisons.Shown]) -> pd.DataFrame:
+def _numbers(given: TableInputs, shown: list[comparisons.Protocol]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per federation, run and protocol."""
     printed = comparisons.Printed(given.published, given.exhibit["published"])
     found = comparisons.over_trials(comparisons.accuracies(given, shown, given.kind.group))
@@ -105,7 +105,9 @@ def _families(exhibit: dict, numbers: pd.DataFrame, whole: bool):
     return list(numbers.groupby(numbers["federation"].map(families), sort=False))
 
 
-def _block(heading: str, numbers: pd.DataFrame, shown: list[comparisons.Shown], head: str) -> Block:
+def _block(
+    heading: str, numbers: pd.DataFrame, shown: list[comparisons.Protocol], head: str
+) -> Block:
     """A row per federation and run; published, reproduced and difference under each protocol.
 
     Where nothing is published, a column per protocol is enough.

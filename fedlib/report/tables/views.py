@@ -31,7 +31,7 @@ SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "sha
 KNOWN = {"group": comparisons.GROUPS, "split": SPLITS, "metric": comparisons.METRICS}
 
 
-class _Shown(NamedTuple):
+class _Column(NamedTuple):
     """A column: its title, whose accuracy it has, and the `key` of its published numbers."""
 
     title: str
@@ -92,8 +92,8 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _found(given: TableInputs, shown: list[_Shown]) -> pd.DataFrame:
-    """Statistics of every run and view, indexed by federation, label and `_Shown.view`.
+def _found(given: TableInputs, shown: list[_Column]) -> pd.DataFrame:
+    """Statistics of every run and view, indexed by federation, label and `_Column.view`.
 
     Raises:
       DataError: if no run has anything of what the columns show.
@@ -108,21 +108,21 @@ def _found(given: TableInputs, shown: list[_Shown]) -> pd.DataFrame:
     return found
 
 
-def _absent(numbers: pd.DataFrame, shown: list[_Shown]) -> list[str]:
+def _absent(numbers: pd.DataFrame, shown: list[_Column]) -> list[str]:
     """Which columns are left out, as none of the runs has them: a sentence, or none."""
     known = numbers.groupby("column", sort=False)["mean"].count()
     absent = [column.title for column in shown if not known[column.title]]
     return [f"Not shown, as no run here was evaluated so: {'; '.join(absent)}."] if absent else []
 
 
-def _declared(columns: list[dict]) -> list[_Shown]:
+def _declared(columns: list[dict]) -> list[_Column]:
     found = []
     for column in columns:
-        if not isinstance(column, Mapping) or not {"title"} <= column.keys() <= {*_Shown._fields}:
+        if not isinstance(column, Mapping) or not {"title"} <= column.keys() <= {*_Column._fields}:
             raise ConfigError(
-                f"a column has a title, maybe {', '.join(_Shown._fields[1:])}, got {column!r}"
+                f"a column has a title, maybe {', '.join(_Column._fields[1:])}, got {column!r}"
             )
-        shown = _Shown(**column)
+        shown = _Column(**column)
         for name, values in KNOWN.items():
             if getattr(shown, name) not in values:
                 raise ConfigError(
@@ -138,7 +138,7 @@ def _declared(columns: list[dict]) -> list[_Shown]:
     return found
 
 
-def _meaning(column: _Shown) -> str:
+def _meaning(column: _Column) -> str:
     """What a column shows, in words."""
     text = f"{comparisons.METRICS[column.metric]}, {SPLITS[column.split]} examples of the "
     text += comparisons.GROUPS[column.group]
