@@ -20,6 +20,7 @@ from torch import nn
 
 import fedlib
 from fedlib import tree
+from fedlib.api import federation, runs
 from fedlib.api.model import builder
 from fedlib.api.result import Result
 from fedlib.engine.device import DeviceData
@@ -42,7 +43,7 @@ CUT = {"num_clients": 5, "alpha": 0.5, "train_fraction": 0.75, "val_fraction": 0
 CUT |= {"unseen_fraction": 0.2}
 SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
 BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
-quiet = partial(fedlib.simulate, progress=None, threads=1)
+quiet = partial(runs.simulate, progress=None, threads=1)
 
 
 def cut(**changes):
@@ -360,7 +361,7 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(told):
     assert "\n" not in str(caught.value)
 
 
-own = fedlib.Federation.from_arrays
+own = federation.Federation.from_arrays
 FEDERATIONS = {
     "alpha must be a positive number, got -1": lambda: cut(alpha=-1),
     "has no parameter 'alfa'; it takes num_clients, alpha": lambda: cut(alfa=1),

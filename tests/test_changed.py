@@ -20,7 +20,7 @@ def reach(file):
         ("fedlib/report/figures/heat.py", "test_workflow.py", "test_cohort.py"),
         ("rules/train.smk", "test_workflow.py", "test_cohort.py"),
         # read
-        ("README.md", "test_readme.py", "test_cohort.py"),
+        ("docs/methods.md", "test_readme.py", "test_cohort.py"),
         # a helper of tests
         ("tests/support.py", "test_cohort.py", "test_tables.py"),
         ("tests/test_seals.py", "test_seals.py", "test_cohort.py"),

@@ -86,15 +86,15 @@ class Result:
           label: in the legend; None is the method's name.
           view: `group`, `protocol` and `split`, as for `accuracy`.
         """
-        import matplotlib.pyplot as plt  # only plots need it
+        from matplotlib import pyplot, ticker  # only plots need it
 
-        ax = plt.subplots()[1] if ax is None else ax
+        ax = pyplot.subplots()[1] if ax is None else ax
         pooled, clients = self.pooled_accuracy(**view), self.accuracy(**view)
         [line] = ax.plot(pooled, label=label or type(self.simulation.method).__name__)
         low, high = (clients.quantile(q, axis=1) for q in SPREAD)
         ax.fill_between(clients.index, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         ax.set(xlabel="Communication round", ylabel="Accuracy")
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         ax.legend()
         return ax
 

@@ -87,7 +87,7 @@ def simulate(
             settings = {"device": torch.device(device), "precision": precision}
             task = _task(model, federation, class_weights, settings)
             further = {n: _further(x, n, federation, settings) for n, x in more.items()}
-            made = kind(task=task, local=local, **further)
+            made = kind(**{"task": task, "local": local} | further)
             hooks.check(made)
             fitting.refuse_oversized(made)
             data = DeviceData(federation, task.dtype, task.device)
