@@ -150,7 +150,7 @@ def _exhibits(stage: str) -> Callable[[Plan], Iterator[Entry]]:
             for key, exhibit in exhibits.items():
                 facts = {
                     "shows": exhibit.caption,
-                    "kind": f"{exhibit.kind}: {_about(f'{stage}s.{exhibit.kind}').title}",
+                    "kind": f"{exhibit.kind}: {_about(f'report.{stage}s.{exhibit.kind}').title}",
                     "published": exhibit.published or "",
                     "runs": f"{_some(exhibit.labels)}; on {_some(exhibit.federations)}",
                 }
