@@ -46,7 +46,10 @@ def with_fault(text: str, fault: dict[str, str]) -> str:
 def noticed(fault: dict[str, str], checkout: Path) -> str:
     """The first line of pytest on a test that fails with the fault alone; "" if all pass."""
     tests = [
-        test for test in changed.TESTS.glob("test_*.py") if changed.can_reach(test, [fault["file"]])
+        test
+        for test in changed.TESTS.glob("test_*.py")
+        # What looks for the text of a fault in the code would notice every one.
+        if changed.can_reach(test, [fault["file"]]) and test.name != "test_planted.py"
     ]
     tests.sort(key=lambda test: (len(changed.reached(test)[0]), test.name))
     names = [str(test.relative_to(ROOT)) for test in tests]

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import standing
 
 from fedlib import papers
 from fedlib.report import inputs, packs, tables
-from fedlib.report.pages import kept, standing
+from fedlib.report.pages import kept
 from fedlib.report.tables import render
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL

@@ -83,7 +83,7 @@ class Criteria(Table):
         "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
         it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
         and a "published" number of its own in place of the cells'. "main" ones are about the
-        paper's main claim, see `fedlib.report.pages.standing`.
+        paper's main claim, see `tests/standing.py`.
     """
 
     criteria: Sequence[Mapping]

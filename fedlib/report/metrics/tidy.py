@@ -71,22 +71,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         blocks += [_block(curve, "chosen", curve.round == chosen) for curve in curves]
     if evaluation is not None:
         check_agreement(history, evaluation)
-        for view, scores in _only_final(history, evaluation).items():
-            curve = _view_curve(view, evaluation.round, scores)
-            blocks.append(_block(curve, "last", slice(-1, None)))
-        for view, found in evaluation.predictions.items():
-            values = {m.__name__: np.array([m(found)]) for m in METRICS_OF_PREDICTIONS}
-            blocks.append(_block(_Curve(view, evaluation.round, values), "last", slice(None)))
-        if FLOPS in evaluation.diagnostics:
-            curve = _flops_curve(history, evaluation)
-            blocks.append(_block(curve, "last", slice(-1, None)))
-        if personal := _personal_cost(evaluation):
-            curve = _Curve(TRAFFIC, evaluation.round, personal)
-            blocks.append(_block(curve, "last", slice(-1, None)))
-        if PARAMETERS in evaluation.diagnostics:
-            size = {PARAMETERS: evaluation.diagnostics[PARAMETERS]}
-            curve = _Curve(TRAFFIC, evaluation.round, size)
-            blocks.append(_block(curve, "last", slice(-1, None)))
+        alone = _of_evaluation(history, evaluation)
+        blocks += [_block(curve, "last", slice(-1, None)) for curve in alone]
     diagnostics = _diagnostics(history, evaluation)
     if short := embeddings.as_metrics(diagnostics):
         values = {name: np.array([value]) for name, value in short.items()}
@@ -177,6 +163,21 @@ def _curves(result: RunResult) -> Iterator[_Curve]:
     yield _Curve(TRAFFIC, result.round, cost)
     rounds = np.arange(1, len(result.train_loss) + 1)
     yield _Curve(TRAFFIC, rounds, {"train_loss": result.train_loss})
+
+
+def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve]:
+    """What the evaluation of the final state alone says."""
+    said, done = evaluation.diagnostics, evaluation.round
+    for view, scores in _only_final(history, evaluation).items():
+        yield _view_curve(view, done, scores)
+    for view, found in evaluation.predictions.items():
+        yield _Curve(view, done, {m.__name__: np.array([m(found)]) for m in METRICS_OF_PREDICTIONS})
+    if FLOPS in said:
+        yield _flops_curve(history, evaluation)
+    if personal := _personal_cost(evaluation):
+        yield _Curve(TRAFFIC, done, personal)
+    if PARAMETERS in said:
+        yield _Curve(TRAFFIC, done, {PARAMETERS: said[PARAMETERS]})
 
 
 def _flops_curve(history: RunResult, evaluation: RunResult) -> _Curve:

@@ -54,7 +54,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         notes.ALL_AND_BOTTOM,
         notes.LAST_AND_BEST,
         "Difference: reproduced at the best round minus published, in percentage points. "

@@ -48,7 +48,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
         f"train, {_averaged_text(exhibit, kind.averaged or {})}. {HIGHEST}",
         "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "

@@ -64,7 +64,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, known=known)),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         f"{comparisons.METRICS[MEAN].capitalize()}. Last: after the last round. {notes.BEST} "
         f"Difference: best minus published, in percentage points. {HIGHEST}",
         *_marks(known, numbers),

@@ -30,7 +30,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, weighted=kind.choice is None)),
-        exhibits.scale_text(exhibit),
         f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. {exhibits.rounds_text(exhibit)}",
         f"A client's expert is {_whose(kind.choice)} after the last round. Purity: "
         "share of clients whose true cluster is the commonest of their expert's clients; 1 "

@@ -40,7 +40,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, partial(_columns, personal=kind.personal, compared=compared)),
-        exhibits.scale_text(exhibit),
         f"Means over {exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
         "Sent: bytes that a client receives and sends in a round, and the whole run with all "
         "clients together; four bytes per number. Without a server, what clients send each "

@@ -65,7 +65,6 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
         if criterion.get("note"):
             about.setdefault(criterion["note"].rstrip("."), []).append(criterion["title"])
     return [
-        exhibits.scale_text(exhibit),
         f"{_tally(numbers)}. Values are means over the seeds that all its runs have, in the order "
         "in which the criterion names them: percent, differences in points with a sign, or plain "
         "numbers. A verdict is about these means: no test of significance.",

@@ -34,7 +34,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         [*given.blocks(numbers, _columns, num_keys=2), _range_block(numbers, kind.groups, ranges)],
-        exhibits.scale_text(exhibit),
         f"Gain of {exhibits.titles(exhibit)[kind.of]} over the best of a group, in percentage "
         f"points: {comparisons.METRICS[comparisons.MEAN]}, at each seed's round with the highest "
         f"test accuracy, a selection on the test examples; mean over "

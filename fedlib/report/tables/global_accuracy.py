@@ -94,7 +94,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         blocks,
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         f"{MEASURED} {DIFFERENT}" if is_different else MEASURED,
         *exhibits.published_note(exhibit, shown=is_compared(numbers)),
     )

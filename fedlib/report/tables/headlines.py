@@ -175,7 +175,6 @@ def _notes(exhibit: dict, claims: list[dict], numbers: pd.DataFrame) -> list[str
         "deviations cannot be reproduced."
     )
     return [
-        exhibits.scale_text(exhibit),
         f"Here: {comparisons.METRICS[comparisons.MEAN]}, on the test examples of the clients that "
         f"train, after the last round; {exhibits.seeds_text(exhibit)}. "
         f"{exhibits.rounds_text(exhibit)}",

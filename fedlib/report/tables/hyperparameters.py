@@ -30,7 +30,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         _blocks(exhibit, numbers, kind.columns),
-        exhibits.scale_text(exhibit),
         "Values as these runs were declared: an input, not a result. "
         f"{ABSENT}: there is no such setting, or none is published.",
         "Bold: other than published." if compared else "",

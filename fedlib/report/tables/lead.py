@@ -56,7 +56,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         [*_blocks(exhibit, numbers.iloc[:-1]), _claim_block(exhibit, numbers.iloc[-1])],
-        exhibits.scale_text(exhibit),
         f"Accuracy of {exhibits.titles(exhibit).get(of, of)} minus that of the row, pooled "
         f"over the test examples of the {GROUPS[kind.group]}, {WHEN[kind.at]}, in percentage "
         f"points; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "

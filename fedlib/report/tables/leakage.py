@@ -30,7 +30,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        exhibits.scale_text(exhibit),
         f"{exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}.",
         "Total variation: half the sum of the absolute differences of a client's true and "
         "recovered label shares, 0 if equal, mean and largest over the clients. Correlation: "

@@ -31,7 +31,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         [block("", _columns(numbers, compared), num_keys=2)],
-        exhibits.scale_text(exhibit),
         f"Plain numbers; {exhibits.seeds_text(exhibit)}: {notes.spread(exhibit)}. "
         f"{exhibits.rounds_text(exhibit)}",
         EXPLAINED,

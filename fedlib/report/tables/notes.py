@@ -17,13 +17,12 @@ BEST = (
 LAST_AND_BEST = f"Last: after the last round. {BEST}"
 
 
-def measured(exhibit: dict) -> list[str]:
-    """Scale, rounds, seeds and what is said of their spread."""
-    return [
-        exhibits.scale_text(exhibit),
+def measured(exhibit: dict) -> str:
+    """Unit, seeds, rounds and what is said of the spread of seeds."""
+    return (
         f"Percent; {exhibits.seeds_text(exhibit)}: {spread(exhibit)}. "
-        f"{exhibits.rounds_text(exhibit)}",
-    ]
+        f"{exhibits.rounds_text(exhibit)}"
+    )
 
 
 def spread(

@@ -55,7 +55,6 @@ def build(given: TableInputs) -> Sheet:
             _block(family, part.assign(head=part["federation"].map(heads)), shown, head)
             for family, part in _families(exhibit, numbers, whole=kind.parameter is None)
         ],
-        exhibits.scale_text(exhibit),
         _measured(exhibit, kind.group),
         *comparisons.selection_note(exhibit),
         *(COMPARED if compared else ["Bold: highest of the row."]),

@@ -54,7 +54,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers := given.numbers(of_run),
         given.blocks(numbers, of_block),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         "All and Bottom-10% as in the accuracy table, on test examples of the clients that train,"
         " after the last round. A dash: the method has no such protocol.",
         f"Difference: from '{titles[DEFAULT]}', in percentage points. {HIGHEST}",

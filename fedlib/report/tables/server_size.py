@@ -52,7 +52,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
-        exhibits.scale_text(exhibit),
         MEANING,
         *exhibits.published_note(exhibit, shown=_is_compared(numbers)),
     )

@@ -68,14 +68,14 @@ class TableInputs(Inputs):
         ]
 
     def sheet(self, numbers: pd.DataFrame, blocks: list[Block], *said: str) -> Sheet:
-        """The sheet with its notes: `said`, and what is particular; "" says nothing."""
+        """The sheet with its notes: the scale, `said`, what is particular; "" says nothing."""
         about = self.exhibit
         return Sheet(
             label=f"{about['paper']}-{about['name']}",
             title=about["title"],
             caption=about["caption"],
             blocks=blocks,
-            notes=[*filter(None, said), *notes.particulars(about)],
+            notes=[exhibits.scale_text(about), *filter(None, said), *notes.particulars(about)],
             numbers=notes.with_scale(about, numbers),
         )
 

@@ -29,7 +29,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers.drop(columns="panel"),
         _blocks(given, numbers, names),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         notes.ALL_AND_BOTTOM,
         f"{HIGHEST} The csv file also has the best round, which is a selection on the test set.",
         exhibits.parameter_note(kind.parameter, kind.symbol or ""),

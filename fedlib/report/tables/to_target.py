@@ -40,7 +40,6 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         [_block(federation, numbers) for federation in exhibit["federations"]],
-        exhibits.scale_text(exhibit),
         f"Until the first evaluated round at which the {comparisons.METRICS[comparisons.MEAN]}, "
         f"reaches the target on test examples; means over those of {exhibits.seeds_text(exhibit)} "
         f"that reach it. {exhibits.rounds_text(exhibit)}",

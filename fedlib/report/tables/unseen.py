@@ -43,7 +43,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns, num_keys=2),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         "Seen: the clients that train, by the method's own protocol. Unseen: clients that took "
         "no part in training. All and Bottom-10% as in the accuracy table, on test examples.",
         f"Protocol: how an unseen client gets its predictor; {OWN} is the one it reports, "

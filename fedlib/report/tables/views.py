@@ -83,7 +83,7 @@ def build(given: TableInputs) -> Sheet:
     return given.sheet(
         numbers,
         given.blocks(numbers, of_block),
-        *notes.measured(exhibit),
+        notes.measured(exhibit),
         f"After the last round. A dash: the run was not evaluated so. {HIGHEST}",
         *_absent(numbers, shown),
         *(f"{column.title}: {_meaning(column)}." for column in shown),
