@@ -14,23 +14,19 @@ import pytest
 import safetensors.torch
 import torch
 from sklearn.datasets import load_digits
-from support import federation_for
-from test_methods import METHODS, make
+from support import TinyNet, federation_for, modules_of, solver_of
+from test_methods import METHODS
 from torch import nn
 
 import fedlib
 from fedlib import tree
 from fedlib.api import federation, runs
 from fedlib.api.model import builder
-from fedlib.api.result import Result
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.errors import ConfigError, DataError
 from fedlib.federation import Federation
 from fedlib.methods.fedem import FedEM
 from fedlib.models import mlp
 from fedlib.results import TOTALS
-from fedlib.run.simulate import Course, Simulation
 from fedlib.seals import spec_digest
 from fedlib.spec import Data, Run
 from fedlib.workflow import provenance
@@ -152,16 +148,12 @@ def test_the_tutorial_runs(trained, tmp_path, monkeypatch):
 # -- results -----------------------------------------------------------------------
 
 
-def finished(method, federation):
-    data = DeviceData(federation, torch.float64, torch.device("cpu"))
-    simulation = Simulation(method, data, Course(rounds=2, seed=0), Loop())
-    return Result(simulation, *simulation.run(report=lambda line: None))
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_a_clients_module_predicts_as_the_client_does(name):
-    federation = federation_for(name)
-    result = finished(make(name), federation)
+    federation, params = federation_for(name), METHODS[name][0]
+    tasks = modules_of(name, params.get("num_experts", 1))
+    more = params | {field: task.build() for field, task in tasks.items()}
+    result = quiet(federation, TinyNet(4, 3), name, local=solver_of(name), rounds=2, **more)
     found = result.evaluate()
     found = found[(found.split == "test") & found.group.isin(["seen", "unseen"])]
     for row in found.itertuples():
@@ -170,8 +162,8 @@ def test_a_clients_module_predicts_as_the_client_does(name):
         probabilities = result.client_model(row.client, row.protocol)(x)
         assert (probabilities.argmax(1) == y).double().mean() == pytest.approx(row.accuracy)
         loss = -probabilities.log().gather(1, y[:, None]).mean()
-        # Float64, and matrix products of other sizes.
-        assert loss.item() == pytest.approx(row.loss, rel=1e-9, abs=1e-9)
+        # Of seven digits some are lost, as products of other sizes are added up in other orders.
+        assert loss.item() == pytest.approx(row.loss, rel=1e-4, abs=1e-5)
 
 
 class Net(nn.Module):
@@ -311,7 +303,8 @@ class Tied(nn.Module):
 MODELS = {
     "model must be a torch.nn.Module, or a function that makes one, got 3": 3,
     "model gives 64 numbers for an input": nn.Sequential(nn.Flatten()),
-    "model gives 3 numbers for an input, and the labels are of 10 classes": nn.Linear(64, 3),
+    "model gives 3 numbers for an input, and must give 10": nn.Linear(64, 3),
+    "model gives 64x10 numbers": nn.Sequential(nn.Unflatten(1, (64, 1)), nn.Linear(1, 10)),
     "model cannot read inputs of 64 numbers: mat1 and mat2": nn.Linear(65, 10),
     "must end in its last layer, Linear '0'": nn.Sequential(nn.Linear(64, 10), nn.Softmax(1)),
     "model: body.1.weight is frozen": lambda: BUILD().requires_grad_(False),

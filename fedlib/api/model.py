@@ -5,7 +5,7 @@ module must give what that layer gives.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,7 @@ class HeadApart(nn.Module):
 
 
 def builder(
-    model: Model, inputs: Tensor, name: str, num_classes: int | None = None
+    model: Model, inputs: Tensor, name: str, logits: tuple[int, ...] | None = None
 ) -> Callable[[], nn.Module]:
     """A function that draws `model` anew, with `body` and `head`.
 
@@ -47,7 +47,8 @@ def builder(
         without arguments that makes one, such as a class, and whose values are taken as they are.
       inputs: [2, ...], two of those that it is to read.
       name: what messages call it.
-      num_classes: L, of which it must give logits (or one for two classes); None for any number.
+      logits: shape of what it must give for an input, [L] or, for sequences, [T, L]; of two classes
+        one logit will do. None for any.
 
     Raises:
       ConfigError: for what is no such module; one that cannot read the inputs, does not end in a
@@ -64,11 +65,12 @@ def builder(
         if frozen:
             raise ConfigError(f"{name}: {frozen[0]} is frozen; clients train all of a model")
         outputs = _run(probe.eval(), inputs, name)
-        given = outputs.shape[-1]
-        if num_classes is not None and given != num_classes and (given, num_classes) != (1, 2):
+        given = tuple(outputs.shape[1:])
+        single = logits is not None and logits[-1] == 2 and given == (*logits[:-1], 1)
+        if logits not in (None, given) and not single:
             raise ConfigError(
-                f"{name} gives {given} numbers for an input, and the labels are of "
-                f"{num_classes} classes; give its last layer {num_classes} outputs"
+                f"{name} gives {_told(given)} numbers for an input, and must give {_told(logits)}: "
+                "a logit for each class"
             )
         apart = _is_apart(probe, inputs, outputs)
         path = None if apart else _last_layer(probe, inputs, outputs, name)
@@ -122,12 +124,15 @@ def _run(model: nn.Module, inputs: Tensor, name: str) -> Tensor:
         with torch.no_grad():
             outputs = model(inputs)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        shape = "x".join(map(str, inputs.shape[1:]))
-        reason = str(error).splitlines()[0]
+        shape, reason = _told(inputs.shape[1:]), str(error).splitlines()[0]
         raise ConfigError(f"{name} cannot read inputs of {shape} numbers: {reason}") from error
     if not isinstance(outputs, Tensor) or len(outputs) != len(inputs) or outputs.dim() < 2:
         raise ConfigError(f"{name} must give logits [B, L], one row for each input")
     return outputs
+
+
+def _told(shape: Iterable[int]) -> str:
+    return "x".join(map(str, shape))
 
 
 def _is_apart(model: nn.Module, inputs: Tensor, outputs: Tensor) -> bool:

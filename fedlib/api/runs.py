@@ -167,7 +167,8 @@ def _task(model: Model, data: Federation, class_weights: Any, settings: Mapping)
         class_weights = torch.as_tensor(class_weights, dtype=torch.float64)
         if class_weights.shape != (data.num_classes,):
             raise ConfigError(f"class_weights must be {data.num_classes} numbers, one a class")
-    build = builder(model, _some_inputs(data), "model", data.num_classes)
+    logits = *data.y.shape[1:], data.num_classes
+    build = builder(model, _some_inputs(data), "model", logits)
     task = Task(build, class_weights=class_weights, **settings)
     set_precision(task)
     return task
