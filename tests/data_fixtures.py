@@ -11,7 +11,9 @@ import os
 import pickle
 import re
 import struct
+import tarfile
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,6 +221,27 @@ def _cifar(first: int, num: int, labels: Callable[[np.ndarray], dict]) -> bytes:
     data[:, 0], data[:, 1] = numbers % 256, numbers // 256
     # Protocol 3 is the first that has bytes, and so needs no codec to rebuild an array.
     return pickle.dumps({"data": data, **labels(numbers)}, protocol=3)
+
+
+def tar(members: dict[str, bytes | tarfile.TarInfo]) -> bytes:
+    """An archive of these members: their content, or what stands for it."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                info.size = len(content)
+            archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return target.getvalue()
+
+
+def zipped(members: dict[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A zip archive of these members, packed like this."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", how) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return target.getvalue()
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import gzip
 import http.server
-import io
 import os
 import queue
 import re
@@ -13,12 +12,11 @@ import sys
 import tarfile
 import threading
 import time
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from data_fixtures import official, put, serving
+from data_fixtures import official, put, serving, tar, zipped
 
 from fedlib import seals
 from fedlib.data import download
@@ -60,33 +58,6 @@ def of(server, *paths: str) -> RawFile:
     return official("set/raw/a.gz", CONTENT, urls=tuple(map(server.url, paths or ["/a.gz"])))
 
 
-def tar(members: dict[str, bytes | tarfile.TarInfo]) -> bytes:
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w:gz") as archive:
-        for name, content in members.items():
-            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
-            if isinstance(content, bytes):
-                info.size = len(content)
-            archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
-    return target.getvalue()
-
-
-def zipped(members: dict[str, bytes]) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return target.getvalue()
-
-
-def zip_deflated(members: dict[str, bytes]) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return target.getvalue()
-
-
 def encrypted(members: dict[str, bytes]) -> bytes:
     """An archive that says so of its members: the flag is in both of their headers."""
     content = bytearray(zipped(members))
@@ -101,15 +72,30 @@ def link(name: str, target: str) -> tarfile.TarInfo:
     return info
 
 
-def test_a_file_is_downloaded_whole_in_one_request(server, tmp_path):
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == [("/a.gz", None)]
-
-
-def test_a_file_that_is_there_is_not_downloaded_again(server, tmp_path):
-    put(tmp_path, of(server), CONTENT)
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == []
+@pytest.mark.parametrize(
+    ("part", "behaviour", "requests"),
+    [
+        (None, {}, [None]),
+        (None, {"cuts": [30_000, 20_000]}, [None, 30_000, 50_000]),
+        (None, {"cuts": [30_000], "ranges": False}, [None, 30_000]),  # sends everything again
+        (None, {"statuses": [503, 429]}, [None] * 3),
+        (CONTENT[:70_000], {}, [70_000]),  # of a run that was killed
+        (CONTENT, {}, []),  # of one that was killed just before the part got its name
+        (b"x" * 30_000, {}, [30_000, None]),
+        (CONTENT + b"more", {}, [102_404, None]),
+    ],
+    ids="whole broken no-range overloaded killed complete other long".split(),
+)
+def test_a_file_is_downloaded_whole_from_where_a_transfer_broke_off(
+    server, tmp_path, part, behaviour, requests
+):
+    if part is not None:
+        put(tmp_path, official("set/raw/a.gz.part", b""), part)
+    vars(server).update(behaviour)
+    for _ in range(2):  # and not once more
+        assert get(of(server), tmp_path) == CONTENT
+    starts = [None if start is None else f"bytes={start}-" for start in requests]
+    assert server.requests == [("/a.gz", start) for start in starts]
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1], b"x" * len(CONTENT)], ids=["short", "other"])
@@ -120,63 +106,11 @@ def test_a_wrong_file_that_is_there_is_named_and_left_alone(server, tmp_path, co
     assert path.read_bytes() == content
 
 
-def test_a_broken_transfer_goes_on_where_it_stopped(server, tmp_path):
-    server.cuts = [30_000, 20_000]
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == [
-        ("/a.gz", None),
-        ("/a.gz", "bytes=30000-"),
-        ("/a.gz", "bytes=50000-"),
-    ]
-
-
-def test_another_run_goes_on_where_a_killed_one_stopped(server, tmp_path):
-    put(tmp_path, official("set/raw/a.gz.part", b""), CONTENT[:70_000])
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == [("/a.gz", "bytes=70000-")]
-
-
-def test_a_part_that_was_complete_but_not_yet_renamed_is_used(server, tmp_path):
-    put(tmp_path, official("set/raw/a.gz.part", b""), CONTENT)
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == []
-
-
-def test_a_server_that_ignores_range_sends_everything_again(server, tmp_path):
-    server.ranges, server.cuts = False, [30_000]
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == [("/a.gz", None), ("/a.gz", "bytes=30000-")]
-
-
-def test_a_part_of_other_content_is_thrown_away(server, tmp_path):
-    put(tmp_path, official("set/raw/a.gz.part", b""), b"x" * 30_000)
-    assert get(of(server), tmp_path) == CONTENT
-    assert server.requests == [("/a.gz", "bytes=30000-"), ("/a.gz", None)]
-
-
-def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
-    put(tmp_path, official("set/raw/a.gz.part", b""), CONTENT + b"more")
-    assert get(of(server), tmp_path) == CONTENT
-
-
 def test_a_file_of_unknown_size_is_known_by_the_start_of_its_digest(server, tmp_path):
     known = of(server)
     file = RawFile(known.path, None, known.sha256[:8], urls=known.urls)
     server.cuts = [30_000]
     assert get(file, tmp_path) == CONTENT
-
-
-def test_an_overloaded_server_is_asked_again(server, tmp_path):
-    server.statuses = [503, 429]
-    assert get(of(server), tmp_path) == CONTENT
-    assert len(server.requests) == 3
-
-
-def test_a_transfer_that_never_gets_further_is_given_up(server, tmp_path):
-    server.cuts = [0] * 10
-    with pytest.raises(DataError, match=f"{download.ATTEMPTS} times"):
-        fetch([of(server)], tmp_path, report=quiet)
-    assert len(server.requests) == download.ATTEMPTS
 
 
 def test_a_compressed_file_stays_compressed_whatever_the_server_calls_it(server, tmp_path):
@@ -196,32 +130,27 @@ def test_a_full_disk_is_not_taken_for_a_broken_transfer(server, tmp_path, monkey
     assert len(server.requests) == 1
 
 
-def test_a_wrong_checksum_is_refused_and_named(server, tmp_path):
+def test_what_a_server_has_instead_is_refused_and_named(server, tmp_path):
     server.content["/a.gz"] = b"x" * len(CONTENT)
     with pytest.raises(DataError) as error:
         fetch([of(server)], tmp_path, report=quiet)
     assert f"{server.url('/a.gz')}: has sha256 " in str(error.value)
     assert of(server).sha256 in str(error.value)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".download.lock"]
-
-
-def test_a_page_of_another_size_is_refused_before_it_is_read(server, tmp_path):
     server.content["/a.gz"] = b"<html>gone</html>"
     with pytest.raises(DataError, match="offers 17 bytes, the official file has 102,400"):
         fetch([of(server)], tmp_path, report=quiet)
 
 
-def test_the_second_address_is_used_when_the_first_is_down(server, tmp_path):
+def test_the_second_address_is_used_when_the_first_is_down_and_goes_on_from_there(server, tmp_path):
     down = "http://127.0.0.1:1/a.gz"
     file = official("set/raw/a.gz", CONTENT, urls=(down, server.url("/a.gz")))
-    assert get(file, tmp_path) == CONTENT
-
-
-def test_the_second_address_continues_what_the_first_began(server, tmp_path):
+    assert get(file, tmp_path / "one") == CONTENT
     server.content["/b.gz"] = CONTENT
     server.cuts = [40_000, 0, 0, 0]
-    assert get(of(server, "/a.gz", "/b.gz"), tmp_path) == CONTENT
+    assert get(of(server, "/a.gz", "/b.gz"), tmp_path / "two") == CONTENT
     assert server.requests[-1] == ("/b.gz", "bytes=40000-")
+    assert len(server.requests) == 1 + 1 + download.ATTEMPTS + 1  # nothing more: it is given up
 
 
 class _Raw(http.server.BaseHTTPRequestHandler):
@@ -364,11 +293,9 @@ def test_a_mirror_comes_before_the_official_address(server, tmp_path, form, plac
     }[form]
     assert get(of(server), tmp_path / "raw", mirror) == CONTENT
     assert "/a.gz" not in [path for path, _ in server.requests]
-
-
-def test_a_mirror_with_other_content_is_passed_over(server, tmp_path):
-    put(tmp_path / "mirror", official("set/a.gz", b""), b"x" * len(CONTENT))
-    assert get(of(server), tmp_path / "raw", str(tmp_path / "mirror")) == CONTENT
+    put(tmp_path / "mirror", official(place, b""), b"x" * len(CONTENT))
+    server.content[f"/pub/{place}"] = b"x" * len(CONTENT)
+    assert get(of(server), tmp_path / "other", mirror) == CONTENT  # not the mirror's
 
 
 @pytest.mark.parametrize("mirror", ["ftp://host/data", "/no/such/folder", "file://data"])
@@ -419,14 +346,12 @@ def test_without_a_checksum_only_an_own_broken_transfer_is_continued(server, tmp
     assert server.requests == [("/a.gz", None), ("/a.gz", "bytes=40000-")]
 
 
-def test_a_file_without_a_checksum_that_cannot_be_had_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"put a.gz \(no checksum is published\) at"):
-        fetch([RawFile("set/a.gz", None, "")], tmp_path, report=quiet)
-
-
-def test_a_file_with_an_md5_alone_that_cannot_be_had_is_described_by_it(tmp_path):
-    with pytest.raises(DataError, match=r"put a.gz \(md5 0123abcd\) at"):
-        fetch([RawFile("set/a.gz", None, "", "0123abcd")], tmp_path, report=quiet)
+@pytest.mark.parametrize(
+    ("md5", "known"), [("", "no checksum is published"), ("0123abcd", "md5 0123abcd")]
+)
+def test_a_file_that_cannot_be_had_is_described_by_what_is_known_of_it(tmp_path, md5, known):
+    with pytest.raises(DataError, match=rf"put a.gz \({known}\) at"):
+        fetch([RawFile("set/a.gz", None, "", md5)], tmp_path, report=quiet)
 
 
 def test_a_large_file_is_located_only_if_it_is_the_official_one(tmp_path):
@@ -467,19 +392,13 @@ def test_only_the_needed_members_of_an_archive_are_unpacked(server, tmp_path, pa
     assert server.requests == [("/d", None)]
 
 
-def test_an_unpacked_folder_needs_no_archive(tmp_path):
+def test_an_unpacked_folder_or_a_mirror_with_the_members_needs_no_archive(tmp_path):
     archive = official("set/d.tar.gz", b"never fetched", urls=("http://127.0.0.1:1/",))
     file = official("set/d/a", CONTENT, archive=archive, member="d/a")
-    put(tmp_path, file, CONTENT)
-    assert get(file, tmp_path) == CONTENT
-    assert not (tmp_path / archive.path).exists()
-
-
-def test_a_mirror_may_have_the_members_instead_of_the_archive(tmp_path):
-    archive = official("set/d.tar.gz", b"never fetched", urls=("http://127.0.0.1:1/",))
-    file = official("set/d/a", CONTENT, archive=archive, member="d/a")
-    put(tmp_path / "mirror", file, CONTENT)
-    assert get(file, tmp_path / "raw", str(tmp_path / "mirror")) == CONTENT
+    put(tmp_path / "there", file, CONTENT)
+    for raw, mirror in (("there", None), ("raw", str(tmp_path / "there"))):
+        assert get(file, tmp_path / raw, mirror) == CONTENT
+        assert not (tmp_path / raw / archive.path).exists()
 
 
 def test_a_wrong_archive_is_not_opened(server, tmp_path, monkeypatch):
@@ -520,7 +439,7 @@ def test_an_unsafe_or_broken_archive_is_refused(tmp_path, content, complaint):
 
 
 @pytest.mark.parametrize("size", [None, 100])
-@pytest.mark.parametrize("pack", [tar, zip_deflated], ids=["tar", "zip"])
+@pytest.mark.parametrize("pack", [tar, zipped])
 def test_an_archive_that_unpacks_to_far_more_than_it_is_leaves_nothing(tmp_path, pack, size):
     content = pack({"d/a": bytes(10_000_000)})
     archive = official("set/archive", content)

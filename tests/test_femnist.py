@@ -6,12 +6,22 @@ import itertools
 import json
 import tarfile
 import zipfile
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from data_fixtures import NOWHERE, REAL_RAW, federation, leaf, needs, numbered, official, owned
+from data_fixtures import (
+    NOWHERE,
+    REAL_RAW,
+    federation,
+    leaf,
+    needs,
+    numbered,
+    official,
+    owned,
+    put,
+    zipped,
+)
 from PIL import Image
 
 from fedlib.data import downloads
@@ -54,13 +64,6 @@ def png(number: int) -> bytes:
     return content.getvalue()
 
 
-def zipped(path: Path, members: dict[str, bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-
-
 def add(nist, file: str, name: str, content: bytes) -> None:
     with zipfile.ZipFile(nist / FILES[file].path, "a") as archive:
         archive.writestr(name, content)
@@ -84,8 +87,8 @@ def nist(tmp_path):
             by_writer[f"{folder}/{number:05}.png"] = content
             number += 1
     # As on NIST's disk: no order that anybody should rely on.
-    zipped(tmp_path / FILES["by_class"].path, dict(reversed(by_class.items())))
-    zipped(tmp_path / FILES["by_writer"].path, dict(reversed(by_writer.items())))
+    for file, members in (("by_class", by_class), ("by_writer", by_writer)):
+        put(tmp_path, FILES[file], zipped(dict(reversed(members.items())), zipfile.ZIP_STORED))
     return tmp_path
 
 
