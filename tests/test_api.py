@@ -123,9 +123,10 @@ def test_a_finished_run_is_not_opened_with_other_shards(trained, tmp_path):
 def test_a_module_is_drawn_like_the_function_that_made_it():
     module = BUILD()
     nn.init.zeros_(module.head.weight)  # what it has does not count
-    runs = [quiet(cut(), x, local=fedlib.SGD(lr=0.1), rounds=1, seed=5) for x in (BUILD, module)]
-    for one, other in zip(*(tree.leaves(run.state) for run in runs), strict=True):
-        assert torch.equal(one, other)
+    course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "seed": 5}
+    done = quiet(cut(), BUILD, **course), quiet(cut(), module, threads=2, **course)
+    for one, other in zip(*(tree.leaves(run.state) for run in done), strict=True):
+        assert torch.equal(one, other)  # on two threads, too
     assert not module.head.weight.any()
 
 
@@ -213,15 +214,21 @@ def test_a_model_that_cannot_be_batched_runs_client_by_client():
 
 
 def test_an_accuracy_is_the_share_of_right_answers_by_client_and_round():
-    result = quiet(cut(), BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=3, evaluate_every=2)
-    accuracy = result.accuracy()
-    federation = result.simulation.federation
+    few = cut(num_clients=40, alpha=0.1)  # which leaves some clients without examples
+    before = torch.get_num_threads()
+    result = quiet(few, BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=3, evaluate_every=2)
+    accuracy, federation = result.accuracy(), result.simulation.federation
+    assert torch.get_num_threads() == before
     assert accuracy.index.tolist() == [0, 2, 3]
     assert accuracy.columns.tolist() == federation.client_id[federation.ids("seen")].tolist()
     sizes = federation.test.sizes[federation.ids("seen")]
     pooled = (accuracy * sizes).sum(axis=1) / sizes.sum()
     assert pooled.tolist() == pytest.approx(result.pooled_accuracy().tolist())
     assert f"{pooled[3]:.1%} seen" in repr(result)
+    last = accuracy.columns[-1]
+    own = federation.test.of(federation.clients.index(last))
+    right = result.client_model(last)(federation.x[own]).argmax(1).numpy() == federation.y[own]
+    assert last >= federation.num_clients and right.mean() == accuracy[last][3]
 
 
 def test_a_plot_has_a_line_for_each_run_of_the_pooled_accuracy():
