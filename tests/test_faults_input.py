@@ -343,7 +343,7 @@ def test_an_array_that_claims_to_be_huge_is_refused(tmp_path):
 PAPER = papers.load("pfedmm").declare("demo")
 
 
-@drawn(40)
+@drawn(15)
 @hypothesis.given(data=st.data(), value=VALUES)
 def test_a_declaration_of_a_run(declare, tally, data, value):
     run = PAPER.runs[0]

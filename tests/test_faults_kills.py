@@ -107,9 +107,9 @@ def test_random_kills_do_not_change_a_byte(checkout, tally):
     assert len(right) == 3 + 2  # metrics in two forms and clients; the states of two seeds
     clear(checkout)
     draw, done, struck = random.Random(1), 0, False
-    while done < often(3, 100) or struck:
+    while done < often(1, 100) or struck:
         snakemake = begin(checkout)
-        wanted = done < often(3, 100)
+        wanted = done < often(1, 100)
         if wait(snakemake, draw.uniform(0, span) if wanted else 600):
             told = (checkout / "output").read_text()
             assert snakemake.returncode == 0 and "Traceback" not in told, told

@@ -15,7 +15,7 @@ import soak
 import workflow
 from soak import SPREAD_MB, Held
 
-MINUTES = float(os.environ.get("FEDLIB_SOAK_MINUTES", "0.5"))
+MINUTES = float(os.environ.get("FEDLIB_SOAK_MINUTES", "0.25"))
 FLAT = [Held(300 + mb, 10, 2) for mb in (0, 40, 41, 40, 42, 40, 41, 42, 40, 41, 42, 41)]
 
 
