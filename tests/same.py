@@ -25,11 +25,15 @@ import h5py
 import torch
 from PIL import Image
 
+import fedlib.report.inputs
+import fedlib.report.packs
+import fedlib.report.tables
+from fedlib.report.tables import render
 from fedlib.spec import SCALES
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-KINDS = ("jobs", "packs", "demo")
+KINDS = ("jobs", "packs", "demo", "tables")
 # What a PDF or SVG says of the program that wrote it.
 METADATA = re.compile(
     rb"/(Producer|Creator|CreationDate) ?\([^)]*\)|<metadata>.*?</metadata>", re.S
@@ -53,6 +57,26 @@ def packs() -> Iterator[tuple[str, str]]:
             command = [sys.executable, "scripts/redraw.py", str(pack), "--out", folder]
             subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
             yield from _files(Path(folder), str(pack.parent.relative_to(ROOT)))
+
+
+def tables() -> Iterator[tuple[str, str]]:
+    """The tables of all these packs, without a figure: what tests/kept_tables.json has."""
+    for pack in sorted(ROOT.glob("docs/results/**/pack")):
+        yield from tables_of(pack)
+
+
+def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
+    """Each form of every table of a pack."""
+    metrics, clients, exhibits = fedlib.report.packs.read(pack)
+    for exhibit in exhibits:
+        if exhibit.stage == "table":
+            spec = exhibit.spec
+            printed = ROOT / f"fedlib/papers/{spec['paper']}/published.csv"
+            given = spec, metrics, clients, printed if exhibit.published else None
+            sheet = fedlib.report.inputs.made(fedlib.report.tables.load, *given)
+            for form in (render.to_csv, render.to_markdown, render.to_latex):
+                name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, {form.__name__}"
+                yield name, _digest(form(sheet).encode())
 
 
 def demo() -> Iterator[tuple[str, str]]:
@@ -111,7 +135,7 @@ def main() -> int:
     )
     parser.add_argument("what", choices=("write", "compare"))
     parser.add_argument("file", type=Path)
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS[:3])
     args = parser.parse_args()
     now = {kind: dict(globals()[kind]()) for kind in args.only}
     if args.what == "write":

@@ -37,6 +37,7 @@ COMPARED = (
     "that the table compares, as its notes say: the last one, or the best one, which is chosen on "
     "the test set."
 )
+COMPARED_BY = ("federation", "title", "metric", "published", "difference")
 NEVER_COMPARED = (
     f"The papers report no numbers on these data sets ({render.ABSENT}: nothing published)."
 )
@@ -282,22 +283,30 @@ def _verdicts(sheets: list[Sheet]) -> Counter:
     return Counter(cell.verdict for row in rows for cell in row if cell.verdict)
 
 
+def compared(numbers: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table's numbers that have a published one, and "reproduced"; maybe none.
+
+    "difference" is that of the numbers as printed.
+    """
+    if not {*COMPARED_BY} <= {*numbers}:  # a difference may be from something else
+        return pd.DataFrame(columns=[*COMPARED_BY, "reproduced"])
+    rows = numbers.dropna(subset=["published", "difference"])
+    ours = rows["published"] + rows["difference"]
+    off = [difference(*pair) for pair in zip(ours, rows["published"], strict=True)]
+    return rows.assign(difference=off, reproduced=ours)
+
+
 def _pairs(tables: list[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
     """The rows of all tables that have a published number and a difference from it.
 
     Args:
       titles: of federations.
     """
-    columns = ["exhibit", "table", "federation", "title", "metric", "published", "difference"]
-    found = [pd.DataFrame(columns=[*columns, "reproduced"])]
+    columns = ["exhibit", "table", *COMPARED_BY, "reproduced"]
+    found = []
     for table in tables:
-        numbers = table.sheet.numbers
-        if {*columns[2:]} <= {*numbers}:  # a difference may be from something else
-            rows = numbers.dropna(subset=["published", "difference"])
-            place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
-            ours = rows["published"] + rows["difference"]
-            pairs = zip(ours, rows["published"], strict=True)
-            off = [difference(*pair) for pair in pairs]
-            found.append(rows.assign(**place, difference=off)[columns].assign(reproduced=ours))
-    pairs = pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
+        place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
+        found.append(compared(table.sheet.numbers).assign(**place)[columns])
+    full = [frame for frame in found if len(frame)]
+    pairs = pd.concat(full, ignore_index=True) if full else pd.DataFrame(columns=columns)
     return pairs.assign(federation=pairs["federation"].map(titles))

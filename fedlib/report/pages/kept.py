@@ -7,15 +7,14 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedlib.report.exhibits import METRIC_TITLES
+from fedlib.report.pages import contents
 from fedlib.report.pages.origin import attributes
-from fedlib.report.printed import difference
 from fedlib.report.tables.render import markdown, percent, points
 from fedlib.spec.exhibits import KINDS
 
 WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # as `fedlib.run.spent` has them
 NEAR = 0.02  # a cell is reproduced if it is within two points of the published number
 HEAD = ("Table", "Data set", "Method", "Metric", "Published", "Ours", "Difference", "Seeds")
-FIELDS = {"published", "difference", "metric", "title", "federation"}
 
 
 def shelf(kept: Path, scale: str) -> Path:
@@ -70,22 +69,13 @@ def _cells(paper: dict, results: Path) -> Iterator[tuple]:
         for _, cell in compared(file).iterrows():
             words = table["title"], cell["federation"], cell["title"]
             metric = METRIC_TITLES.get(cell["metric"], cell["metric"])
-            numbers = (cell[name] for name in ("published", "ours", "difference"))
+            numbers = (cell[name] for name in ("published", "reproduced", "difference"))
             yield (*map(markdown, words), metric, *numbers, cell.get("seeds", ""))
 
 
 def compared(file: Path) -> pd.DataFrame:
-    """The rows of a table's csv that have a published number, and "ours"; maybe none.
-
-    "difference" is that of the numbers as printed.
-    """
-    numbers = pd.read_csv(file, dtype={"federation": str, "title": str})  # "5" stays a title
-    if not FIELDS <= {*numbers}:
-        return pd.DataFrame(columns=[*FIELDS, "ours"])
-    found = numbers.dropna(subset=["published", "difference"])
-    ours = found["published"] + found["difference"]
-    off = [difference(*pair) for pair in zip(ours, found["published"], strict=True)]
-    return found.assign(ours=ours, difference=off)
+    """`contents.compared` of a table's csv."""
+    return contents.compared(pd.read_csv(file, dtype={"federation": str, "title": str}))
 
 
 def _took(made: Mapping[str, Iterable[Path]]) -> str:

@@ -14,16 +14,7 @@ from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import (
-    HIGHEST,
-    Columns,
-    TableInputs,
-    differences,
-    means,
-    texts,
-    theirs,
-)
-from fedlib.report.tables.summary import STATISTICS
+from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts, theirs
 
 
 def build(given: TableInputs) -> Sheet:
@@ -43,9 +34,9 @@ def build(given: TableInputs) -> Sheet:
             yield {
                 "metric": metric,
                 "published": number,
-                **{name: last[name] for name in STATISTICS},
+                **{name: last[name] for name in sheets.STATISTICS},
                 "seeds": int(last["seeds"]),
-                **{f"best_{name}": best[name] for name in STATISTICS},
+                **{f"best_{name}": best[name] for name in sheets.STATISTICS},
                 "best_round_mean": best_round[where],
                 "difference": printed.off(best["mean"], number),
             }
@@ -58,7 +49,7 @@ def build(given: TableInputs) -> Sheet:
         notes.ALL_AND_BOTTOM,
         notes.LAST_AND_BEST,
         "Difference: reproduced at the best round minus published, in percentage points. "
-        + HIGHEST,
+        + sheets.HIGHEST,
         *exhibits.published_note(exhibit, shown=sheets.is_compared(numbers)),
         *_unpublished(exhibit, numbers),
     )

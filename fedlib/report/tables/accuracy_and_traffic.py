@@ -13,18 +13,9 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY, TRAFFIC, over_seeds
-from fedlib.report.tables import notes
+from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import ABSENT, Column, Sheet
-from fedlib.report.tables.sheets import (
-    DIFFERENCE,
-    HIGHEST,
-    Columns,
-    TableInputs,
-    beside,
-    is_compared,
-    texts,
-)
-from fedlib.report.tables.summary import STATISTICS
+from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.report.traffic import UNITS, readable
 
 PUBLISHED = {"published": MEAN, "published_rounds": "rounds", "published_gb": "gb"}
@@ -44,13 +35,13 @@ def build(given: TableInputs) -> Sheet:
     exhibit, kind = given.exhibit, given.kind
     _check(exhibit, kind.averaged or {})
     numbers = _numbers(given, kind.averaged or {})
-    compared = is_compared(numbers)
+    compared = sheets.is_compared(numbers)
     return given.sheet(
         numbers,
         given.blocks(numbers, _columns),
         notes.measured(exhibit),
         "Accuracy: mean accuracy of the clients, on the test examples of the clients that "
-        f"train, {_averaged_text(exhibit, kind.averaged or {})}. {HIGHEST}",
+        f"train, {_averaged_text(exhibit, kind.averaged or {})}. {sheets.HIGHEST}",
         "Sent: both ways, all clients of the run together, four bytes per number; 1 GB is 2^30 "
         "bytes, 1 MB 10^6. Message: numbers that a client receives or sends in a round, on "
         "average.",
@@ -122,7 +113,7 @@ def _accuracy(curve: pd.DataFrame, over: dict[str, int]) -> dict[str, float]:
     by_seed = kept.groupby("seed")["value"].mean().reset_index()
     (found,) = over_seeds(by_seed.assign(run=0), ["run"]).to_dict("records")
     evaluations = int(kept.groupby("seed")["round"].count().max())
-    return {**{name: found[name] for name in STATISTICS}, "evaluations": evaluations}
+    return {**{name: found[name] for name in sheets.STATISTICS}, "evaluations": evaluations}
 
 
 def _traffic(rows: pd.DataFrame) -> dict[str, float]:
@@ -144,7 +135,7 @@ def _printed(paper: dict[str, dict], where: tuple[str, str]) -> dict[str, float]
 
 def _columns(mine: pd.DataFrame) -> Columns:
     """A row per run; without a published number its own alone."""
-    compared = is_compared(mine)
+    compared = sheets.is_compared(mine)
     unit = "GB" if compared else readable(mine["gb"].max())
     sent = texts(_quantity(value * UNITS["GB"] / UNITS[unit]) for value in mine["gb"])
     rounds = texts(map(_count, mine["rounds"]))
@@ -187,7 +178,7 @@ def _averaged_text(exhibit: dict, averaged: dict[str, dict]) -> str:
 
 def _compared_notes(exhibit: dict) -> list[str]:
     rule = (
-        f"{DIFFERENCE} By rule: 8 bytes × message × clients "
+        f"{sheets.DIFFERENCE} By rule: 8 bytes × message × clients "
         "per round × published rounds, with message and clients of these runs."
     )
     if exhibit["scale"] == exhibits.PAPER_SCALE:

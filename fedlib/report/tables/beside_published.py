@@ -14,18 +14,9 @@ from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits, printed
 from fedlib.report.comparisons import MEAN
 from fedlib.report.metrics import PRIMARY
-from fedlib.report.tables import notes
+from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import Cell, Column, Sheet, best_cells, percent
-from fedlib.report.tables.sheets import (
-    HIGHEST,
-    MOMENTS,
-    Columns,
-    TableInputs,
-    differences,
-    means,
-    texts,
-)
-from fedlib.report.tables.summary import identity, statistics
+from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts
 
 FAILED = "does not converge"
 
@@ -66,7 +57,7 @@ def build(given: TableInputs) -> Sheet:
         given.blocks(numbers, partial(_columns, known=known)),
         notes.measured(exhibit),
         f"{comparisons.METRICS[MEAN].capitalize()}. Last: after the last round. {notes.BEST} "
-        f"Difference: best minus published, in percentage points. {HIGHEST}",
+        f"Difference: best minus published, in percentage points. {sheets.HIGHEST}",
         *_marks(known, numbers),
         *_published_note(exhibit, _is_compared(numbers)),
     )
@@ -120,10 +111,10 @@ def _numbers(given: TableInputs, known: _Published) -> pd.DataFrame:
             if run in unrun and number.source is None:
                 continue
             key = (federation["name"], run["label"])
-            last, best = (statistics(found[at], key) for at in MOMENTS)
+            last, best = (sheets.statistics(found[at], key) for at in sheets.MOMENTS)
             rows.append(
                 {
-                    **identity(federation, run),
+                    **sheets.identity(federation, run),
                     "metric": MEAN,
                     "published": number.value,
                     "published_std": number.std,

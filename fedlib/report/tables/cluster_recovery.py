@@ -12,8 +12,7 @@ import pandas as pd
 from fedlib.report import exhibits, of_clients, recovery
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import Columns, TableInputs, texts
-from fedlib.report.tables.summary import mean_text
+from fedlib.report.tables.sheets import Columns, TableInputs, mean_text, texts
 
 WEIGHT_NOTE = "Highest weight: mean over clients; 1 if every client relies on one expert alone."
 

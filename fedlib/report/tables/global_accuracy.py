@@ -16,21 +16,9 @@ import pandas as pd
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits, printed
 from fedlib.report.metrics import SERVER, check_of_server, over_seeds
-from fedlib.report.tables import notes
-from fedlib.report.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Column,
-    Sheet,
-    best_cells,
-    percent,
-    percents,
-    points,
-    with_spread,
-)
-from fedlib.report.tables.sheets import Columns, TableInputs, block, differences, is_compared, texts
-from fedlib.report.tables.summary import STATISTICS, identity, statistics
+from fedlib.report.tables import notes, render, sheets
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.report.tables.sheets import Columns, TableInputs, block, differences, texts
 
 AVERAGE = "Average"
 ROUNDED = 1e-4  # how far a printed average may be from that of printed numbers
@@ -96,7 +84,7 @@ def build(given: TableInputs) -> Sheet:
         blocks,
         notes.measured(exhibit),
         f"{MEASURED} {DIFFERENT}" if is_different else MEASURED,
-        *exhibits.published_note(exhibit, shown=is_compared(numbers)),
+        *exhibits.published_note(exhibit, shown=sheets.is_compared(numbers)),
     )
 
 
@@ -179,14 +167,14 @@ def _numbers(given: TableInputs, shown: list[_Column], rows: list[_Row]) -> pd.D
             given.published, column.published or None, column.printed or column.metric
         )
         for row in rows:
-            chosen = statistics(found["chosen"], (row.label, place))
-            last = statistics(found["last"], (row.label, place), LAST)
+            chosen = sheets.statistics(found["chosen"], (row.label, place))
+            last = sheets.statistics(found["last"], (row.label, place), LAST)
             ours = last["last_mean"] if np.isnan(chosen["mean"]) else chosen["mean"]
             number = theirs.get((federation["dataset"], row.printed), np.nan)
             about = {"label": row.label, "title": row.title}
             numbers.append(
                 {
-                    **identity(federation, about),
+                    **sheets.identity(federation, about),
                     "family": federation["family"],
                     "column": column.title,
                     "place": place,
@@ -217,7 +205,7 @@ def _averages(
         number = theirs.get((ALL, row.printed), np.nan)
         if not abs(mine["published"].mean(skipna=False) - number) <= ROUNDED:
             number = np.nan
-        spread = {state + name: np.nan for state in ("", LAST) for name in STATISTICS}
+        spread = {state + name: np.nan for state in ("", LAST) for name in sheets.STATISTICS}
         ours = means.fillna(means[f"{LAST}mean"])["mean"]
         about = mine.iloc[0].to_dict() | {"federation": ALL, "dataset": ALL, "family": AVERAGE}
         about |= {"column": "All columns", "place": 0, "published": number, **spread, **means}
@@ -244,24 +232,28 @@ def _block(family: str, numbers: pd.DataFrame, head: str) -> Block:
 def _cells(part: pd.DataFrame) -> dict[str, list[Cell]]:
     """The cells of one federation, by their heads: what there is of published and both states."""
     minus, of = bool(part["minus"].iloc[0]), part["of"].iloc[0]
-    form = (lambda value: points(value, 2)) if minus else (lambda v: percent(v, decimals=2))
+    form = (
+        (lambda value: render.points(value, 2))
+        if minus
+        else (lambda v: render.percent(v, decimals=2))
+    )
     theirs, found = part["published"].tolist(), {}
     if part["published"].notna().any():
         name = f"published, {of}" if of else "published"
-        found[name] = best_cells(theirs, list(map(form, theirs)), 2)
+        found[name] = render.best_cells(theirs, list(map(form, theirs)), 2)
     for name, prefix in (("last", LAST), ("chosen", "")):
         means = part[f"{prefix}mean"]
         if means.notna().any():
-            found[name] = best_cells(means.tolist(), _texts(part, prefix, minus))
+            found[name] = render.best_cells(means.tolist(), _texts(part, prefix, minus))
     if part["difference"].notna().any():
         found["difference"] = differences(part)
-    return found or {"": [Cell(ABSENT)] * len(part)}
+    return found or {"": [Cell(render.ABSENT)] * len(part)}
 
 
 def _texts(numbers: pd.DataFrame, prefix: str, minus: bool) -> list[str]:
     """Means with what so many seeds can say of their spread; gains with a sign."""
     if not minus:
-        return percents(numbers, prefix)
-    names = {prefix + name: name for name in STATISTICS}
+        return render.percents(numbers, prefix)
+    names = {prefix + name: name for name in sheets.STATISTICS}
     rows = numbers[["seeds", *names]].rename(columns=names).to_dict("records")
-    return [with_spread(row, "ci95", points) for row in rows]
+    return [render.with_spread(row, "ci95", render.points) for row in rows]

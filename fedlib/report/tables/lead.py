@@ -13,19 +13,9 @@ from fedlib.errors import ConfigError
 from fedlib.report import exhibits, printed
 from fedlib.report.comparisons import GROUPS
 from fedlib.report.metrics import PRIMARY, over_seeds
-from fedlib.report.tables import notes, summary
-from fedlib.report.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Column,
-    Sheet,
-    percent,
-    points,
-    with_spread,
-)
-from fedlib.report.tables.sheets import TableInputs, is_compared, texts
-from fedlib.report.tables.summary import STATISTICS
+from fedlib.report.tables import notes, render, sheets
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.report.tables.sheets import STATISTICS, TableInputs, is_compared, texts
 
 WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
 OVER = {"best": "idxmin", "any": "idxmax"}  # which of the leads on a federation a claim is about
@@ -94,7 +84,7 @@ def _numbers(given: TableInputs, leads: pd.DataFrame) -> pd.DataFrame:
         yield {
             "claim": "",
             "published": ahead - behind,
-            **summary.statistics(leads, where),
+            **sheets.statistics(leads, where),
             "seeds": int(leads.loc[where, "seeds"]),
         }
 
@@ -127,10 +117,13 @@ def _blocks(exhibit: dict, numbers: pd.DataFrame) -> Iterator[Block]:
 
 def _claim_block(exhibit: dict, row: pd.Series) -> Block:
     where = {federation["name"]: federation["title"] for federation in exhibit["federations"]}
-    found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else ABSENT
+    found = f"over {row['title']} on {where[row['federation']]}" if row["title"] else render.ABSENT
     columns = [*map(Column, ("Claim", "Lead over the best baseline", "published", "here"))]
     return Block("Claim", columns, [[*texts((row["claim"], found)), *_values(row)]], num_keys=2)
 
 
 def _values(row: dict | pd.Series) -> list[Cell]:
-    return [Cell(points(row["published"])), Cell(with_spread(dict(row), "ci95", points, percent))]
+    return [
+        Cell(render.points(row["published"])),
+        Cell(render.with_spread(dict(row), "ci95", render.points, render.percent)),
+    ]

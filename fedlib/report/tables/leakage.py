@@ -9,8 +9,7 @@ import pandas as pd
 from fedlib.report import exhibits, of_clients, recovery
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import Columns, TableInputs, texts
-from fedlib.report.tables.summary import mean_text
+from fedlib.report.tables.sheets import Columns, TableInputs, mean_text, texts
 
 MEASURES = {  # columns of the numbers, and how they are shown
     "total_variation": ("mean", "Total variation"),

@@ -6,10 +6,9 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.alphas import ALPHA, recorded
 from fedlib.report.metrics import over_seeds
-from fedlib.report.tables import notes
+from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
-from fedlib.report.tables.sheets import Columns, TableInputs, block, is_compared, texts
-from fedlib.report.tables.summary import STATISTICS, identity
+from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
 EXPLAINED = (
@@ -27,7 +26,7 @@ def build(given: TableInputs) -> Sheet:
     exhibit = given.exhibit
     theirs, num_seeds = given.printed(ALPHA), len(exhibit["seeds"])
     numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(given))
-    compared = is_compared(numbers)
+    compared = sheets.is_compared(numbers)
     return given.sheet(
         numbers,
         [block("", _columns(numbers, compared), num_keys=2)],
@@ -44,12 +43,12 @@ def _row(federation: dict, run: dict, alphas: pd.DataFrame, theirs: dict, num_se
     (found,) = over_seeds(last.assign(run=0), ["run"]).to_dict("records")
     rate = run["params"].get(RATE, 1.0) * run["params"]["server"]["lr"]
     return {
-        **identity(federation, run),
+        **sheets.identity(federation, run),
         "data": federation["title"],
         "start": exhibits.setting(ALPHA, run),
         "rate": rate,
         "published": theirs.get((federation["dataset"], run["label"]), np.nan),
-        **{name: found[name] for name in STATISTICS},
+        **{name: found[name] for name in sheets.STATISTICS},
         "round": int(last["round"].iloc[0]),
         "seeds": num_seeds,
     }
@@ -65,5 +64,5 @@ def _columns(numbers: pd.DataFrame, compared: bool) -> Columns:
     if compared:
         told = (ABSENT if np.isnan(value) else f"{value:.2f}" for value in numbers["published"])
         yield Column("published"), texts(told)
-    rows = numbers[["seeds", *STATISTICS]].to_dict("records")
+    rows = numbers[["seeds", *sheets.STATISTICS]].to_dict("records")
     yield Column("learned"), texts(with_spread(row, "ci95", "{:.3f}".format) for row in rows)

@@ -11,20 +11,9 @@ import pandas as pd
 
 from fedlib.report import comparisons, exhibits
 from fedlib.report.printed import off
-from fedlib.report.tables import notes
-from fedlib.report.tables.render import (
-    ABSENT,
-    Block,
-    Cell,
-    Column,
-    Sheet,
-    best_cells,
-    percent,
-    percents,
-    points,
-)
-from fedlib.report.tables.sheets import DIFFERENCE, TableInputs, is_compared
-from fedlib.report.tables.summary import statistics
+from fedlib.report.tables import notes, render
+from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.report.tables.sheets import DIFFERENCE, TableInputs, is_compared, statistics
 
 DECIMALS = 2  # as such papers print them
 COMPARED = (
@@ -129,18 +118,20 @@ def _block(
 def _row(part: pd.DataFrame, compared: bool) -> list[Cell]:
     """The cells of one federation and run, whose protocols are the rows of `part`."""
     first = part.iloc[0]
-    ours = best_cells(part["mean"].tolist(), percents(part, "", "std", DECIMALS), DECIMALS)
+    ours = render.best_cells(
+        part["mean"].tolist(), render.percents(part, "", "std", DECIMALS), DECIMALS
+    )
     seeds = Cell(str(first["seeds"]))
     cells = [Cell(first["head"]), Cell(first["run"])]
     if not compared:
         return [*cells, *ours, seeds]
     printed = zip(part["published"], part["published_std"], strict=True)
-    texts = [percent(mean, std, DECIMALS) for mean, std in printed]
-    theirs = best_cells(part["published"].tolist(), texts, DECIMALS)
+    texts = [render.percent(mean, std, DECIMALS) for mean, std in printed]
+    theirs = render.best_cells(part["published"].tolist(), texts, DECIMALS)
     for their, our, gain in zip(theirs, ours, part["difference"], strict=True):
-        cells += [their, our, Cell(points(gain, DECIMALS))]
+        cells += [their, our, Cell(render.points(gain, DECIMALS))]
     trials = first["published_trials"]
-    return [*cells, Cell(ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
+    return [*cells, Cell(render.ABSENT if np.isnan(trials) else f"{trials:.0f}"), seeds]
 
 
 def _measured(exhibit: dict, group: str) -> str:

@@ -14,10 +14,9 @@ from fedlib.report import exhibits
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.printed import difference
-from fedlib.report.tables import notes
+from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import HIGHEST, Columns, TableInputs, differences, means, texts
-from fedlib.report.tables.summary import statistics
+from fedlib.report.tables.sheets import Columns, TableInputs, differences, means, texts
 
 DEFAULT = PRIMARY.protocol
 
@@ -35,9 +34,9 @@ def build(given: TableInputs) -> Sheet:
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         for metric in METRIC_TITLES:
             where = (federation["name"], run["label"], metric)
-            first = statistics(found, (*where, DEFAULT))["mean"]
+            first = sheets.statistics(found, (*where, DEFAULT))["mean"]
             for protocol in titles:
-                ours = statistics(found, (*where, protocol))
+                ours = sheets.statistics(found, (*where, protocol))
                 gain = np.nan if protocol == DEFAULT else difference(ours["mean"], first)
                 about = {"group": PRIMARY.group, "metric": metric, "protocol": protocol}
                 yield about | ours | {"difference": gain, "seeds": len(exhibit["seeds"])}
@@ -57,7 +56,7 @@ def build(given: TableInputs) -> Sheet:
         notes.measured(exhibit),
         "All and Bottom-10% as in the accuracy table, on test examples of the clients that train,"
         " after the last round. A dash: the method has no such protocol.",
-        f"Difference: from '{titles[DEFAULT]}', in percentage points. {HIGHEST}",
+        f"Difference: from '{titles[DEFAULT]}', in percentage points. {sheets.HIGHEST}",
     )
 
 

@@ -10,10 +10,9 @@ import pandas as pd
 from fedlib.report import exhibits
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.metrics import PRIMARY
-from fedlib.report.tables import notes
+from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
-from fedlib.report.tables.sheets import HIGHEST, Columns, TableInputs, block, means, texts
-from fedlib.report.tables.summary import STATISTICS
+from fedlib.report.tables.sheets import Columns, TableInputs, block, means, texts
 
 
 def build(given: TableInputs) -> Sheet:
@@ -31,7 +30,8 @@ def build(given: TableInputs) -> Sheet:
         _blocks(given, numbers, names),
         notes.measured(exhibit),
         notes.ALL_AND_BOTTOM,
-        f"{HIGHEST} The csv file also has the best round, which is a selection on the test set.",
+        f"{sheets.HIGHEST} The csv file also has the best round, which is a selection on the test "
+        "set.",
         exhibits.parameter_note(kind.parameter, kind.symbol or ""),
     )
 
@@ -40,8 +40,8 @@ def _numbers(given: TableInputs, runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with their accuracy at the last and best round -> one row per run and metric."""
     keys = ["federation", "label", "metric"]
     found = given.at_moments(*keys, **PRIMARY._asdict())
-    best = found["best"][[*STATISTICS]].add_prefix("best_")
-    both = found["last"][[*STATISTICS, "seeds"]].join(best, how="inner").reset_index()
+    best = found["best"][[*sheets.STATISTICS]].add_prefix("best_")
+    both = found["last"][[*sheets.STATISTICS, "seeds"]].join(best, how="inner").reset_index()
     shown = both[both["metric"].isin(METRIC_TITLES)]
     return runs.merge(shown, on=keys[:2]).sort_values(
         ["federation", "method", "metric", "setting"], kind="stable", ignore_index=True
@@ -102,4 +102,6 @@ def _settings(numbers: pd.DataFrame) -> list:
 
 def _cells(numbers: pd.DataFrame, by: str, order: list) -> list[Cell]:
     """A column of cells, one for each value of `by`; a dash where nothing ran."""
-    return means(numbers.set_index(by)[["seeds", *STATISTICS]].reindex(order).astype(np.float64))
+    return means(
+        numbers.set_index(by)[["seeds", *sheets.STATISTICS]].reindex(order).astype(np.float64)
+    )

@@ -13,8 +13,7 @@ from fedlib.report import exhibits, printed
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import notes
 from fedlib.report.tables.render import NOT_APPLICABLE, Cell, Column, Sheet, percents, points
-from fedlib.report.tables.sheets import Columns, TableInputs, means, texts
-from fedlib.report.tables.summary import statistics
+from fedlib.report.tables.sheets import Columns, TableInputs, means, statistics, texts
 
 DEFAULT = PRIMARY.protocol
 OWN = "the method's own"  # how a reader is told of the default

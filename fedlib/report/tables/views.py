@@ -13,18 +13,9 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.metrics import PRIMARY
 from fedlib.report.printed import off
-from fedlib.report.tables import notes
+from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import Column, Sheet
-from fedlib.report.tables.sheets import (
-    DIFFERENCE,
-    HIGHEST,
-    Columns,
-    TableInputs,
-    beside,
-    is_compared,
-    texts,
-)
-from fedlib.report.tables.summary import statistics
+from fedlib.report.tables.sheets import Columns, TableInputs, beside, texts
 from fedlib.results import SHARED
 
 SPLITS = {"train": "training", "val": "validation", "test": "test", SHARED: "shared test"}
@@ -61,7 +52,7 @@ def build(given: TableInputs) -> Sheet:
 
     def of_run(federation: dict, run: dict) -> Iterator[dict]:
         for column in shown:
-            ours = statistics(found, (federation["name"], run["label"], *column.view()))
+            ours = sheets.statistics(found, (federation["name"], run["label"], *column.view()))
             number = printed.value(federation, run["label"], column.key, column.metric)
             yield {
                 **{"column" if k == "title" else k: v for k, v in column._asdict().items()},
@@ -79,15 +70,15 @@ def build(given: TableInputs) -> Sheet:
         yield Column("Seeds"), texts(runs["seeds"])
 
     numbers = given.numbers(of_run)
-    compared = is_compared(numbers)
+    compared = sheets.is_compared(numbers)
     return given.sheet(
         numbers,
         given.blocks(numbers, of_block),
         notes.measured(exhibit),
-        f"After the last round. A dash: the run was not evaluated so. {HIGHEST}",
+        f"After the last round. A dash: the run was not evaluated so. {sheets.HIGHEST}",
         *_absent(numbers, shown),
         *(f"{column.title}: {_meaning(column)}." for column in shown),
-        DIFFERENCE if compared else "",
+        sheets.DIFFERENCE if compared else "",
         *exhibits.published_note(exhibit, shown=compared),
     )
 
