@@ -31,20 +31,8 @@ def changed(layer, x, key=KEYS[0]):
 # Single layers
 
 
-def test_a_crop_is_a_window_of_the_image_or_of_its_mirror_image_and_all_are_drawn():
-    x = images(3000, side=12)
-    crops = changed(nn.Sequential(CropFlip(pad=2), augment.Centre(8)), x)
-    found = set()
-    for image, crop in zip(x, crops, strict=True):
-        for mirrored in (False, True):
-            windows = (image.flip(-1) if mirrored else image).unfold(1, 8, 1).unfold(2, 8, 1)
-            same = (windows == crop[:, None, None]).all(-1).all(-1).all(0).nonzero().tolist()
-            found |= {(mirrored, *place) for place in same}
-            if same:
-                break
-        else:
-            pytest.fail("no window of the image")
-    assert len(found) == 2 * 5 * 5  # 12 - 8 + 1 places in either direction
+def test_the_middle_of_an_image_is_seen_outside_training():
+    x = images(3, side=12)
     middle = nn.Sequential(CropFlip(pad=2), augment.Centre(8)).eval()(x)
     assert torch.equal(middle, x[:, :, 2:10, 2:10])
 

@@ -9,7 +9,7 @@ from test_transformer import LAYOUTS, official, tiny  # noqa: F401
 
 from fedlib.data import downloads
 from fedlib.engine.task import Task
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.models import transformer
 
 CUT = save({"a": torch.ones(9)})[:-1]
@@ -37,12 +37,6 @@ def test_a_published_file_has_all_of_the_body_and_nothing_of_the_head(layout, tm
     body, head = task.split(task.init(0))
     assert body.keys() == found.keys() and not head.keys() & found.keys()
     assert all(torch.equal(body[name], x) for name, x in found.items())
-
-
-def test_a_file_of_another_model_is_refused(tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(save({"conv1.weight": torch.ones(1)}))
-    with pytest.raises(ConfigError, match=r"neither BERT's nor GPT-2's .* \['conv1.weight'\]"):
-        transformer.pretrained(tmp_path / "model.safetensors")
 
 
 # -- the published files -----------------------------------------------------------------------

@@ -215,10 +215,6 @@ def test_the_last_roles_of_a_random_order_are_unseen(raw):
     assert built.train.sizes.tolist() == again != other
 
 
-def test_a_fraction_of_the_roles_can_be_used(raw):
-    assert by_role(raw, fraction=0.5).num_clients == 2  # int(0.5 * 5)
-
-
 def test_roles_without_a_window_are_dropped_and_numbers_kept(raw):
     short = works({"ONE": speech("ANN", 8) + "  BOB. a\n    b\n    c\n" + speech("CY", 8)})
     put(raw, WORKS, short.encode())
@@ -242,19 +238,12 @@ def test_carriage_returns_are_line_ends_and_other_letters_are_refused(raw):
     [
         ({"val_split": "none"}, "no val_split 'none'; choose one of fixed, official"),
         ({"train_fraction": 0}, "train_fraction must be in"),
-        ({"fraction": 2}, "fraction must be in"),
         ({"val_fraction": 1}, "val_fraction must be in"),
-        ({"seed": -1}, "seed must be"),
     ],
 )
 def test_values_that_make_no_sense_are_refused_before_the_file_is_read(change, message):
     with pytest.raises(ConfigError, match=message):
         by_role(NOWHERE, **change)
-
-
-def test_a_federation_without_a_seen_role_is_refused(raw):
-    with pytest.raises(ConfigError, match="none of the 5 clients is seen"):
-        by_role(raw, unseen_fraction=0.9)
 
 
 def test_a_validation_part_is_of_the_lines_and_not_drawn_again(raw):

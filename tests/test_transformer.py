@@ -228,14 +228,6 @@ def test_a_published_file_computes_what_torchs_layers_do(layout, pool, files):
         torch.testing.assert_close(ours, expected, **CLOSE)
 
 
-@every_layout
-def test_a_published_file_has_all_of_the_body_and_nothing_of_the_head(layout, files):
-    task = task_of(layout)
-    body, head = task.split(task.init(0))
-    weights = transformer.pretrained(files[layout])
-    assert {n: v.shape for n, v in weights.items()} == {n: v.shape for n, v in body.items()}
-
-
 def test_newer_files_with_other_prefixes_are_read_as_well(tmp_path):
     for layout in LAYOUTS:
         weights = official(layout)
