@@ -24,8 +24,7 @@ from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.models import transformer
-from fedlib.report import metrics
-from fedlib.report.tables import views
+from fedlib.report import metrics, tables
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, scoring
 from fedlib.run.checkpoint import Checkpoints
@@ -376,7 +375,7 @@ def test_a_table_can_ask_for_the_server():
     _, history = silently(run)
     rows = metrics.run_rows(history).assign(**names)
     column = {"title": "Global", "group": "server", "metric": "accuracy"}
-    sheet = views.build(shown, rows, None, None, columns=[column])
+    sheet = tables.load("views")(shown, rows, None, None, columns=[column])
     scores = history.scores[metrics.SERVER]
     assert sheet.numbers["mean"].tolist() == [scores.correct[-1, 0] / OWNED[2]]
     assert any("test examples of the server" in note for note in sheet.notes)
