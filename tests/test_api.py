@@ -38,6 +38,7 @@ Y = Y[:400]
 CUT = {"num_clients": 5, "alpha": 0.5, "train_fraction": 0.75, "val_fraction": 0.2}
 CUT |= {"unseen_fraction": 0.2}
 SOLVER = {"lr": 0.2, "batch_size": 16, "momentum": 0.5}
+WEIGHTS = [1.0 + label / 10 for label in range(10)]
 BUILD = partial(mlp.build, in_features=64, hidden=8, num_classes=10)
 quiet = partial(runs.simulate, progress=None, threads=1)
 
@@ -74,6 +75,7 @@ def trained(tmp_path_factory):
         params={"num_experts": 2},
         participation={"rate": 0.5, "aggregation": "damped"},
         evaluate_every=2,
+        class_weights=WEIGHTS,
     ).spec(7) | {"data": spec_digest(data)}
     folder = top / "results/demo/runs/mine/digits/fedem/seed7"
     files = "--state", folder / "state.pt", "--history", folder / "history.h5"
@@ -86,7 +88,8 @@ def trained(tmp_path_factory):
 def both(trained):
     """The result of the same run without files, and that of the workflow."""
     course = {"rounds": 3, "seed": 7, "rate": 0.5, "evaluate_every": 2}
-    ours = quiet(cut(), BUILD, FedEM, num_experts=2, local=fedlib.SGD(**SOLVER), **course)
+    course |= {"local": fedlib.SGD(**SOLVER), "class_weights": WEIGHTS}
+    ours = quiet(cut(), BUILD, FedEM, num_experts=2, **course)
     return ours, fedlib.open_run(trained)
 
 
@@ -116,6 +119,9 @@ def test_a_finished_run_is_not_opened_with_other_shards(trained, tmp_path):
     folder.mkdir(parents=True)
     for name in ("state.pt", "history.h5"):
         (folder / name).write_bytes((trained / name).read_bytes())
+    other = tmp_path / "demo/shards/mine/digits.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
     with pytest.raises(DataError, match="digits.json is not what .* was trained on"):
         fedlib.open_run(folder)
 
@@ -126,8 +132,16 @@ def test_a_module_is_drawn_like_the_function_that_made_it():
     course = {"local": fedlib.SGD(lr=0.1), "rounds": 1, "seed": 5}
     done = quiet(cut(), BUILD, **course), quiet(cut(), module, threads=2, **course)
     for one, other in zip(*(tree.leaves(run.state) for run in done), strict=True):
-        assert torch.equal(one, other)  # on two threads, too
+        assert torch.equal(one, other)  # whatever the threads
     assert not module.head.weight.any()
+
+
+def test_a_run_leaves_pytorchs_threads_and_generator_as_they_are(request):
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(3)
+    state = torch.get_rng_state()
+    quiet(cut(), BUILD, threads=2, local=fedlib.SGD(lr=0.1), rounds=1)
+    assert torch.get_num_threads() == 3 and torch.equal(state, torch.get_rng_state())
 
 
 @pytest.mark.slow
@@ -190,8 +204,12 @@ def test_the_network_of_a_client_is_the_users_own():
     predict = result.client_model(1)
     network, x = Net().eval(), torch.from_numpy(images().x[:6])
     network.load_state_dict(predict.network.state_dict())
-    torch.testing.assert_close(network(x / 255).softmax(1), predict(x))
+    for same in (network, predict.network):
+        torch.testing.assert_close(same(x / 255).softmax(1), predict(x))
+    assert predict._data.x is None  # the examples stay behind
     assert type(predict.network.fc[0]) is nn.Dropout
+    with pytest.raises(ConfigError, match="inputs must be torch.uint8"):
+        predict(x / 255)
     again = quiet(images(), Net(), local=fedlib.SGD(lr=0.1), rounds=2)
     assert torch.equal(again.client_model(1)(x), predict(x))  # masks of dropout are repeated
 
@@ -215,10 +233,8 @@ def test_a_model_that_cannot_be_batched_runs_client_by_client():
 
 def test_an_accuracy_is_the_share_of_right_answers_by_client_and_round():
     few = cut(num_clients=40, alpha=0.1)  # which leaves some clients without examples
-    before = torch.get_num_threads()
     result = quiet(few, BUILD, "local", local=fedlib.SGD(lr=0.1), rounds=3, evaluate_every=2)
     accuracy, federation = result.accuracy(), result.simulation.federation
-    assert torch.get_num_threads() == before
     assert accuracy.index.tolist() == [0, 2, 3]
     assert accuracy.columns.tolist() == federation.client_id[federation.ids("seen")].tolist()
     sizes = federation.test.sizes[federation.ids("seen")]
@@ -236,6 +252,9 @@ def test_a_plot_has_a_line_for_each_run_of_the_pooled_accuracy():
     ax = result.plot(result.plot(label="once"), label="twice")
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["once", "twice"]
     assert ax.lines[0].get_ydata().tolist() == result.pooled_accuracy().tolist()
+    shaded = ax.collections[0].get_paths()[0].vertices[:, 1]
+    low, high = (result.accuracy().quantile(q, axis=1) for q in (0.1, 0.9))
+    assert (shaded.min(), shaded.max()) == pytest.approx((low.min(), high.max()))
 
 
 def test_progress_is_shown_while_a_run_goes_on(capsys):
@@ -342,6 +361,7 @@ SETTINGS = {
     "method must be a name or a class of a method": {"method": Net},
     "FedEM has no num_expert; it takes": {"num_expert": 3, "method": "fedem"},
     "num_experts must be": {"num_experts": 0, "method": "fedem"},
+    "num_experts must fit into memory": {"num_experts": 10**12, "method": "fedem"},
     "rounds must be at least 0, got -1": {"rounds": -1},
     r"participation rate must be in \(0, 1\], got 2": {"rate": 2},
     "agregation": {"course": {"agregation": "gossip"}},
