@@ -181,11 +181,11 @@ def test_a_method_has_one_colour_in_all_figures(collected):
             assert colour_of(figure, title) == style.METHODS[method].color
 
 
-def test_every_method_has_a_look_of_its_own():
-    assert methods.METHODS.keys() <= style.METHODS.keys()
+def test_every_method_has_a_title_and_a_look_of_its_own():
+    assert methods.METHODS.keys() == style.METHODS.keys()
     assert not {look.color for look in style.METHODS.values()} & set(style.SPARE)
-    assert len({look.color for look in style.METHODS.values()}) == len(style.METHODS)
-    assert len({look.marker for look in style.METHODS.values()}) == len(style.METHODS)
+    for name in ("title", "color", "marker"):
+        assert len({getattr(look, name) for look in style.METHODS.values()}) == len(methods.METHODS)
 
 
 def test_runs_of_one_method_share_its_colour_and_differ_in_dashes():

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import methods, papers, seals
+from fedlib import papers, seals
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, metrics, printed, tables
 from fedlib.report.tables import render
@@ -692,12 +692,6 @@ def test_names_are_printed_otherwise_only_in_the_file_of_the_paper(tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(PUBLISHED.read_text())
     assert "pfedmoe" in set(printed.read(other)["label"])
-
-
-def test_every_method_has_a_title_of_its_own():
-    assert methods.METHODS.keys() <= exhibits.METHOD_TITLES.keys()
-    titles = list(exhibits.METHOD_TITLES.values())
-    assert len(set(titles)) == len(titles)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Every method by name. To add one: write its file, then its line here.
+"""Every method by name. To add one: write its file, its line here, and one in `report/looks.py`.
 
 Nothing is imported until a method is asked for, so that a run's code digest holds its own method
 and no other. A method outside of this package is named by its file, as in "mine/fedper.py".

@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedlib.errors import ConfigError, DataError
+from fedlib.report.looks import METHODS
 from fedlib.run_spec import is_file
 
 PAPER_SCALE = "full"
@@ -32,51 +33,6 @@ PARAMETER_NOTES = {  # how to read the values of a parameter that does not expla
     "partition.alpha": "Small {0}: the clients' data differ much. Large {0}: they are alike.",
     "partition.p": "Majority fraction: share of a client's data that is of its two majority "
     "classes; 0.2 of ten classes is close to IID.",
-}
-METHOD_TITLES = {  # where the method is meant rather than one of its runs
-    "local": "Local",
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "fedavg_plus": "FedAvg+",
-    "clustered": "Clustered FL",
-    "ifca": "IFCA",
-    "adaptive_experts": "Adaptive Expert Models",
-    "local_experts": "Local experts",
-    "pfedme": "pFedMe",
-    "pfedme_moreau": "pFedMe (Moreau)",
-    "l2sgd": "L2SGD",
-    "apfl": "APFL",
-    "qffl": "q-FFL",
-    "afl": "AFL",
-    "fedem": "FedEM",
-    "gated_experts": "MoE (pFedMM's)",
-    "pfedmm": "pFedMM",
-    "fedavg_adam": "FedAvg (server Adam)",
-    "biased_fedavg": "Biased FedAvg",
-    "local_global": "Local/Global",
-    "fedmix": "FedMix",
-    "fedmix_clients": "FedMix by clients",
-    "fedmix_vae": "FedMix with VAEs",
-    "plain_mixture": "Plain mixture",
-    "label_leakage": "Label leakage",
-    "pfedmoe": "pFedMoE",
-    "lg_fedavg": "LG-FedAvg",
-    "fedrep": "FedRep",
-    "fd": "FD",
-    "fedproto": "FedProto",
-    "fedgh": "FedGH",
-    "fedtgp": "FedTGP",
-    "fml": "FML",
-    "fedkd": "FedKD",
-    "fedapen": "FedAPEN",
-    "fedmoe": "Fed-MoE",
-    "centmoe": "CentMoE",
-    "uniform_mixture": "Uniform mixture",
-    "server_finetuning": "FedAvg, tuned on the server",
-    "moe_fedavg": "Avg-MoE",
-    "fedjets": "FedJETs",
-    "ensemble": "Ensemble of clients",
-    "fedrolex": "FedRolex",
 }
 
 
@@ -147,7 +103,7 @@ def method_title(method: str, runs: Iterable[Mapping] = ()) -> str:
     alike = len(titles) > 1 and len(set(titles)) == 1
     if alike or (titles and is_file(method)):
         return titles[0]
-    return METHOD_TITLES.get(method, Path(method).stem)
+    return METHODS[method].title if method in METHODS else Path(method).stem
 
 
 def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:

@@ -1,14 +1,13 @@
 """How every figure looks: one colour, marker and line per method, in all papers.
 
 Nothing here touches `pyplot`: a figure is an object, and the settings hold only while it is drawn
-or saved (`styled`, `fedlib.report.figures.saving`). Colours are from the palettes of Okabe and Ito
-and of Tol, which colour-blind readers can tell apart; markers and dashes say the same once more.
+or saved (`styled`, `fedlib.report.figures.saving`).
 """
 
 import contextlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -16,6 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.lines import Line2D
 
 from fedlib.report import exhibits
+from fedlib.report.looks import DASHDOT, DASHED, DOTTED, LONG, METHODS, SOLID, Look
 from fedlib.run_spec import is_file
 
 SIZE = 8  # points of all words but the footer's, which are `SMALL`
@@ -57,83 +57,6 @@ CROWD = 8  # runs in a figure; of more, `STANDING` are in colour
 STANDING = 5
 CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
 GREY = "#6E6E6E"
-# Markers with so little in the middle that they must be larger.
-STARS = ("*", (4, 1, 0), (6, 1, 0), (8, 1, 0))
-SOLID, DASHED, DOTTED = "-", (0, (4, 1.6)), (0, (1, 1.3))
-DASHDOT, LONG = (0, (4, 1.3, 1, 1.3)), (0, (7, 1.6))
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a method is drawn."""
-
-    color: str
-    marker: str | tuple
-    line: str | tuple
-    width: float = 1.5
-    hollow: bool = False
-
-    def curve(self) -> dict:
-        """Keyword arguments of `Axes.plot` for a line with markers."""
-        face = "white" if self.hollow else self.color
-        return {
-            "color": self.color,
-            "linestyle": self.line,
-            "linewidth": self.width,
-            "marker": self.marker,
-            "markerfacecolor": face,
-            "markeredgecolor": self.color if self.hollow else "white",
-            "markeredgewidth": 0.9 if self.hollow else 0.5,
-            "markersize": 7 if self.marker in STARS else 4.8,
-            "zorder": 2 if self.marker else 1.9,  # what does not stand out is below
-        }
-
-
-METHODS = {
-    "local": Look("#7A7A7A", "v", DOTTED),
-    "fedavg": Look("#000000", "o", SOLID),
-    "fedprox": Look("#999933", "s", DASHED),
-    "fedavg_plus": Look("#E69F00", "P", DASHDOT),
-    "clustered": Look("#56B4E9", "D", LONG),
-    "ifca": Look("#2255AA", "H", SOLID),
-    "adaptive_experts": Look("#CC3377", (4, 1, 0), SOLID, width=2.1),
-    "local_experts": Look("#9C8F6B", (12, 0, 0), DOTTED),
-    "pfedme": Look("#009E73", "^", DASHED),
-    "pfedme_moreau": Look("#117733", "8", DASHDOT),
-    "l2sgd": Look("#882255", "<", DASHDOT),
-    "apfl": Look("#44AA99", ">", LONG),
-    "qffl": Look("#332288", "h", DASHED),
-    "afl": Look("#AA4499", "d", DOTTED),
-    "fedem": Look("#0072B2", "X", SOLID),
-    "gated_experts": Look("#CC79A7", "p", DASHDOT),
-    "pfedmm": Look("#D55E00", "*", SOLID, width=2.1),
-    "fedavg_adam": Look("#1A1A1A", (16, 0, 0), SOLID),
-    "biased_fedavg": Look("#0077BB", (4, 0, 20), LONG),
-    "local_global": Look("#C9A227", (5, 0, 36), DASHDOT),
-    "fedmix": Look("#CC3311", (6, 1, 0), SOLID, width=2.1),
-    "fedmix_clients": Look("#33BBEE", (3, 0, 0), SOLID),
-    "fedmix_vae": Look("#EE7733", (6, 0, 0), DASHED),
-    "plain_mixture": Look("#AA7744", (3, 0, 180), DASHDOT),
-    "label_leakage": Look("#4B4B8F", (7, 0, 0), DOTTED),
-    "pfedmoe": Look("#6A3D9A", (8, 1, 0), SOLID, width=2.1),
-    "lg_fedavg": Look("#B8860B", (4, 0, 10), DASHDOT),
-    "fedrep": Look("#5F9EA0", (8, 0, 0), LONG),
-    "fd": Look("#8C564B", (3, 0, 90), DOTTED),
-    "fedproto": Look("#1B9E77", (6, 0, 30), DASHED),
-    "fedgh": Look("#A6761D", (3, 0, 270), LONG),
-    "fedtgp": Look("#66A61E", (5, 0, 0), DASHDOT),
-    "fml": Look("#5E8C31", (3, 1, 0), DASHED),
-    "fedkd": Look("#B07AA1", (5, 1, 0), DASHDOT),
-    "fedapen": Look("#8C510A", (7, 1, 0), LONG),
-    "uniform_mixture": Look("#D98CB3", (8, 0, 22), DASHED),
-    "server_finetuning": Look("#6B8E23", (10, 0, 0), LONG),
-    "centmoe": Look("#5E6B73", (9, 0, 0), DASHED),
-    "fedjets": Look("#3F7FBF", (7, 0, 26), LONG),
-    "ensemble": Look("#8F7A3E", (5, 1, 36), DOTTED),
-    "fedrolex": Look("#7D5BA6", (10, 1, 0), DASHED),
-    "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT),
-    "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1),
-}
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
 }
