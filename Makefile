@@ -57,8 +57,8 @@ ifeq ($(filter $(TORCH),lock own),)
   $(error TORCH must be lock or own, got $(TORCH))
 endif
 
-# Values go to scripts/workflow.py unchanged, through the environment: neither make nor a shell expands
-# them, and scripts/workflow.py checks them first.
+# Values go to fedlib/cli/make.py unchanged, through the environment: neither make nor a shell expands
+# them, and fedlib/cli/make.py checks them first.
 override CONFIG := $(value CONFIG)
 override ARGS   := $(value ARGS)
 override SCALE  := $(value SCALE)
@@ -68,7 +68,7 @@ override FROM   := $(value FROM)
 override A      := $(value A)
 override B      := $(value B)
 export CONFIG ARGS SCALE PAPER WHAT FROM A B
-workflow = $(BIN)/python scripts/workflow.py
+workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -126,7 +126,7 @@ test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(TESTS)
 
 # What most changes break first: the contracts of methods, declarations, plans, rooms and documents.
-FAST := methods rooms documents papers plan narrowing own_methods overrides errands cohort partition
+FAST := methods rooms documents papers plan narrowing own_methods overrides cli cohort partition
 FAST += metrics tables seals files readme
 test-fast: $(STAMP)  ## run a quarter of the tests, in two minutes; TESTS="-k fedper" for one method
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(TEST_JOBS) --dist loadfile \

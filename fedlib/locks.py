@@ -1,7 +1,7 @@
 """Locks of folders and outputs, which end with the process that holds them.
 
 One workflow at a time works in a *folder*, from its first step to its report. It locks
-`.snakemake/alive`, which names it. `scripts/workflow.py` passes the open file to the Snakemake
+`.snakemake/alive`, which names it. `python -m fedlib run` passes the open file to the Snakemake
 processes that it starts, so the lock lasts as long as any of them.
 
 One job at a time writes an *output*. If the workflow of the job that holds the lock is dead, that

@@ -13,7 +13,6 @@ import argparse
 import hashlib
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from PIL import Image
 import fedlib.report.inputs
 import fedlib.report.packs
 import fedlib.report.tables
+from fedlib.cli import redraw
 from fedlib.report.tables import render
 from fedlib.spec import SCALES
 from fedlib.workflow.plan import Plan
@@ -54,8 +54,7 @@ def packs() -> Iterator[tuple[str, str]]:
     """Files of all tables and figures that the packs of docs/results make."""
     for pack in sorted(ROOT.glob("docs/results/**/pack")):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "scripts/redraw.py", str(pack), "--out", folder]
-            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+            redraw.draw(pack, Path(folder))
             yield from _files(Path(folder), str(pack.parent.relative_to(ROOT)))
 
 

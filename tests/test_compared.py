@@ -1,8 +1,6 @@
 """Two folders of results as one table."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from scipy.stats import t
 
 from fedlib import seals
+from fedlib.cli import arguments, compare
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import metrics
 from fedlib.report.pages import compared
@@ -266,21 +265,16 @@ def test_folders_with_nothing_in_common_are_refused(tmp_path):
         sheet(tmp_path)
 
 
-@pytest.mark.slow
-def test_the_script_prints_what_differs_and_writes_all_numbers(tmp_path):
+def test_the_command_prints_what_differs_and_writes_all_numbers(tmp_path, monkeypatch, capsys):
     for name, value in (("demo", 0.5), ("demo-x", 0.6)):
         save_metrics(tmp_path, name, {("fedem", "loss", 0): value, ("fedem", "bytes", 0): 1.0})
 
-    def script(*words):
-        command = [sys.executable, "scripts/compare.py", *words, "--root", str(tmp_path)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-
-    done = script("results/demo/", "demo-x")
-    assert done.returncode == 0, done.stderr
-    assert "| mnist/fedem | seen default test | loss" in done.stdout
-    assert done.stdout.endswith("All numbers: results/compare-demo-demo-x.csv\n")
+    monkeypatch.chdir(tmp_path)
+    compare.main(arguments.read(["compare", "results/demo/", "demo-x"]))
+    said = capsys.readouterr().out
+    assert "| mnist/fedem | seen default test | loss" in said
+    assert said.endswith("All numbers: results/compare-demo-demo-x.csv\n")
     numbers = pd.read_csv(tmp_path / "results/compare-demo-demo-x.csv")
     assert list(numbers["difference_mean"]) == [pytest.approx(0.1), 0]
-    again = script("demo", "results/demo")
-    assert again.returncode == 1
-    assert again.stderr == "error: A and B must be two folders of results, got 'demo' twice\n"
+    with pytest.raises(ConfigError, match="^A and B must be two folders of results, got 'demo' tw"):
+        compare.main(arguments.read(["compare", "demo", "results/demo"]))

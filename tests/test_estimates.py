@@ -7,6 +7,7 @@ import pytest
 from conftest import toy_paper
 
 from fedlib import seals
+from fedlib.cli import estimate
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import budget, estimating, requests
 from fedlib.forecast.cells import Cell, cells, duration, hours
@@ -14,7 +15,6 @@ from fedlib.forecast.estimates import TIMED, Cost, Estimates, Record, run_name
 from fedlib.workflow import config, dryrun, unfinished
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
-from scripts import estimate
 
 SECONDS = {"digits/fedavg": 100, "digits/fedem": 300, "mnist/fedavg": 1000, "mnist/fedem": 5000}
 
@@ -176,7 +176,7 @@ def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, m
     plan = Plan(
         {"scale": "demo", "papers": ["fedmix"], "federations": ["digits"], "labels": ["fedavg"]}
     )
-    [request] = unfinished.requests(plan, tmp_path)
+    [request] = unfinished.requests(plan)
     before, raw = request.key(), plan.config["raw"]
     estimator = estimating.Estimator("cpu", raw)
     found = estimator.costs(request)
@@ -205,11 +205,10 @@ def test_an_edit_of_an_own_method_has_it_estimated_anew(tmp_path, monkeypatch):
 def estimated(tmp_path, monkeypatch):
     """Function that estimates a plan of one run with two seeds as `make plan` does; its folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(estimate, "ROOT", tmp_path)
-    (tmp_path / "config.yaml").write_text("scale: demo\n")
-    words = ["papers=fedmix", "federations=digits", "labels=[fedavg,local-global]", "seeds=[1]"]
-    monkeypatch.setattr(estimate.sys, "argv", ["estimate.py", "--config", *words])
-    return lambda: estimate.main() or tmp_path / "results/demo"
+    monkeypatch.chdir(tmp_path)
+    selected = {"papers": ["fedmix"], "federations": ["digits"], "seeds": [1]}
+    plan = Plan(selected | {"labels": ["fedavg", "local-global"]})
+    return lambda: estimate.estimate(plan) or tmp_path / "results/demo"
 
 
 def made_up(monkeypatch, costs):
@@ -278,6 +277,6 @@ def test_what_keeps_runs_from_being_estimated_is_said_once(capsys, tmp_path, mon
 def test_a_federation_that_cannot_be_dealt_is_no_plan(tmp_path):
     given = ["papers=[pfedmm]", "federations=[digits]", "labels=[fedavg]", "tag=t"]
     values = config.read([], [*given, "set=[digits.num_clients=100000]"])
-    [request] = unfinished.requests(Plan(values), tmp_path)
+    [request] = unfinished.requests(Plan(values))
     with pytest.raises(estimating.UndealtError, match="cannot be dealt to 100000 clients"):
         estimating.Estimator("cpu", "data/raw").costs(request)

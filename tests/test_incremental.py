@@ -378,7 +378,7 @@ def test_a_manifest_of_other_content_is_made_again_and_the_runs_of_its_seed(recu
 
 
 def test_the_commands_by_hand_are_those_of_the_rules_where_seeds_have_partitions(recut):
-    arguments = [sys.executable, "scripts/plan.py", "commands", "--configfile", workflow.SMOKE]
+    arguments = [sys.executable, "-m", "fedlib", "commands", "--configfile", workflow.SMOKE]
     told = subprocess.run(arguments, cwd=recut, capture_output=True, text=True, check=True).stdout
     by_hand = {line for line in told.splitlines() if line.startswith("python ")}
     code, output = workflow.dry_run(recut, workflow.smoke("--forceall", "--printshellcmds"))

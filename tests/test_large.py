@@ -140,7 +140,7 @@ def test_no_client_is_lost_on_the_way_from_the_raw_files_to_the_tables(plan, don
 def test_a_plan_of_ten_thousand_jobs_is_made_in_seconds(tmp_path, capsys):
     folder = workflow.copy_checkout(tmp_path)
     shutil.copy(many_paper.__file__, folder / "fedlib/papers/many.py")
-    words = [sys.executable, "scripts/plan.py", "--config", "papers=[many]", "device=cpu"]
+    words = [sys.executable, "-m", "fedlib", "plan", "--config", "papers=[many]", "device=cpu"]
     first, _ = run(folder, [*words, "seeds=[0]"])  # builds each run once, and remembers that
     seeds = list(range(often(2, 25)))
     plan, _ = run(folder, [*words, f"seeds={seeds}"])

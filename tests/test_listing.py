@@ -1,16 +1,14 @@
 """What there is, read off registries, declarations and docstrings."""
 
-import os
 import re
-import subprocess
-import sys
+from importlib import import_module
 
 import pytest
 
+from fedlib.cli import arguments
 from fedlib.errors import ConfigError
 from fedlib.workflow import listing
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.preflight import ROOT
 from fedlib.workflow.provenance import registered
 
 
@@ -89,26 +87,24 @@ def test_a_kind_that_does_not_exist_is_refused_with_the_choices():
         listing.listed(Plan({}), ["method"])
 
 
-def test_without_a_kind_names_and_numbers_fit_a_screen():
-    done = subprocess.run(
-        [sys.executable, "scripts/list.py"],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "100"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = done.stdout.splitlines()
+def printed(capsys, *words):
+    """The lines of the command."""
+    import_module("fedlib.cli.list").main(arguments.read(["list", *words]))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_without_a_kind_names_and_numbers_fit_a_screen(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = printed(capsys)
     assert len(lines) < 40
     assert lines[:2] == ["papers (5)", "    adaptive_experts, fedmix, fedmoe, pfedmm, pfedmoe"]
     methods = next(line for line in lines if line.startswith("methods"))
     assert methods == f"methods ({len(registered('methods'))})"
-    assert f"{len(Plan({}).papers['fedmix'].figures)} of fedmix" in done.stdout
+    assert f"{len(Plan({}).papers['fedmix'].figures)} of fedmix" in "\n".join(lines)
 
 
-def test_the_list_is_printed_in_blocks():
-    command = [sys.executable, "scripts/list.py", "models", "mlp", "--config", "papers=fedmix"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    heading, _, name, title, *_ = done.stdout.splitlines()
+def test_the_list_is_printed_in_blocks(capsys):
+    lines = printed(capsys, "models", "mlp", "--config", "papers=fedmix")
+    heading, _, name, title, *_ = lines
     assert heading.startswith("models (") and name == "  mlp" and title.startswith("    ")
-    assert max(map(len, done.stdout.splitlines())) <= 120
+    assert max(map(len, lines)) <= 120

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from conftest import toy_paper, toy_run
 
+from fedlib.cli import arguments, make
 from fedlib.errors import ConfigError
-from fedlib.workflow import errands, narrowing, overrides
+from fedlib.workflow import narrowing, overrides
 from fedlib.workflow.config import read
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.preflight import ROOT
 
 
 @pytest.fixture
@@ -167,11 +167,9 @@ def test_what_is_set_is_in_the_specification_that_a_result_carries_along(toy):
     assert json.loads(toy("fedem.local.lr=0.3").spec("train", **names))["local"]["lr"] == 0.3
 
 
-def test_make_takes_overrides(tmp_path):
-    values = {"ARGS": "", "SCALE": "demo", "PAPER": "pfedmm", "WHAT": ""}
-    values |= {"FROM": "", "A": "", "B": ""}
+def test_make_takes_overrides():
     given = "tag=lr3 set=[fedem.local.lr=0.3,digits.alpha=1.5] papers=pfedmm"
-    plan = errands.read("plan", ROOT, values | {"CONFIG": given}).plan
+    plan = arguments.plan(make.read("plan", make.DEFAULTS | {"CONFIG": given}))
     assert plan.folder == "demo-lr3"
     assert plan.run("pfedmm", "digits", "fedem").local["lr"] == 0.3
     assert plan.data("pfedmm", "digits").partition["alpha"] == 1.5

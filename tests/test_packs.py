@@ -1,19 +1,17 @@
 """Kept results: what is drawn from a pack is what was drawn from the runs."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import made_up
 import pytest
 
 from fedlib import seals
+from fedlib.cli import arguments, redraw
 from fedlib.errors import DataError
 from fedlib.report import frames, inputs, metrics, packs, tables
 from fedlib.report.tables import render
 from fedlib.workflow import command
-from scripts import redraw as script
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -37,15 +35,9 @@ def made(tmp_path_factory):
     return root
 
 
-def redraw(source: Path, out: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts/redraw.py", source, "--out", out]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-@pytest.mark.slow
 def test_a_table_drawn_from_a_pack_is_that_of_the_run_byte_for_byte(made, tmp_path):
-    done = redraw(made / "kept", tmp_path)
-    assert done.returncode == 0, done.stderr
+    number, folder = redraw.draw(made / "kept", tmp_path)
+    assert (number, folder) == (1, tmp_path)
     [name] = {path.stem for path in tmp_path.iterdir()}
     for form in ("csv", "md", "tex", "json"):
         assert (tmp_path / f"{name}.{form}").read_bytes() == (made / f"run.{form}").read_bytes()
@@ -95,12 +87,12 @@ def test_a_pack_of_anybodys_is_drawn_in_its_folder_or_refused_in_a_line(
     metrics_file, clients_file, [exhibit] = packs.read(made / "kept/pack")
     shown = [exhibit, exhibit._replace(spec=exhibit.spec | change)]
     packs.write(tmp_path / "kept", metrics_file, clients_file, shown)
-    monkeypatch.setattr(script, "ROOT", tmp_path / "root")
     published = tmp_path / "root/fedlib/papers/pfedmm/published.csv"
     published.parent.mkdir(parents=True)
     published.write_bytes(PUBLISHED.read_bytes())
-    monkeypatch.setattr(sys, "argv", ["redraw.py", str(tmp_path / "kept")])
-    assert command.run(script.main) == 1
+    monkeypatch.chdir(tmp_path / "root")
+    args = arguments.read(["figures-from", str(tmp_path / "kept")])
+    assert command.run(lambda: redraw.main(args)) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
     written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]

@@ -208,16 +208,17 @@ def test_building_takes_no_memory_for_values(monkeypatch):
     assert set(placed) == {"meta"}
 
 
-def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_path):
+def test_a_damaged_frame_is_told_once_before_any_table_is_made_of_it(plan, tmp_path, monkeypatch):
     made = plan(run())
-    preflight.check_frames(made, tmp_path)  # nothing is there
+    monkeypatch.chdir(tmp_path)
+    preflight.check_frames(made)  # nothing is there
     for file in ("metrics", "clients"):
         path = tmp_path / made.path(file, paper="toy")
         frames.write_parquet(pd.DataFrame({"value": [1.0]}), path)
-        preflight.check_frames(made, tmp_path)
+        preflight.check_frames(made)
         path.write_bytes(path.read_bytes()[:-9])
         with pytest.raises(DataError, match=f"{path.name} is truncated .* delete it and run again"):
-            preflight.check_frames(made, tmp_path)
+            preflight.check_frames(made)
         path.unlink()
 
 

@@ -14,6 +14,7 @@ from docutils.core import publish_string
 from jinja2 import Environment, StrictUndefined
 
 from fedlib import seals
+from fedlib.cli import run
 from fedlib.errors import DataError
 from fedlib.report.pages import as_html, as_markdown, contents
 from fedlib.report.tables import render
@@ -363,33 +364,30 @@ def test_a_cell_is_sorted_by_the_number_that_it_begins_with(text, number):
     assert as_html.sort_value(text) == number
 
 
-# --- The scripts, and Snakemake's own report ------------------------------------------------------
+# --- The end of a run, the script, and Snakemake's own report ------------------------------------
 
 
-def shown(project, *words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts/show_results.py", "demo", *words]
-    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+def test_what_is_shown_at_the_end_is_the_main_table_and_where_the_report_is(
+    project, monkeypatch, capsys
+):
+    monkeypatch.chdir(project.root)
+    run.show(Plan({"papers": ["pfedmm"]}))
+    said = capsys.readouterr().out
+    assert render.to_markdown(project.sheets["main"]).strip() in said
+    assert project.sheets["criteria"].caption not in said
+    assert "Report:   results/demo/report.html (open it in a browser)" in said
 
 
-def test_what_is_shown_at_the_end_are_the_tables_asked_for_and_where_the_report_is(project):
-    done = shown(project, "pfedmm/criteria")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert render.to_markdown(project.sheets["criteria"]).strip() in done.stdout
-    assert project.sheets["main"].caption not in done.stdout
-    assert "Report:   results/demo/report.html (open it in a browser)" in done.stdout
+def test_where_a_budget_chose_the_runs_only_the_report_is_named(project, monkeypatch, capsys):
+    monkeypatch.chdir(project.root)
+    run.show(Plan({"budget": "10h"}))
+    assert capsys.readouterr().out.startswith("\nReport:   results/demo/report.html")
 
 
-def test_without_a_table_to_show_the_report_is_named_all_the_same(project):
-    done = shown(project)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("\nReport:   results/demo/report.html")
-
-
-def test_a_table_that_is_not_there_is_named_in_one_line(project):
-    done = shown(project, "pfedmm/lead")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: results/demo/tables/pfedmm/lead.md does not exist")
-    assert done.stderr.count("\n") == 1
+def test_a_table_that_is_not_there_is_named(project, monkeypatch):
+    monkeypatch.chdir(project.root)
+    with pytest.raises(DataError, match="^results/demo/tables/fedmoe/.*.md does not exist; run"):
+        run.show(Plan({"papers": ["fedmoe"]}))
 
 
 @pytest.mark.slow

@@ -42,6 +42,8 @@ ROOMS = {
         "forecast.cells",
         "forecast.requests",
     },
+    "cli": {"workflow", "report", "forecast", "run", "engine.choice", "federation", "results"},
+    "__main__": {"cli", "workflow.command"},
 }
 
 

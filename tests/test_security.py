@@ -15,13 +15,14 @@ import torch
 import workflow
 from workflow import ROOT
 
+from fedlib.cli import arguments, make, run
 from fedlib.data import download, downloads
 from fedlib.data.raw import RawFile
 from fedlib.errors import ConfigError, DataError
 from fedlib.models import mobilenet_v2, transformer
 from fedlib.report.pages import as_html
 from fedlib.run import build, checkpoint
-from fedlib.workflow import config, errands, shell
+from fedlib.workflow import config, shell
 from fedlib.workflow.layout import STAGES, WILDCARDS
 from fedlib.workflow.plan import Plan
 
@@ -235,15 +236,16 @@ def test_a_hostile_value_of_a_configuration_is_refused_before_there_is_a_command
 def test_hostile_values_of_make_stay_words(target):
     """They are refused, or an argument of a list; there is no shell that would read them."""
     for value in HOSTILE:
-        values = dict.fromkeys("CONFIG ARGS SCALE WHAT A B FROM".split(), "") | {"PAPER": value}
         quoted = shlex.quote(value)
-        values |= {"WHAT": quoted, "ARGS": f"--cores {quoted}"}
+        given = {"PAPER": value, "WHAT": quoted}
+        given |= {"ARGS": f"--cores {quoted}"} if target == "demo" else {}
         try:
-            steps = errands.steps(errands.read(target, ROOT, values))
+            args = make.read(target, make.DEFAULTS | given)
         except ConfigError:
             continue
-        assert all(isinstance(word, str) for step in steps for word in step)
-        words = {word for step in steps for word in step}
+        words = [word for step in run.steps(args, arguments.plan(args)) for word in step]
+        assert all(isinstance(word, str) for word in words)
+        words += [*getattr(args, "what", []), getattr(args, "paper", "")]
         assert target not in ("demo", "keep", "list") or value in words
 
 

@@ -21,7 +21,9 @@ import pytest
 import workflow
 import yaml
 
-from fedlib.errors import ConfigError
+from fedlib.cli import arguments as words_of
+from fedlib.cli import keep as keeping
+from fedlib.errors import ConfigError, DataError
 from fedlib.forecast.estimates import Record
 from fedlib.report import frames
 from fedlib.results import RunResult
@@ -48,9 +50,10 @@ def folder(finished, tmp_path):
     return workflow.clone(finished, tmp_path)
 
 
-def plan_py(folder, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
+def fedlib(folder, *arguments: str, **changes: str) -> subprocess.CompletedProcess:
+    """What `python -m fedlib` does in another checkout."""
     return subprocess.run(
-        [sys.executable, "scripts/plan.py", *arguments],
+        [sys.executable, "-m", "fedlib", *arguments],
         cwd=folder,
         env=workflow.environment(**changes),
         capture_output=True,
@@ -236,11 +239,16 @@ def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
     assert missing == []
 
 
-def keep(folder, out, *options: str) -> subprocess.CompletedProcess:
-    """`scripts/keep_results.py` on the configuration of the tests."""
-    words = [PAPER, "--configfile", workflow.SMOKE, "--out", str(out), *options]
-    command = [sys.executable, ROOT / "scripts/keep_results.py", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+@pytest.fixture
+def keep(monkeypatch):
+    """Function that keeps results of a folder, with the configuration of the tests."""
+
+    def kept(folder, out, *options: str) -> None:
+        monkeypatch.chdir(folder)
+        given = ["--configfile", workflow.SMOKE, "--out", str(out), *options]
+        keeping.main(words_of.read(["keep", PAPER, *given]))
+
+    return kept
 
 
 def pretend(folder, paper: str) -> None:
@@ -252,15 +260,16 @@ def pretend(folder, paper: str) -> None:
 
 
 @slow
-def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(folder, tmp_path):
+def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(
+    folder, tmp_path, keep
+):
     pretend(folder, "fedmix")  # whose results are not what is to be kept
     out = tmp_path / "kept"
     stale, written = (out / PAPER / name for name in ("stale.png", "README.md"))
     stale.parent.mkdir(parents=True)
     stale.touch()
     written.write_text("by hand")
-    done = keep(folder, out)
-    assert done.returncode == 0, done.stderr
+    keep(folder, out)
     assert [path.name for path in out.iterdir()] == [PAPER]
     kept = {path.name for path in (out / PAPER).iterdir()}
     alone = {"effect_of_experts", "heterogeneity"}  # comparisons with one member here
@@ -282,23 +291,22 @@ def test_results_are_kept_with_every_number_and_figure_and_how_they_were_made(fo
 
 
 @slow
-def test_damaged_results_leave_what_is_kept_as_it_was(folder, tmp_path):
+def test_damaged_results_leave_what_is_kept_as_it_was(folder, tmp_path, keep):
     out = tmp_path / "kept"
-    assert keep(folder, out).returncode == 0
+    keep(folder, out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     first = next(iter(PLAN.papers[PAPER].tables))
     damaged = folder / PLAN.path("table_csv", paper=PAPER, table=first)
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    done = keep(folder, out)
-    assert done.returncode == 1 and f"{first}.csv" in done.stderr
+    with pytest.raises(DataError, match=f"{first}.csv"):
+        keep(folder, out)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 @slow
-def test_results_that_are_not_there_are_not_kept(fresh, tmp_path):
-    done = keep(fresh, tmp_path)
-    assert done.returncode == 1
-    assert "does not exist; run the workflow with this configuration" in done.stderr
+def test_results_that_are_not_there_are_not_kept(fresh, tmp_path, keep):
+    with pytest.raises(DataError, match="does not exist; run the workflow with this configuration"):
+        keep(fresh, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -311,13 +319,7 @@ def test_a_second_run_has_nothing_to_do(finished):
 
 @slow
 def test_a_finished_workflow_says_so_in_a_line(folder):
-    done = subprocess.run(
-        [sys.executable, "scripts/workflow.py", "demo"],
-        cwd=folder,
-        env=workflow.environment(ARGS=f"--configfile {workflow.SMOKE}"),
-        capture_output=True,
-        text=True,
-    )
+    done = fedlib(folder, "make", "demo", ARGS=f"--configfile {workflow.SMOKE}")
     assert (done.returncode, done.stderr) == (0, "")
     _, last = done.stdout.splitlines()  # the first says what is selected
     assert last == f"Nothing to do: {PLAN.path('report_html')} is up to date."
@@ -540,26 +542,15 @@ def test_jobs_are_forked_unless_that_is_turned_off_and_then_end_with_snakemake(
         os.kill(job, signal.SIGKILL)
 
 
-def order(folder, target: str, **values: str) -> subprocess.CompletedProcess:
-    """What `make TARGET` does."""
-    return subprocess.run(
-        [sys.executable, "scripts/workflow.py", target],
-        cwd=folder,
-        env=workflow.environment(**values),
-        capture_output=True,
-        text=True,
-    )
-
-
 @slow
 def test_a_second_workflow_in_the_folder_is_refused_and_the_first_one_ends_well(folder, long_run):
     values = {"CONFIG": f"{LONG} labels={LABEL}", "ARGS": f"--configfile {workflow.SMOKE}"}
-    first, job = start(folder, ["scripts/workflow.py", "demo"], **values)
+    first, job = start(folder, ["-m", "fedlib", "make", "demo"], **values)
     try:
         os.kill(job, signal.SIGSTOP)  # so that it is there until all have tried
         message = f"{folder} is in use by pid {first.pid} on "
         for target in ("demo", "clean", "unlock"):
-            other = order(folder, target, **values)
+            other = fedlib(folder, "make", target, **values)
             assert other.returncode == 1
             # At most the line that says what is selected.
             assert re.fullmatch(r"(papers=.* added to results/demo-smoke\n)?", other.stdout)
@@ -598,19 +589,17 @@ def test_ctrl_c_stops_a_workflow_that_goes_on_from_there_with_the_same_bits(fold
 
 
 @slow
-def test_results_of_another_scale_are_not_replaced_by_accident(finished, tmp_path):
+def test_results_of_another_scale_are_not_replaced_by_accident(finished, tmp_path, keep):
     page = tmp_path / PAPER / "REPORT.md"
     page.parent.mkdir()
     page.write_text("# Reproduction report: reduced\n")
-    done = keep(finished, tmp_path)
-    message = f"error: {page} keeps the results of reduced, and these are of demo-smoke: name the"
-    assert (done.returncode, done.stderr.startswith(message)) == (1, True), done.stderr
+    message = f"^{page} keeps the results of reduced, and these are of demo-smoke: name the"
+    with pytest.raises(ConfigError, match=message):
+        keep(finished, tmp_path)
     assert [path.name for path in page.parent.iterdir()] == ["REPORT.md"]
-    done = keep(finished, tmp_path, "--replace")
-    assert done.returncode == 0, done.stderr
+    keep(finished, tmp_path, "--replace")
     assert page.read_text().startswith("# Reproduction report: demo-smoke\n")
-    done = keep(finished, tmp_path)
-    assert done.returncode == 0, done.stderr
+    keep(finished, tmp_path)
 
 
 # --- GPUs -----------------------------------------------------------------------------------------
@@ -725,14 +714,14 @@ def test_a_number_of_slots_that_is_none_is_refused(monkeypatch):
         slots_per_device(1)
 
 
-# --- scripts/plan.py ------------------------------------------------------------------------------
+# --- What would run -------------------------------------------------------------------------------
 
 
 @slow
 def test_what_would_run_is_told_with_reasons_and_times(folder):
     with open(folder / f"fedlib/methods/{LABEL}.py", "a") as file:
         file.write("\nX = 1\n")
-    done = plan_py(folder, "--configfile", workflow.SMOKE)
+    done = fedlib(folder, "plan", "--configfile", workflow.SMOKE)
     assert re.search(r"^  train +2  [\d.]+ (s|min) +code changed$", done.stdout, re.M), done
     assert re.search(r"^  metrics +1  .* follows from the above$", done.stdout, re.M)
     assert re.search(r"^Recorded jobs like these took .* together", done.stdout, re.M)
@@ -740,6 +729,7 @@ def test_what_would_run_is_told_with_reasons_and_times(folder):
 
 @slow
 def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     for name, value in workflow.environment().items():
         monkeypatch.setenv(name, value)
     (folder / PLAN.path("state", **JOB)).unlink()
@@ -751,7 +741,7 @@ def test_the_jobs_of_a_plan_are_those_of_a_dry_run_for_the_same_causes(folder, m
     for words in (["rounds=3"], [f"labels={LABEL}"]):
         arguments = workflow.smoke("--config", *words)
         _, output = workflow.dry_run(folder, arguments)
-        expected, found = dry_runs.parse(output), dryrun.jobs(folder, arguments)
+        expected, found = dry_runs.parse(output), dryrun.jobs(arguments)
         assert len(found) == len(expected) > 4
         assert sorted(map(told, found)) == sorted(map(told, expected))
     assert "was interrupted, or is of something else" in {job.cause for job in found}
@@ -794,9 +784,10 @@ def test_jobs_that_were_never_timed_are_told_apart():
 
 
 @slow
-def test_times_are_scaled_by_rounds(finished):
+def test_times_are_scaled_by_rounds(finished, monkeypatch):
+    monkeypatch.chdir(finished)
     long = Plan(PLAN.config | {"rounds": 200, "tag": "long"})
-    known = dryrun.by_kind(dryrun.records(finished, long))
+    known = dryrun.by_kind(dryrun.records(long))
     job = dryrun.Job("train", {**JOB, "seed": "0"}, "")
     short = dryrun.estimate(job, PLAN, known)
     assert short > 0
@@ -807,11 +798,10 @@ def test_times_are_scaled_by_rounds(finished):
 
 @slow
 def test_the_specification_of_a_stage_can_be_printed(fresh):
-    done = plan_py(
-        fresh, "spec", "train", "pfedmm/digits/fedem/seed0", "--configfile", workflow.SMOKE
-    )
+    name = "pfedmm/digits/fedem/seed0"
+    done = fedlib(fresh, "spec", "train", name, "--configfile", workflow.SMOKE)
     assert done.stdout.strip() == PLAN.spec("train", **JOB)
-    wrong = plan_py(fresh, "spec", "train", "pfedmm/digits/fedm/seed0")
+    wrong = fedlib(fresh, "spec", "train", "pfedmm/digits/fedm/seed0")
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert wrong.stderr.startswith("error: no run pfedmm/digits/fedm; ")
 
@@ -820,11 +810,11 @@ def test_without_pyyaml_a_configuration_in_json_is_enough(fresh, tmp_path):
     (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('No module named yaml')")
     (tmp_path / "config.json").write_text('{"labels": "fedem", "federations": "digits"}')
     names = ("spec", "metrics", "pfedmm")
-    done = plan_py(fresh, *names, PYTHONPATH=str(tmp_path))
+    done = fedlib(fresh, *names, PYTHONPATH=str(tmp_path))
     assert done.stderr.startswith("error: reading ")
     assert "needs PyYAML" in done.stderr and "--configfile config.json" in done.stderr
     given = ["--configfile", str(tmp_path / "config.json")]
-    done = plan_py(fresh, *names, *given, PYTHONPATH=str(tmp_path))
+    done = fedlib(fresh, *names, *given, PYTHONPATH=str(tmp_path))
     assert [run["label"] for run in json.loads(done.stdout)["runs"]] == ["fedem"]
 
 
@@ -860,11 +850,12 @@ def test_snakemake_s_reasons_are_put_into_a_few_words(reason, cause):
         {"s": math.nan},
     ],
 )
-def test_benchmarks_that_do_not_say_what_they_are_of_are_skipped(tmp_path, change):
+def test_benchmarks_that_do_not_say_what_they_are_of_are_skipped(tmp_path, monkeypatch, change):
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "results/demo/benchmarks/train/a.jsonl"
     file.parent.mkdir(parents=True)
     whole = {"rule_name": "train", "wildcards": JOB, "params": {"spec": '{"rounds": 2}'}, "s": 3}
     lines = [b"not JSON", b"\xff", json.dumps(whole | change).encode(), json.dumps(whole).encode()]
     file.write_bytes(b"\n".join(lines))
-    [record] = dryrun.records(tmp_path, PLAN)
+    [record] = dryrun.records(PLAN)
     assert (record.rounds, record.seconds) == (2, 3.0)

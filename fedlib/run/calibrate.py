@@ -1,6 +1,6 @@
 """Measure which executor is fastest for a run on this machine, for `fedlib.run.calibration`.
 
-`python scripts/calibrate.py` measures the runs of a configuration and remembers what it found.
+`make calibrate` measures the runs of a configuration and remembers what it found.
 Training and evaluation import nothing of this module, so that an edit of how executors are measured
 repeats no run.
 

@@ -142,8 +142,7 @@ def spec_parser(description: str, stage: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--spec",
         required=True,
-        help=f"run specification, JSON or @file (python scripts/plan.py spec {stage} NAME prints "
-        "it)",
+        help=f"run specification, JSON or @file (python -m fedlib spec {stage} NAME prints it)",
     )
     parser.add_argument("--code", help="digest of the code this job was planned with")
     return parser
@@ -168,7 +167,7 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
         "--executor",
         default="auto",
         help="loop, traced (:fused, :onednn), batched or graphs; auto for what "
-        "scripts/calibrate.py measured here, or else a rule (default: %(default)s)",
+        "`make calibrate` measured here, or else a rule (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",

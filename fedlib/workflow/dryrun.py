@@ -61,8 +61,8 @@ class Job(NamedTuple):
         return self.reason
 
 
-def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
-    """Jobs that `snakemake ARGUMENTS` would run in the folder `root`.
+def jobs(arguments: Sequence[str] = ()) -> list[Job]:
+    """Jobs that `snakemake ARGUMENTS` would run.
 
     Without jobs of rules that have no output and only request other jobs.
 
@@ -74,23 +74,23 @@ def jobs(root: Path, arguments: Sequence[str] = ()) -> list[Job]:
         told = Path(folder) / "jobs"
         told.touch()
         words = [str(told), "--dry-run", "--quiet", "all", "--nocolor", *arguments]
-        done = subprocess.run([*command, *words], cwd=root, capture_output=True, text=True)
+        done = subprocess.run([*command, *words], capture_output=True, text=True)
         lines = told.read_text(encoding="utf-8").splitlines()
     output = done.stdout + done.stderr
     if done.returncode:
         if "No module named 'snakemake'" in output:
             raise ConfigError(
-                "Snakemake is not installed here; `python scripts/plan.py commands` prints the "
+                "Snakemake is not installed here; `python -m fedlib commands` prints the "
                 "commands of all jobs instead"
             )
         raise ConfigError(f"Snakemake cannot plan this:\n{_complaint(output)}")
     return [Job(*json.loads(line)) for line in lines]
 
 
-def records(root: Path, plan: Plan) -> list[Record]:
+def records(plan: Plan) -> list[Record]:
     """All records in the benchmark files of the plan's scale, from every folder of that scale."""
     found = []
-    for folder in (root / "results").glob(f"{plan.scale}*"):
+    for folder in Path("results").glob(f"{plan.scale}*"):
         if scale_of(folder.name) == plan.scale:
             for path in sorted((folder / "benchmarks").rglob("*.jsonl")):
                 found += _read_benchmark(path)

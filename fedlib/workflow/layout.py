@@ -61,7 +61,7 @@ PATHS = {
     "report_benchmark": _BENCHMARKS + "/report.jsonl",
 }
 
-# Wildcards of each stage, in the order in which `scripts/plan.py spec` and file names give them.
+# Wildcards of each stage, in the order in which `python -m fedlib spec` and file names give them.
 # A partition has one more where seeds do not share it (`Data.per_seed`): "replicate", "/seed3".
 STAGES = {
     "download": ("dataset",),

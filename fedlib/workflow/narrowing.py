@@ -23,20 +23,17 @@ CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
 FILTERS = ("papers", "seeds", "federations", "labels", "runs")
 
 
-def check(plan: Plan, root: Path = Path()) -> None:
+def check(plan: Plan) -> None:
     """Refuse a configuration that would drop finished runs from tables in the folder of a scale.
-
-    Args:
-      root: what the plan's paths are relative to.
 
     Raises:
       ConfigError: names the paper, one of its runs and what to do.
     """
     for name in () if plan.config["tag"] else plan.papers:
-        if not (root / plan.path("metrics", paper=name)).exists():
+        if not Path(plan.path("metrics", paper=name)).exists():
             continue
         others = {*cells_of(declared(name, plan.scale))}.difference(plan.cells(name))
-        files = {cell: root / plan.path("evaluation", **cell._asdict()) for cell in sorted(others)}
+        files = {cell: Path(plan.path("evaluation", **cell._asdict())) for cell in sorted(others)}
         lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
         if lost:
             runs, them = ("runs", "them") if len(lost) > 1 else ("run", "it")
@@ -47,7 +44,7 @@ def check(plan: Plan, root: Path = Path()) -> None:
             )
 
 
-def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
+def remarks(plan: Plan) -> Iterator[str]:
     """Lines for the user: what is left out, and what becomes of it."""
     yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
     if _filters(plan):
@@ -58,7 +55,7 @@ def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
     yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
-    yield from _own_left_out(plan, root)
+    yield from _own_left_out(plan)
     yield from (f"set: {text} is what is declared; it changes nothing" for text in plan.idle)
     for name, paper in plan.papers.items():
         for stage in ("table", "figure"):
@@ -69,11 +66,11 @@ def remarks(plan: Plan, root: Path = Path()) -> Iterator[str]:
                     yield f"{stage} {name}/{key} is {remark}"
 
 
-def smaller(plan: Plan, root: Path = Path()) -> Iterator[str]:
+def smaller(plan: Plan) -> Iterator[str]:
     """Lines on federations with fewer clients than declared."""
     made: dict[str, tuple[int, int]] = {}
     for names in plan.partitions():
-        if (path := root / plan.path("manifest", **names)).exists():
+        if (path := Path(plan.path("manifest", **names))).exists():
             manifest = seals.read_json(path)
             asked = manifest["spec"]["partition"].get("num_clients", 0)
             number = sum(group in CLIENTS for group in manifest["group"])
@@ -87,12 +84,12 @@ def smaller(plan: Plan, root: Path = Path()) -> Iterator[str]:
         )
 
 
-def _own_left_out(plan: Plan, root: Path) -> Iterator[str]:
+def _own_left_out(plan: Plan) -> Iterator[str]:
     """Of a user's methods that are finished in the folder, those that tables do not show now."""
     left: dict[str, list[str]] = {}
     for name in plan.papers:
         here = {cell.label for cell in plan.cells(name)}
-        found = own_methods.finished(root / plan.path("runs", paper=name))
+        found = own_methods.finished(Path(plan.path("runs", paper=name)))
         for label in sorted(found - here):
             left.setdefault(label, []).append(name)
     for label, names in left.items():

@@ -1,8 +1,8 @@
 """The plan: all jobs of a configuration, with their files, specifications and code.
 
 `Plan(config)` is a pure function of the configuration, of the papers' declarations and of the code
-on disk. The Snakefile, `scripts/plan.py` and the tests use it. It runs each time a Snakefile is
-read, so it imports the standard library only.
+on disk. The Snakefile, the commands of `fedlib.cli` and the tests use it. It runs each time a
+Snakefile is read, so it imports the standard library only.
 
 A *stage* is a rule with a script: download, partition, train, evaluate, events, metrics, table,
 figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",

@@ -96,18 +96,15 @@ def _check_folders(plan: Plan) -> None:
             raise ConfigError(f"{there} may not be written, and {why}, or allow it")
 
 
-def check_frames(plan: Plan, root: Path = Path()) -> None:
+def check_frames(plan: Plan) -> None:
     """Check the existing inputs of tables and figures once, and not in every job.
-
-    Args:
-      root: what the plan's paths are relative to.
 
     Raises:
       DataError: for a file that is truncated or changed.
     """
     for paper in plan.papers:
         for file in ("metrics", "clients"):
-            if (path := root / plan.path(file, paper=paper)).exists():
+            if (path := Path(plan.path(file, paper=paper))).exists():
                 seals.checked(path)
 
 

@@ -10,37 +10,37 @@ from fedlib.workflow import dryrun
 from fedlib.workflow.plan import Plan
 
 
-def jobs(plan: Plan, root: Path = Path()) -> list[tuple[str, dict]]:
+def jobs(plan: Plan) -> list[tuple[str, dict]]:
     """The trainings and evaluations whose result is not there -> [(stage, wildcards)]"""
     files = {"train": "history", "evaluate": "evaluation"}
     return [
         (stage, job)
         for stage, job in plan.jobs()
-        if stage in TIMED and not (root / plan.path(files[stage], **job)).exists()
+        if stage in TIMED and not Path(plan.path(files[stage], **job)).exists()
     ]
 
 
-def requests(plan: Plan, root: Path = Path()) -> list[Request]:
+def requests(plan: Plan) -> list[Request]:
     """What to ask `fedlib.forecast` for: every run with such a job, as its first seed."""
-    unfinished = {run_name(job) for _, job in jobs(plan, root)}
-    return [_request(plan, root, *name) for name in plan.runs if "/".join(name) in unfinished]
+    unfinished = {run_name(job) for _, job in jobs(plan)}
+    return [_request(plan, *name) for name in plan.runs if "/".join(name) in unfinished]
 
 
-def _request(plan: Plan, root: Path, paper: str, federation: str, label: str) -> Request:
+def _request(plan: Plan, paper: str, federation: str, label: str) -> Request:
     seed = plan.papers[paper].seeds_of(plan.run(paper, federation, label))[0]
     names = {"paper": paper, "federation": federation, "label": label, "seed": seed}
     return Request(
         name=run_name(names),
         spec=json.loads(plan.spec("evaluate", **names)),
         data=plan.data(paper, federation).spec(0),
-        manifest=root / plan.path("manifest", **names),
+        manifest=Path(plan.path("manifest", **names)),
         device=plan.config["device"],
         executor=plan.config["executor"],
     )
 
 
 def seconds(
-    plan: Plan, root: Path, records: Iterable[Record], estimates: Estimates
+    plan: Plan, records: Iterable[Record], estimates: Estimates
 ) -> dict[tuple[str, str], list[float]]:
     """Seconds that each of these jobs may take, by run and stage; infinity where that is unknown.
 
@@ -49,7 +49,7 @@ def seconds(
     """
     kinds = dryrun.by_kind(records)
     by_run: dict[tuple[str, str], list[float]] = {}
-    for stage, names in jobs(plan, root):
+    for stage, names in jobs(plan):
         job = dryrun.Job(stage, {key: str(value) for key, value in names.items()}, "")
         expected = dryrun.estimate(job, plan, kinds, estimates)
         by_run.setdefault((run_name(names), stage), []).append(

@@ -17,9 +17,9 @@ from fedlib.workflow.stale import RESULTS, inputs
 REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
 
 
-def note(plan: Plan, root: Path = Path()) -> None:
+def note(plan: Plan) -> None:
     """Remember the modules behind every digest of code in the plan."""
-    path = root / plan.path("code")
+    path = Path(plan.path("code"))
     known = seals.remembered(path)
     new = {}
     for roots in {plan.roots(stage, **job) for stage, job in plan.jobs()}:
@@ -34,7 +34,6 @@ def lines(
     plan: Plan,
     stage: str,
     job: dict,
-    root: Path = Path(),
     *,
     specification: Callable[[Path], dict] | None = None,
 ) -> Iterator[str]:
@@ -47,7 +46,7 @@ def lines(
         yield f"a {stage} job keeps no record of what it was made of"
         return
     file = plan.path(RESULTS[stage][0][0], **job)
-    made = seals.made(root / file) if (root / file).exists() else None
+    made = seals.made(file) if Path(file).exists() else None
     if made is None:
         yield f"{file} is not there yet, or is of an older version"
         return
@@ -55,22 +54,22 @@ def lines(
     if made.spec != plan.digest(stage, **job):
         if specification and stage in ("train", "evaluate"):
             now = json.loads(plan.spec(stage, **job))
-            found += _differences("", specification(root / file), now)
+            found += _differences("", specification(Path(file)), now)
         found = found or ["specification changed"]
     if made.code != plan.code(stage, **job):
-        found += _of_code(plan, made.code, plan.roots(stage, **job), root)
+        found += _of_code(plan, made.code, plan.roots(stage, **job))
     read = inputs(plan, stage, job)
-    missing = [path for path in read if not (root / path).exists()]
+    missing = [path for path in read if not Path(path).exists()]
     if missing:
         found += [f"{path} is missing" for path in missing]
-    elif made.inputs != seals.contents(*(root / path for path in read)):
+    elif made.inputs != seals.contents(*read):
         found.append(f"an input has other content: {', '.join(read)}")
     yield from found or [f"{file} is up to date"]
 
 
-def _of_code(plan: Plan, then: str, roots: tuple[str, ...], root: Path) -> list[str]:
+def _of_code(plan: Plan, then: str, roots: tuple[str, ...]) -> list[str]:
     """Modules that differ from those behind the digest `then`."""
-    before = seals.remembered(root / plan.path("code")).get(then)
+    before = seals.remembered(Path(plan.path("code"))).get(then)
     if before is None:
         return [f"code changed; {plan.path('code')} does not have the modules it had before"]
     return _differences("", before, provenance.modules(*roots), show=False)

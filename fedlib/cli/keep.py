@@ -1,55 +1,36 @@
 """Copy a paper's tables and figures to docs/results/PAPER, with a report of their making.
 
-Results of scale full go to docs/results/full/PAPER.
-
-  python scripts/keep_results.py pfedmm --config scale=reduced labels=[fedavg,fedem]
-
-Give the configuration of the run. Kept results of another scale or tag are replaced only with
---replace. It replaces numbers (csv), figures (pdf, png), REPORT.md and the folder pack, from which
-`make figures-from` draws everything again. REPORT.md shows all of them with every published cell,
-machines, versions and times. README.md and other files stay unchanged. Comparisons with only one
-finished member are left out. If anything is missing or damaged, nothing changes.
+Results of scale full go to docs/results/full/PAPER. Kept results of another scale or tag are
+replaced only with --replace. It replaces numbers (csv), figures (pdf, png), REPORT.md and the
+folder pack, from which `make figures-from` draws everything again. REPORT.md shows all of them with
+every published cell, machines, versions and times. README.md and other files stay unchanged.
+Comparisons with only one finished member are left out. If anything is missing or damaged, nothing
+changes.
 """
 
 import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from fedlib import files
+from fedlib.cli import arguments
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import packs
 from fedlib.report.pages import as_markdown, kept
 from fedlib.report.pages.contents import check_pictures, gather
-from fedlib.workflow import command, config
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import ROOT
 
 MADE = {"train": "history", "evaluate": "evaluation"}  # what a stage writes
 STAGES = ("table", "figure")
 KEPT = ("table_csv", "figure_pdf", "figure_png")
 
 
-def main() -> None:
-    """Parse the command line and copy."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("paper", help="name of the paper")
-    parser.add_argument("--configfile", nargs="+", default=[], help="configuration of the run")
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
-    parser.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")
-    parser.add_argument(
-        "--replace", action="store_true", help="replace kept results of another scale or tag"
-    )
-    args = parser.parse_args()
-
-    words = [*args.config, f"papers={args.paper}"]
-    plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], words))
-    out = args.out or kept.shelf(ROOT / "docs/results", plan.scale)
+def main(args: argparse.Namespace) -> None:
+    """Copy."""
+    args.config.append(f"papers={args.paper}")
+    plan = arguments.plan(args)
+    out = args.out or kept.shelf(Path("docs/results"), plan.scale)
     folder = out / args.paper
     if not args.replace:
         _check_kept(folder / "REPORT.md", plan.folder)
@@ -133,7 +114,3 @@ def _check_kept(page: Path, folder: str) -> None:
             f"{page} keeps the results of {kept}, and these are of {folder}: name the "
             "run (SCALE=reduced), or give --replace (ARGS=--replace) to keep these instead"
         )
-
-
-if __name__ == "__main__":
-    sys.exit(command.run(main))

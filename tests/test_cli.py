@@ -1,4 +1,4 @@
-"""What `make` asks for: checked before anything happens, and carried out without a shell."""
+"""The command line, and what `make` asks of it: checked first, and carried out without a shell."""
 
 import json
 import os
@@ -10,48 +10,65 @@ from pathlib import Path
 
 import pytest
 
+from fedlib.cli import arguments, clean, make, report, run
 from fedlib.errors import ConfigError
-from fedlib.workflow import errands
+from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
-GIVEN = {"CONFIG": "", "ARGS": "", "SCALE": "", "PAPER": "pfedmm", "WHAT": ""} | dict.fromkeys(
-    ("FROM", "A", "B"), ""
-)
 # What follows the name of the program in the call of Snakemake that runs everything.
 OPTIONS = "--cores 1 --rerun-triggers mtime code".split()
 
 
-def read(target: str, **values: str) -> errands.Order:
-    return errands.read(target, ROOT, GIVEN | values)
+def read(target: str, **values: str):
+    """The arguments of the command for a target of the Makefile."""
+    return make.read(target, make.DEFAULTS | values)
+
+
+def plan(target: str, **values: str) -> Plan:
+    return arguments.plan(read(target, **values))
 
 
 def steps(target: str, **values: str) -> list[str]:
-    """Its steps as text, without the name of Python; of a workflow with what shows its results."""
-    order = read(target, **values)
-    runs = target in errands.SCALES and not order.is_preview
-    commands = errands.steps(order) + ([errands.closing(order)] if runs else [])
-    assert all(command[0] == sys.executable for command in commands)
-    return [" ".join(command[1:]) for command in commands]
+    """The processes of a run as text, without the name of Python."""
+    args = read(target, **values)
+    found = run.steps(args, arguments.plan(args))
+    assert all(step[0] == sys.executable for step in found)
+    return [" ".join(step[1:]) for step in found]
 
 
-def test_a_target_cuts_the_shards_runs_and_shows():
+def test_every_command_has_a_module_that_carries_it_out():
+    for name in {*arguments.MODULES.values()}:
+        text = (ROOT / f"fedlib/cli/{name}.py").read_text(encoding="utf-8")
+        assert "\ndef main(args: argparse.Namespace) -> None:\n" in text
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["no"], "invalid choice: 'no' .choose from 'run', 'plan'"),
+        (["plan", "--cores", "1"], "plan does not know --cores 1"),
+        (["plan", "--conf", "seeds=[1]"], "plan does not know --conf 'seeds=.1.'"),
+        (["why", "train"], "the following arguments are required: STAGE NAME"),
+        (["keep"], "the following arguments are required: paper"),
+    ],
+)
+def test_words_that_are_no_command_are_refused_in_a_line(words, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        arguments.read(words)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_target_that_does_not_exist_is_refused_with_those_there_are():
+    with pytest.raises(ConfigError, match="make has the targets demo, .*unlock; got 'demos'"):
+        read("demos")
+
+
+def test_a_run_cuts_the_shards_and_then_makes_everything():
     given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
     assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
         f"-m fedlib.workflow.console partitions {given}",
         f"-m fedlib.workflow.console {given}",
-        "scripts/show_results.py demo pfedmm/main",
     ]
-
-
-def test_what_is_shown_at_the_end_is_of_what_is_selected():
-    order = {"CONFIG": "papers=[fedmix] federations=[two-shard-mnist] seeds=[0]"}
-    # The main table of the paper, accuracy and traffic, is of other federations.
-    assert steps("reproduce", **order)[-1] == (
-        "scripts/show_results.py full fedmix/new_shard_by_autoencoders"
-    )
-    every = read("demo").plan.papers
-    mains = [f"{name}/{next(iter(paper.tables))}" for name, paper in every.items()]
-    assert steps("demo")[-1] == " ".join(["scripts/show_results.py demo", *mains])
 
 
 @pytest.mark.parametrize(
@@ -59,37 +76,43 @@ def test_what_is_shown_at_the_end_is_of_what_is_selected():
     [("demo", "demo"), ("demo-all", "demo-all"), ("reduced", "reduced"), ("reproduce", "full")],
 )
 def test_each_target_has_its_scale_and_each_tag_its_folder(target, scale):
-    *_, run, show = steps(target, CONFIG="tag=quick rounds=3")
-    assert run == f"-m fedlib.workflow.console --config scale={scale} tag=quick rounds=3"
-    assert show.startswith(f"scripts/show_results.py {scale}-quick ")
+    _, last = steps(target, CONFIG="tag=quick rounds=3")
+    assert last == f"-m fedlib.workflow.console --config scale={scale} tag=quick rounds=3"
+    assert plan(target, CONFIG="tag=quick").folder == f"{scale}-quick"
 
 
 def test_options_of_snakemake_come_before_the_configuration():
-    order = read("demo", ARGS=" ".join(OPTIONS), CONFIG="tag=a")
-    for command in errands.steps(order):
-        at = command.index("--cores")
-        assert command[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
+    args = read("demo", ARGS=" ".join(OPTIONS), CONFIG="tag=a")
+    for step in run.steps(args, arguments.plan(args)):
+        at = step.index("--cores")
+        assert step[at : at + len(OPTIONS) + 3] == [*OPTIONS, "--config", "scale=demo", "tag=a"]
+
+
+def test_options_of_snakemake_may_be_given_to_the_command_too():
+    args = arguments.read(["run", "--config", "scale=full", "--cores", "1", "--forceall"])
+    assert (args.config, args.options) == (["scale=full"], ["--cores", "1", "--forceall"])
 
 
 @pytest.mark.parametrize("option", ["-n", "-np", "--dry-run", "--dryrun"])
-def test_a_preview_is_not_followed_by_a_report(option):
-    assert len(steps("demo", ARGS=option)) == 2
+def test_a_preview_is_known_by_its_options(option):
+    assert run.is_preview(read("demo", ARGS=f"--cores 1 {option}").options)
+    assert not run.is_preview(read("demo", ARGS="--cores 1").options)
 
 
 def test_a_configuration_file_counts_for_folder_and_steps(tmp_path):
     file = tmp_path / "my own.yaml"
     file.write_text("tag: mine\n")
-    order = read("demo", ARGS=f"--configfile '{file}' --cores 1")
-    assert (order.plan.folder, order.options) == ("demo-mine", ["--cores", "1"])
-    for command in errands.steps(order):
-        assert command[command.index("--configfile") + 1] == str(file)
+    args = read("demo", ARGS=f"--configfile '{file}' --cores 1")
+    assert (arguments.plan(args).folder, args.options) == ("demo-mine", ["--cores", "1"])
+    for step in run.steps(args, arguments.plan(args)):
+        assert step[step.index("--configfile") + 1] == str(file)
 
 
 @pytest.mark.parametrize("given", ["seeds=[0, 1]", "seeds=[ 0 , 1 ] tag=a", "tag=a seeds=[0,\n1]"])
 def test_brackets_keep_the_items_of_a_list_together(given):
-    order = read("plan", CONFIG=given)
-    assert order.plan.config["seeds"] == [0, 1]
-    assert len(order.words) == 2 + ("tag" in given)
+    args = read("plan", CONFIG=given)
+    assert arguments.plan(args).config["seeds"] == [0, 1]
+    assert len(args.config) == 2 + ("tag" in given)
 
 
 @pytest.mark.parametrize(
@@ -98,100 +121,102 @@ def test_brackets_keep_the_items_of_a_list_together(given):
 def test_a_scale_that_is_not_that_of_the_target_is_refused(target, scale, better):
     with pytest.raises(ConfigError, match=f"^make {target} is at .*={scale}; .*: make {better}$"):
         read(target, SCALE=scale)
-    assert read("demo", SCALE="demo").plan.scale == "demo"
+    assert plan("demo", SCALE="demo").scale == "demo"
 
 
 def test_slots_that_are_no_number_are_refused_before_snakemake_reads_them(monkeypatch):
     monkeypatch.setenv("FEDLIB_GPU_SLOTS", "x")
     with pytest.raises(ConfigError, match="FEDLIB_GPU_SLOTS must be a whole number .* got 'x'"):
-        read("demo")
-
-
-def test_list_passes_on_what_is_asked_for():
-    assert steps("list", WHAT="methods 'mixture of'") == [
-        "scripts/list.py methods mixture of --config scale=demo"
-    ]
+        run.main(read("demo"))
 
 
 def test_quotes_keep_the_words_of_a_value_together():
-    assert read("plan", CONFIG='seeds="0 1"').plan.config["seeds"] == [0, 1]
+    assert plan("plan", CONFIG='seeds="0 1"').config["seeds"] == [0, 1]
+    assert read("list", WHAT="methods 'mixture of'").what == ["methods", "mixture of"]
 
 
-@pytest.mark.parametrize(
-    "target, start",
-    [
-        ("calibrate", "scripts/calibrate.py --config scale=reduced"),
-        ("keep", "scripts/keep_results.py fedmix --config scale=reduced"),
-    ],
-)
-def test_the_other_targets_are_one_step_at_scale(target, start):
-    assert steps(target, SCALE="reduced", PAPER="fedmix") == [start]
+def test_other_targets_are_commands_at_scale_about_what_is_named():
+    kept = read("keep", SCALE="reduced", PAPER="fedmix", ARGS="--replace")
+    assert (kept.command, kept.paper, kept.config) == ("keep", "fedmix", ["scale=reduced"])
+    assert kept.replace
+    assert read("keep").paper == "pfedmm"
+    asked = read("why", WHAT="train pfedmm/digits/fedem/seed0")
+    assert asked.job == ["train", "pfedmm/digits/fedem/seed0"]
+    with pytest.raises(ConfigError, match="WHAT names a job, such as WHAT="):
+        read("why", WHAT="train")
+    assert read("plan", ARGS="--workflow-profile profiles/slurm").options == []  # is for runs
 
 
-def test_a_plan_is_estimated_first():
-    given = "--config scale=reduced seeds=[1]"
-    assert steps("plan", SCALE="reduced", CONFIG="seeds=[1]") == [
-        f"scripts/estimate.py {given}",
-        f"scripts/plan.py {given}",
-    ]
+def test_others_read_which_target_and_variables_were_given():
+    assert read("demo", CONFIG="tag=a").said == "make demo CONFIG='tag=a'"
+    assert read("clean", SCALE="full", PAPER="pfedmm").said == "make clean SCALE='full'"
 
 
 def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_bought():
-    estimate, *others, show = steps("reproduce", CONFIG="budget=10h seeds=[1]")
-    assert estimate == "scripts/estimate.py --config scale=full budget=10h seeds=[1]"
+    estimate, *others = steps("reproduce", CONFIG="budget=10h seeds=[1]")
+    assert estimate == "-m fedlib estimate --config scale=full budget=10h seeds=[1]"
     bought = "--configfile results/full/budget.json --config scale=full seeds=[1]"
     assert len(others) == 2 and all(step.endswith(bought) for step in others)
-    assert show == "scripts/show_results.py full"
 
 
-def test_kept_results_are_drawn_again_from_the_folder_that_is_named():
-    values = {"FROM": "docs/results/a b", "ARGS": "--out x"}
-    [step] = errands.steps(read("figures-from", **values))
-    assert step[1:] == ["scripts/redraw.py", "--out", "x", "--", "docs/results/a b"]
+def test_kept_results_and_their_folder_are_words_of_their_own():
+    drawn = read("figures-from", FROM="docs/results/a b", ARGS="--out x")
+    assert (drawn.source, drawn.out) == (Path("docs/results/a b"), Path("x"))
     with pytest.raises(ConfigError, match="FROM names what is kept, such as FROM=docs/results"):
-        steps("figures-from")
+        read("figures-from")
 
 
 def test_two_folders_of_results_are_compared():
-    [step] = errands.steps(read("compare", A="demo", B="-x y", WHAT="fedem loss"))
-    assert step[1:] == ["scripts/compare.py", "--", "demo", "-x y", "fedem", "loss"]
+    args = read("compare", A="demo", B="-x y", WHAT="fedem loss")
+    assert (args.folders, args.words) == (["demo", "-x y"], ["fedem", "loss"])
     for given in ({}, {"A": "demo"}, {"B": "demo"}):
         with pytest.raises(ConfigError, match="A and B name folders of results, such as A=demo B"):
-            steps("compare", **given)
+            read("compare", **given)
 
 
 def test_the_report_is_written_from_what_is_there(tmp_path, monkeypatch):
-    order = read("report", SCALE="reduced")
+    args = read("report", SCALE="reduced")
+    made = arguments.plan(args)
+    monkeypatch.setattr(arguments, "plan", lambda args: made)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="results/reduced has nothing to report yet; run the"):
-        errands.steps(order)
+        report.main(args)
     files = [f"table_{form}" for form in ("csv", "md", "tex", "json")]
-    there = [order.plan.path(file, paper="fedmix", table="criteria") for file in files]
-    for path in map(Path, [*there, order.plan.path("metrics", paper="fedmix")]):
+    there = [made.path(file, paper="fedmix", table="criteria") for file in files]
+    for path in map(Path, [*there, made.path("metrics", paper="fedmix")]):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    (command,) = errands.steps(order)
-    assert command[1:3] == ["scripts/report.py", "--spec"]
-    [paper] = json.loads(command[3])["papers"]
+    given = tmp_path / "given.json"
+    (tmp_path / "scripts").mkdir()
+    echo = f"import json, sys; open({str(given)!r}, 'w').write(json.dumps([sys.argv, input()]))"
+    (tmp_path / "scripts/report.py").write_text(echo)
+    with pytest.raises(SystemExit, match="^0$"):
+        report.main(args)
+    words, text = json.loads(given.read_text())
+    [paper] = json.loads(text)["papers"]
     assert paper["name"] == "fedmix" and not paper["figures"]
     assert [table["name"] for table in paper["tables"]] == ["criteria"]
-    assert " ".join(command[4:]) == (
-        "--md results/reduced/REPORT.md --html results/reduced/report.html"
+    assert " ".join(words) == (
+        "scripts/report.py --spec @/dev/stdin"
+        " --md results/reduced/REPORT.md --html results/reduced/report.html"
         " --results results/reduced --figures figures/reduced"
     )
 
 
-def test_snakemake_s_own_report_is_another_file():
-    assert steps("report", SCALE="reduced", ARGS="--snakemake") == [
+def test_snakemake_s_own_report_is_another_file(monkeypatch):
+    started = []
+    monkeypatch.setattr(report, "start", started.append)
+    report.main(read("report", SCALE="reduced", ARGS="--snakemake"))
+    assert " ".join(started[0][1:]) == (
         "-m fedlib.workflow.console --report results/reduced/report-snakemake.html "
         "--config scale=reduced"
-    ]
+    )
 
 
 @pytest.mark.parametrize("given", ["--snakmake", "--snakemake --cores 1"])
 def test_another_option_of_the_report_is_refused(given):
-    with pytest.raises(ConfigError, match="ARGS: make report takes --snakemake or nothing, got"):
-        errands.steps(read("report", ARGS=given))
+    with pytest.raises(ConfigError, match="ARGS: report does not know (--snakmake|--cores 1)$"):
+        read("report", ARGS=given)
 
 
 NONSENSE = [
@@ -235,14 +260,14 @@ NONSENSE = [
 @pytest.mark.parametrize("target", ["plan", "clean"])
 def test_a_value_that_makes_no_sense_is_refused(target, name, value, message):
     with pytest.raises(ConfigError, match=message) as raised:
-        read(target, **{name: value})
+        plan(target, **{name: value})
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfetag: a")
     with pytest.raises(ConfigError, match=f"{tmp_path}/x.yaml is not text in UTF-8"):
-        read("demo", ARGS=f"--configfile {tmp_path}/x.yaml")
+        plan("demo", ARGS=f"--configfile {tmp_path}/x.yaml")
 
 
 # -- cleaning -----------------------------------------------------------------------------
@@ -252,36 +277,44 @@ def content(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_path):
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Function that finds the folders to be cleaned for a CONFIG, in a folder of its own."""
+    plans = {given: plan("clean", CONFIG=given) for given in ("", "tag=a", "raw=results/demo/raw")}
+    monkeypatch.chdir(tmp_path)
+    return lambda given="": clean.made_folders(plans[given])
+
+
+def test_clean_deletes_the_folders_of_one_scale_and_tag_and_nothing_else(tmp_path, folders):
     for name in ("results/demo", "results/demo-a", "figures/demo-a", "data/raw"):
         (tmp_path / name / "x").mkdir(parents=True)
     (tmp_path / "results/demo-a/x/file").write_bytes(bytes(1_250_000))
-    found = errands.made_folders(read("clean", CONFIG="tag=a").plan, tmp_path)
-    assert [(str(path.relative_to(tmp_path)), errands.size(path)) for path in found] == [
+    found = folders("tag=a")
+    assert [(str(path), clean.size(path)) for path in found] == [
         ("results/demo-a", "1.2 MB in 1 file"),
         ("figures/demo-a", "0.0 MB in 0 files"),
     ]
-    errands.clean(found)
+    clean.clean(found)
     assert content(tmp_path) == [
         *("data", "data/raw", "data/raw/x", "figures", "results", "results/demo"),
         "results/demo/x",
     ]
 
 
-def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path):
+def test_clean_deletes_a_link_and_not_what_it_leads_to(tmp_path, folders):
     (tmp_path / "disk/x").mkdir(parents=True)
     (tmp_path / "results").mkdir()
     (tmp_path / "results/demo").symlink_to(tmp_path / "disk")
-    [link] = errands.made_folders(read("clean").plan, tmp_path)
-    assert errands.size(link) == f"a link to {tmp_path / 'disk'}, which stays"
-    errands.clean([link])
+    [link] = folders()
+    assert clean.size(link) == f"a link to {tmp_path / 'disk'}, which stays"
+    clean.clean([link])
     assert content(tmp_path) == ["disk", "disk/x", "results"]
 
 
-def test_raw_files_among_the_results_are_not_deleted(tmp_path):
+def test_raw_files_among_the_results_are_not_deleted(tmp_path, folders):
     (tmp_path / "results/demo/raw").mkdir(parents=True)
     with pytest.raises(ConfigError, match="raw: the raw files in .*results/demo/raw are in "):
-        errands.made_folders(read("clean", CONFIG="raw=results/demo/raw").plan, tmp_path)
+        folders("raw=results/demo/raw")
     assert content(tmp_path) == ["results", "results/demo", "results/demo/raw"]
 
 
@@ -311,11 +344,11 @@ def checkout(tmp_path):
 
 
 def clean_environment() -> dict:
-    ours = {*GIVEN, "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHON", "TORCH"}
+    ours = {*make.DEFAULTS, "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTHON", "TORCH"}
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 
-def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     environment = clean_environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         ["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True
@@ -324,9 +357,9 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 def test_make_says_that_a_python_is_not_used_where_there_is_one(checkout):
-    told = make(checkout, "help", "PYTHON=python9").stdout.splitlines()
+    told = run_make(checkout, "help", "PYTHON=python9").stdout.splitlines()
     assert told[0].startswith("PYTHON=python9 only makes .venv, which is there; to make it anew")
-    assert told[1:] == make(checkout, "help").stdout.splitlines()
+    assert told[1:] == run_make(checkout, "help").stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -336,7 +369,7 @@ def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout)
     values += ["CONFIG=tag=$$(touch x)", "CONFIG=tag=$(shell touch x)", "CONFIG=$(error no)"]
     values += ["CONFIG=tag='; touch x'", "SCALE=$(shell touch x)"]
     for value in values:
-        done = make(checkout, "clean", value)
+        done = run_make(checkout, "clean", value)
         assert done.returncode == 2, value
         assert done.stderr.startswith("error: "), (value, done.stderr)
         assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 2, done.stderr
@@ -345,7 +378,7 @@ def test_make_deletes_and_runs_nothing_for_a_value_that_makes_no_sense(checkout)
 
 @pytest.mark.slow
 def test_make_clean_deletes_one_folder_of_results(checkout):
-    done = make(checkout, "clean", "CONFIG=tag=a")
+    done = run_make(checkout, "clean", "CONFIG=tag=a")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("results/demo-a: 0.0 MB in 0 files\nDeleted.\n")
     assert content(checkout / "results") == ["demo", "demo/x"]
@@ -357,7 +390,7 @@ def test_who_sits_at_a_terminal_is_asked_before_anything_is_deleted(checkout, an
     ours, theirs = os.openpty()
     os.write(ours, f"{answer}\n".encode())
     done = subprocess.run(
-        [sys.executable, "scripts/workflow.py", "clean"],
+        [sys.executable, "-m", "fedlib", "clean"],
         cwd=checkout,
         env=clean_environment(),
         stdin=theirs,
@@ -374,7 +407,7 @@ def test_who_sits_at_a_terminal_is_asked_before_anything_is_deleted(checkout, an
 
 @pytest.mark.parametrize("given", ["config=tag=a", "Seeds=1", "VENV=x", "unknown=1"])
 def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
-    done = make(ROOT, "-n", "help", given)
+    done = run_make(ROOT, "-n", "help", given)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     name = given.partition("=")[0]
@@ -385,7 +418,7 @@ def test_a_misspelt_variable_of_make_is_refused_with_those_there_are(given):
     "given", ["CONFIG=tag=a", "WHAT=methods", "A=demo", "B=x", "TEST_JOBS=1", "SHELL=/bin/sh"]
 )
 def test_a_variable_of_make_is_not_refused(given):
-    assert make(ROOT, "-n", "help", given).returncode == 0
+    assert run_make(ROOT, "-n", "help", given).returncode == 0
 
 
 def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
@@ -401,7 +434,7 @@ def test_of_a_lock_that_pip_cannot_satisfy_the_last_error_is_told(tmp_path):
         """
     )
     python.chmod(0o755)
-    done = make(tmp_path, "install", f"PYTHON={sys.executable}")
+    done = run_make(tmp_path, "install", f"PYTHON={sys.executable}")
     assert done.returncode == 2
     first, second, _ = done.stderr.splitlines()  # the last is make's own
     assert first == "ERROR: No matching numpy==99"

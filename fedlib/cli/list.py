@@ -1,41 +1,20 @@
-"""List the project's parts and their sources: `python scripts/list.py methods fedmix`.
-
-The first word is a kind: papers, federations, methods, models, datasets, partitions, tables or
-figures. Without it, the names of all kinds are listed. Further words select entries that contain
-all of them.
-"""
+"""Print the project's parts and their sources, see `fedlib.workflow.listing`."""
 
 import argparse
 import shutil
-import signal
 import sys
 import textwrap
 from collections import Counter
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of imports; see command.run
-
-from fedlib.workflow import command, config, listing
-from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import ROOT
+from fedlib.cli import arguments
+from fedlib.workflow import listing
 
 INDENT, LABEL = 4, 11
 
 
-def main() -> None:
-    """Parse the arguments and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", nargs="*", help="a kind, then words to search for; see above")
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="YAML or JSON, overrides config.yaml"
-    )
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
-    args = parser.parse_args()
-    plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
+def main(args: argparse.Namespace) -> None:
+    """Print all kinds, or one with its entries."""
+    plan = arguments.plan(args)
     for name, why in plan.broken.items():
         print(f"paper {name} is left out: {why}", file=sys.stderr)
     width = min(shutil.get_terminal_size((100, 0)).columns, 120)
@@ -77,7 +56,3 @@ def _paragraph(text: str, label: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(command.run(main))

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Draw every table and figure of kept results again, without any run: `make figures-from FROM=...`.
+"""Draw every table and figure of kept results again, without any run.
 
 The numbers come from the runs, see `fedlib.report.packs`; the published numbers come from this
 checkout. It writes to figures/from/PAPER and leaves docs/results unchanged.
@@ -7,10 +6,7 @@ checkout. It writes to figures/from/PAPER and leaves docs/results unchanged.
 
 import argparse
 import re
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.errors import DataError
 from fedlib.report import figures, inputs, packs, tables
@@ -18,25 +14,30 @@ from fedlib.report.figures import saving
 from fedlib.report.tables import render
 from fedlib.workflow import command
 from fedlib.workflow.layout import PATHS, WILDCARDS
-from fedlib.workflow.provenance import ROOT
 
 # What tables and figures raise for a specification that nobody declared.
 SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def main() -> None:
-    """Parse the command line and draw."""
-    parser = argparse.ArgumentParser(description=command.described(__doc__))
-    parser.add_argument("source", type=Path, help="docs/results/PAPER, or its folder pack")
-    parser.add_argument("--out", type=Path, help="folder (default: figures/from/PAPER)")
-    args = parser.parse_args()
-    inner = args.source / packs.FOLDER
-    metrics, clients, exhibits = packs.read(inner if inner.is_dir() else args.source)
+def main(args: argparse.Namespace) -> None:
+    """Draw, and say where."""
+    number, folder = draw(args.source, args.out)
+    print(f"{number} tables and figures are in {folder}")
+
+
+def draw(source: Path, out: Path | None = None) -> tuple[int, Path]:
+    """Draw what is kept in `source` -> how many tables and figures, and in which folder
+
+    Raises:
+      ConfigError, DataError: for a pack that was changed, or is of another version.
+    """
+    inner = source / packs.FOLDER
+    metrics, clients, exhibits = packs.read(inner if inner.is_dir() else source)
     checked = [(exhibit, _checked(exhibit)) for exhibit in exhibits]
     for exhibit, spec in checked:
-        folder = args.out or ROOT / "figures/from" / spec["paper"]
+        folder = out or Path("figures/from") / spec["paper"]
         folder.mkdir(parents=True, exist_ok=True)
-        printed = ROOT / PATHS["published"].format(paper=spec["paper"])
+        printed = Path(PATHS["published"].format(paper=spec["paper"]))
         given = spec, metrics, clients, printed if exhibit.published else None
         try:
             _draw(exhibit.stage, given, folder / spec["name"])
@@ -44,10 +45,10 @@ def main() -> None:
             raise
         except SENSELESS as error:
             raise DataError(
-                f"{exhibit.stage} {spec['name']} cannot be drawn from {args.source} "
+                f"{exhibit.stage} {spec['name']} cannot be drawn from {source} "
                 f"({type(error).__name__}: {error}); the pack was changed, or is of another version"
             ) from error
-    print(f"{len(exhibits)} tables and figures are in {folder}")
+    return len(exhibits), folder
 
 
 def _checked(exhibit: packs.Packed) -> dict:
@@ -73,7 +74,3 @@ def _draw(stage: str, given: tuple, path: Path) -> None:
     else:
         files = [path.with_name(f"{path.name}.{form}") for form in ("pdf", "png", "svg")]
         saving.save(inputs.made(figures.load, *given), *files)
-
-
-if __name__ == "__main__":
-    sys.exit(command.run(main))

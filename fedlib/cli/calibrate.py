@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure which executor is fastest here for the runs of a configuration, for `executor: auto`.
 
 Runs without shards are left out: make the shards first (`snakemake partitions`). Runs that take the
@@ -7,30 +6,19 @@ same executor, such as the seeds of one run, are measured once. See `fedlib.run.
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from fedlib.cli import arguments
 from fedlib.errors import DataError
-from fedlib.workflow import command, config
+from fedlib.workflow import gpu
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.provenance import ROOT
 
 
-def main() -> None:
-    """Parse the arguments, measure and remember."""
-    parser = argparse.ArgumentParser(description=command.described(__doc__))
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="YAML or JSON, overrides config.yaml"
-    )
-    parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="overrides it")
-    parser.add_argument("--again", action="store_true", help="measure everything again")
-    args = parser.parse_args()
-    plan = Plan(config.read([ROOT / "config.yaml", *args.configfile], args.config))
+def main(args: argparse.Namespace) -> None:
+    """Measure and remember."""
+    plan = arguments.plan(args)
 
-    from fedlib.run import calibration
-    from fedlib.workflow import gpu
+    from fedlib.run import calibration  # after what may be wrong: it takes seconds to import
 
     known = {} if args.again else calibration.remembered()
     with gpu.device(plan.config["device"]) as device:
@@ -77,7 +65,3 @@ def _calibrated(plan: Plan, cell: dict, device: str, known: dict) -> dict:
     for reason, shapes in entry.get("not_traced", {}).items():
         print(f"{name}: steps of {shapes} shapes are not traced, {reason}", flush=True)
     return {key: entry}
-
-
-if __name__ == "__main__":
-    sys.exit(command.run(main))

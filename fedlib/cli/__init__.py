@@ -1,0 +1,23 @@
+"""The command line: `python -m fedlib COMMAND`, of which the Makefile's targets are aliases.
+
+A command is a module here with a function `main`, which gets the parsed arguments. One makes one
+plan, besides Snakemake's own.
+"""
+
+import os
+import sys
+from importlib import import_module
+
+from fedlib.cli import arguments, make
+from fedlib.workflow.provenance import ROOT
+
+
+def main() -> None:
+    """Carry out the command in the words of the command line, in the root of the checkout."""
+    os.chdir(ROOT)
+    first, *others = sys.argv[1:] or ["--help"]
+    if first == "make":
+        args = make.read(" ".join(others), make.variables())
+    else:
+        args = arguments.read([first, *others])
+    import_module(f"fedlib.cli.{arguments.MODULES[args.command]}").main(args)

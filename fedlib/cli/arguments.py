@@ -1,0 +1,135 @@
+"""The commands and their arguments, and the plan of a command."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedlib.errors import ConfigError
+from fedlib.workflow import config
+from fedlib.workflow.layout import STAGES
+from fedlib.workflow.plan import Plan
+
+EPILOG = f"""
+STAGE is one of {", ".join(STAGES)}. NAME names one job of the stage: digits (download),
+pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train, evaluate, events), pfedmm (metrics),
+pfedmm/table1 (table, figure), nothing (report). If every seed has its own partition:
+adaptive_experts/digits-p0.2/seed0 (partition).
+"""
+# The module of each command.
+MODULES = {
+    "run": "run",
+    "plan": "plan",
+    "estimate": "estimate",
+    "why": "jobs",
+    "spec": "jobs",
+    "commands": "jobs",
+    "list": "list",
+    "compare": "compare",
+    "calibrate": "calibrate",
+    "report": "report",
+    "keep": "keep",
+    "figures-from": "redraw",
+    "clean": "clean",
+    "unlock": "clean",
+}
+
+
+class UsageError(ConfigError):
+    """The words of a command line are no command."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are a line, as all others are."""
+
+    def error(self, message: str) -> None:
+        """See `argparse.ArgumentParser`."""
+        raise UsageError(message)
+
+
+def read(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments in the words of a command line.
+
+    Returns:
+      With `options`, further options that Snakemake gets, and `said`, the whole line.
+
+    Raises:
+      UsageError: for words that are no command.
+    """
+    args, options = _parser().parse_known_args(words)
+    if options and args.command != "run":
+        raise UsageError(f"{args.command} does not know {shlex.join(options)}")
+    args.options, args.said = options, shlex.join(sys.argv)
+    return args
+
+
+def plan(args: argparse.Namespace) -> Plan:
+    """The plan of a command: of config.yaml, of its --configfile and of its --config."""
+    return Plan(config.read([*_base(args.configfile), *args.configfile], args.config))
+
+
+def configuration(files: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The options that name these files and values of a configuration."""
+    given = (("--configfile", files), ("--config", words))
+    return [word for option, values in given if values for word in (option, *values)]
+
+
+def _base(overlays: Sequence[str]) -> list[Path]:
+    """config.yaml, unless it cannot be read here and another configuration is given."""
+    try:
+        import yaml  # noqa: F401
+    except ModuleNotFoundError:
+        if overlays:
+            print("PyYAML is not installed: config.yaml is left out", file=sys.stderr)
+            return []
+    return [Path("config.yaml")]
+
+
+def _parser() -> Parser:
+    top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    plain, configured = Parser(add_help=False), Parser(add_help=False)
+    configured.add_argument(
+        "--configfile", "--configfiles", nargs="+", default=[], help="YAML or JSON"
+    )
+    configured.add_argument(
+        "--config", "-C", nargs="+", default=[], metavar="KEY=VALUE", help="overrides the files"
+    )
+
+    def add(name: str, does: str, parent: Parser = configured) -> Parser:
+        return commands.add_parser(
+            name, help=does, description=does, epilog=EPILOG if MODULES[name] == "jobs" else None,
+            parents=[parent], allow_abbrev=False,
+        )  # fmt: skip
+
+    add("run", "make every table and figure; further options go to Snakemake")
+    add("plan", "print what would run, why, and for how long")
+    add("estimate", "estimate time and memory of what is to run, and choose what a budget buys")
+    for name, does, number in (
+        ("why", "print what changed since a job was done", 2),
+        ("spec", "print the specification of a job, the --spec of its script", "+"),
+        ("commands", "print shell commands, for a machine without Snakemake", "*"),
+    ):
+        add(name, does).add_argument("job", nargs=number, metavar="STAGE NAME", help="see below")
+    listed = add("list", "list papers, methods, data, tables and more, with their sources")
+    listed.add_argument("what", nargs="*", help="a kind, then words that entries must contain")
+    compared = add("compare", "compare two folders of results", plain)
+    compared.add_argument("folders", nargs=2, help="of results/, such as demo demo-slow")
+    compared.add_argument("words", nargs="*", help="print only rows that contain all of these")
+    calibrated = add("calibrate", "measure which executor is fastest here, for `executor: auto`")
+    calibrated.add_argument("--again", action="store_true", help="measure everything again")
+    reported = add("report", "write the report of the results that are there")
+    reported.add_argument("--snakemake", action="store_true", help="write Snakemake's own instead")
+    kept = add("keep", "copy a paper's tables, figures and report to docs/results")
+    kept.add_argument("paper", help="its name")
+    kept.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")
+    kept.add_argument(
+        "--replace", action="store_true", help="replace kept results of another scale or tag"
+    )
+    drawn = add("figures-from", "draw kept results again, without any run", plain)
+    drawn.add_argument("source", type=Path, help="docs/results/PAPER, or its folder pack")
+    drawn.add_argument("--out", type=Path, help="folder (default: figures/from/PAPER)")
+    add("clean", "delete the results and figures of a configuration, after asking")
+    add("unlock", "remove Snakemake's lock of this folder, after a crash")
+    return top

@@ -1,0 +1,27 @@
+"""Print what Snakemake would run now, why, and for how long."""
+
+import argparse
+from pathlib import Path
+
+from fedlib.cli import arguments, estimate
+from fedlib.cli.run import chosen, tell
+from fedlib.forecast.estimates import Estimates
+from fedlib.workflow import dryrun, gpu, narrowing, preflight
+
+
+def main(args: argparse.Namespace) -> None:
+    """Estimate what is not known yet, choose what a budget buys, and print."""
+    gpu.slots(0)
+    plan = arguments.plan(args)
+    narrowing.check(plan)
+    preflight.check_frames(plan)
+    preflight.check(plan)  # which would else be after minutes of estimating
+    estimate.estimate(plan)
+    given = chosen(args, plan)
+    if plan.config["budget"]:
+        plan = estimate.choose(plan)
+    tell(narrowing.smaller(plan))
+    tell(narrowing.remarks(plan))
+    planned, known = dryrun.jobs(given), dryrun.records(plan)
+    estimates = Estimates.read(Path(plan.path("estimates")))
+    tell(dryrun.summary(plan, planned, known, estimates))

@@ -1,0 +1,30 @@
+"""Write the report of the results that are there, without running what is missing."""
+
+import argparse
+import subprocess
+import sys
+
+from fedlib.cli import arguments, estimate
+from fedlib.cli.run import SNAKEMAKE, chosen, start
+from fedlib.errors import ConfigError
+from fedlib.files import canonical_json
+from fedlib.workflow import specs
+
+
+def main(args: argparse.Namespace) -> None:
+    """Write it by the script of the rule, or let Snakemake write its own."""
+    plan = arguments.plan(args)
+    if args.snakemake:
+        start([*SNAKEMAKE, "--report", plan.path("report_snakemake"), *chosen(args, plan)])
+        return
+    plan = estimate.chosen(plan)
+    spec = specs.of_report(plan, there=True)
+    if not spec["papers"]:
+        raise ConfigError(
+            f"results/{plan.folder} has nothing to report yet; run the workflow first"
+        )
+    paths = {"md": "report", "html": "report_html", "results": "results", "figures": "figures"}
+    words = [word for name, file in paths.items() for word in (f"--{name}", plan.path(file))]
+    command = [sys.executable, "scripts/report.py", "--spec", "@/dev/stdin", *words]
+    done = subprocess.run(command, input=canonical_json(spec), text=True)
+    sys.exit(done.returncode)

@@ -1,0 +1,125 @@
+"""Run the workflow: make the shards, then everything else, and show what was made."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from fedlib import locks
+from fedlib.cli import arguments
+from fedlib.errors import DataError
+from fedlib.workflow import command, console, gpu, narrowing, preflight
+from fedlib.workflow.plan import Plan
+
+SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Check the configuration, take the folder, and run Snakemake in it."""
+    gpu.slots(0)
+    plan = arguments.plan(args)
+    narrowing.check(plan)
+    preflight.check_frames(plan)
+    preflight.check(plan)
+    tell(narrowing.remarks(plan))
+    previews = is_preview(args.options)
+    lock = None if previews else locks.hold_folder(command=args.said)
+    before = {} if previews else _made(plan)
+    *first, last = steps(args, plan)
+    for step in first:
+        start(step, lock)
+    tell(narrowing.smaller(plan))  # what is cut into clients now
+    start(last, lock)
+    if not previews and _made(plan) == before:
+        print(f"Nothing to do: {plan.path('report_html')} is up to date.")
+    elif not previews:
+        show(plan)
+
+
+def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
+    """The processes of a run, one after the other.
+
+    The first Snakemake makes the shards. If they have the same content as before, the second one
+    sees that and trains nothing again.
+    """
+    given = chosen(args, plan)
+    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], [])]
+    if not plan.config["budget"]:
+        return runs
+    # A process of its own, because what it measures may keep a GPU busy until it ends.
+    asked = arguments.configuration(args.configfile, args.config)
+    return [[sys.executable, "-m", "fedlib", "estimate", *asked], *runs]
+
+
+def chosen(args: argparse.Namespace, plan: Plan) -> list[str]:
+    """The options of a configuration, in which a file with what it buys replaces a budget.
+
+    So the choice of cells stays the same, while estimates improve with every timed job.
+    """
+    files, words = args.configfile, args.config
+    if plan.config["budget"]:
+        files = [*files, plan.path("budget")]
+        words = [word for word in words if word.partition("=")[0].strip() != "budget"]
+    return arguments.configuration(files, words)
+
+
+def is_preview(options: list[str]) -> bool:
+    """Whether Snakemake is only to say what it would do."""
+    dry = ("--dry-run", "--dryrun")
+    return any(word in dry or word.startswith("-n") for word in options)
+
+
+def start(step: list[str], lock=None) -> None:
+    """Run a process, which shares the lock of the folder; end with its status if it fails."""
+    environment = {console.VARIABLE: "1", **os.environ}
+    passed = ()
+    if lock is not None:
+        environment[locks.DESCRIPTOR] = str(lock.fileno())
+        passed = (lock.fileno(),)
+    # Ctrl-C reaches the process too, and it is the process that says when all is saved.
+    interrupts = []
+    before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
+    process = subprocess.Popen(step, env=environment, pass_fds=passed)
+    signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    status = process.wait()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, before)
+    if interrupts:
+        sys.exit(command.INTERRUPTED)
+    if status:
+        sys.exit(status if status > 0 else 128 - status)
+
+
+def show(plan: Plan) -> None:
+    """Print the main table of each paper, or else the first of the others, and where files are.
+
+    Without tables where a budget chose the runs.
+    """
+    papers = {} if plan.config["budget"] else plan.papers
+    for name, paper in papers.items():
+        if paper.tables:
+            path = Path(plan.path("table_md", paper=name, table=next(iter(paper.tables))))
+            if not path.exists():
+                raise DataError(f"{path} does not exist; run the workflow again")
+            print(f"\n{paper.title}\n\n{path.read_text(encoding='utf-8').strip()}")
+    results, figures = plan.path("results"), plan.path("figures")
+    print(
+        f"\nReport:   {results}/report.html (open it in a browser), {results}/REPORT.md"
+        f"\nTables:   {results}/tables/ (csv, json, md, tex)"
+        f"\nFigures:  {figures}/ (pdf, png, svg)"
+        f"\nNumbers:  {results}/metrics/ (csv, parquet; one row per value)"
+    )
+
+
+def tell(lines) -> None:
+    """Print lines, before the output of any process that follows."""
+    for line in lines:
+        print(line, flush=True)
+
+
+def _made(plan: Plan) -> dict[str, int]:
+    """Times of the existing results of a workflow, in nanoseconds, by path."""
+    paths = [path for path in map(Path, plan.targets()) if path.exists()]
+    return {str(path): path.stat().st_mtime_ns for path in paths}
