@@ -112,6 +112,20 @@ def average(dicts, weights):
     return {n: sum(w * d[n] for w, d in pairs) for n in names}
 
 
+def double_sum(differences, weights):
+    """The divergence of updates, pair by pair; who did not move a tensor has no pair in it."""
+    total = 0.0
+    for d in differences.values():
+        d = d.reshape(len(d), -1)
+        moved = [i for i in range(len(d)) if d[i].norm() > 0]
+        mass = sum(weights[i] for i in moved)
+        for i in moved:
+            for j in moved:
+                cosine = d[i] @ d[j] / (d[i].norm() * d[j].norm())
+                total += weights[i] / mass * weights[j] / mass * 0.5 * (1 - cosine)
+    return total
+
+
 class Reference:
     """A server and the clients that train, with solvers that live for the whole run.
 

@@ -106,6 +106,12 @@ def assert_close(one, other, tolerance=1e-12):
             assert x is y
 
 
+def same_bits(one, other):
+    """Whether two trees of tensors are the same, bit by bit."""
+    pairs = zip(tree.leaves(one), tree.leaves(other), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
 def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> dict[str, Task]:
     """The further architectures that the method `name` needs, by the name of its field."""
     if name == "pfedmoe":

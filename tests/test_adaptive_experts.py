@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_paper
-from reference import assert_params, executors
+from reference import Reference, assert_params, batches, descend, executors, owned
 from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
 from test_stages import evaluation, finish, options, start
 from torch import nn
 from torch.nn.functional import nll_loss
 
 from fedlib import methods, streams, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import AdamW
@@ -28,7 +27,7 @@ from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, progress
-from fedlib.run.build import build_method, build_simulation, build_task
+from fedlib.run.build import build_method, build_task
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.seals import spec_digest
@@ -80,28 +79,15 @@ def all_finals(method, state, cohort, group="seen"):
 # -- by hand -------------------------------------------------------------------------------
 
 
-class OnItsOwn:
+class OnItsOwn(Reference):
     """One client with real modules, AdamW, LambdaLR and the official code's early stopping."""
 
     def __init__(self, federation, client, round):
-        self.federation, self.client, self.round = federation, client, round
+        super().__init__(federation)
+        self.client, self.round = client, round
 
     def shard(self, split):
-        rows = self.federation.split(split).of(self.client)
-        return torch.from_numpy(self.federation.x[rows]), torch.from_numpy(self.federation.y[rows])
-
-    def epoch(self, stream, before, stretch, number):
-        """Batches of epoch `number` of a stretch; the engine shuffles stretch by stretch."""
-        solver = sgd(batch_size=BATCH, epochs=stretch)
-        n = int(self.federation.train.sizes[self.client])
-        batches = draw_batches(n, solver, 0, self.round, f"{stream}/{before}", self.client)
-        for step in batches.steps:
-            if step.epoch == number:
-                rows = self.federation.train.of(self.client)[batches.order[step.start : step.stop]]
-                yield (
-                    torch.from_numpy(self.federation.x[rows]),
-                    torch.from_numpy(self.federation.y[rows]),
-                )
+        return owned(self.federation, self.client, split)
 
     def train(
         self, nets, trained, log_probs, stream, *, lr, decay, decays, epochs, every, patience
@@ -114,32 +100,29 @@ class OnItsOwn:
             return ((lr - lr / 100) * 0.9999**epoch + lr / 100) / lr if decays else 1.0
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
-        best, least, counter = None, math.inf, 0
-        stretch, within, length = 0, 0, 1  # the epochs between two checks
-        for epoch in range(epochs):
+        best, least, counter, done, checks = None, math.inf, 0, 0, 0
+        while done < epochs and counter < patience:
+            # The engine shuffles from one check to the next.
+            solver = sgd(batch_size=BATCH, epochs=min(every, epochs - done) if done else 1)
             for net in nets:
                 net.train()
-            for x, y in self.epoch(stream, stretch, length, within):
-                optimiser.zero_grad()
-                nll_loss(log_probs(nets, x), y).backward()
-                optimiser.step()
-            scheduler.step()
-            within += 1
-            if epoch % every == 0:
-                for net in nets:
-                    net.eval()
-                x, y = self.shard("test")
-                with torch.no_grad():
-                    loss = nll_loss(log_probs(nets, x), y).item()
-                if loss < least:
-                    least, counter = loss, 0
-                    best = [copy.deepcopy(net.state_dict()) for net in nets]
-                else:
-                    counter += 1
-                if counter == patience:
-                    break
-                left = epochs - epoch - 1
-                stretch, within, length = stretch + 1, 0, min(every, left)
+            drawn = batches(
+                *self.shard("train"), solver, self.round, f"{stream}/{checks}", self.client
+            )
+            loss = lambda b: nll_loss(log_probs(nets, b.x), b.y)  # noqa: E731
+            descend([(optimiser, scheduler)], drawn, loss)
+            done += solver.epochs
+            if (done - 1) % every:
+                break  # too few epochs are left for a check
+            for net in nets:
+                net.eval()
+            x, y = self.shard("test")
+            with torch.no_grad():
+                loss = nll_loss(log_probs(nets, x), y).item()
+            counter, checks = counter + 1, checks + 1
+            if loss < least:
+                least, counter = loss, 0
+                best = [copy.deepcopy(net.state_dict()) for net in nets]
         return best, [net.state_dict() for net in nets]
 
 
@@ -162,13 +145,17 @@ def moe(gate, experts, x, outputs):
 
 
 @executors
-@pytest.mark.parametrize("member", ["best", "last"])
 @pytest.mark.parametrize("gate_only", [False, True])
-@pytest.mark.parametrize("choices", [(0, 2, 2, 0, 1), (1, 1, 1, 1, 0)])
+@pytest.mark.parametrize(
+    ("choices", "member"),
+    [((0, 2, 2, 0, 1), "best"), ((0, 2, 2, 0, 1), "last"), ((1, 1, 1, 1, 0), "best")],
+)
 def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, choices):
     # The last client is unseen: its choice makes no expert a member.
     federation, num = toy_federation(SIZES), 3
-    method = make(num, member=member, gate_only=gate_only, expert_seeds="official")
+    method = make(
+        num, member=member, gate_only=gate_only, both_mixtures=True, expert_seeds="official"
+    )
     state, cohort = trained(method, federation, executor)
     state = state._replace(choice=torch.tensor(choices))
     finals = all_finals(method, state, cohort)
@@ -201,25 +188,27 @@ def test_the_personal_stage_is_that_of_torch_optim(executor, member, gate_only, 
         for e, j in enumerate(used):
             assert_params(tree.take(ensemble.experts, e), models[j])
 
-        gate = net(method.gate.init(int(keys[client])), classes=num + 1, hidden=3)
-        experts = [net(models[j]) for j in used] + [net(member_params, hidden=5)]
-        best, _ = alone.train(
-            [*experts, gate], [gate] if gate_only else [*experts, gate],
-            lambda nets, x: moe(nets[-1], nets[:-1], x, outputs), "mixture", lr=GATE,
-            decay=0.2, decays=False, epochs=8, every=2, patience=2,
-        )  # fmt: skip
-        mixture = tree.take(finals["moe"], row)
-        assert mixture.members.tolist() == used
-        assert_params(mixture.gate, best[-1])
-        assert_params(mixture.own, best[-2])
-        for e in range(len(used)):
-            assert_params(tree.take(mixture.experts, e), best[e])
-        x, _ = alone.shard("test")
-        batch = Batch(x, torch.zeros(len(x)), torch.arange(len(x)))
-        for module, params in zip([*experts, gate], best, strict=True):
-            module.load_state_dict(params)
-        expected = moe(gate, experts, x, outputs)
-        torch.testing.assert_close(method.predict(mixture, batch), expected)
+        other = "moe_joint" if gate_only else "moe_gate"
+        for protocol, alone_trained in (("moe", gate_only), (other, not gate_only)):
+            gate = net(method.gate.init(int(keys[client])), classes=num + 1, hidden=3)
+            experts = [net(models[j]) for j in used] + [net(member_params, hidden=5)]
+            best, _ = alone.train(
+                [*experts, gate], [gate] if alone_trained else [*experts, gate],
+                lambda nets, x: moe(nets[-1], nets[:-1], x, outputs), "mixture", lr=GATE,
+                decay=0.2, decays=False, epochs=8, every=2, patience=2,
+            )  # fmt: skip
+            mixture = tree.take(finals[protocol], row)
+            assert mixture.members.tolist() == used
+            assert_params(mixture.gate, best[-1])
+            assert_params(mixture.own, best[-2])
+            for e in range(len(used)):
+                assert_params(tree.take(mixture.experts, e), best[e])
+            x, _ = alone.shard("test")
+            batch = Batch(x, torch.zeros(len(x)), torch.arange(len(x)))
+            for module, params in zip([*experts, gate], best, strict=True):
+                module.load_state_dict(params)
+            expected = moe(gate, experts, x, outputs)
+            torch.testing.assert_close(method.predict(mixture, batch), expected)
     assert any(stops) or member == "best"  # some client's best was not its last
 
 
@@ -268,18 +257,6 @@ def test_an_ensemble_of_three(space, expected):
     torch.testing.assert_close(found.tolist(), expected, rtol=0, atol=5e-7)  # six digits given
 
 
-def test_a_mixture_is_one_of_probabilities():
-    method = speakers()
-    gate = [0.3, -1.0, 2.0]
-    mixture = Mixture(says(LOGITS[:2]), says(LOGITS[2]), says(gate), torch.arange(2))
-    g = np.exp(gate) / np.exp(gate).sum()
-    f = np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum(1, keepdims=True)
-    found = method.predict(mixture, ONE).exp()[0]
-    torch.testing.assert_close(found.numpy(), g @ f)
-    weights = method.networks.log_weights(mixture.gate, mixture.members, ONE).exp()
-    assert weights.sum().item() == pytest.approx(1)
-
-
 @pytest.mark.parametrize(("num_experts", "gate"), [(1, [0.7]), (2, [5.0, -4.0, 0.7])])
 def test_of_two_experts_a_sigmoid_weighs_the_local_one(num_experts, gate):
     # One cluster, or two of which one is in use: then only the last output counts.
@@ -307,24 +284,20 @@ def test_a_certain_gate_has_a_finite_loss_and_gradient():
 # -- experts in use --------------------------------------------------------------------------
 
 
-def test_the_experts_in_use_are_those_of_seen_clients():
-    federation = toy_federation(SIZES)
-    for expert_set, expected in [("used", [0, 2]), ("all", [0, 1, 2])]:
-        method = make(expert_set=expert_set)
-        state = method.init(5, 0)._replace(choice=torch.tensor([2, 0, 2, 0, 1]))
-        for group in ("seen", "unseen"):
-            cohort = cohort_of(method.task, federation, federation.ids(group))
-            assert method.members(state, cohort).tolist() == expected
-
-
-def test_the_experts_in_use_are_those_of_the_clients_that_train_on_their_own():
-    # Main_fed.py takes them from its evaluation clients: here 0 and 1, who chose 2 and 0.
-    federation = toy_federation(SIZES)
-    method = make(3, personal_clients=2)
-    state = method.init(5, 0)._replace(choice=torch.tensor([2, 0, 1, 1, 1]))
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, [0, 1, 2]),  # of the seen clients
+        ({"personal_clients": 2}, [0, 2]),  # Main_fed.py: of its evaluation clients, 0 and 1
+        ({"personal_clients": 2, "expert_set": "all"}, [0, 1, 2]),
+    ],
+)
+def test_the_experts_in_use_are_those_of_the_clients_that_train_on_their_own(params, expected):
+    federation, method = toy_federation(SIZES), make(3, **params)
+    state = method.init(5, 0)._replace(choice=torch.tensor([2, 0, 1, 1, 0]))
     for group in ("seen", "unseen"):
         cohort = cohort_of(method.task, federation, federation.ids(group))
-        assert method.members(state, cohort).tolist() == [0, 2]
+        assert method.members(state, cohort).tolist() == expected
 
 
 @pytest.mark.parametrize("at_once", [1, 5])
@@ -376,38 +349,6 @@ def test_nobody_trains_for_what_is_not_asked_for(monkeypatch, views, trains):
     held_out = {View(group, "default", "test") for group in ("seen", "unseen")}
     assert set(found.scores) == held_out | {View(*view) for view in views}
     assert trained == trains
-
-
-# -- what must not change --------------------------------------------------------------------
-
-
-@executors
-@pytest.mark.parametrize("network", [{}, {"norm": True, "dropout": 0.3}])
-def test_nothing_that_was_trained_together_changes_and_a_gate_alone_trains_alone(executor, network):
-    federation = toy_federation((7, 12, 6, 10, 11))  # no batch of 4 leaves one alone
-    method = make(2, network=network, gate_only=True, both_mixtures=True)
-    state, cohort = trained(method, federation, executor)
-    before = tree.map(torch.clone, state)
-    finals = all_finals(method, state, cohort)
-    assert all(
-        torch.equal(a, b) for a, b in zip(tree.leaves(before), tree.leaves(state), strict=True)
-    )
-    frozen, joint, ensemble = finals["moe"], finals["moe_joint"], finals["ensemble"]
-    for untouched in ("experts", "own"):
-        a, b, c = (getattr(x, untouched) for x in (frozen, ensemble, joint))
-        assert all(torch.equal(a[name], b[name]) for name in b)
-        assert all(not torch.equal(c[name], b[name]) for name in b)
-    keys = streams.keys(federation.num_clients, 0, "gate")
-    for row, client in enumerate(cohort.ids.tolist()):
-        drawn = method.gate.init(int(keys[client]))
-        assert all(not torch.equal(frozen.gate[name][row], x) for name, x in drawn.items())
-
-
-def test_protocols_of_both_ways_to_train_a_mixture():
-    assert "moe_gate" in make(both_mixtures=True).final_protocols["seen"]
-    assert "moe_joint" in make(gate_only=True, both_mixtures=True).final_protocols["unseen"]
-    names = ["ifca", "local", "finetuned", "ensemble", "moe"]
-    assert list(make().final_protocols["seen"]) == names
 
 
 # -- early stopping, one rule at a time ------------------------------------------------------
@@ -474,20 +415,6 @@ def test_a_client_with_nothing_to_stop_on_is_named():
     federation = toy_federation()
     with pytest.raises(DataError, match="client 0 has no val examples.* or stop_split 'test'"):
         on_their_own(federation, lambda c, e: 0.0, split="val")
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"max_epochs": 0}, "max_epochs must be at least 1, got 0"),
-        ({"check_every": 0}, "check_every must be at least 1, got 0"),
-        ({"patience": 0}, "patience must be at least 1, got 0"),
-        ({"split": "train"}, "split must be one of .* got 'train'"),
-    ],
-)
-def test_early_stopping_that_means_nothing_is_refused(params, message):
-    with pytest.raises(ValueError, match=message):
-        early_stopping.EarlyStopping(**params)
 
 
 # -- evaluation in parts ---------------------------------------------------------------------
@@ -601,21 +528,6 @@ def images():
     )
 
 
-@pytest.mark.parametrize("executor", ["loop", "batched"])
-def test_a_declared_run_trains_and_is_evaluated_five_ways(executor):
-    run = build_simulation(DECLARED, images(), executor=executor)
-    state, result = run.run(report=lambda line: None)
-    final = evaluate.final(run.method, state, lambda group: run.everyone(group, 3))
-    protocols = ["default", "ensemble", "finetuned", "ifca", "local", "moe"]
-    assert sorted({view.protocol for view in final.scores}) == protocols
-    for scores in final.scores.values():
-        assert scores.loss.shape == (1, 4) and np.isfinite(scores.loss).all()
-    # Per client 2 models down and 1 up, of 4 bytes a number.
-    size = tree.numel(run.method.task.init(0))
-    assert result.bytes_down.tolist() == [4 * 4 * 2 * size * done for done in range(4)]
-    assert result.bytes_up.tolist() == [4 * 4 * size * done for done in range(4)]
-
-
 @pytest.mark.slow
 def test_a_declared_run_goes_through_its_commands(tmp_path):
     # As processes, with digests: every module that they load must be in the code of the job.
@@ -671,25 +583,6 @@ def test_a_plan_knows_the_modules_of_its_runs(declare):
     declare(toy=toy_paper(federations=("digits",), runs=[wrong]))
     with pytest.raises(ConfigError, match=r"modules\[gate\]\.model.*vgg"):
         Plan({"papers": ["toy"]})
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"member": "first"}, "member must be one of .* got 'first'"),
-        ({"expert_set": "some"}, "expert_set must be one of .* got 'some'"),
-        ({"ensemble_space": "odds"}, "ensemble_space must be one of .* got 'odds'"),
-        ({"local_lr": -1.0}, "lr must be at least 0, got -1.0"),
-        ({"gate_weight_decay": -0.1}, "weight_decay must be at least 0, got -0.1"),
-        ({"local_epochs": 0}, "max_epochs must be at least 1, got 0"),
-        ({"gate_patience": 0}, "patience must be at least 1, got 0"),
-        ({"gate_outputs": 7}, "3 clusters' experts and a local one needs 4 outputs, got 7"),
-        ({"num_experts": 1, "gate_outputs": 2}, "needs 1 output, got 2"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(params, message):
-    with pytest.raises(ValueError, match=message):
-        make(**params)
 
 
 # -- experts that nobody trains ------------------------------------------------------------------

@@ -160,9 +160,9 @@ def test_fedem(executor):
 class PFedMM(Reference):
     """Algorithm 1: a body and E heads a client, whose body's `private` entries are never loaded."""
 
-    def __init__(self, federation, task, body, heads, activate=lambda x: x, private=()):
+    def __init__(self, federation, method, body, heads, private=()):
         super().__init__(federation)
-        self.task, self.heads, self.activate = task, heads, activate
+        self.task, self.heads, self.method = method.task, heads, method
         self.own = {c: self.client_of({**body, **heads[0]}) for c in self.seen}
         self.body = {n: v for n, v in body.items() if n not in private}
         self.pi = {c: torch.full((len(heads),), 1 / len(heads)).double() for c in self.seen}
@@ -178,7 +178,9 @@ class PFedMM(Reference):
 
     def losses(self, nets, x, y):
         features = nets[0].body(x)
-        outputs = [self.activate(net.head(features)) for net in nets]
+        outputs = [net.head(features) for net in nets]
+        if self.method.relu_logits:
+            outputs = [output.relu() for output in outputs]
         return torch.stack([cross_entropy(out, y, reduction="none") for out in outputs])
 
     def responsibilities(self, nets, pi, x, y):
@@ -191,8 +193,10 @@ class PFedMM(Reference):
         nets, solvers = self.own[c]
         for net, head in zip(nets, self.heads, strict=True):
             net.load_state_dict({**self.body, **head}, strict=False)
-        q = self.responsibilities(nets, self.pi[c], *self.shard(c))
-        self.pi[c] = q.mean(1)
+        prior = torch.ones(len(nets)) if self.method.prior == "uniform" else self.pi[c]
+        q = self.responsibilities(nets, prior, *self.shard(c))
+        counted = q.sum(1) + self.method.concentration - 1  # of a Dirichlet prior
+        self.pi[c] = counted / counted.sum()
         for net in nets:
             net.train()
         self.fit(
@@ -211,21 +215,33 @@ class PFedMM(Reference):
 
 
 @executors
-@pytest.mark.parametrize("relu_logits", [False, True])
-def test_pfedmm(executor, relu_logits):
+@pytest.mark.parametrize(
+    "settings", [{}, {"relu_logits": True}, {"prior": "uniform", "concentration": 3.0}], ids=str
+)
+def test_pfedmm(executor, settings):
     federation, task, experts = toy_federation(), tiny_task(norm=True), 3
-    params = {"num_experts": experts, "relu_logits": relu_logits}
-    start = methods.load("pfedmm")(task=task, local=SOLVER, **params).init(4, 0).experts
-    heads = tree.unstack(start["heads"])
-    activate = nn.functional.relu if relu_logits else lambda logits: logits
-    hand = PFedMM(federation, task, start["body"], heads, activate)
+    params = {"num_experts": experts, **settings}
+    method, state = trained("pfedmm", task, federation, executor, **params)
+    start = method.init(4, 0).experts
+    hand = PFedMM(federation, method, start["body"], tree.unstack(start["heads"]))
     hand.rounds(hand.client, hand.server)
-    _, state = trained("pfedmm", task, federation, executor, **params)
     assert_params(state.experts["body"], hand.body)
     for e in range(experts):
         assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
     for c in hand.seen:
         torch.testing.assert_close(state.pi[c], hand.pi[c])
+
+
+def test_unseen_clients_carry_their_weights_from_one_evaluation_to_the_next():
+    federation = toy_federation()
+    method, state = trained("fedem", tiny_task(), federation, "loop", num_experts=3)
+    unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=ROUNDS)
+    once = method.observe(state, unseen, "unseen")
+    twice = method.observe(once, unseen, "unseen")
+    # Fresh weights know nothing of earlier evaluations; carried ones sharpen each time.
+    fresh = method.welcome(twice, unseen)[1]
+    torch.testing.assert_close(once.pi[unseen.ids], fresh)
+    assert twice.pi[unseen.ids].max() > once.pi[unseen.ids].max()
 
 
 # -- golden values of the official code ---------------------------------------------------
@@ -328,16 +344,3 @@ def test_damped_and_renormalised_averages_of_section_8_2():
         cohort = cohort_of(task, federation, [0, 2], aggregation=aggregation)
         averaged = cohort.average({"w": local}, {"w": torch.zeros(()).double()})
         assert averaged["w"] == pytest.approx(expected)
-
-
-def test_running_statistics_are_averaged_like_parameters_and_are_never_trained():
-    federation, task = toy_federation(sizes=(8, 4), unseen=0), tiny_task(norm=True)
-    solver = sgd(lr=0.0)
-    hand = Reference(federation, task, solver)
-    for c, net in hand.nets.items():
-        for batch in hand.batches(c, 0):
-            net.train()(batch.x)
-    method = methods.load("fedavg")(task=task, local=solver)
-    state = method.round(method.init(2, 0), cohort_of(task, federation))
-    assert_params(state.params, hand.average(hand.nets))
-    assert not task.trainable(state.params).keys() & task.statistics

@@ -266,6 +266,17 @@ def test_l2sgd(executor):
     assert_params(state.average, hand.shared)
 
 
+def test_a_round_without_local_steps_has_a_training_loss_too():
+    federation = toy_federation()
+    method = methods.load("l2sgd")(task=tiny_task(), local=sgd(), p=0.5, lam=0.1)
+    cohort = cohort_of(method.task, federation)
+    idle = next(n for n in range(100) if method.local_steps(cohort.in_round(n)) == 0)
+    state = method.init(federation.num_clients, 0)
+    method.round(state, cohort.in_round(idle))
+    expected = cohort.example_mean(cohort.score(method.task.losses, cohort.held(state.average)))
+    torch.testing.assert_close(cohort.journal.losses, [expected])
+
+
 def test_the_averaging_of_section_2_7():
     # lambda = 0.2 and p = 0.5 give a = 0.4: x = (0, 1) with mean 0.5 becomes (0.2, 0.8).
     federation, task = toy_federation(sizes=(8, 8), unseen=0), tiny_task()

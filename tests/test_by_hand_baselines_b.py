@@ -144,6 +144,17 @@ def test_afl(executor):
     torch.testing.assert_close(state.lambdas[hand.seen], lambdas)
 
 
+def test_clients_outside_the_cohort_keep_their_weight_in_afl():
+    federation, method = (
+        toy_federation(),
+        methods.load("afl")(task=tiny_task(), local=sgd(), lr_lambda=0.05),
+    )
+    lambdas = method.round(method.init(4, 0), cohort_of(method.task, federation, [0, 2])).lambdas
+    assert lambdas[1] == pytest.approx(12 / 25) and lambdas[3] == 0  # who is unseen
+    assert float(lambdas.sum()) == pytest.approx(1)
+    assert lambdas[0] != pytest.approx(7 / 25)
+
+
 @executors
 @pytest.mark.parametrize("norm", [False, True])
 def test_gated_experts(executor, norm):

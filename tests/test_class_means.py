@@ -9,7 +9,6 @@ import torch
 from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
 from torch import nn
 
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.journal import Journal
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
@@ -38,12 +37,6 @@ def two_clients(task=None, **options):
 
 
 # -- clients ------------------------------------------------------------------------------
-
-
-def test_a_client_holds_the_classes_of_its_training_examples():
-    counts = class_means.counts(two_clients(), 4)
-    assert counts.tolist() == [[2, 0, 3, 0], [0, 1, 0, 0]]
-    assert counts.dtype == torch.int64
 
 
 def test_labels_that_the_model_has_no_output_for_are_refused():
@@ -97,15 +90,6 @@ def test_means_are_taken_in_evaluation_mode_of_clients_of_two_architectures(exec
     assert found[0, 1].tolist() == [0, 0, 0] == found[1, 0].tolist()
 
 
-def test_a_client_without_examples_holds_nothing():
-    federation = toy_federation((4, 0), unseen=0)
-    cohort = cohort_of(tiny_task(), federation)
-    counts = class_means.counts(cohort, 3)
-    assert counts[1].tolist() == [0, 0, 0]
-    found = class_means.of_clients(cohort, lambda batch: batch.x, counts=counts)
-    assert found[1].eq(0).all() and found.isfinite().all()
-
-
 def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
     cohort = two_clients()
     server = ClassMeans(torch.arange(6.0).reshape(3, 2), torch.tensor([True, True, False]))
@@ -115,12 +99,6 @@ def test_only_vectors_of_classes_that_are_held_and_known_are_sent_and_counted():
     assert cohort.journal.down == 2 * 3 / 2  # three vectors of two numbers, to two clients
     vectors, known = ClassMeans(sent.values[0], sent.known[0]).of(torch.tensor([2, 0, 0]))
     assert vectors.tolist() == [[4, 5], [0, 1], [0, 1]] and known.tolist() == [False, True, True]
-
-
-def test_labels_may_be_bytes():
-    means = ClassMeans(torch.arange(4.0).reshape(4, 1), torch.tensor([True, False, True, True]))
-    vectors, known = means.of(torch.tensor([1, 0, 3], dtype=torch.uint8))
-    assert vectors.flatten().tolist() == [1, 0, 3] and known.tolist() == [False, True, True]
 
 
 # -- server -------------------------------------------------------------------------------
@@ -143,13 +121,6 @@ def test_a_class_that_nobody_sent_keeps_what_it_had():
     assert after.known.tolist() == [True, True, False]
 
 
-def test_the_mean_over_identical_clients_is_what_each_of_them_sent():
-    uploaded = torch.tensor([[[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]]).double().expand(5, 3, 2)
-    before = class_means.unknown(3, 2, tiny_task())
-    after = class_means.averaged(before, uploaded, torch.ones(5, 3, dtype=torch.bool))
-    torch.testing.assert_close(after.values, uploaded[0])
-
-
 def test_pairs_are_what_was_sent_by_client_whatever_the_order_of_the_cohort():
     uploaded = torch.arange(12.0).reshape(2, 3, 2)
     cohort = two_clients()
@@ -161,32 +132,6 @@ def test_pairs_are_what_was_sent_by_client_whatever_the_order_of_the_cohort():
 
 
 ROUND = SimpleNamespace(seed=5, round=0, journal=Journal())  # what a server asks of a cohort
-
-
-def test_a_server_trains_as_an_optimiser_does_and_leaves_what_it_was_given():
-    draw = torch.Generator().manual_seed(0)
-    x, y = torch.randn(7, 4, generator=draw).double(), torch.arange(7) % 3
-    net = nn.Linear(4, 3).double()
-    params = {name: value.detach().clone() for name, value in net.named_parameters()}
-    given = {name: value.clone() for name, value in params.items()}
-    sgd = SGD(lr=0.3, batch_size=3, epochs=4, clip_norm=0.4)
-
-    def loss(params, x, y):
-        return nn.functional.cross_entropy(x @ params["weight"].T + params["bias"], y)
-
-    found = server_sgd.train(loss, params, (x, y), sgd, ROUND, "server")
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.3)
-    plan = draw_batches(7, sgd, 5, 0, "server")
-    assert [step.size for step in plan.steps] == [3, 3, 1] * 4
-    for step in plan.steps:
-        index = torch.from_numpy(plan.order[step.start : step.stop])
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(net(x[index]), y[index]).backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 0.4)
-        optimiser.step()
-    for name, value in net.named_parameters():
-        torch.testing.assert_close(found[name], value.detach())
-        assert torch.equal(params[name], given[name])
 
 
 def test_a_server_that_was_sent_nothing_trains_nothing():

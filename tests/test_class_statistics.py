@@ -8,9 +8,7 @@ from class_nets import (
     DEEP,
     HELD,
     NAMES,
-    ROUNDS,
     SETTINGS,
-    SHALLOW,
     Clients,
     F,
     L,
@@ -18,62 +16,15 @@ from class_nets import (
     settings,
     train,
 )
-from reference import SOLVER, executors
 from support import cohort_of, sgd, tiny_task, toy_federation
 
-from fedlib import methods, tree
-from fedlib.engine.executors import Batched, Loop
-from fedlib.engine.graphs import Graphs
+from fedlib import methods
 from fedlib.methods.fedproto import nearest
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
 from fedlib.run import evaluate
-from fedlib.tree import Rows
 
 # -- executors and settings -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    "executor", [lambda: Loop(2), lambda: Batched(1), Graphs], ids=["workers", "blocks", "graphs"]
-)
-def test_every_executor_finds_the_same_of_two_architectures(name, executor):
-    threads = torch.get_num_threads()  # a loop with workers changes them for the process
-    federation, found = toy_federation((7, 12, 6, 10, 8)), []
-    for made in (Loop(), executor()):
-        params = {"server_epochs": 2} if name == "fedtgp" else {}
-        method = methods.load(name)(
-            task=DEEP, local=sgd(clip_norm=0.5), large=(SHALLOW, DEEP), **params
-        )
-        state = method.init(5, 0)
-        for number in range(4):  # graphs are recorded in the third call
-            cohort = replace(cohort_of(DEEP, federation, round=number), executor=made)
-            state = method.round(state, cohort)
-        everyone = replace(cohort_of(DEEP, federation), executor=made)
-        prepared = [p for _, p in evaluate.prepared(method, state, everyone, "seen")]
-        scores = [everyone.score(method.predict, p, split="test") for p in prepared]
-        found.append((state, scores))
-    torch.set_num_threads(threads)
-    for ours, theirs in zip(*map(tree.leaves, found), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_architecture_in_a_list_is_that_architecture_for_everybody(name):
-    states = []
-    for large in ((), (DEEP,), (DEEP, DEEP)):
-        method = methods.load(name)(task=DEEP, local=sgd(), large=large)
-        state = method.init(4, 0)
-        states.append(method.round(state, cohort_of(DEEP, toy_federation())))
-    for other in states[1:]:
-        for ours, theirs in zip(*map(tree.leaves, (states[0], other)), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["fedproto", "fedtgp"])
-def test_representations_of_different_widths_have_no_common_prototypes(name):
-    with pytest.raises(ValueError, match=r"same number of features, got \[5, 6\]"):
-        methods.load(name)(task=DEEP, local=sgd(), large=(DEEP, tiny_task(hidden=6)))
 
 
 def test_fd_needs_no_common_width():
@@ -82,53 +33,7 @@ def test_fd_needs_no_common_width():
     assert state.logits.values.shape == (L, L) and state.logits.known.all()
 
 
-def test_a_global_header_needs_headers_that_are_alike():
-    with pytest.raises(ValueError, match="must have the same header, got .*head.1.weight"):
-        methods.load("fedgh")(task=DEEP, local=sgd(), large=(DEEP, tiny_task(hidden=5)))
-
-
-@pytest.mark.parametrize("partial", [{"steps": 2}, {"drop_last": True}])
-def test_fd_refuses_solvers_that_leave_examples_out(partial):
-    with pytest.raises(ValueError, match="FD averages over whole epochs"):
-        methods.load("fd")(task=DEEP, local=sgd(**partial))
-
-
-@executors
-@pytest.mark.parametrize("name", NAMES)
-def test_a_client_with_a_single_example_takes_part(executor, name):
-    federation = toy_federation((1, 12, 6, 10))
-    method = methods.load(name)(task=SHALLOW, local=sgd())
-    state = method.init(4, 0)
-    for number in range(2):
-        cohort = cohort_of(SHALLOW, federation, executor=executor, round=number)
-        state = method.round(state, cohort)
-    assert all(x.isfinite().all() for x in tree.leaves(state))
-
-
 # -- limits -----------------------------------------------------------------------------------
-
-
-@settings
-@pytest.mark.parametrize("name", ["fd", "fedproto", "fedtgp"])
-def test_without_its_term_everybody_trains_alone(name, setting):
-    _, state, _ = train(name, setting, lam=0.0)
-    hand = Clients(setting)
-    for number, cohort in enumerate(ROUNDS):
-        for c in cohort:
-            hand.train(c, number)
-    hand.assert_models(state)
-
-
-def test_alone_of_one_architecture_is_what_local_does():
-    _, state, _ = train("fedproto", "homogeneous", lam=0.0)
-    local = methods.load("local")(task=DEEP, local=SOLVER)
-    alone = local.init(4, 0)
-    for number, ids in enumerate(ROUNDS):
-        alone = local.round(alone, cohort_of(DEEP, toy_federation(), ids, round=number))
-    for client, ours in enumerate(state.models):
-        theirs = tree.take(alone.models, client)
-        for name in theirs:
-            assert_near(ours[name], theirs[name])
 
 
 def test_a_header_with_rate_0_stays_everybodys_first():
@@ -244,37 +149,7 @@ def test_clients_of_fedgh_predict_with_their_header_or_with_the_global_one(setti
     assert cohort.journal.down == 0
 
 
-def test_new_clients_have_no_model_to_predict_with():
-    for name in NAMES:
-        method = methods.load(name)(task=DEEP, local=sgd())
-        assert method.protocols["unseen"] == {} == method.final_protocols["unseen"]
-
-
-def test_the_nearest_prototype_is_evaluated_during_training_on_request():
-    method = methods.load("fedproto")(task=DEEP, local=sgd())
-    assert sorted(method.protocols["seen"]) == ["default"]
-    assert sorted(replace(method, curves=("nearest",)).protocols["seen"]) == ["default", "nearest"]
-
-
 # -- what is sent -------------------------------------------------------------------------------
-
-
-@settings
-@pytest.mark.parametrize(("name", "width"), [("fd", L), ("fedproto", F), ("fedtgp", F)])
-def test_vectors_of_the_classes_that_clients_hold_are_all_that_is_sent(name, width, setting):
-    _, _, cohorts = train(name, setting)
-    sent = [(cohort.journal.down, cohort.journal.up) for cohort in cohorts]
-    # First nobody knows anything; then the classes of client 0 alone; then all.
-    rounds = [(0, 2), (2, 3), (8 / 3, 8 / 3)]
-    assert sent == [(pytest.approx(width * d), pytest.approx(width * u)) for d, u in rounds]
-
-
-@settings
-def test_fedgh_sends_the_header_down_and_vectors_up(setting):
-    _, _, cohorts = train("fedgh", setting)
-    sent = [(cohort.journal.down, cohort.journal.up) for cohort in cohorts]
-    header = F * L + L
-    assert sent == [(header, pytest.approx(F * held)) for held in (2, 3, 8 / 3)]
 
 
 def test_no_more_is_sent_than_the_specification_says():
@@ -289,17 +164,3 @@ def test_no_more_is_sent_than_the_specification_says():
     assert found["fedproto"] == found["fedtgp"] == pytest.approx(2 * mean_held * F)
     assert found["fedproto"] <= 2 * F * L
     assert found["fedgh"] == pytest.approx(mean_held * F + F * L + L)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_models_and_memories_of_absent_clients_are_the_same_objects(name):
-    method, before, _ = train(name, "heterogeneous")
-    cohort = cohort_of(DEEP, toy_federation(), [1], round=5)
-    after = method.round(before, cohort)
-    assert isinstance(after.models, Rows)
-    for rows, renewed in (
-        (before.models, after.models),
-        (before.memory.buffers, after.memory.buffers),
-    ):
-        same = [new is old for old, new in zip(rows, renewed, strict=True)]
-        assert same == [True, False, True, True]

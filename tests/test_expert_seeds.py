@@ -75,11 +75,6 @@ def test_the_first_expert_is_the_single_model_of_the_seed(name):
 
 
 @each
-def test_fewer_experts_are_the_first_of_more(name):
-    assert torch.equal(heads(name, 7, num_experts=2), heads(name, 7)[:2])
-
-
-@each
 def test_the_official_rule_adds_the_number_of_the_expert_to_the_seed(name):
     official = heads(name, 1234, expert_seeds="official")
     for e, head in enumerate(official):
@@ -108,10 +103,3 @@ def test_what_is_drawn_after_the_experts_is_no_expert_of_another_seed():
     assert len(set(numbers)) == len(numbers) == 50 * (EXPERTS + 1)
     # PyTorch's generator of the CPU begins from the lower half of its seed.
     assert len({number % 2**32 for number in numbers}) == len(numbers)
-
-
-@each
-def test_another_rule_is_refused(name):
-    known = r"expert_seeds must be one of \('independent', 'official'\), got 'mine'"
-    with pytest.raises(ValueError, match=known):
-        make(name, expert_seeds="mine")

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from reference import learn, module_of, owned
 from support import EXECUTORS, assert_close, cohort_of, run, sgd, tiny_task, toy_federation
 from torch.nn.functional import nll_loss, softplus
 
 from fedlib import methods, tree
 from fedlib.engine.participation import sample
-from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
 
 SIZES = (7, 12, 6, 10, 11, 8)  # three anchors, two others, and an unseen client
@@ -122,15 +120,6 @@ def test_anchors_have_their_expert_and_others_those_that_the_gate_trusts_on_thei
     assert held[1:3] == [[2], [0]] and [len(held[0]), len(held[3])] == [2, 2]
 
 
-def test_an_expert_of_nobody_stays_as_it_was():
-    method, data = fedjets(), toy_federation(SIZES)
-    start = method.init(data.num_clients, 0)
-    after = method.round(start, cohort_of(method.task, data, [0, 2])).model["routed"]
-    for name, before in start.model["routed"].items():
-        assert torch.equal(after[name][1], before[1])
-        assert not torch.equal(after[name][0], before[0])
-
-
 def test_clients_are_sent_their_own_experts_and_send_them_back():
     method, data = fedjets(), toy_federation(SIZES)
     cohort = cohort_of(method.task, data, [0, 1, 3, 4])
@@ -138,48 +127,6 @@ def test_clients_are_sent_their_own_experts_and_send_them_back():
     expert, gate = (tree.numel(task.init(0)) for task in (method.task, method.gate))
     expected = (1 + 1 + 2 + 2) / 4 * expert + 2 * gate + 1
     assert (cohort.journal.down, cohort.journal.up) == (expected, expected)
-
-
-def test_the_gate_of_an_anchor_learns_to_trust_its_expert_where_that_is_better_than_a_guess():
-    # One client, whose expert is trained and whose gate begins indifferent.
-    method = fedjets(local=sgd(epochs=15, weight_decay=0.0), noisy_gate=False, entropy_weight=0.0)
-    data = toy_federation(SIZES)
-    state = run(method, data, ids=[1])
-    cohort = cohort_of(method.task, data, [1])
-    trust = cohort.score(method.soft_gates, cohort.held(state.model["gate"]))[0].mean(0)
-    assert trust[1] > 0.9
-
-
-# -- identities ----------------------------------------------------------------------------------
-
-
-def test_with_one_expert_it_is_fedavg():
-    method, data = fedjets(1, per_client=1, local=sgd(keeps="round")), toy_federation(SIZES)
-    fedavg = FedAvg(task=method.task, local=method.local)
-    state, averaged = (run(each, data) for each in (method, fedavg))
-    # Float64; the mixture takes the logarithm of a probability.
-    assert_close(tree.take(state.model["routed"], 0), averaged.params, 1e-10)
-
-
-def test_clients_who_have_all_experts_do_what_fedavg_of_mixtures_does():
-    method, data = fedjets(per_client=EXPERTS, local=sgd(keeps="round")), toy_federation(SIZES)
-    settings = {"task": method.task, "gate": method.gate, "local": method.local}
-    whole = methods.load("moe_fedavg")(**settings)
-    states = [
-        run(each, data, 2, ids=[3, 4], aggregation="renormalised").model for each in (method, whole)
-    ]
-    assert_close({name: states[0][name] for name in states[1]}, states[1], 1e-10)
-
-
-def test_the_objective_of_a_client_who_has_nothing_worth_trusting_is_that_of_guessing():
-    method, data = fedjets(entropy_weight=0.0, local=sgd(lr=0.0)), toy_federation(SIZES)
-    model = tree.clone(method.init(data.num_clients, 0).model)
-    for name, value in model["routed"].items():
-        if name.startswith("head"):
-            value.zero_()
-    cohort = cohort_of(method.task, data, [0])
-    method.round(method.init(data.num_clients, 0)._replace(model=model), cohort)
-    assert cohort.journal.losses[0].item() == pytest.approx(np.log(CLASSES))
 
 
 # -- settings ------------------------------------------------------------------------------------
@@ -191,9 +138,3 @@ def test_anchored_cohorts_have_the_first_clients_always_and_any_of_the_others():
     assert all(ids == sorted({*ids}) and ids[:2] == [3, 4] and len(ids) == 5 for ids in drawn)
     assert {client for ids in drawn for client in ids[2:]} == {5, 8, 9, 11, 12}
     assert sample(population, 1 / 7, 0, 0, "anchored").tolist() != []
-
-
-@pytest.mark.parametrize("number", [0, 4])
-def test_a_number_of_experts_that_no_client_can_have_is_refused(number):
-    with pytest.raises(ValueError, match=rf"per_client must be in \[1, 3\], got {number}"):
-        fedjets(per_client=number)

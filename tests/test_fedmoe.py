@@ -16,7 +16,6 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
 from fedlib.errors import DataError
 from fedlib.federation import Split
-from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import server_mixture
 from fedlib.report import metrics
 from fedlib.results import SHARED, View
@@ -201,118 +200,7 @@ def test_every_setting_is_the_same_on_both_executors(settings):
     assert_close(loop, batched, 1e-10)
 
 
-# -- identities ----------------------------------------------------------------------------------
-
-
-def test_without_routed_experts_say_it_is_fedavg_of_equal_clients():
-    data = federation((8, 8, 8, 8))
-    method = fedmoe(1, lam=1.0, client_lam=0.0, alpha=0.0, alpha_lr_scale=0.0)
-    method = replace(method, sync_weights="convex", keep="last")
-    fedavg = FedAvg(task=method.task, local=method.local)
-    state, averaged = (run(each, data, rounds=3) for each in (method, fedavg))
-    assert_close(tree.take(state.model["main"], 0), averaged.params, 1e-12)
-    for client in range(3):
-        assert_close(state.models[client], averaged.params, 1e-12)
-    cohort = cohort_of(method.task, data, data.ids("server"))
-    scores = [
-        cohort.score(each.predict, each.personalise(end, cohort), split="test")
-        for each, end in ((method, state), (fedavg, averaged))
-    ]
-    assert_close(*scores, 1e-12)
-
-
-@pytest.mark.parametrize("settings", [FRESH, {"client_lam": 0.0, "sync_weights": "convex"}])
-def test_clients_who_pause_make_it_fedavg_only_if_they_start_from_the_main_expert(settings):
-    data = federation((8, 8, 8, 8))
-    method = fedmoe(1, lam=1.0, alpha=0.0, alpha_lr_scale=0.0, **settings)
-    fedavg = FedAvg(task=method.task, local=method.local)
-    states = [each.init(data.num_clients, 0) for each in (method, fedavg)]
-    sent = []
-    for number, ids in enumerate(([0, 1], [1, 2], [0, 2])):
-        course = {"round": number, "aggregation": "renormalised"}
-        cohorts = [cohort_of(method.task, data, ids, **course) for _ in states]
-        pairs = zip((method, fedavg), states, cohorts, strict=True)
-        states = [each.round(state, cohort) for each, state, cohort in pairs]
-        sent.append([(cohort.journal.down, cohort.journal.up) for cohort in cohorts])
-    main, params = tree.take(states[0].model["main"], 0), states[1].params
-    same = all(torch.allclose(main[name], x, atol=1e-12) for name, x in params.items())
-    assert same == (settings is FRESH)
-    if settings is FRESH:
-        assert_close(main, params, 1e-12)
-        assert all(ours == theirs for ours, theirs in sent)
-
-
-def test_main_experts_are_the_plain_mean_whatever_clients_own():
-    method = fedmoe(1, lam=1.0, alpha=0.0, alpha_lr_scale=0.0)
-    data = federation()
-    cohort = cohort_of(method.task, data)
-    state = method.init(data.num_clients, 0)
-    start = tree.take(state.models, cohort.host_ids)
-    trained, _ = cohort.fit(method.task.loss, start, local=method.local, memory=state.memory)
-    mean = tree.map(lambda *rows: sum(rows) / 3, *trained)
-    assert_close(tree.take(method.round(state, cohort).model["main"], 0), mean, 1e-12)
-
-
-def test_of_clients_that_are_alike_experts_learn_alike_whatever_the_gate_says():
-    method = fedmoe(sync_weights="none", server=TRAINED | {"lr": 0.0})
-    method = replace(method, local=sgd(lr=0.0), init_experts="independent")
-    data = federation()
-    state = method.init(data.num_clients, 0)
-    alike = state._replace(models=type(state.models)([state.models[0]] * len(state.models)))
-    after = method.round(alike, cohort_of(method.task, data))
-    expected = tree.map(lambda e, m: 0.9 * e + 0.1 * m, state.model["routed"], state.models[0])
-    assert_close(after.model["routed"], expected, 1e-12)
-
-
-def test_running_statistics_are_averaged_and_nothing_in_a_model_is_an_integer():
-    method = fedmoe(network={"norm": True}, lam=1.0)
-    state = run(method)
-    assert all(leaf.is_floating_point() for leaf in tree.leaves((state.model, *state.models)))
-    name = next(name for name in state.model["main"] if name.endswith("running_mean"))
-    assert not torch.equal(state.model["main"][name], method.init(6, 0).model["main"][name])
-
-
-@pytest.mark.parametrize("settings", [{}, CODE], ids=["paper", "code"])
-def test_batches_of_one_example_leave_experts_empty_and_nothing_fails(settings):
-    state = run(fedmoe(server=TRAINED | {"batch_size": 1}, **settings))
-    assert all(leaf.isfinite().all() for leaf in tree.leaves(state.model))
-
-
 # -- settings --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("solver", "beta"), [("adam", 1e-3), ("adam", 1e-1), ("sgd", 1e-3)])
-def test_of_experts_that_are_alike_adam_makes_the_gate_sure_however_small_beta_is(solver, beta):
-    # The entropy alone has a gradient, and Adam divides by its size.
-    settings = {"solver": solver, "lr": 0.01, "batch_size": 6, "epochs": 150}
-    method, data = fedmoe(server=settings, entropy_weight=beta), federation()
-    model, cohort = method.init(data.num_clients, 0).model, cohort_of(method.task, data)
-    server = cohort.everyone("server")
-    own = method.server.memory(method.mixture_task.trainable(method.trained_part(model)), 6)
-    after, _ = method.train_gate(model, own, server, "server")
-    x, _ = owned(data, SERVER)
-    entropies = []
-    for gate in (model["gate"], after["gate"]):
-        p = module_of(method.gate, gate)(x).softmax(-1)
-        entropies.append(-(p * p.log()).sum(-1).mean().item())
-    before, end = entropies
-    if solver == "adam":
-        assert before > 0.9 * np.log(EXPERTS) and end < 0.1
-    else:
-        assert end > 0.95 * before
-
-
-def test_the_released_codes_gate_learns_from_its_load_alone():
-    settings = CODE | {"gate_value": "renorm", "explore": False, "l2_weight": 0.0}
-    start = fedmoe(**settings).init(6, 0).model["gate"]
-
-    def moved(**more):
-        end = run(fedmoe(**settings | more), rounds=1).model["gate"]
-        return not all(torch.equal(start[name], end[name]) for name in start)
-
-    assert not moved(balance_weight=0.0, entropy_weight=10.0)
-    assert moved(balance_weight=0.1, entropy_weight=0.0)
-    assert moved(balance_weight=0.0, entropy_weight=0.0, gate_value="straight_through")
 
 
 def test_experts_move_on_the_server_only_where_they_are_trained():
@@ -395,17 +283,6 @@ def test_clients_are_sent_what_the_server_trained_first_when_they_first_take_par
         assert cohort.journal.others["server"].examples == fits * 2 * 12
     model = tree.numel(state.models[0])
     assert sent == [model, pytest.approx(model / 3), 0]
-
-
-def test_clients_who_are_not_synchronised_keep_what_they_trained_and_hear_nothing():
-    method, data = fedmoe(sync_weights="none"), federation()
-    cohort = cohort_of(method.task, data)
-    state = method.init(data.num_clients, 0)
-    start = tree.take(state.models, cohort.host_ids)
-    trained, _ = cohort.fit(method.task.loss, start, local=method.local, memory=state.memory)
-    after = method.round(state, cohort)
-    assert_close(after.models[:3], trained, 0)
-    assert (cohort.journal.down, cohort.journal.up) == (0, tree.numel(state.models[0]))
 
 
 def test_the_best_mixture_is_kept_and_nothing_later_touches_it():
@@ -502,27 +379,3 @@ def test_a_single_logit_is_of_two_classes():
 def test_a_server_without_validation_examples_cannot_choose():
     with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
         run(fedmoe(), federation(owned=(12, 0, 8)))
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"training_gate": "hard"}, r"training_gate must be one of .*, got 'hard'"),
-        ({"sync_weights": "mean"}, "sync_weights must be one of .*, got 'mean'"),
-        ({"keep": "first"}, "keep must be one of .*, got 'first'"),
-        ({"num_main": 4}, r"num_main must be in \[0, 3\], got 4"),
-        ({"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
-        ({"lam": 1.5}, r"lam must be in \[0, 1\], got 1.5"),
-        ({"inner_steps": 0}, "inner_steps must be at least 1, got 0"),
-        ({"entropy_weight": -1.0}, "entropy_weight must be at least 0, got -1.0"),
-        ({"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
-        ({"log_rounds": [2, 1]}, r"must ascend from 1 or more, got \[2, 1\]"),
-        ({"query": "hard"}, "query must be one of .*, got 'hard'"),
-        ({"start": "main"}, r"start 'main' .* takes the place of sync.* 'none', got 'code'"),
-        (FRESH | {"num_main": 0}, r"start 'main' needs a main expert.* at least 1, got 0"),
-        ({"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be one of .*, got 'adagrad'"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused_at_construction(params, message):
-    with pytest.raises(ValueError, match=message):
-        fedmoe(**params)

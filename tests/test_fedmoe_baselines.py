@@ -23,14 +23,6 @@ def make(name, experts, **params):
     return methods.load(name)(task=tiny_task(), gate=gate, local=sgd(), **params)
 
 
-def test_a_mixture_of_one_expert_by_fedavg_is_fedavg():
-    method = make("moe_fedavg", 1)
-    fedavg = FedAvg(task=method.task, local=method.local)
-    state, averaged = (run(each, rounds=3) for each in (method, fedavg))
-    # Float64; the mixture takes the logarithm of a probability.
-    assert_close(tree.take(state.model["routed"], 0), averaged.params, 1e-10)
-
-
 def trained_by_hand(method, data, owner, stream):
     """A mixture of two experts and a main one after one fit on the owner's examples."""
     start = method.init(data.num_clients, 0).model
@@ -74,19 +66,6 @@ def test_a_server_alone_learns_the_same_from_any_clients():
     states = [run(method, data, ids=ids, rounds=3) for ids in ([0], [1, 2])]
     assert_close(*states, 0)
     assert int(states[0].best.round) >= 1
-
-
-def test_clients_have_no_part_in_a_mixture_of_the_server():
-    method, data = make("centmoe", 3), federation()
-    cohort = cohort_of(method.task, data)
-    method.round(method.init(data.num_clients, 0), cohort)
-    assert (cohort.journal.down, cohort.journal.up, cohort.journal.examples) == (0, 0, 0)
-    assert cohort.journal.others["server"].examples == 12
-
-
-def test_a_server_without_validation_examples_cannot_choose():
-    with pytest.raises(DataError, match="no validation examples, by which its mixture is chosen"):
-        run(make("centmoe", 3), federation(owned=(12, 0, 8)))
 
 
 def test_experts_of_a_mixture_begin_apart_and_the_first_one_where_fedavg_does():
@@ -152,18 +131,6 @@ def test_an_ensemble_is_the_mean_of_what_clients_say_who_learned_alone():
         server = cohort_of(method.task, data, [SERVER], executor=executor)
         found = server.score(method.predict, method.personalise(state, server), split="test")[0]
         assert_close(found, (sum(said) / 2).log().detach(), 1e-12)
-
-
-def test_an_ensemble_of_a_single_client_is_that_client_alone():
-    data, tasks = federation(), {"task": tiny_task(), "local": sgd()}
-    method, local = methods.load("ensemble")(**tasks), methods.load("local")(**tasks)
-    states = [run(each, data, ids=[1], rounds=3) for each in (method, local)]
-    cohort = cohort_of(method.task, data, [1])
-    scores = [
-        cohort.score(each.predict, each.personalise(state, cohort), split="test")
-        for each, state in zip((method, local), states, strict=True)
-    ]
-    assert_close(*scores, 1e-12)
 
 
 def test_an_ensemble_of_nobody_predicts_as_the_first_draw():

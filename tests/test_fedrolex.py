@@ -5,13 +5,12 @@ from functools import partial
 import pytest
 import torch
 from reference import learn, owned
-from support import EXECUTORS, assert_close, cohort_of, run, sgd, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy, linear
 
 from fedlib import methods, tree
 from fedlib.engine.task import Batch, Task
-from fedlib.methods.fedavg import FedAvg
-from fedlib.models import cifar_resnet18, fedmoe_cnn, leaf_cnn, transformer
+from fedlib.models import cifar_resnet18, fedmoe_cnn
 
 WIDE, NARROW = 6, 4  # hidden units
 SIZES = (7, 12, 6, 10)  # the last client is unseen
@@ -89,50 +88,3 @@ def test_a_window_is_the_wide_network_whose_other_units_are_silent(name):
     ours, theirs = tasks[0].logits(silent, batch), tasks[1].logits(part, batch)
     assert_close(ours, theirs, 1e-12)
     assert sum(x.numel() for x in part.values()) < tree.numel(params)
-
-
-def test_units_outside_the_window_and_the_state_before_stay_as_they_were():
-    method, data = fedrolex(tiny_task(norm=True), tiny_task(norm=True, hidden=2)), toy_federation()
-    start = method.init(data.num_clients, 0)
-    after = method.round(start, cohort_of(method.task, data, round=1)).params  # units 1 and 2
-    for name in ("body.1.weight", "body.1.running_mean", "body.0.bias"):
-        same = (after[name] == start.params[name]).tolist()
-        assert same == [True, False, False, True, True, True], name
-
-
-def test_with_clients_as_wide_as_the_server_it_is_fedavg():
-    task, data = tiny_task(norm=True), toy_federation()
-    method = fedrolex(task, task, keeps="round")
-    fedavg = FedAvg(task=task, local=method.local)
-    assert_close(*(run(each, data, rounds=3).params for each in (method, fedavg)), 1e-12)
-
-
-def test_what_is_sent_is_the_window():
-    method, data = fedrolex(), toy_federation(SIZES)
-    cohort = cohort_of(method.task, data)
-    method.round(method.init(data.num_clients, 0), cohort)
-    small = tree.numel(method.small.init(0))
-    assert (cohort.journal.down, cohort.journal.up) == (small, small)
-
-
-TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
-FLAT = [
-    Task(partial(leaf_cnn.build, 3, conv1=4, conv2=channels, hidden=6, dropout=0.0))
-    for channels in (8, 4)
-]
-
-
-@pytest.mark.parametrize(
-    ("task", "small", "message"),
-    [
-        (tiny_task(), tiny_task(norm=True), "small must have the same layers"),
-        (tiny_task(), tiny_task(hidden=9), "small must not be wider .* its body.0.weight is"),
-        (tiny_task(), tiny_task(classes=2), "small must have as many outputs as the model"),
-        (*FLAT, "inputs that are no layer's units one by one"),
-        (TEXTS, TEXTS, "units of a transformer cannot roll"),
-    ],
-    ids=["layers", "wider", "outputs", "flattened", "texts"],
-)
-def test_architectures_that_are_no_windows_are_refused(task, small, message):
-    with pytest.raises(ValueError, match=message):
-        fedrolex(task, small)

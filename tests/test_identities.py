@@ -1,131 +1,290 @@
-"""Identities between methods: limit cases in which one is another."""
+"""Identities between methods: limit cases in which one is another, or two ways are one."""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 import torch
-from support import assert_close, cohort_of, run, sgd, tiny_task, toy_federation
+from support import assert_close, run, sgd, tiny_task, toy_federation, with_server
+from zoo import Deep
 
 from fedlib import methods, tree
-from fedlib.methods.fedem import State as MixtureState
+from fedlib.engine.task import Task
+from fedlib.methods.pfedmm import together
+from fedlib.models import linear
 
-ROUNDS = 3
-
-
-def make(name, **params):
-    return methods.load(name)(task=tiny_task(norm=True, dropout=0.3), local=sgd(), **params)
-
-
-def test_fedprox_without_its_term_is_fedavg():
-    federation = toy_federation()
-    assert_close(run(make("fedprox", mu=0.0), federation), run(make("fedavg"), federation))
-
-
-def test_fedem_with_one_expert_is_fedavg():
-    federation = toy_federation()
-    mixture = run(make("fedem", num_experts=1), federation)
-    single = run(make("fedavg"), federation)
-    assert_close(tree.take(mixture.experts, 0), single.params)
-    assert torch.equal(mixture.pi, torch.ones_like(mixture.pi))
+NORMED = tiny_task(norm=True, dropout=0.3)
+PLAIN = tiny_task()
+LINEAR = Task(lambda: linear.build(4, 3), dtype=torch.float64)  # a head and no body
+DEEP = Task(Deep, dtype=torch.float64)
+EQUAL = (8, 8, 8, 5)  # the last one is unseen
+NO_BATCH_OF_ONE = (7, 12, 6, 10, 11, 8)
+SAMPLED = [[0, 2], [2], [0, 1]]
+ROUNDED = 1e-10  # of float64, after the logarithm of a mixed probability
 
 
-def test_pfedmm_with_one_head_is_fedavg():
-    federation = toy_federation()
-    trained = run(make("pfedmm", num_experts=1), federation).experts
-    single = run(make("fedavg"), federation)
-    whole = {**trained["body"], **tree.take(trained["heads"], 0)}
-    assert_close({name: whole[name] for name in single.params}, single.params)
+def first(name):
+    """The first of several models in a state; `name` may be of a part of its `model`."""
+    return lambda s: tree.take(getattr(s, name) if hasattr(s, name) else s.model[name], 0)
 
 
-def test_pfedmm_without_a_body_is_fedem():
-    # A body without parameters leaves nothing to share: E heads are E whole models.
-    from fedlib.engine.task import Task
-    from fedlib.models.linear import build
-
-    federation = toy_federation()
-    task = Task(lambda: build(4, 3), dtype=torch.float64)
-    fedem = methods.load("fedem")(task=task, local=sgd(), num_experts=3)
-    pfedmm = methods.load("pfedmm")(task=task, local=sgd(), num_experts=3)
-    whole, split = run(fedem, federation), run(pfedmm, federation)
-    assert_close(whole.experts, split.experts["heads"])
-    assert_close(whole.pi, split.pi)
+def parts(*names):
+    return lambda s: [getattr(s, name) for name in names]
 
 
-def test_fedavg_of_one_client_is_local_training():
-    federation = toy_federation(sizes=(12, 6), unseen=1)
-    alone = run(make("local"), federation)
-    assert_close(run(make("fedavg"), federation).params, tree.take(alone.models, 0))
+def models(s):
+    """Of Local, stacked as other methods have them; and its memory."""
+    return [tree.together(s.models), s.memory]
 
 
-def test_fedavg_plus_trains_as_fedavg():
-    federation = toy_federation()
-    assert_close(run(make("fedavg_plus"), federation).trained, run(make("fedavg"), federation))
+def by_name(params):
+    """In one order, whatever the order of their parts."""
+    return dict(sorted(params.items()))
 
 
-def test_a_learning_rate_of_zero_changes_nothing():
-    federation = toy_federation()
-    method = methods.load("fedavg")(task=tiny_task(), local=sgd(lr=0.0))
-    start = method.init(federation.num_clients, 0)
-    assert_close(run(method, federation, state=start).params, start.params)
+class Case(NamedTuple):
+    """Rounds of two methods, by name and hyper-parameters, that end with the same.
+
+    Attributes:
+      of, of_other: what of their states is compared, a function or the name of a part.
+      how, other_how: options of their rounds.
+    """
+
+    method: str
+    params: dict
+    other: str
+    other_params: dict
+    of: str | Callable = lambda s: s
+    of_other: str | Callable = lambda s: s
+    task: Task = NORMED
+    sizes: tuple = (7, 12, 6, 10)
+    how: dict = {}
+    other_how: dict | None = None
+    tolerance: float = 1e-12
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedem", "pfedmm"])
-def test_both_aggregations_agree_when_everybody_takes_part(name):
-    federation = toy_federation()
-    method = make(name, **({} if name == "fedavg" else {"num_experts": 2}))
-    damped, renormalised = (
-        run(method, federation, aggregation=a) for a in ("damped", "renormalised")
-    )
-    assert_close(damped, renormalised)
+FRESH = {"start": "main", "sync_weights": "none"}
+SERVER = {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}}
+GATE = {"gate": tiny_task(classes=1, hidden=5)}
+ALONE = {"lam": 1.0, "alpha": 0.0, "alpha_lr_scale": 0.0} | GATE | SERVER
+OWN = {"large": (tiny_task(hidden=5, norm=True), DEEP), "local": sgd(clip_norm=0.4)}
+MOE = OWN | {"gate": tiny_task(classes=2, hidden=3)}
+ROUND = {"local": sgd(keeps="round")}
+MIXTURE = {"gate": tiny_task(classes=3, hidden=5)} | ROUND
+ADAM = {"server_lr": 0.05, "horizon": 3}
+IFCA = {"cluster_init": "full"} | ROUND
+TOGETHER = {"ids": [3, 4], "aggregation": "renormalised"}
+PAUSES = {"rounds": [[0, 1], [1, 2], [0, 2]], "aggregation": "renormalised"}
+RENORMALISED = {"aggregation": "renormalised"}
+
+CASES = {
+    "FedProx without its term is FedAvg": Case("fedprox", {"mu": 0.0}, "fedavg", {}),
+    "FedAvg of one client is local training": Case(
+        "fedavg", {}, "local", {}, "params", first("models"), sizes=(12, 6)
+    ),
+    "FedAvg+ trains as FedAvg": Case("fedavg_plus", {}, "fedavg", {}, "trained"),
+    "FedEM with one expert is FedAvg": Case(
+        "fedem", {"num_experts": 1}, "fedavg", {}, first("experts"), "params"
+    ),
+    "pFedMM with one head is FedAvg": Case(
+        *("pfedmm", {"num_experts": 1}, "fedavg", {}),
+        lambda s: by_name(s.experts["body"] | tree.take(s.experts["heads"], 0)),
+        lambda s: by_name(s.params),
+    ),
+    "pFedMM without a body is FedEM": Case(
+        *("pfedmm", {"num_experts": 3}, "fedem", {"num_experts": 3}),
+        lambda s: [s.experts["heads"], s.pi],
+        parts("experts", "pi"),
+        task=LINEAR,
+    ),
+    "private norms of no norms are shared": Case(
+        *("pfedmm", {"num_experts": 3, "private_norms": True}, "pfedmm", {"num_experts": 3}),
+        task=PLAIN,
+        how={"rounds": SAMPLED},
+    ),
+    "private norms of one client are shared": Case(
+        *("pfedmm", {"num_experts": 3, "private_norms": True}, "pfedmm", {"num_experts": 3}),
+        lambda s: by_name(together(s.experts, tree.take(s.norms, 0))["body"]),
+        lambda s: by_name(s.experts["body"]),
+        sizes=(12, 7),
+    ),
+    "Clustered FL without a split is FedAvg": Case(
+        *("clustered", {"eps1": 0.0}, "fedavg", {}),
+        lambda s: [tree.take(s.models, 0), s.memory],
+        parts("params", "memory"),
+    ),
+    "pFedMe without its term is local training": Case(
+        "pfedme", {"mu": 0.0}, "local", {}, parts("models", "memory"), models
+    ),
+    # theta = w - r grad f(w), so lam (w - theta) = grad f(w) when lam = 1 / r. Running statistics
+    # differ: the client's model is run twice per step.
+    "pFedMe with one inner step at its inverse lambda is FedAvg": Case(
+        *("pfedme_moreau", {"lam": 20.0, "inner_lr": 0.05, "inner_steps": 1}, "fedavg", {}),
+        lambda s: [NORMED.trainable(s.params), s.memory],
+        lambda s: [NORMED.trainable(s.params), s.memory],
+    ),
+    "L2SGD with the whole pull leaves one model": Case(
+        *("l2sgd", {"p": 0.3, "lam": 0.3}, "l2sgd", {"p": 0.3, "lam": 0.3}),
+        lambda s: tree.take(s.models, slice(3)),
+        lambda s: tree.broadcast(s.average, 3),
+    ),
+    "APFL that predicts with the own model alone is local training": Case(
+        "apfl", {"alpha": 1.0}, "local", {}, "models", lambda s: tree.together(s.models)
+    ),
+    "APFL shares the model of FedAvg": Case("apfl", {}, "fedavg", {}, "params", "params"),
+    "q-FFL without fairness is FedAvg of clients of one size": Case(
+        "qffl", {"q": 0.0}, "fedavg", {}, "params", "params", sizes=EQUAL
+    ),
+    "q-FFL never damps the clients that take part": Case(
+        *("qffl", {"q": 0.0}, "fedavg", {}),
+        *[lambda s: NORMED.trainable(s.params)] * 2,
+        sizes=EQUAL,
+        how={"ids": [1]},
+        other_how={"ids": [1]} | RENORMALISED,
+    ),
+    # Momenta are linear in the gradients: averaged over clients, they are the server's.
+    "AFL with fixed weights is FedAvg of single steps": Case(
+        "afl", {"lr_lambda": 0.0}, "fedavg", {"local": sgd(steps=1)}, "params", "params"
+    ),
+    "gated experts with one expert are local models": Case(
+        *("gated_experts", {"num_experts": 1, "gate_features": 4}, "local", {}),
+        lambda s: s.models["expert"],
+        lambda s: tree.together(s.models),
+    ),
+    "IFCA of one model is FedAvg": Case(
+        *("ifca", {"num_experts": 1, "stop": "never"} | IFCA, "fedavg", ROUND),
+        *(first("experts"), "params"),
+        how=RENORMALISED,
+        tolerance=0,
+    ),
+    "exploring with probability 0 is not exploring": Case(
+        *("ifca", {"num_experts": 3} | IFCA),
+        *("ifca", {"num_experts": 3, "exploration": "eps", "epsilon": 0.0} | IFCA),
+        tolerance=0,
+    ),
+    **{
+        f"FedMix of one expert is FedAvg with Adam: {change}": Case(
+            *("fedmix", {"num_experts": 1, **change} | ADAM, "fedavg_adam", ADAM),
+            lambda s: [tree.take(s.experts, 0), s.divergence],
+            parts("params", "divergence"),
+            task=PLAIN,
+            tolerance=1e-6,  # of the specification; sums are taken in another order
+        )
+        for change in ({}, {"pruning": 1.0}, {"gates": "shared"})
+    },
+    "FedMix that prunes nothing does not prune": Case(
+        *("fedmix", {"num_experts": 3}, "fedmix", {"num_experts": 3, "pruning": 1e-9}),
+        tolerance=1e-9,  # renormalising by a sum of 1 rounds; Adam magnifies it
+    ),
+    "autoencoders change nothing of FedMix's training": Case(
+        *("fedmix_vae", {"num_experts": 3, "vae": PLAIN}, "fedmix", {"num_experts": 3}),
+        tolerance=0,
+    ),
+    "FedMix that sorts clients to one expert is FedAvg with Adam": Case(
+        *("fedmix_clients", {"num_experts": 1} | ADAM, "fedavg_adam", ADAM),
+        lambda s: [tree.take(s.experts, 0), s.divergence],
+        parts("params", "divergence"),
+    ),
+    "the plain mixture of one expert is FedAvg": Case(
+        "plain_mixture", {"num_experts": 1}, "fedavg", {}, first("experts"), "params"
+    ),
+    "a mixture of one expert by FedAvg is FedAvg": Case(
+        *("moe_fedavg", GATE, "fedavg", {}, first("routed"), "params"),
+        task=PLAIN,
+        tolerance=ROUNDED,
+    ),
+    "FedJETs with one expert is FedAvg": Case(
+        *("fedjets", {"per_client": 1} | GATE | ROUND, "fedavg", ROUND, first("routed"), "params"),
+        task=PLAIN,
+        tolerance=ROUNDED,
+    ),
+    "clients of FedJETs who have all experts do what FedAvg of mixtures does": Case(
+        *("fedjets", {"per_client": 3} | MIXTURE, "moe_fedavg", MIXTURE),
+        *[lambda s: {n: s.model[n] for n in ("routed", "main", "gate", "noise", "alpha")}] * 2,
+        task=PLAIN,
+        sizes=NO_BATCH_OF_ONE,
+        how=TOGETHER,
+        tolerance=ROUNDED,
+    ),
+    "FedRolex of clients as wide as the server is FedAvg": Case(
+        "fedrolex", {"small": NORMED} | ROUND, "fedavg", ROUND, "params", "params"
+    ),
+    "Fed-MoE without a say of its routed experts is FedAvg of equal clients": Case(
+        *("fedmoe", ALONE | {"client_lam": 0.0, "sync_weights": "convex"}, "fedavg", {}),
+        *(first("main"), "params"),
+        task=PLAIN,
+        sizes=EQUAL,
+    ),
+    "Fed-MoE whose clients start from the main expert is FedAvg with pauses too": Case(
+        *("fedmoe", ALONE | FRESH, "fedavg", {}, first("main"), "params"),
+        task=PLAIN,
+        sizes=EQUAL,
+        how=PAUSES,
+    ),
+    "FML without distillation trains the own models alone": Case(
+        *("fml", {"alpha": 1.0, "beta": 1.0} | OWN, "local", OWN),
+        lambda s: s.models["large"],
+        "models",
+        sizes=NO_BATCH_OF_ONE,
+    ),
+    "pFedMoE with the local expert alone is local training": Case(
+        *("pfedmoe", {"gate_mode": "local_only"} | MOE, "local", OWN),
+        lambda s: s.models["large"],
+        "models",
+        task=tiny_task(hidden=5),
+        sizes=NO_BATCH_OF_ONE,
+    ),
+    **{
+        f"the {kind} expert of pFedMoE alone has the fixed weight 1": Case(
+            *("pfedmoe", {"gate_mode": f"{kind}_only"} | MOE),
+            *("pfedmoe", {"gate_mode": f"fixed:{weight}"} | MOE, "models", "models"),
+            task=tiny_task(hidden=5),
+            sizes=NO_BATCH_OF_ONE,
+            tolerance=0,
+        )
+        for kind, weight in (("global", 1), ("local", 0.0))
+    },
+    "LG-FedAvg of a model that is all header is FedAvg": Case(
+        "lg_fedavg", {}, "fedavg", {}, "head", "params", task=LINEAR
+    ),
+    "LG-FedAvg of one client is local training": Case(
+        *("lg_fedavg", {}, "local", {}, first("models"), first("models")), sizes=(12, 6)
+    ),
+    "FedProto without its term is local training": Case(
+        "fedproto", {"lam": 0.0}, "local", {}, "models", "models"
+    ),
+    "reading labels aside it is FedAvg": Case(
+        *("label_leakage", {"local": sgd(momentum=0.0, weight_decay=0.0)}),
+        *("fedavg", {"local": sgd(momentum=0.0, weight_decay=0.0)}, "params", "params"),
+        tolerance=0,
+    ),
+    **{
+        f"both aggregations of {name} agree {when}": Case(
+            *(name, params, name, params), how={"rounds": cohorts}, other_how=RENORMALISED
+        )
+        for name, params, cohorts, when in (
+            ("fedavg", {}, 3, "when everybody takes part"),
+            ("fedem", {"num_experts": 2}, 3, "when everybody takes part"),
+            ("pfedmm", {"num_experts": 2}, 3, "when everybody takes part"),
+            ("fedavg_adam", {}, SAMPLED, "whoever does"),
+            ("local_global", {}, SAMPLED, "whoever does"),
+        )
+    },
+}
 
 
-def test_a_constant_added_to_all_losses_of_an_example_leaves_responsibilities_alone():
-    from fedlib.engine.experts import responsibilities
-
-    draw = torch.Generator().manual_seed(0)
-    losses = torch.rand(2, 5, 3, generator=draw, dtype=torch.float64)
-    weights = torch.softmax(torch.rand(2, 3, generator=draw, dtype=torch.float64), -1)
-    shift = 100 * torch.rand(2, 5, 1, generator=draw, dtype=torch.float64)
-    assert_close(responsibilities(weights, losses), responsibilities(weights, losses + shift))
+def trained(name, params, case, how):
+    """A method's state after its rounds."""
+    method = methods.load(name)(**{"task": case.task, "local": sgd()} | params)
+    federation = toy_federation(case.sizes)
+    federation = with_server(federation) if case.method == "fedmoe" else federation
+    return run(method, federation, **{"rounds": 3} | case.how | how)
 
 
-def test_a_mixture_weight_of_zero_is_absorbing():
-    from fedlib.engine.experts import responsibilities
-
-    q = responsibilities(torch.tensor([0.0, 1.0]), torch.tensor([[0.0, 50.0], [1.0, 1.0]]))
-    assert torch.equal(q, torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
-
-
-def test_weights_with_a_uniform_prior_do_not_depend_on_the_weights_before():
-    federation = toy_federation()
-    method = make("pfedmm", num_experts=3, prior="uniform")
-    cohort = cohort_of(method.task, federation)
-    state = method.init(federation.num_clients, 0)
-    skewed = torch.tensor([0.8, 0.1, 0.1]).double().expand(cohort.size, 3)
-    _, from_uniform = method.e_step(state, state.pi[cohort.ids], cohort)
-    _, from_skewed = method.e_step(state, skewed, cohort)
-    assert_close(from_uniform, from_skewed)
-
-
-def test_a_dirichlet_prior_adds_its_pseudo_counts():
-    # pi is proportional to a - 1 + the examples an expert is responsible for.
-    federation, a = toy_federation(), 3.0
-    plain, smooth = make("pfedmm", num_experts=2), make("pfedmm", num_experts=2, concentration=a)
-    cohort = cohort_of(plain.task, federation)
-    state = plain.init(federation.num_clients, 0)
-    _, pi = plain.e_step(state, state.pi[cohort.ids], cohort)
-    _, smoothed = smooth.e_step(state, state.pi[cohort.ids], cohort)
-    counts = cohort.num_examples[:, None]
-    assert_close(smoothed, (counts * pi + a - 1) / (counts + 2 * (a - 1)))
-
-
-def test_unseen_clients_carry_their_weights_from_one_evaluation_to_the_next():
-    federation, method = toy_federation(), make("fedem", num_experts=3)
-    state: MixtureState = run(method, federation)
-    unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=ROUNDS)
-    once = method.observe(state, unseen, "unseen")
-    twice = method.observe(once, unseen, "unseen")
-    # Fresh weights know nothing of earlier evaluations; carried ones sharpen each time.
-    fresh = method.welcome(twice, unseen)[1]
-    assert_close(fresh, method.welcome(state, unseen)[1])
-    assert_close(once.pi[unseen.ids], fresh)
-    assert twice.pi[unseen.ids].max() > once.pi[unseen.ids].max()
-    assert_close(once.pi[federation.ids("seen")], state.pi[federation.ids("seen")])
+@pytest.mark.parametrize("name", CASES)
+def test_limit_cases(name):
+    case = CASES[name]
+    ours = trained(case.method, case.params, case, {})
+    theirs = trained(case.other, case.other_params, case, case.other_how or {})
+    pick = lambda of, s: getattr(s, of) if isinstance(of, str) else of(s)  # noqa: E731
+    assert_close(pick(case.of, ours), pick(case.of_other, theirs), case.tolerance)

@@ -29,7 +29,6 @@ from fedlib.federation import Split
 from fedlib.methods.parts import exploration
 from fedlib.models import leaf_cnn
 from fedlib.run import evaluate, scoring
-from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
 from fedlib.run.simulate import Course, Simulation
 
@@ -63,21 +62,12 @@ def test_schedules_of_exploration():
     assert probability("eps_decay_k", 7, num_models=6) == pytest.approx(8 ** (-1 / 3))
 
 
-def test_an_unknown_schedule_names_the_choices():
-    with pytest.raises(ValueError, match="must be one of .*'eps_decay_k'.* got 'often'"):
-        probability("often", 0)
-
-
 def draw(losses, explore, number=10_000, stream="test"):
     """How often each model was chosen by `number` clients with the same losses."""
     losses = torch.tensor(losses, dtype=torch.float64).expand(number, -1)
     chosen = exploration.choose(losses, explore, np.arange(number), 0, stream)
     assert len(chosen) == number
     return Counter(chosen.tolist())
-
-
-def test_without_exploration_the_lowest_loss_is_chosen():
-    assert draw([0.3, 0.1, 0.2], 0.0) == {1: 10_000}
 
 
 def test_certain_exploration_is_uniform():
@@ -98,25 +88,6 @@ def test_ties_are_drawn_evenly():
     counts = draw([0.2, 0.1, 0.1], 0.0)
     assert counts.keys() == {1, 2}
     assert abs(counts[1] - 5000) <= 4 * math.sqrt(10_000 / 4)  # four standard deviations
-
-
-def test_a_single_model_needs_no_draw(monkeypatch):
-    monkeypatch.setattr(streams, "generator", lambda *names: pytest.fail("a draw"))
-    losses = torch.tensor([[math.nan], [0.5]])
-    assert exploration.choose(losses, 1.0, np.arange(2), 0, "test").tolist() == [0, 0]
-    run(make(1, exploration="eps", epsilon=1.0, stop="never"), _no_shuffling(monkeypatch))
-
-
-def _no_shuffling(monkeypatch):
-    """A federation; batches keep their own generator."""
-    real = np.random.default_rng
-
-    def shuffle(*names):
-        assert names[2] == "fit", names
-        return real(0)
-
-    monkeypatch.setattr(streams, "generator", shuffle)
-    return toy_federation()
 
 
 def test_what_a_client_draws_depends_on_nobody_else():
@@ -173,10 +144,12 @@ def by_hand(federation, method, task):
 @executors
 def test_rounds_are_those_of_torch_optim(executor):
     federation, task = toy_federation((7, 12, 6, 10, 9)), tiny_task(norm=True)
-    local = replace(SOLVER, keeps="round")  # schedule and momenta begin anew in every round
-    params = {"exploration": "eps", "epsilon": 0.4, "stop_every": 2, "horizon": 2}
+    # Schedule and momenta begin anew in every round. At this rate the last check is not the best.
+    local = replace(SOLVER, keeps="round", lr=0.5)
+    params = {"exploration": "eps", "epsilon": 0.8, "stop_every": 2, "horizon": 2}
     method = make(3, task, local, expert_seeds="official", **params)
     final, restored, least, failed, picks, choice = by_hand(federation, method, task)
+    assert any(final[j] is not restored[j] for j in choice)
     state = run(method, federation, executor=executor)
     for j in range(3):
         assert_params(tree.take(state.experts, j), final[j])
@@ -190,45 +163,11 @@ def test_rounds_are_those_of_torch_optim(executor):
     personal = method.personalise(state, everyone)
     for row, j in enumerate(choice):
         assert_params(tree.take(personal, row), restored[j])
-    assert 0 < max(map(max, picks)) < 4 and any(0 in row for row in picks)  # there was a choice
-
-
-# -- identities ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("aggregation", ["damped", "renormalised"])
-def test_one_model_is_fedavg(aggregation):
-    federation, task, local = (
-        toy_federation(),
-        tiny_task(norm=True, dropout=0.3),
-        sgd(keeps="round"),
-    )
-    one = make(1, task, local, stop="never", exploration="eps", epsilon=0.5)
-    fedavg = methods.load("fedavg")(task=task, local=local)
-    ours, theirs = (run(m, federation, aggregation=aggregation) for m in (one, fedavg))
-    assert all(torch.equal(ours.experts[name][0], x) for name, x in theirs.params.items())
-
-
-def test_exploring_with_probability_0_is_not_exploring():
-    plain = run(make(), toy_federation())
-    never = run(make(exploration="eps", epsilon=0.0), toy_federation())
-    assert all(
-        torch.equal(a, b) for a, b in zip(tree.leaves(plain), tree.leaves(never), strict=True)
-    )
+    # There was a choice, and a model that nobody made.
+    assert any(max(row) < 4 for row in picks) and any(0 in row for row in picks)
 
 
 # -- one rule at a time ----------------------------------------------------------------------
-
-
-def test_clients_weigh_in_by_their_examples_and_a_model_of_nobody_is_kept():
-    method, federation = make(3), toy_federation((100, 300, 8), unseen=1)
-    cohort = cohort_of(method.task, federation)
-    trained = {"w": torch.tensor([[1.0], [5.0]], dtype=torch.float64)}
-    before = {"w": torch.tensor([[7.0], [8.0], [9.0]], dtype=torch.float64)}
-    together = method.average(trained, torch.tensor([1, 1]), before, cohort)
-    assert together["w"].flatten().tolist() == [7, 0.25 * 1 + 0.75 * 5, 9]
-    apart = method.average(trained, torch.tensor([2, 0]), before, cohort)
-    assert apart["w"].flatten().tolist() == [5, 8, 1]
 
 
 def image_task():
@@ -244,12 +183,6 @@ def test_clusters_share_at_first_all_but_the_weights_of_convolutions():
         assert equal == [name not in ("body.0.weight", "body.3.weight")] * 2, name
     whole = make(3, image_task(), cluster_init="full").init(4, 0).experts
     assert not torch.equal(whole["head.1.weight"][0], whole["head.1.weight"][1])
-
-
-def test_clusters_without_convolutions_cannot_differ_in_them():
-    with pytest.raises(ValueError, match="makes equal models of a network without convolutions"):
-        make(2, cluster_init="conv_only")
-    make(1, cluster_init="conv_only")
 
 
 def test_the_learning_rate_may_fall_within_a_round_and_starts_again_in_the_next():
@@ -348,10 +281,6 @@ def test_training_stops_after_ten_failed_checks_and_no_earlier():
     assert fails_on("never", 1) == (200, [0, 1])
 
 
-def test_training_goes_on_for_all_while_one_improves():
-    assert fails_on("all", 3, seldom=30) == (200, [0, 1])
-
-
 def test_a_model_that_fails_leaves_alone_where_models_stop_by_themselves():
     assert fails_on("per_model", 3, seldom=30) == (200, [1])
     # Model 1 is never chosen: out after round 90. Model 0 after round 100, which is the end.
@@ -421,21 +350,6 @@ def test_a_run_that_stopped_computes_one_more_evaluation_and_repeats_it(monkeypa
     assert result.client_rounds[-1] == trained * cohort  # nobody takes part any more
 
 
-def test_a_run_that_stopped_ends_with_the_same_bits_after_an_interruption(tmp_path):
-    expected_state, expected = stopping(12).run(report=lambda line: None)
-    state = result = None
-    for _ in range(12):
-        checkpoints = Checkpoints(tmp_path, {}, every=1)
-        try:
-            state, result = stopping(12).run(checkpoints, lambda line: None, stop=lambda: True)
-        except SystemExit:
-            continue
-    assert all(map(torch.equal, tree.leaves(state), tree.leaves(expected_state)))
-    assert result.client_rounds.tolist() == expected.client_rounds.tolist()
-    for view, scores in expected.scores.items():
-        np.testing.assert_array_equal(result.scores[view].loss, scores.loss)
-
-
 def test_a_run_that_stops_is_evaluated_and_measured():
     simulation = stopping()
     method = simulation.method
@@ -479,24 +393,3 @@ def test_checks_on_validation_data_do_not_look_at_the_test_data():
     on_test, on_val = run(make(), federation), run(make(stop_split="val"), swapped)
     assert torch.equal(on_test.best_loss, on_val.best_loss)
     assert on_test.best_loss.isfinite().any()
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"num_experts": 0}, "num_experts must be at least 1, got 0"),
-        ({"stop_every": 0}, "stop_every must be at least 1, got 0"),
-        ({"patience": 0}, "patience must be at least 1, got 0"),
-        ({"exploration": "often"}, "exploration must be one of .* got 'often'"),
-        ({"cluster_init": "random"}, "cluster_init must be one of .* got 'random'"),
-        ({"stop": "soon"}, "stop must be one of .* got 'soon'"),
-        ({"stop_split": "train"}, r"stop_split must be one of \('val', 'test'\), got 'train'"),
-        ({"epsilon": 1.2}, r"epsilon must be in \[0, 1\], got 1.2"),
-        ({"horizon": -1}, "horizon must be at least 0, got -1"),
-        ({"exploration": "eps_decay_b", "epsilon": 0.5}, "above 0, got 0.5 and 0"),
-        ({"exploration": "eps_decay_b", "horizon": 5}, "above 0, got 0.0 and 5"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(params, message):
-    with pytest.raises(ValueError, match=message):
-        make(**params)

@@ -231,22 +231,6 @@ def test_who_does_not_train_keeps_the_start():
     assert method.trained(state, everybody.some(np.arange(2))) is not None
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"keep": ["last"]}, "keep must have 'best'"),
-        ({"keep": ["best", "first"]}, r"keep must be of \('best', 'last'\)"),
-        ({"groups": ["server"]}, "groups must be of"),
-        ({"personal_clients": 0}, "personal_clients must be at least 1, got 0"),
-        ({"at_once": 0}, "at_once must be at least 1, got 0"),
-        ({"patience": 0}, "patience must be at least 1, got 0"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(params, message):
-    with pytest.raises(ValueError, match=message):
-        make(**params)
-
-
 def test_local_experts_are_drawn_alike_for_every_number_of_clusters_and_unlike_all_else():
     federation, starts = toy_federation(), []
     for num_experts in (1, 2, 5):

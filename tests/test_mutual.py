@@ -4,32 +4,27 @@ By hand against loops of `nn.Module` and `torch.optim` that share nothing with t
 order of the batches, which is drawn; clients have one of two architectures.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from reference import Reference, average, batches, descend, module_of, predicted, values_of
 from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
-from test_rows import EVERY_EXECUTOR, simulation
-from test_simulate import STAMP, assert_same_bits, silently
+from test_rows import simulation
+from test_simulate import silently
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import Deep
 
-from fedlib import methods, models, streams, tree
-from fedlib.engine.cohort import Cohort
+from fedlib import methods, streams, tree
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.methods.parts import holdout
-from fedlib.methods.parts.low_rank import Factors, compressed, factored, recovered
+from fedlib.methods.parts.low_rank import compressed, factored, recovered
 from fedlib.methods.parts.mutual import divergence
-from fedlib.models import pfedmoe_cnn
 from fedlib.run import cost
-from fedlib.run.build import build_method
-from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.evaluate import prepared
-from fedlib.run.scoring import score
 
 SIZES = (7, 12, 6, 10, 11)  # the last is unseen
 SEEN = range(4)
@@ -43,7 +38,6 @@ PARAMS = {
     # No hold-out of this size leaves one example alone in a batch; at this rate lam moves.
     "fedapen": {"holdout": 0.4, "lam_lr": 0.05, "lam_epochs": 2},
 }
-EXACT = {"fedkd": {"first_energy": 1.0, "last_energy": 1.0}}  # nothing is cut off
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 every_method = pytest.mark.parametrize("name", PARAMS)
 SMALL = tiny_task(hidden=30)
@@ -267,19 +261,6 @@ def test_divergence_is_of_each_example_and_its_target_is_fixed():
 # -- identities ---------------------------------------------------------------------------
 
 
-def test_fml_without_distillation_is_local_training_beside_fedavg():
-    federation, local = toy_federation(SIZES), sgd(epochs=2)
-    own = tiny_task(hidden=9, norm=True, dropout=0.3)
-    method = make("fml", (own,), local, alpha=1.0, beta=1.0)
-    state, _ = run(method, federation)
-    alone, _ = run(methods.load("local")(task=own, local=local), federation)
-    fedavg = methods.load("fedavg")(task=SMALL, local=local)
-    shared, _ = run(fedavg, federation, state=fedavg.init(5, 0)._replace(params=start()))
-    for c in range(5):
-        assert_close(state.models["large"][c], tree.take(alone.models, c), 1e-12)
-    assert_close(state.small, shared.params, 1e-12)
-
-
 @every_method
 def test_models_of_one_architecture_do_not_begin_alike(name):
     state = make(name, ()).init(2, 0)
@@ -288,122 +269,7 @@ def test_models_of_one_architecture_do_not_begin_alike(name):
     assert not any(torch.equal(own[entry], state.small[entry]) for entry in own)
 
 
-@pytest.mark.parametrize(("name", "share"), [("fml", 0.5), ("fedkd", 1.0), ("fedapen", 1.5)])
-def test_twins_agree_so_that_a_single_client_trains_on_labels_alone(name, share):
-    # Equal models: KL is 0. The labels count so often in each loss; half of FedAPEN's ensemble is
-    # its own, with a weight that has no slope.
-    federation = toy_federation((12, 8), unseen=1)
-    params = {"fml": {"alpha": 0.5, "beta": 0.5}} | EXACT
-    method = make(name, (), SGD(lr=0.1, batch_size=4, epochs=2), **params.get(name, {}))
-    state = method.init(2, 0)._replace(small=SMALL.init(0))
-    if name == "fedkd":  # and the projection changes nothing, at first
-        same = {"weight": torch.eye(30).double()}
-        state = state._replace(models=state.models | {"projection": tree.Rows([same] * 2)})
-    state, _ = run(method, federation, state=state)
-    plain = methods.load("fedavg")(task=SMALL, local=SGD(lr=0.1 * share, batch_size=4, epochs=2))
-    alone = plain.init(2, 0)
-    for number in range(ROUNDS):
-        cohort = cohort_of(SMALL, federation, round=number)
-        cohort = holdout.apart(cohort, 0.4)[0] if name == "fedapen" else cohort
-        alone = plain.round(alone, cohort)
-    assert_close(state.small, alone.params, 1e-11)
-
-
-# -- golden values of section 11 ----------------------------------------------------------
-
-
-@every_method
-def test_without_training_the_average_is_the_small_model_of_before(name):  # P11
-    federation = toy_federation(SIZES)
-    method = make(name, local=replace(SOLVER, lr=0.0), **EXACT.get(name, {}))
-    state, _ = run(method, federation)
-    assert_close(state.small, start(), 1e-12)
-
-
-@every_method
-def test_clients_with_equal_data_train_what_the_server_averages(name):  # P12
-    federation = toy_federation((8, 8, 8), unseen=0)
-    # Clients hold different examples out: for those that are left to be equal, all have to be.
-    source = federation.train.of(0) if name != "fedapen" else federation.train.of(0)[:1].repeat(8)
-    x, y = federation.x.copy(), federation.y.copy()
-    for c in range(3):
-        x[federation.train.of(c)], y[federation.train.of(c)] = x[source], y[source]
-    federation = replace(federation, x=x, y=y)
-    method = make(name, LARGE[:1], SGD(lr=0.1, batch_size=8, epochs=2), **EXACT.get(name, {}))
-    alone, _ = run(method, federation, ids=[0], rounds=1)
-    together, _ = run(method, federation, rounds=1)
-    assert_close(together.small, alone.small, 1e-12)
-    assert not torch.allclose(together.small["head.1.weight"], start()["head.1.weight"])
-
-
-class Returning(Cohort):
-    """A cohort of three whose shared models are all 1, 2 and -1 whatever they are trained on."""
-
-    def fit(self, loss, params, *per_client, **settings):
-        values = torch.tensor([1.0, 2.0, -1.0]).double()
-        small = {
-            name: values.reshape(3, *[1] * x.dim()).expand(3, *x.shape)
-            for name, x in SMALL.init(0).items()
-        }
-        return params | {"small": small}, settings["memory"]
-
-
-@pytest.mark.parametrize(("name", "mean"), [("fml", 0.1), ("fedkd", 2 / 3), ("fedapen", 2 / 3)])
-def test_shared_models_are_averaged_by_examples_or_all_alike(name, mean):  # P5
-    federation, method = toy_federation((100, 300, 600), unseen=0), make(name)
-    given = cohort_of(SMALL, federation)
-    cohort = Returning(**{field.name: getattr(given, field.name) for field in fields(Cohort)})
-    state = method.round(method.init(3, 0), cohort)
-    # (100 * 1 + 300 * 2 - 600 * 1) / 1000 by examples, (1 + 2 - 1) / 3 without.
-    assert_close(state.small, tree.map(lambda x: torch.full_like(x, mean), state.small), 1e-12)
-
-
-@every_method
-def test_batches_of_one_are_fine_and_scores_do_not_depend_on_the_batch(name):  # P13
-    federation = toy_federation(SIZES)
-    method = make(name, LARGE[:1], replace(SOLVER, batch_size=1))
-    state, cohort = run(method, federation, rounds=2)
-    assert all(x.isfinite().all() for x in tree.leaves(state.models))
-    personal = method.personalise(state, cohort)
-    whole = cohort.score(method.predict, personal, split="test")
-    alone = cohort.score(
-        lambda personal, batch: torch.cat(
-            [
-                method.predict(personal, batch._replace(x=x[None], y=y[None]))
-                for x, y in zip(batch.x, batch.y, strict=True)
-            ]
-        ),
-        personal,
-        split="test",
-    )
-    torch.testing.assert_close(whole, alone)
-
-
 # -- what is sent -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("classes", "numbers"), [(10, 670_058), (100, 715_148)])
-@every_method
-def test_a_whole_cnn_5_is_sent_and_nothing_else(name, classes, numbers):  # P8, section 7
-    # Clients of CNN-3 and CNN-4 with two examples each.
-    def cnn(size):
-        return Task(lambda: pfedmoe_cnn.build(classes, size))
-
-    federation = toy_federation((2, 2), test=1, unseen=0)
-    x = np.random.default_rng(0).integers(256, size=(6, 3, 32, 32), dtype=np.uint8)
-    federation = replace(federation, x=x, mean=(0.5,) * 3, std=(0.5,) * 3)
-    local = SGD(lr=0.01, batch_size=2)
-    method = make(name, (cnn("cnn3"), cnn("cnn4")), local, cnn("cnn5"), **EXACT.get(name, {}))
-    state, cohort = run(method, federation, rounds=1)
-    assert (cohort.journal.down, cohort.journal.up) == (numbers, numbers)
-    assert len(state.small) == 10 and tree.numel(state.small) == numbers
-
-
-@pytest.mark.parametrize("name", ["fml", "fedapen"])
-def test_only_the_small_model_is_sent_whatever_clients_have(name):
-    _, cohort = run(make(name), toy_federation(SIZES), rounds=1)
-    small = 4 * 30 + 30 + 30 * 3 + 3
-    assert (cohort.journal.down, cohort.journal.up) == (small, small)
 
 
 def test_the_least_rank_that_keeps_the_energy_is_sent():
@@ -415,15 +281,6 @@ def test_the_least_rank_that_keeps_the_energy_is_sent():
         assert tree.numel(factors) == rank * (20 + 12 + 1)
         kept = x * (x.abs() > (0, 2.5, 1.5, 0.5)[rank])
         assert_close(recovered({"x": factors}, {"x": x})["x"], kept, 1e-12)
-
-
-def test_what_is_cut_off_is_lost_where_the_matrix_is_fewer_numbers_than_its_factors():
-    x = torch.diag(torch.tensor([6.0, 5.0, 4.0, 3.0, 2.0, 1.0]).double())  # squares of 91 in all
-    found = factored(x, 0.8)  # 36 + 25 < 72.8 < 36 + 25 + 16: rank 3, 3 * 13 numbers
-    assert found.shape == (6, 6)  # 36
-    assert_close(found, torch.diag(torch.tensor([6.0, 5.0, 4.0, 0.0, 0.0, 0.0]).double()), 1e-12)
-    assert isinstance(factored(x, 0.6), Factors)  # 2 * 13
-    assert factored(torch.zeros(5, 5), 0.9).sigma.shape == (0,)  # nothing is kept of nothing
 
 
 def test_a_message_has_every_shape_of_a_model_and_biases_as_they_are():
@@ -476,30 +333,6 @@ def test_a_hold_out_has_an_example_if_one_is_left_for_training(size, held):
 
 
 @both_executors
-def test_models_are_never_trained_on_the_hold_out_and_lam_on_nothing_else(executor):
-    federation = toy_federation(SIZES)
-    rest, held = holdout.apart(cohort_of(SMALL, federation), PARAMS["fedapen"]["holdout"])
-    states = {}
-    for changed, lam_lr in (("none", 0.0), ("held", 0.0), ("held", 0.5), ("none", 0.5)):
-        y = federation.y.copy()
-        if changed == "held":
-            rows = held.data.federation.train.rows
-            y[rows] = (y[rows] + 1) % 3
-        method = make("fedapen", lam_lr=lam_lr)
-        states[changed, lam_lr], _ = run(method, replace(federation, y=y), executor)
-    same = [states[x, 0.0]._replace(memory=()) for x in ("none", "held")]
-    assert_close(*same, 0)
-    assert (states["held", 0.5].lam - states["none", 0.5].lam)[:4].abs().min() > 1e-4
-    y = federation.y.copy()
-    rows = rest.data.federation.train.rows
-    y[rows] = (y[rows] + 1) % 3
-    other, _ = run(make("fedapen", lam_lr=0.5), replace(federation, y=y), executor, rounds=1)
-    first, _ = run(make("fedapen", lam_lr=0.5), federation, executor, rounds=1)
-    assert torch.equal(other.lam, first.lam)  # learnt before the first local training
-    assert not torch.equal(other.small["head.1.bias"], first.small["head.1.bias"])
-
-
-@both_executors
 def test_lam_follows_its_gradient_and_is_clamped(executor):
     # One example of class 0, logits (2, 0, 0) and (0, 0, 0): lam 0.5 makes (1, 0, 0).
     federation = toy_federation((2, 2), unseen=0)
@@ -519,13 +352,6 @@ def test_lam_follows_its_gradient_and_is_clamped(executor):
             torch.testing.assert_close(found, torch.full((2,), wanted).double())
             # What lam is learnt on is not counted as trained on: two epochs of one example.
             assert cohort.journal.examples == 2 * 2 and len(cohort.journal.losses) == 1
-
-
-def test_lam_is_kept_for_the_diagnostics():
-    method = make("fedapen")
-    state, _ = run(method, toy_federation(SIZES), ids=[1, 2])
-    lam = method.diagnostics(state)["lam"]
-    assert lam.shape == (5,) and (lam == 0.5).tolist() == [True, False, False, True, True]
 
 
 # -- evaluation ---------------------------------------------------------------------------
@@ -562,51 +388,7 @@ def test_unseen_clients_predict_with_the_servers_model_and_aggregated_uses_it(na
             torch.testing.assert_close(cohort.score(method.predict, last, split="test"), expected)
 
 
-@every_method
-def test_training_lowers_the_loss_of_both_architectures(name):
-    federation = toy_federation((20, 30, 26, 16, 20))
-    kept = {"first_energy": 0.95, "last_energy": 0.98} if name == "fedkd" else {}
-    # With momentum, at this rate, what is distilled overshoots on so few examples.
-    large = LARGE[0], tiny_task(hidden=5, norm=True)
-    method = make(name, large, SGD(lr=0.2, batch_size=4, clip_norm=5), **kept)
-    cohort = cohort_of(method.task, federation, executor="batched")
-
-    def losses(state):
-        return score(method, method.personalise(state, cohort), cohort, "train").loss
-
-    start = losses(method.init(5, 0))
-    state, _ = run(method, federation, "batched", 8)
-    assert (losses(state) < 0.8 * start).all()
-
-
 # -- engine -------------------------------------------------------------------------------
-
-
-@every_method
-@pytest.mark.parametrize("executor", [name for name in EVERY_EXECUTOR if name not in EXECUTORS])
-def test_every_executor_trains_pairs(name, executor):
-    method, federation = make(name), toy_federation(SIZES)
-    expected, cohort = run(method, federation)
-    state = method.init(5, 0)
-    run_by = EVERY_EXECUTOR[executor]()
-    threads = torch.get_num_threads()
-    try:
-        for number in range(ROUNDS):
-            state = method.round(state, replace(cohort.in_round(number), executor=run_by))
-    finally:
-        torch.set_num_threads(threads)
-    assert_close(state, expected, 1e-9)
-
-
-@every_method
-def test_a_stopped_run_ends_with_the_same_bits(name, tmp_path):
-    def new():
-        return simulation(rounds=3, method=make(name))
-
-    reference = silently(new())
-    with pytest.raises(SystemExit):
-        silently(new(), Checkpoints(tmp_path, STAMP, every=100), stop=lambda: True)
-    assert_same_bits(silently(new(), Checkpoints(tmp_path, STAMP)), reference)
 
 
 def test_a_decentralised_run_mixes_the_shared_models_of_fml():
@@ -621,27 +403,6 @@ def test_a_decentralised_run_mixes_the_shared_models_of_fml():
 def test_averages_of_the_servers_own_need_a_server(name):
     with pytest.raises(ValueError, match="needs a server"):
         simulation(rate=1.0, aggregation="gossip", method=make(name))
-
-
-@every_method
-def test_pairs_are_declared_as_a_model_and_a_list_of_modules(name):
-    sizes = {"in_features": 4, "num_classes": 3}
-    declared = {
-        "method": name,
-        "params": PARAMS[name],
-        "modules": {
-            "large": [
-                {"model": "mlp", "params": sizes | {"hidden": 5}},
-                {"model": "linear", "params": sizes},
-            ]
-        },
-        "local": {"solver": "sgd", "lr": 0.1, "clip_norm": 50, "keeps": "round"},
-    }
-    method = build_method(declared, SMALL)
-    assert [own.init(0).keys() for own in method.pairs.own.tasks] == [
-        models.load(module["model"]).build(**module["params"]).state_dict().keys()
-        for module in declared["modules"]["large"]
-    ]
 
 
 @pytest.mark.parametrize("name", ["fml", "fedkd"])

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, cohort_of, same_bits, sgd, tiny_task, toy_federation
 from zoo import Deep
 
 from fedlib import tree
 from fedlib.engine.task import Task
-from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.methods.parts.own_models import OwnModels, never_trained
 from fedlib.tree import Rows
 
 narrow = tiny_task(hidden=3)
@@ -17,11 +17,6 @@ deep = Task(Deep, dtype=torch.float64)
 both = OwnModels.among(tiny_task(hidden=5), (narrow, deep))
 # No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10)
-
-
-def same_bits(a, b):
-    pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
-    return all(torch.equal(x, y) for x, y in pairs)
 
 
 def test_clients_have_the_architectures_in_turn_and_one_draw_for_each():
@@ -52,20 +47,6 @@ def test_class_weights_of_the_task_are_those_of_all_architectures():
     own = OwnModels.among(replace(narrow, class_weights=weights), (narrow, deep))
     assert [task.class_weights.tolist() for task in own.tasks] == [[1, 2, 3]] * 2
     assert [task.class_weights for task in both.tasks] == [None] * 2
-
-
-def test_parts_of_a_model_are_replaced_by_name_and_the_rest_is_the_same_object():
-    models = tree.take(OwnModels.among(narrow, ()).init(3, seed=0), slice(3))
-    bodies, heads = narrow.split(models)
-    assert same_bits(tree.merge(bodies, heads), models)
-    shared = {"head.1.bias": torch.arange(9.0).reshape(3, 3)}
-    changed = replaced(models, shared, [True, False, True])
-    assert [m["head.1.bias"].tolist() for m in changed][::2] == [[0, 1, 2], [6, 7, 8]]
-    assert changed[1] is models[1]
-    for before, after in zip(models, changed, strict=True):
-        assert all(after[name] is before[name] for name in before if name not in shared)
-    everybody = replaced(models, shared)
-    assert [m["head.1.bias"][0] for m in everybody] == [0, 3, 6]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

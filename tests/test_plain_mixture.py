@@ -9,7 +9,6 @@ import pytest
 import torch
 from reference import (
     ROUNDS,
-    SOLVER,
     Reference,
     assert_params,
     executors,
@@ -20,7 +19,7 @@ from reference import (
 from support import cohort_of, tiny_task, toy_federation
 from torch import nn
 
-from fedlib import methods, tree
+from fedlib import tree
 from fedlib.errors import DataError
 from fedlib.federation import Split
 
@@ -105,16 +104,6 @@ def test_the_tables_are_the_mean_gate_of_the_examples_of_each_label(executor):
     assert not torch.equal(found["tables"][1], found["tables"][2])
 
 
-def test_a_label_without_examples_has_a_row_of_zeros():
-    federation = toy_federation(sizes=(4, 4), unseen=0)
-    labels = np.where(federation.y == 2, 0, federation.y)
-    federation, task = replace(federation, y=labels), tiny_task()
-    params = {"num_experts": EXPERTS, "table_rounds": [ROUNDS], "table_split": "train"}
-    method, state = trained("plain_mixture", task, federation, "loop", **params)
-    table = method.diagnostics(state)["tables"][0]
-    torch.testing.assert_close(table.sum(1), torch.tensor([1.0, 1.0, 0.0]).double())
-
-
 def test_the_validation_split_is_looked_at_unless_another_is_asked_for():
     federation, task = toy_federation(), tiny_task()
     nothing = Split.from_lists([[] for _ in range(4)])
@@ -133,32 +122,3 @@ def test_the_validation_split_is_looked_at_unless_another_is_asked_for():
     label = federation.y[rows[0]]
     expected = gate[torch.from_numpy(federation.y[rows] == label)].mean(0)
     torch.testing.assert_close(method.diagnostics(state)["tables"][0, label], expected)
-
-
-@executors
-def test_with_one_expert_it_is_fedavg(executor):
-    federation, task = toy_federation(), tiny_task(norm=True)
-    _, fedavg = trained("fedavg", task, federation, executor)
-    _, ours = trained("plain_mixture", task, federation, executor, num_experts=1)
-    # The gate has nothing to choose, so its part of the gradient is zero but for rounding.
-    assert_params(tree.take(ours.model["experts"], 0), fedavg.params)
-    assert_params(
-        ours.model["gate"], {k: torch.zeros_like(v) for k, v in ours.model["gate"].items()}
-    )
-
-
-def test_the_gate_leaves_the_middle():
-    """That it ends with one expert is a matter of data and time; that it takes sides is not."""
-    federation, task = toy_federation(sizes=(120,), unseen=0), tiny_task()
-    method = methods.load("plain_mixture")(
-        task=task,
-        local=replace(SOLVER, steps=20),
-        num_experts=4,
-        table_rounds=(10,),
-        table_split="train",
-    )
-    state = method.init(1, 0)
-    for number in range(10):
-        state = method.round(state, cohort_of(task, federation, round=number))
-    table = method.diagnostics(state)["tables"][0]
-    assert table.max(1).values.mean() > 2 * 1 / 4

@@ -1,7 +1,5 @@
 """pFedMM whose clients keep the body's batch normalisation for themselves."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.gossip import connected_graph
 from fedlib.engine.task import Task
 from fedlib.methods.pfedmm import together
-from fedlib.run.checkpoint import Checkpoints, flatten
+from fedlib.run.checkpoint import flatten
 from fedlib.run.simulate import Course, Simulation
 
 ROUNDS, EXPERTS = 3, 3
@@ -115,47 +113,17 @@ def test_by_default_all_of_the_body_is_shared():
     assert not any("norms" in name for name in flatten(state))  # older checkpoints fit
 
 
-# -- identities ---------------------------------------------------------------------------
-
-
-@executors
-@pytest.mark.parametrize("cohorts", [EVERYBODY, SAMPLED])
-def test_without_batch_normalisation_private_is_shared(executor, cohorts):
-    federation, task = toy_federation(SIZES), tiny_task(dropout=0.3)
-    private, shared = (
-        run(make(task, p), federation, cohorts, executor=executor) for p in (True, False)
-    )
-    assert_close(private, shared)
-
-
-@executors
-def test_of_one_client_private_is_shared(executor):
-    federation = toy_federation((12, 7), unseen=1)
-    methods_ = [make(private=p) for p in (True, False)]
-    private, shared = (run(m, federation, [[0]] * ROUNDS, executor=executor) for m in methods_)
-    assert_close(together(private.experts, client_norms(private, 0)), shared.experts)
-    assert_close((private.pi, private.memory), (shared.pi, shared.memory))
-    for group in ("seen", "unseen"):  # the mean over one client is that client's
-        cohort = cohort_of(methods_[0].task, federation, federation.ids(group), executor=executor)
-        for protocol in ("personalise", "welcome", "refresh"):
-            found = [
-                cohort.score(m.predict, getattr(m, protocol)(s, cohort), split="test")
-                for m, s in zip(methods_, (private, shared), strict=True)
-            ]
-            # Float64: models that differ between clients are run apart, the same ones together.
-            assert_close(*found, 1e-12)
-
-
 # -- by hand ------------------------------------------------------------------------------
 
 
 class PrivateByHand(PFedMM):
     """Algorithm 1; the norms of each client's body are never loaded."""
 
-    def __init__(self, federation, task, cohorts, aggregation):
+    def __init__(self, federation, method, cohorts, aggregation):
+        task = method.task
         heads = [task.split(task.init(e))[1] for e in range(EXPERTS)]
         body, _ = task.split(task.init(EXPERTS))
-        super().__init__(federation, task, body, heads, private=BODY_NORMS)
+        super().__init__(federation, method, body, heads, private=BODY_NORMS)
         self.aggregation = aggregation
         self.rounds(self.client, self.server, cohorts)
 
@@ -195,7 +163,7 @@ def mixed(nets, pi, x):
 def test_rounds_and_predictions_by_hand(executor, cohorts, aggregation):
     federation, method = toy_federation(SIZES), make(local=SOLVER, expert_seeds="official")
     state = run(method, federation, cohorts, executor=executor, aggregation=aggregation)
-    hand = PrivateByHand(federation, method.task, cohorts, aggregation)
+    hand = PrivateByHand(federation, method, cohorts, aggregation)
     assert_params(state.experts["body"], hand.body)
     for e in range(EXPERTS):
         assert_params(tree.take(state.experts["heads"], e), hand.heads[e])
@@ -256,105 +224,7 @@ def test_traffic_leaves_the_norms_out(executor):
     assert shared.journal.up - cohort.journal.up == 4 * 6 + 4 * 5
 
 
-def test_evaluation_is_not_traffic():
-    _, often = silently(simulation(make()))
-    _, seldom = silently(simulation(make(), evaluate_every=ROUNDS))
-    assert often.bytes_down[-1] == seldom.bytes_down[-1]
-    assert often.bytes_up[-1] == seldom.bytes_up[-1]
-
-
-@executors
-def test_norms_become_the_clients_own_and_those_of_absent_clients_stay(executor):
-    federation, method = toy_federation(SIZES), make()
-    start = method.init(federation.num_clients, 0)
-    state = run(method, federation, SAMPLED[:1], executor=executor)  # clients 0 and 2
-    for name, rows in state.norms.items():
-        assert not torch.equal(rows[0], rows[2])
-        for present in (0, 2):
-            assert not torch.equal(rows[present], start.norms[name][present])
-        for absent in (1, 3, 4):
-            assert torch.equal(rows[absent], start.norms[name][absent])
-    after = method.round(state, cohort_of(method.task, federation, [1], round=1))
-    assert_close(client_norms(after, 0), client_norms(state, 0))
-    client = torch.tensor([0])
-    assert_close(after.memory.of(client), state.memory.of(client))
-
-
-def test_a_client_meets_the_shared_model_with_its_own_norms():
-    federation, method = toy_federation(SIZES), make()
-    state = run(method, federation)
-    cohort = cohort_of(method.task, federation, [2, 0])
-    model, pi = method.personalise(state, cohort)
-    for row, client in enumerate([2, 0]):
-        own = {n: model["body"][n][row] for n in BODY_NORMS}
-        assert_close(own, {n: state.norms[n][client] for n in BODY_NORMS})
-        assert torch.equal(pi[row], state.pi[client])
-        for name, value in state.experts["body"].items():
-            assert torch.equal(model["body"][name][row], value)
-
-
-def test_a_round_leaves_the_state_it_was_given_alone_and_keeps_its_structure():
-    federation, method = toy_federation(SIZES), make()
-    state = method.init(federation.num_clients, 0)
-    before = tree.map(torch.clone, state)
-    after = method.round(state, cohort_of(method.task, federation))
-    assert_close(state, before)
-    assert tree.flatten_with_structure(after)[1] == tree.flatten_with_structure(state)[1]
-    for a, b in zip(tree.leaves(after), tree.leaves(state), strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-
-
-# -- unseen clients -----------------------------------------------------------------------
-
-
-def test_unseen_clients_get_the_mean_of_the_seen_by_examples():
-    federation, method = toy_federation(SIZES), make()
-    state = run(method, federation, SAMPLED)
-    sizes = np.array(SIZES[:4]) / sum(SIZES[:4])
-    mixed_group = cohort_of(method.task, federation, [4, 1])  # unseen and seen in one cohort
-    for name, found in method.own_norms(state, mixed_group).items():
-        rows = state.norms[name]
-        expected = sum(w * rows[c] for c, w in enumerate(sizes))
-        torch.testing.assert_close(found[0], expected)
-        assert torch.equal(found[1], rows[1])
-
-
-def test_unseen_clients_never_influence_the_others():
-    federation, method = toy_federation(SIZES), make()
-    x = federation.x.copy()
-    x[federation.train.of(4)] *= -3  # another unseen client
-    states = [
-        silently(simulation(method, federation=f))[0]
-        for f in (federation, replace(federation, x=x))
-    ]
-    seen, unseen = torch.arange(4), torch.tensor([4])
-    assert_close(states[0].experts, states[1].experts)
-    pi, norms, memory = zip(*(state[1:] for state in states), strict=True)
-    assert_close(*(tree.take(own, seen) for own in zip(pi, norms, strict=True)))
-    assert_close(*(own.of(seen) for own in memory))
-    # Its weights are its own, carried over; it has no norms to keep.
-    assert not torch.equal(states[0].pi[4], states[1].pi[4])
-    start = method.init(federation.num_clients, 3)
-    assert_close(tree.take(states[0].norms, unseen), tree.take(start.norms, unseen))
-
-
 # -- whole runs ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("course", [{"rate": 0.5}, {"aggregation": "gossip"}])
-def test_an_interrupted_run_ends_like_an_undisturbed_one(course, tmp_path):
-    simulated = simulation(make(), **course)
-    reference, result = silently(simulated)
-    for _ in range(ROUNDS - 1):
-        with pytest.raises(SystemExit):
-            silently(simulated, Checkpoints(tmp_path, {"run": "test"}), stop=lambda: True)
-    state, resumed = silently(simulated, Checkpoints(tmp_path, {"run": "test"}))
-    assert any("norms" in name for name in flatten(state))
-    assert_close(state, reference)
-    assert all(
-        np.array_equal(resumed.scores[view].loss, scores.loss)
-        for view, scores in result.scores.items()
-    )
 
 
 @executors

@@ -49,13 +49,6 @@ def test_steps_are_those_of_torch(ours, theirs):
     assert_close(params, torch_adam(drawn(0), map(drawn, range(1, 1 + STEPS)), **theirs))
 
 
-def test_a_single_tensor_will_do():
-    server, table = ServerAdam(), drawn(0)["body.weight"]
-    after, _ = server.step(table, drawn(1)["body.weight"], server.init(table))
-    whole, _ = server.step(drawn(0), drawn(1), server.init(drawn(0)))
-    assert torch.equal(after, whole["body.weight"])
-
-
 def test_the_first_step_is_as_long_as_the_learning_rate():
     # m / (1 - beta1) = g and sqrt(v / (1 - beta2)) = |g|: a step of lr * g / (|g| + eps).
     server = ServerAdam(lr=0.25)
@@ -65,19 +58,6 @@ def test_the_first_step_is_as_long_as_the_learning_rate():
     torch.testing.assert_close(
         after, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0
     )
-
-
-def test_without_a_difference_only_the_momentum_moves():
-    server, start = ServerAdam(lr=0.1), torch.tensor([1.0, -3.0]).double()
-    nothing = torch.zeros(2).double()
-    after, memory = server.step(start, nothing, server.init(start))
-    assert torch.equal(after, start)
-    g = torch.tensor([0.5, -2.0]).double()
-    after, memory = server.step(start, g, server.init(start))
-    again, _ = server.step(after, nothing, memory)
-    m, v = 0.9 * 0.1 * g, 0.999 * 0.001 * g**2
-    step = 0.1 * (m / (1 - 0.9**2)) / ((v / (1 - 0.999**2)).sqrt() + 1e-8)
-    torch.testing.assert_close(again, after - step, rtol=1e-12, atol=0)
 
 
 def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back():
@@ -99,22 +79,6 @@ def test_every_expert_has_an_adam_of_its_own_and_waits_where_nothing_came_back()
         start = tree.take(drawn(0, (rows,)), e)
         assert_close(tree.take(params, e), torch_adam(start, mine, lr=0.01))
     assert memory["t"].tolist() == [3, 3, 2]
-
-
-def test_all_rows_active_is_the_plain_step():
-    server, params, everyone = ServerAdam(), drawn(0, (2,)), torch.ones(2).bool()
-    plain, _ = server.step(params, drawn(1, (2,)), server.init(params))
-    rows, _ = server.step(params, drawn(1, (2,)), server.init(params, num_experts=2), everyone)
-    assert_close(rows, plain)
-
-
-def test_a_step_leaves_its_arguments_alone():
-    server, arguments = ServerAdam(lr=0.5), (drawn(0), drawn(1))
-    memory = server.init(arguments[0])
-    copies = tree.clone((*arguments, memory))
-    server.step(*arguments, memory)
-    for now, then in zip(tree.leaves((*arguments, memory)), tree.leaves(copies), strict=True):
-        assert torch.equal(now, then)
 
 
 @pytest.mark.parametrize(

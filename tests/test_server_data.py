@@ -121,10 +121,6 @@ def assert_same_bits(one, other):
 # -- the federation ------------------------------------------------------------------------
 
 
-def test_the_numbers_of_the_first_two_groups_are_those_of_files_that_are_there():
-    assert GROUPS == ("seen", "unseen", "server", "probe")
-
-
 def test_a_federation_with_a_server_is_on_disk_what_it_was_in_memory(tmp_path):
     made = federation()
     made.save(tmp_path / "a.h5", tmp_path / "a.json")
@@ -220,23 +216,6 @@ def test_a_run_takes_its_clients_as_its_course_says():
 
 
 # -- the contract of a method with a server's cohort -------------------------------------------
-
-
-def test_both_executors_train_the_same_server():
-    states, scores = [], []
-    for executor in EXECUTORS:
-        method, data = tuned(**NETWORK), federation()
-        state = method.init(data.num_clients, 0)
-        for number in range(3):
-            cohort = cohort_of(method.task, data, executor=executor, round=number)
-            state = method.round(state, cohort)
-        states.append(state)
-        judged = cohort_of(method.task, data, data.ids("server"), executor=executor, round=3)
-        scores.append(scoring.score(method, method.personalise(state, judged), judged, "test"))
-    for x, y in zip(*map(tree.leaves, states), strict=True):
-        # Float64; batch normalisation amplifies what is left of summing in another order.
-        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
-    assert scores[0].correct == scores[1].correct and scores[0].count.tolist() == [OWNED[2]]
 
 
 def test_both_executors_train_the_same_server_on_texts():

@@ -50,13 +50,6 @@ def test_kept_probabilities_get_a_second_softmax(value):
     assert mixture.top_k_gates(tensor([LOGITS]), 1, value).tolist() == [[1, 0, 0, 0, 0]]
 
 
-def test_kept_probabilities_may_stay_as_they_are():
-    found = mixture.top_k_gates(tensor([LOGITS]), 2, "prob")
-    assert_near(found, [[*softmax(LOGITS)[:2], 0, 0, 0]])
-    with pytest.raises(ValueError, match="gate_value must be one of .*, got 'hard'"):
-        mixture.top_k_gates(tensor([LOGITS]), 1, "hard")
-
-
 @pytest.mark.parametrize("k", [1, 2])
 def test_a_straight_through_gate_has_the_gradient_of_the_probabilities_it_keeps(k):
     logits = tensor([LOGITS]).requires_grad_()
@@ -142,13 +135,6 @@ def test_a_batch_explores_as_a_whole_or_not_at_all():
     assert torch.equal(mixture.explored(logits, 2, tensor(0.0), keys[0]), best)
 
 
-def test_who_explores_keeps_the_values_of_the_gate():
-    instead = torch.tensor([[4, 3]])
-    found = mixture.top_k_gates(tensor([LOGITS]), 2, "prob", instead)
-    p = softmax(LOGITS)
-    assert_near(found, [[0, 0, 0, p[1], p[0]]])
-
-
 # -- outputs ---------------------------------------------------------------------------------
 
 
@@ -177,19 +163,6 @@ def test_mixed_probabilities_and_mixed_logits_become_log_probabilities():
 
 
 # -- losses ----------------------------------------------------------------------------------
-
-
-def test_smoothed_labels_share_a_tenth_among_all_classes():
-    log_p = tensor([softmax([0.3, 1.0, -2.0])]).log()
-    smooth = torch.nn.functional.cross_entropy(log_p, torch.tensor([2]), label_smoothing=0.1)
-    torch.testing.assert_close(mixture.cross_entropy(log_p, torch.tensor([2]), 0.1)[0], smooth)
-
-
-def test_entropy_per_example_is_that_of_its_gate():
-    p = softmax(LOGITS)
-    entropy = -sum(x * math.log(x) for x in p)
-    found = mixture.entropy_per_example(tensor([p, [1.0, 0, 0, 0, 0]]))
-    assert_near(found, entropy / 2)
 
 
 def test_the_entropy_of_a_gate_that_is_sure_beyond_precision_has_a_gradient():
@@ -364,25 +337,3 @@ def test_the_codes_weights_are_never_far_from_uniform(largest, routed, main):
     shares = [1.0, 0, 0, 0, 0] if largest else 5 * [0.2]
     assert_near(found, softmax([0.9 * share for share in shares] + [1 - 0.9]))
     assert_near(found[[0, 1, 5]], [*routed, main], atol=1.1e-6)  # six digits
-
-
-def test_weights_follow_the_clients_and_those_alike_leave_the_gate_no_say():
-    draw = torch.Generator().manual_seed(0)
-    gates = torch.rand(7, 3, generator=draw, dtype=torch.float64).softmax(-1)
-    confidence = torch.rand(4, 7, generator=draw, dtype=torch.float64)
-    order = torch.tensor([2, 0, 3, 1])
-    found, permuted = (
-        of_clients.client_weights(of_clients.relevance(gates, rows))
-        for rows in (confidence, confidence[order])
-    )
-    assert_near(found.sum(1), [1, 1, 1])
-    assert_near(permuted, found[:, order].tolist())
-    alike = of_clients.relevance(gates, confidence[:1].expand(4, -1))
-    assert_near(of_clients.client_weights(alike), 3 * [4 * [0.25]])
-
-
-def test_a_moving_average_goes_a_share_of_the_way():
-    old, clients = {"w": tensor([2.0])}, tensor([0.0, 4.0])
-    new = {"w": (tensor([0.25, 0.75]) @ clients)[None]}
-    assert_near(of_clients.moved_towards(old, new, 0.1)["w"], [0.9 * 2 + 0.1 * 3])
-    assert of_clients.moved_towards(old, new, 1.0)["w"].tolist() == [3]

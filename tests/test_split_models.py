@@ -20,7 +20,6 @@ from zoo import Deep
 
 from fedlib import methods
 from fedlib.engine.task import Task
-from fedlib.models import linear
 
 # No batch of 4 leaves one alone, which the deep architecture cannot train on; the last is unseen.
 SIZES = (7, 12, 6, 10, 11)
@@ -146,58 +145,3 @@ def test_local_trains_each_architecture_as_if_it_were_the_only_one(executor):
     trained = both.train_alone(state, unseen)
     assert trained["task"][0] is narrow
     assert not torch.equal(trained["model"][0]["head.bias"], state.models[4]["head.bias"])
-
-
-# -- identities -------------------------------------------------------------------------------
-
-
-def test_lg_fedavg_of_a_model_that_is_all_header_is_fedavg():
-    task = Task(lambda: linear.build(4, 3), dtype=torch.float64)
-    federation = toy_federation(SIZES)
-    state = run(lg_fedavg(large=(), task=task), federation)
-    fedavg = methods.load("fedavg")(task=task, local=LOCAL)
-    assert_close(state.head, run(fedavg, federation).params)
-
-
-def test_lg_fedavg_of_one_client_is_local_training():
-    federation = toy_federation((12, 6), unseen=1)
-    method = lg_fedavg(large=())
-    state = run(method, federation, [[0]] * 3)
-    local = run(methods.load("local")(task=narrow, local=LOCAL), federation, [[0]] * 3)
-    assert_close(state.models[0], local.models[0])
-    assert_close(state.head, narrow.split(state.models[0])[1])
-
-
-def test_clients_begin_a_round_with_the_shared_part_and_end_it_with_their_own():
-    # At a rate of 0 they end it as they began it; only the shared part can have come from others.
-    federation = toy_federation(SIZES)
-    cases = (lg_fedavg(large=()), "head", 1), (fedrep(task=tiny_task()), "body", 0)
-    for method, shared, part in cases:
-        state = run(method, federation)
-        still = replace(method, local=replace(LOCAL, lr=0.0))
-        again = still.round(state, cohort(method, federation, [0, 1, 2]))
-        for client in (0, 1, 2):
-            own, before = (method.task.split(s.models[client]) for s in (again, state))
-            assert_close(own[part], getattr(state, shared))
-            assert_close(own[1 - part], before[1 - part])
-            assert not torch.equal(*(next(iter(x[part].values())) for x in (own, before)))
-        assert_close(getattr(again, shared), getattr(state, shared))
-
-
-# -- settings ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", [lg_fedavg(), fedrep()])
-def test_there_is_no_protocol_for_clients_without_a_private_part(method):
-    assert method.protocols["unseen"] == method.final_protocols["unseen"] == {}
-
-
-def test_headers_that_cannot_be_averaged_are_refused():
-    message = r"headers must have the same shapes .*'head.weight': \(3, 5\).*'head.1.weight'"
-    with pytest.raises(ValueError, match=message):
-        lg_fedavg(large=(narrow, tiny_task(hidden=5)))
-
-
-def test_a_header_that_is_not_trained_is_refused():
-    with pytest.raises(ValueError, match="head_epochs must be at least 1, got 0"):
-        fedrep(head_epochs=0)

@@ -1,0 +1,190 @@
+"""Hyper-parameters that mean nothing, and solvers and models that fit no method, are refused."""
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from math import inf
+from typing import ClassVar
+
+import pytest
+from support import (
+    sgd,
+    tiny_task,
+)
+from test_methods import every_method, make
+from torch import nn
+
+from fedlib.engine.schedules import Schedule
+from fedlib.engine.solvers import Adam
+from fedlib.engine.task import Task
+from fedlib.methods.base import Method, Range
+from fedlib.models import leaf_cnn, mlp, transformer
+
+# A value that means nothing to any method, by type; where ranges are bounded, what is beyond, too.
+WRONG = {str: "mine", tuple[str, ...]: ["mine"], tuple[int, ...]: [-1]}
+WRONG |= dict.fromkeys((int, float, int | None, float | None), -1)
+UNBOUNDED = {"alpha"}  # of mixtures, which learn it
+
+
+def senseless(method):
+    """Hyper-parameters, each with a value."""
+    known = {field.name: field.type for field in fields(method)}
+    for name in known.keys() & method.ranges.keys():
+        low, high, ends = method.ranges[name]
+        yield name, low if ends[0] == "(" else low - 1
+        yield from [(name, high if ends[1] == ")" else high + 1)] if high < inf else []
+    for name, kind in known.items():
+        if kind in WRONG and name not in UNBOUNDED - method.ranges.keys():
+            yield name, WRONG[kind]
+
+
+@every_method
+def test_hyper_parameters_that_mean_nothing_are_refused(name):
+    method = make(name)
+    for field, value in senseless(method):
+        shown = value[0] if isinstance(value, list) else value
+        with pytest.raises(ValueError, match=f"got .*{re.escape(repr(shown))}"):
+            replace(method, **{field: value})
+    for base in type(method).__mro__:  # and what its bases declare it declares
+        assert vars(base).get("choices", {}).keys() <= method.choices.keys()
+        assert vars(base).get("ranges", {}).keys() <= method.ranges.keys()
+
+
+def flat(channels):
+    """A network whose convolution's output is the hidden layer's input."""
+    return Task(partial(leaf_cnn.build, 3, conv1=4, conv2=channels, hidden=6, dropout=0.0))
+
+
+def without_bias():
+    net = nn.Module()
+    net.body, net.head = nn.Linear(4, 2), nn.Linear(2, 3, bias=False)
+    return net
+
+
+TEXTS = Task(partial(transformer.build, 2, "bert-lite", vocabulary=20))
+FIVE_AND_SIX = tiny_task(hidden=5), tiny_task(hidden=6)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("l2sgd", {"p": 0.1, "lam": 0.2}, r"lam must be in \[0, p\] = \[0, 0.1\], got 0.2"),
+        ("l2sgd", {"local": sgd(steps=3)}, "epochs must be 1 and steps absent, got 1 and 3"),
+        ("qffl", {"local": sgd(lr=0.0)}, "lr must be above 0, as L is 1 / lr, got 0.0"),
+        ("afl", {"local": sgd(epochs=2)}, "one step per round"),
+        ("afl", {"local": sgd(steps=3)}, "one step per round"),
+        ("afl", {"local": sgd(keeps="round")}, "one step per round"),
+        ("fd", {"local": sgd(steps=2)}, "FD averages over whole epochs"),
+        ("fd", {"local": sgd(drop_last=True)}, "FD averages over whole epochs"),
+        ("fedproto", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
+        ("fedtgp", {"large": FIVE_AND_SIX}, r"same number of features, got \[5, 6\]"),
+        ("fedgh", {"large": FIVE_AND_SIX}, "must have the same header, got .*head.1.weight"),
+        ("lg_fedavg", {"large": FIVE_AND_SIX}, r"same shapes .*'head.1.weight': \(3, 5\)"),
+        ("pfedmoe", {"large": (tiny_task(hidden=5),)}, r"as many features, got \[6, 5\]"),
+        ("pfedmoe", {"gate": tiny_task()}, "needs 2 outputs, got 3"),
+        *(
+            ("pfedmoe", {"gate_mode": mode}, f"gate_mode must be one of .*got '{mode}'")
+            for mode in ("fixed:1.5", "fixed:half", "fixed:nan", "0.5")
+        ),
+        ("ifca", {"cluster_init": "conv_only"}, "equal models of a network without convolutions"),
+        ("ifca", {"exploration": "eps_decay_b", "horizon": 0}, "above 0, got 0.3 and 0"),
+        ("ifca", {"exploration": "eps_decay_b", "epsilon": 0.0}, "above 0, got 0.0 and 2"),
+        (
+            "ifca",
+            {"lr_decay": True, "local": sgd(schedule=Schedule("sqrt"))},
+            "needs a local schedule that is constant, got 'sqrt'",
+        ),
+        ("adaptive_experts", {"gate": tiny_task(classes=7)}, "one needs 4 outputs, got 7"),
+        (
+            "adaptive_experts",
+            {"num_experts": 1, "gate": tiny_task(classes=2)},
+            "needs 1 output, got 2",
+        ),
+        ("local_experts", {"keep": ["last"]}, "keep must have 'best'"),
+        ("local_global", {"task": Task(lambda: mlp.build(4, 3, 2))}, "'body.0' has no parameters"),
+        ("fedmix", {"condition": "side"}, "num_sides must be at least 1 .* got 0 for 'side'"),
+        ("fedmix", {"num_sides": 8}, "0 for 'label', got 8 for 'label'"),
+        ("fedmix", {"table_rounds": [5, 2]}, r"must ascend from 0 or more, got \[5, 2\]"),
+        (
+            "fedmix",
+            {"private_bias": True, "task": Task(without_bias)},
+            "needs a head with one bias, got none",
+        ),
+        (
+            "label_leakage",
+            {"local": sgd(momentum=0.0, weight_decay=1e-3)},
+            r"steps of SGD with a constant lr above 0, .* got",
+        ),
+        ("label_leakage", {"local": sgd(weight_decay=0.0)}, "steps of SGD"),
+        ("label_leakage", {"local": Adam(lr=0.1)}, "steps of SGD"),
+        (
+            "label_leakage",
+            {"local": sgd(momentum=0.0, weight_decay=0.0, schedule=Schedule("sqrt"))},
+            "steps of SGD",
+        ),
+        ("label_leakage", {"local": sgd(lr=0.0, momentum=0.0, weight_decay=0.0)}, "steps of SGD"),
+        ("fedjets", {"per_client": 4}, r"per_client must be in \[1, 3\], got 4"),
+        ("fedmoe", {"top_k": 4}, r"top_k must be in \[1, 3\], got 4"),
+        ("fedmoe", {"log_rounds": [0, 2]}, r"must ascend from 1 or more, got \[0, 2\]"),
+        ("fedmoe", {"start": "main"}, r"takes the place of sync.* 'none', got 'code'"),
+        (
+            "fedmoe",
+            {"start": "main", "sync_weights": "none", "num_main": 0},
+            r"start 'main' needs a main expert.* at least 1, got 0",
+        ),
+        ("fedmoe", {"server": {"solver": "adagrad", "lr": 0.1}}, "solver must be .* got 'adagrad'"),
+        ("fedrolex", {"small": tiny_task(norm=True)}, "small must have the same layers"),
+        ("fedrolex", {"small": tiny_task(hidden=9)}, "not be wider .* its body.0.weight is"),
+        ("fedrolex", {"small": tiny_task(classes=2)}, "as many outputs as the model"),
+        (
+            "fedrolex",
+            {"task": flat(8), "small": flat(4)},
+            "inputs that are no layer's units one by one",
+        ),
+        ("fedrolex", {"task": TEXTS, "small": TEXTS}, "units of a transformer cannot roll"),
+    ],
+)
+def test_what_does_not_fit_a_method_is_refused(name, changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(make(name), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaring(Method):
+    mode: str = "fast"
+    count: int = 1
+    scale: float = 1.0
+    share: float = 0.5
+    decay: float | None = None
+
+    choices: ClassVar = {"mode": ("fast", "slow")}
+    ranges: ClassVar = {
+        "count": Range(1),
+        "scale": Range(0, ends="(]"),
+        "share": Range(0, 1, "(]"),
+        "decay": Range(0, 1, "[)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"mode": "mine"}, "mode must be one of ('fast', 'slow'), got 'mine'"),
+        ({"count": 0}, "count must be at least 1, got 0"),
+        ({"count": None}, "count must be at least 1, got None"),
+        ({"count": "two"}, "count must be at least 1, got 'two'"),
+        ({"scale": 0}, "scale must be above 0, got 0"),
+        ({"scale": float("nan")}, "scale must be above 0, got nan"),
+        ({"share": 0.0}, "share must be in (0, 1], got 0.0"),
+        ({"share": 1.2}, "share must be in (0, 1], got 1.2"),
+        ({"decay": -0.1}, "decay must be in [0, 1), got -0.1"),
+        ({"decay": 1}, "decay must be in [0, 1), got 1"),
+    ],
+)
+def test_a_message_says_the_declared_choices_or_range_and_the_value(params, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Declaring(task=tiny_task(), **params)
+
+
+def test_the_ends_of_a_range_belong_to_it_if_it_says_so():
+    Declaring(task=tiny_task(), mode="slow", count=1, scale=inf, share=1, decay=0)
