@@ -230,7 +230,8 @@ def test_what_has_nothing_left_to_compare_is_left_out_and_said(
 
 def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
     by_federation = {"until": {"digits": 3, "mnist": 4}, "metric": "bottom10"}
-    figure = replace(Y, labels=("fedavg",), **by_federation)
+    curves = Figure("accuracy_over_bytes", "T", "C.", ("fedavg",), BOTH)
+    figure = replace(curves, **by_federation)
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": figure}))
 
     def shown(**selection):
@@ -239,7 +240,7 @@ def test_what_an_exhibit_says_of_a_federation_goes_with_it(declare):
 
     assert shown() == by_federation
     assert shown(federations=["mnist"]) == by_federation | {"until": {"mnist": 4}}
-    wrong = replace(Y, labels=("fedavg",), until={"minst": 4})  # is still there to be refused
+    wrong = replace(curves, until={"minst": 4})  # is still there to be refused
     declare(toy=toy_paper(runs=[toy_run(f) for f in BOTH], figures={"y": wrong}))
     assert shown(federations=["mnist"]) == {"until": {"minst": 4}}
 
