@@ -251,13 +251,14 @@ def test_a_template_repeats_the_report(folder):
 def test_a_kind_of_exhibit_repeats_the_exhibits_of_that_kind(folder, stage):
     exhibits = getattr(PLAN.papers[PAPER], stage + "s")
     kind = next(iter(exhibits.values())).kind
-    append(folder, f"fedlib/{stage}s/{kind}.py", "\nX = 1\n")
+    append(folder, f"fedlib/report/{stage}s/{kind}.py", "\nX = 1\n")
     mine = {f"{stage} {PAPER}/{key}" for key, exhibit in exhibits.items() if exhibit.kind == kind}
     assert would_run(folder) == mine | names(PLAN, "report")
 
 
 def test_the_command_of_a_rule_repeats_the_rule(folder):
-    replace(folder, "rules/evaluate.smk", " --out {output:q}", "  --out {output:q}")
+    state = " --state {input.state:q} --history"
+    replace(folder, "fedlib/workflow/shell.py", state, f" {state}")
     assert would_run(folder) == names(PLAN, "evaluate", *AFTER_RUNS)
 
 

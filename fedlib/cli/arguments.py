@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedlib.errors import ConfigError
@@ -87,6 +87,7 @@ def _base(overlays: Sequence[str]) -> list[Path]:
 
 
 def _parser() -> Parser:
+    """The commands; `_add_results` adds those about finished results."""
     top = Parser(prog="python -m fedlib", description="The commands of the workflow.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     plain, configured = Parser(add_help=False), Parser(add_help=False)
@@ -112,13 +113,20 @@ def _parser() -> Parser:
         ("commands", "print shell commands, for a machine without Snakemake", "*"),
     ):
         add(name, does).add_argument("job", nargs=number, metavar="STAGE NAME", help="see below")
+    _add_results(add, plain)
+    calibrated = add("calibrate", "measure which executor is fastest here, for `executor: auto`")
+    calibrated.add_argument("--again", action="store_true", help="measure everything again")
+    add("clean", "delete the results and figures of a configuration, after asking")
+    add("unlock", "remove Snakemake's lock of this folder, after a crash")
+    return top
+
+
+def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
     listed = add("list", "list papers, methods, data, tables and more, with their sources")
     listed.add_argument("what", nargs="*", help="a kind, then words that entries must contain")
     compared = add("compare", "compare two folders of results", plain)
     compared.add_argument("folders", nargs=2, help="of results/, such as demo demo-slow")
     compared.add_argument("words", nargs="*", help="print only rows that contain all of these")
-    calibrated = add("calibrate", "measure which executor is fastest here, for `executor: auto`")
-    calibrated.add_argument("--again", action="store_true", help="measure everything again")
     reported = add("report", "write the report of the results that are there")
     reported.add_argument("--snakemake", action="store_true", help="write Snakemake's own instead")
     kept = add("keep", "copy a paper's tables, figures and report to docs/results")
@@ -130,6 +138,3 @@ def _parser() -> Parser:
     drawn = add("figures-from", "draw kept results again, without any run", plain)
     drawn.add_argument("source", type=Path, help="docs/results/PAPER, or its folder pack")
     drawn.add_argument("--out", type=Path, help="folder (default: figures/from/PAPER)")
-    add("clean", "delete the results and figures of a configuration, after asking")
-    add("unlock", "remove Snakemake's lock of this folder, after a crash")
-    return top
