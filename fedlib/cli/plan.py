@@ -3,21 +3,17 @@
 import argparse
 from pathlib import Path
 
-from fedlib.cli import arguments, estimate
-from fedlib.cli.run import chosen, tell
+from fedlib.cli import estimate
+from fedlib.cli.run import checked, configured, tell
 from fedlib.forecast.estimates import Estimates
-from fedlib.workflow import dryrun, gpu, narrowing, preflight
+from fedlib.workflow import dryrun, narrowing
 
 
 def main(args: argparse.Namespace) -> None:
     """Estimate what is not known yet, choose what a budget buys, and print."""
-    gpu.slots(0)
-    plan = arguments.plan(args)
-    narrowing.check(plan)
-    preflight.check_frames(plan)
-    preflight.check(plan)  # which would else be after minutes of estimating
+    plan = checked(args)  # before minutes of estimating
     estimate.estimate(plan)
-    given = chosen(args, plan)
+    given = configured(args, plan)
     if plan.config["budget"]:
         plan = estimate.choose(plan)
     tell(narrowing.smaller(plan))

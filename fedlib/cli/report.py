@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from fedlib.cli import arguments, estimate
-from fedlib.cli.run import SNAKEMAKE, chosen, start
+from fedlib.cli.run import SNAKEMAKE, configured, start
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.workflow import specs
@@ -15,7 +15,7 @@ def main(args: argparse.Namespace) -> None:
     """Write it by the script of the rule, or let Snakemake write its own."""
     plan = arguments.plan(args)
     if args.snakemake:
-        start([*SNAKEMAKE, "--report", plan.path("report_snakemake"), *chosen(args, plan)])
+        start([*SNAKEMAKE, "--report", plan.path("report_snakemake"), *configured(args, plan)])
         return
     plan = estimate.chosen(plan)
     spec = specs.of_report(plan, there=True)

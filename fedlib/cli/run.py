@@ -18,11 +18,7 @@ SNAKEMAKE = (sys.executable, "-m", "fedlib.workflow.console")
 
 def main(args: argparse.Namespace) -> None:
     """Check the configuration, take the folder, and run Snakemake in it."""
-    gpu.slots(0)
-    plan = arguments.plan(args)
-    narrowing.check(plan)
-    preflight.check_frames(plan)
-    preflight.check(plan)
+    plan = checked(args)
     tell(narrowing.remarks(plan))
     previews = is_preview(args.options)
     lock = None if previews else locks.hold_folder(command=args.said)
@@ -38,13 +34,23 @@ def main(args: argparse.Namespace) -> None:
         show(plan)
 
 
+def checked(args: argparse.Namespace) -> Plan:
+    """The plan of a command that is about to run or estimate, as far as it can be checked now."""
+    gpu.slots(0)
+    plan = arguments.plan(args)
+    narrowing.check(plan)
+    preflight.check_frames(plan)
+    preflight.check(plan)
+    return plan
+
+
 def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     """The processes of a run, one after the other.
 
     The first Snakemake makes the shards. If they have the same content as before, the second one
     sees that and trains nothing again.
     """
-    given = chosen(args, plan)
+    given = configured(args, plan)
     runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], [])]
     if not plan.config["budget"]:
         return runs
@@ -53,7 +59,7 @@ def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     return [[sys.executable, "-m", "fedlib", "estimate", *asked], *runs]
 
 
-def chosen(args: argparse.Namespace, plan: Plan) -> list[str]:
+def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
     """The options of a configuration, in which a file with what it buys replaces a budget.
 
     So the choice of cells stays the same, while estimates improve with every timed job.

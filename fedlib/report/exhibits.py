@@ -2,10 +2,9 @@
 
 An exhibit is the JSON object that `fedlib.workflow.plan` makes of a declared table or figure:
 {"paper", "name", "kind", "title", "caption", "params", "scale", "scale_note", "folder_note",
-"seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}; on its way to a
-job its runs are packed, see `fedlib.workflow.packing`. Federations that differ
-in one parameter alone, such as how unlike their clients are, have the same "family"; it is the
-title of a federation on its own.
+"seeds", "federations": [Data.describe()], "runs": [Run.describe()], "published"}. Federations that
+differ in one parameter alone, such as how unlike their clients are, have the same "family"; it is
+the title of a federation on its own.
 """
 
 import functools
@@ -149,6 +148,17 @@ def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") ->
             f"{parameter} = {first['setting']}"
         )
     return table
+
+
+def check_shown(exhibit: dict, field: str, names: Iterable[str]) -> None:
+    """Raise ConfigError for a name in a field by federation that the exhibit does not show."""
+    shown = [federation["name"] for federation in exhibit["federations"]]
+    for name in names:
+        if name not in shown:
+            raise ConfigError(
+                f"{field} is about {name}, which {exhibit['name']} does not show; it shows "
+                f"{', '.join(shown)}"
+            )
 
 
 def panels(exhibit: dict, of: str) -> list[str]:

@@ -23,7 +23,7 @@ class Packed(NamedTuple):
 
     Attributes:
       stage: "table" or "figure".
-      spec: as its job is given it, see `fedlib.workflow.packing.packed`.
+      spec: as its job is given it, see `fedlib.report.exhibits`.
       published: whether it shows the paper's own numbers.
     """
 

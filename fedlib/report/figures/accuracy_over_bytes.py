@@ -62,13 +62,8 @@ def draw(given: Inputs) -> Figure:
 
 def _check_until(exhibit: dict, until: dict[str, float]) -> None:
     """Nothing, if `until` has a limit above 0 of federations of the exhibit; else ConfigError."""
-    names = [federation["name"] for federation in exhibit["federations"]]
+    exhibits.check_shown(exhibit, "until", until)
     for federation, limit in until.items():
-        if federation not in names:
-            raise ConfigError(
-                f"until is about {federation}, which {exhibit['name']} does not show; it shows "
-                f"{', '.join(names)}"
-            )
         if not limit > 0:
             raise ConfigError(f"until must be above 0, got {limit} for {federation}")
 

@@ -60,13 +60,8 @@ def comm_gib(numbers: float, clients: float, rounds: float) -> float:
 
 
 def _check(exhibit: dict, averaged: dict[str, dict]) -> None:
-    names = [federation["name"] for federation in exhibit["federations"]]
+    exhibits.check_shown(exhibit, "averaged", averaged)
     for federation, over in averaged.items():
-        if federation not in names:
-            raise ConfigError(
-                f"averaged is about {federation}, which {exhibit['name']} does not show; it shows "
-                f"{', '.join(names)}"
-            )
         if len(over) != 1 or not over.keys() <= {*LENGTHS} or min(over.values()) < 1:
             raise ConfigError(
                 f"averaged must have {' or '.join(LENGTHS)}, at least 1, got {over} for "
