@@ -1,6 +1,7 @@
 """Every number that a paper printed is shown by a table or figure, or there is a reason."""
 
 import itertools
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,6 @@ from fedlib import papers
 from fedlib.report import figures, metrics, printed, tables
 from fedlib.report.comparisons import TITLES
 from fedlib.report.metrics import TRAFFIC
-from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,7 +103,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
         for name, declared in getattr(plan.papers[paper], f"{stage}s").items():
             if declared.published is None:
                 continue
-            exhibit = specs.of_exhibit(plan, stage, plan.papers[paper], name)
+            exhibit = json.loads(plan.spec(stage, paper=paper, **{stage: name}))
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
             module.load(exhibit["kind"])(exhibit, *frames, file, **exhibit["params"])

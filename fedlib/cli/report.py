@@ -18,7 +18,7 @@ def main(args: argparse.Namespace) -> None:
         start([*SNAKEMAKE, "--report", plan.path("report_snakemake"), *configured(args, plan)])
         return
     plan = estimate.chosen(plan)
-    spec = specs.of_report(plan, there=True)
+    spec = specs.of_report(plan, plan.digest, there=True)
     if not spec["papers"]:
         raise ConfigError(
             f"results/{plan.folder} has nothing to report yet; run the workflow first"

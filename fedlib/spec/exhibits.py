@@ -10,12 +10,10 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from fedlib.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedlib.spec import Run
+from fedlib.spec.trainings import Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
 # Of `fedlib.report.metrics.definitions`, which this does not import: plans need no NumPy.
@@ -97,7 +95,7 @@ class Exhibit:
         """Whether it shows metrics of single predictions, for which counts do not suffice."""
         return not OF_PREDICTIONS.isdisjoint(self.metrics())
 
-    def narrowed(self, runs: Sequence["Run"]) -> Self | None:
+    def narrowed(self, runs: Sequence[Run]) -> Self | None:
         """The exhibit of those of `runs` that are in it; None if nothing is left to show."""
         there = {(run.federation, run.label) for run in runs if not self.ends_too_early(run)}
         shown = [(f, label) for f in self.federations for label in self.labels]
@@ -112,7 +110,7 @@ class Exhibit:
             **self.left({*self.federations} - federations, [r for r in runs if _pair(r) in shown]),
         )
 
-    def ends_too_early(self, run: "Run") -> bool:
+    def ends_too_early(self, run: Run) -> bool:
         """Whether a run ends before it records what is shown of it."""
         return False
 
@@ -120,7 +118,7 @@ class Exhibit:
         """Of the runs that there are, those with which something is left to be compared."""
         return pairs
 
-    def left(self, gone: Collection[str], runs: Sequence["Run"]) -> dict[str, Any]:
+    def left(self, gone: Collection[str], runs: Sequence[Run]) -> dict[str, Any]:
         """Fields that change where the federations `gone` are not shown, and only `runs` are."""
         return {name: without(gone, getattr(self, name)) for name in self.by_federation}
 
@@ -174,7 +172,7 @@ def without(gone: Collection[str], by_federation: Mapping | None) -> dict | None
     return {name: value for name, value in by_federation.items() if name not in gone}
 
 
-def reached(rounds: Iterable[int], runs: Iterable["Run"]) -> list[int]:
+def reached(rounds: Iterable[int], runs: Iterable[Run]) -> list[int]:
     """Of the rounds those that all runs come to."""
     return [number for number in rounds if all(number <= run.rounds for run in runs)]
 
@@ -197,5 +195,5 @@ def of_protocols(protocols: Iterable[Mapping], group: str = "seen") -> Iterator[
     return (View(group, protocol["name"]) for protocol in protocols)
 
 
-def _pair(run: "Run") -> Pair:
+def _pair(run: Run) -> Pair:
     return run.federation, run.label

@@ -16,7 +16,6 @@ from fedlib.workflow import own_methods
 from fedlib.workflow.config import check_choice, check_count, check_unique
 from fedlib.workflow.layout import WILDCARDS
 from fedlib.workflow.provenance import registered
-from fedlib.workflow.selection import selected
 
 
 class Training(NamedTuple):
@@ -62,38 +61,6 @@ def readable(
         except ConfigError as error:
             broken[name] = str(error)
     return found, broken
-
-
-def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
-    """Raise ConfigError if a filter names what no selected paper declares, or leaves nothing."""
-    declared = list(declared)
-    runs = [run for paper in declared for run in paper.runs]
-    where = f"{' and '.join(paper.name for paper in declared)} at scale {config['scale']}"
-    for key, attribute in (("federations", "federation"), ("labels", "label")):
-        choices = sorted({getattr(run, attribute) for run in runs})
-        for value in config[key] or ():
-            check_choice(key, value, choices, where)
-    known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
-    for name in config["runs"] or ():
-        # Of hundreds, those with the same beginning: of the federation, or else of the paper.
-        beginnings = name.rpartition("/")[0], name.partition("/")[0]
-        near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
-        check_choice("runs", name, next(filter(None, near), known), where)
-    named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
-    for choice in config["sources"] or ():
-        dataset, separator, source = choice.partition(":")
-        if not (separator and source):
-            raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
-        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
-    empty = [paper for paper in declared if not selected(paper, config).runs]
-    if config["papers"] is None and len(empty) < len(declared):
-        return
-    for paper in empty:
-        raise ConfigError(
-            f"papers: {paper.name} has no run left; federations {config['federations']} and "
-            f"labels {config['labels']} select none of its "
-            f"{', '.join(f'{run.federation}/{run.label}' for run in paper.runs)}"
-        )
 
 
 def check_paper(paper: Paper, name: str, scale: str) -> None:

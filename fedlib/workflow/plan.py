@@ -11,92 +11,36 @@ that determines its output besides its input files, and the *digest* of its code
 (`fedlib.workflow.provenance`). The job runs again if one of them changes.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
 from fedlib.seals import spec_digest
-from fedlib.spec import Data, Paper, Run
-from fedlib.spec.exhibits import EVERYTHING, Exhibit
-from fedlib.workflow import declarations, overrides, own_methods, specs
-from fedlib.workflow.config import DEFAULTS, check, normalised
-from fedlib.workflow.declarations import Training, cells_of
-from fedlib.workflow.layout import PATHS, STAGES
+from fedlib.spec.exhibits import EVERYTHING
+from fedlib.workflow import declarations, specs
+from fedlib.workflow.chosen import Chosen
+from fedlib.workflow.declarations import Training
+from fedlib.workflow.layout import STAGES
 from fedlib.workflow.provenance import code_digest
-from fedlib.workflow.selection import folder_note, selected
 
 RUN_FILES = ("state", "history", "evaluation")
 # Stages whose specifications are files: they list every run, and an argument may have 128 kB.
 LONG = ("metrics", "table", "figure", "report")
 
 
-class Plan:
-    """What a configuration asks for.
-
-    Attributes:
-      config: the configuration with every key present (see config.yaml).
-      scale: one of `fedlib.spec.SCALES`.
-      folder: name of the folder below results/ and figures/: the scale, with the tag if any.
-      idle: overrides of `set` that equal the declared value.
-      folder_note: what makes this folder differ from the scale's own, "" if nothing does.
-      broken: by name, why a paper cannot be read that the configuration does not ask for by name.
-      declared: papers by name, each as it is declared, of which `papers` is a selection.
-      papers: by name, each as declared but with the configuration's seeds, rounds and selection.
-      runs: of these, by paper, federation and label.
-    """
+class Plan(Chosen):
+    """What a configuration asks for, as jobs."""
 
     def __init__(self, config: Mapping):
-        """Check `config` and the declarations it selects.
-
-        Raises:
-          ConfigError: naming the key, its value and the choices.
-        """
-        self.config = DEFAULTS | normalised(config)
-        check(self.config)
-        self.scale: str = self.config["scale"]
-        self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
-        self.declared, self.broken = declarations.readable(self.scale, self.config["papers"])
-        found = own_methods.added(self.declared, self.config["methods"] or ())
-        self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
-        for name, paper in self.papers.items():
-            declarations.check_paper(paper, name, self.scale)
-        declarations.check_selection(self.config, self.papers.values())
-        wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
-        # Without `papers`, the papers are those that contain what the other filters name.
-        self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
-        overrides.check_used(self.papers, self.config["set"] or ())
-        names = self.papers if self.config["set"] else ()
-        chosen = {name: selected(found[name], self.config) for name in names}
-        self.idle = overrides.idle(chosen, self.config["set"] or ())
-        self.folder_note = folder_note(self.config, self.idle)
-        self._data = {
-            (name, data.name): data for name, paper in self.papers.items() for data in paper.data
-        }
-        self.runs = {
-            (name, run.federation, run.label): run
-            for name, paper in self.papers.items()
-            for run in paper.runs
-        }
-        self._run_specs: dict[tuple, dict] = {}
-        self._digests: dict[tuple, str] = {}
-        self._run_evaluated: dict[tuple, dict] = {}
+        """See `Chosen`; remembers what is asked of thousands of jobs."""
+        super().__init__(config)
+        self.digest, self._spec_of_run = cache(self.digest), cache(self._spec_of_run)
+        self._evaluated = cache(self._evaluated)
 
     # --- What there is -------------------------------------------------------------------------
-
-    def cells(self, paper: str | None = None) -> list[Training]:
-        """Every training run of `paper`, or of all papers."""
-        names = [paper] if paper else self.papers
-        return [cell for name in names for cell in cells_of(self._paper(name))]
-
-    def turns(self) -> list[str]:
-        """The papers in the order of work: the quickest first."""
-        rounds = {
-            name: sum(self.run(*x[:3]).rounds for x in self.cells(name)) for name in self.papers
-        }
-        return sorted(rounds, key=rounds.get)
 
     def datasets(self) -> list[str]:
         """Data sets to download, pretrained weights included, sorted."""
@@ -127,45 +71,7 @@ class Plan:
             for one in replicates
         ]
 
-    def replicate(
-        self, paper: str, federation: str, seed: object = None, replicate: str = "", **_: object
-    ) -> str:
-        """The wildcard `replicate` of the partition that a job makes or reads, from its others.
-
-        Raises:
-          ConfigError: if it takes a seed to tell, or one is named although all share a partition.
-        """
-        name = f"{paper}/{federation}"
-        if not self.data(paper, federation).per_seed:
-            if replicate:
-                raise ConfigError(f"no partition {name}{replicate}; all seeds share {name}")
-            return ""
-        if not replicate and seed is None:
-            raise ConfigError(f"every seed has a partition {name} of its own; name {name}/seedSEED")
-        return replicate or f"/seed{seed}"
-
-    def run(self, paper: str, federation: str, label: str) -> Run:
-        """A run as it will be trained, its rounds capped if the configuration says so."""
-        key = (paper, federation, label)
-        return _find("run", self.runs, key, "this configuration has")
-
-    def data(self, paper: str, federation: str) -> Data:
-        """A declared federation."""
-        return _find("federation", self._data, (paper, federation), "this configuration has")
-
-    def exhibit(self, stage: str, paper: str, name: str) -> Exhibit:
-        """The table or figure (`stage`) called `name`."""
-        declared = getattr(self._paper(paper), stage + "s")
-        return _find(stage, declared, name, f"{paper} at scale {self.scale} has")
-
     # --- Where it is ---------------------------------------------------------------------------
-
-    def path(self, file: str, **wildcards: object) -> str:
-        """Path of a file of `PATHS`; wildcards that are not given stay, as "{label}"."""
-        given = {"raw": self.config["raw"], "folder": self.folder, **wildcards}
-        if "{replicate}" in PATHS[file] and "replicate" not in given and "federation" in given:
-            given["replicate"] = self.replicate(**wildcards)
-        return re.sub(r"\{(\w+)\}", lambda m: str(given.get(m[1], m[0])), PATHS[file])
 
     def paths(self, file: str, jobs: Iterable[Mapping]) -> list[str]:
         """`path` for each of several jobs' wildcards."""
@@ -193,7 +99,7 @@ class Plan:
         Empty if it does everything itself, as where that run is not selected.
         """
         settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
-        if settler is None or int(seed) not in self._paper(paper).seeds_of(settler):
+        if settler is None or int(seed) not in self.paper(paper).seeds_of(settler):
             return []
         names = {"paper": paper, "federation": federation, "label": settler.label, "seed": seed}
         return [self.path(file, **names) for file in ("state", "history")]
@@ -249,10 +155,7 @@ class Plan:
 
     def digest(self, stage: str, **wildcards: object) -> str:
         """Digest of the specification of a job, which its results contain."""
-        key = (stage, *sorted(wildcards.items()))
-        if key not in self._digests:
-            self._digests[key] = spec_digest(self._spec(stage, **wildcards))
-        return self._digests[key]
+        return spec_digest(self._spec(stage, **wildcards))
 
     def roots(self, stage: str, **wildcards: object) -> tuple[str, ...]:
         """Roots of the code of a job: its script, and the modules that it loads by name.
@@ -297,52 +200,39 @@ class Plan:
             case "evaluate", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names) | self._evaluated(**names)
             case "metrics", {"paper": paper}:
-                return specs.of_metrics(self, self._paper(paper))
+                return specs.of_metrics(self, self.digest, self.paper(paper))
             case "table" | "figure", {"paper": paper}:
-                return specs.of_exhibit(self, stage, self._paper(paper), wildcards[stage])
+                return specs.of_exhibit(
+                    self, self.digest, stage, self.paper(paper), wildcards[stage]
+                )
             case "report", _:
-                return specs.of_report(self)
+                return specs.of_report(self, self.digest)
         raise _no_job(stage, wildcards)
 
-    def _run_spec(self, seed: int, **names: str) -> dict:
-        """`Run.spec`, asked once for all seeds and stages of a run: there are thousands of them."""
-        key = tuple(names[name] for name in ("paper", "federation", "label"))
-        declarations.check_seed(self._paper(names["paper"]), self.run(**names), seed)
-        if key not in self._run_specs:
-            self._run_specs[key] = self.run(**names).spec(seed)
-        data = {name: names[name] for name in ("paper", "federation")}
+    def _run_spec(self, seed: int, paper: str, federation: str, label: str) -> dict:
+        """`Run.spec`, with the digest of the partition that the run is trained on."""
+        declarations.check_seed(self.paper(paper), self.run(paper, federation, label), seed)
+        data = {"paper": paper, "federation": federation}
         data["replicate"] = self.replicate(**data, seed=seed)
-        return {**self._run_specs[key], "seed": seed, "data": self.digest("partition", **data)}
+        spec = self._spec_of_run(paper, federation, label)
+        return {**spec, "seed": seed, "data": self.digest("partition", **data)}
+
+    def _spec_of_run(self, paper: str, federation: str, label: str) -> dict:
+        """`Run.spec`, the same for all seeds and stages."""
+        return self.run(paper, federation, label).spec(0)
 
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
         """What a final evaluation scores, and keeps: what is shown of the run, or all views."""
-        key = (paper, federation, label)
-        if key not in self._run_evaluated:
-            declared = self._paper(paper)
-            views = [EVERYTHING]
-            if self.config["evaluate"] != "all":
-                views = sorted(declared.views_of(federation, label))
-            about = declared.exhibits_of(federation, label)
-            predictions = any(exhibit.shows_predictions for exhibit in about)
-            self._run_evaluated[key] = {"views": views, "predictions": predictions}
-        return self._run_evaluated[key]
+        declared, views = self.paper(paper), [EVERYTHING]
+        if self.config["evaluate"] != "all":
+            views = sorted(declared.views_of(federation, label))
+        about = declared.exhibits_of(federation, label)
+        return {"views": views, "predictions": any(x.shows_predictions for x in about)}
 
     def _sources(self, dataset: str) -> list[str]:
         """The sources of a data set that its federations draw from; usually it has but one."""
         params = [data.params for data in self._data.values() if data.dataset == dataset]
         return sorted({p["source"] for p in params if "source" in p})
-
-    def _paper(self, name: str) -> Paper:
-        return _find("paper", self.papers, name, "this configuration has")
-
-
-def _find(what: str, known: Mapping, key: object, where: str) -> object:
-    """`known[key]`; ConfigError with the choices if there is none."""
-    try:
-        return known[key]
-    except KeyError:
-        name, *others = ("/".join(k) if isinstance(k, tuple) else k for k in (key, *known))
-        raise ConfigError(f"no {what} {name}; {where} {', '.join(others) or 'none'}") from None
 
 
 def _no_job(stage: str, wildcards: Mapping) -> ConfigError:

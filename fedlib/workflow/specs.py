@@ -1,20 +1,21 @@
-"""The specifications of the jobs that show results: metrics, tables, figures, report."""
+"""The specifications of the jobs that show results: metrics, tables, figures, report.
 
-from collections.abc import Iterator, Mapping
+They contain digests of the specifications of other jobs, for which they ask the plan's `digest`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedlib.run_spec import run_weights
-from fedlib.spec import Paper, Run
+from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import config, overrides
+from fedlib.workflow.chosen import Chosen
 from fedlib.workflow.declarations import common_seeds, readable
 from fedlib.workflow.layout import PATHS
-from fedlib.workflow.selection import families
 
-if TYPE_CHECKING:
-    from fedlib.workflow.plan import Plan
+Digest = Callable[..., str]  # of a job, by its stage and wildcards
 
 # Keys of the configuration that choose among what papers declare, and those that name what only
 # some papers have.
@@ -22,11 +23,11 @@ SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "bud
 NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
 
 
-def of_metrics(plan: "Plan", paper: Paper) -> dict:
+def of_metrics(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
     """The runs of the metrics, and the specifications of their two results."""
     runs = []
     for run in paper.runs:
-        data = plan.data(paper.name, run.federation)
+        data = chosen.data(paper.name, run.federation)
         names = {"paper": paper.name, "federation": run.federation, "label": run.label}
         runs.append(
             {
@@ -37,7 +38,7 @@ def of_metrics(plan: "Plan", paper: Paper) -> dict:
                 "method": run.method,
                 "seeds": list(paper.seeds_of(run)),
                 "specs": [
-                    [plan.digest(stage, **names, seed=seed) for stage in ("train", "evaluate")]
+                    [digest(stage, **names, seed=seed) for stage in ("train", "evaluate")]
                     for seed in paper.seeds_of(run)
                 ],
             }
@@ -45,39 +46,39 @@ def of_metrics(plan: "Plan", paper: Paper) -> dict:
     return {"paper": paper.name, "runs": runs}
 
 
-def of_exhibit(plan: "Plan", stage: str, paper: Paper, name: str) -> dict:
+def of_exhibit(chosen: Chosen, digest: Digest, stage: str, paper: Paper, name: str) -> dict:
     """The contents and the runs of a table or figure (`stage`)."""
-    exhibit = plan.exhibit(stage, paper.name, name)
-    federations = [plan.data(paper.name, federation) for federation in exhibit.federations]
+    exhibit = chosen.exhibit(stage, paper.name, name)
+    federations = [chosen.data(paper.name, federation) for federation in exhibit.federations]
     runs = [
         run
         for label in exhibit.labels
         for federation in exhibit.federations
-        if (run := plan.runs.get((paper.name, federation, label)))
+        if (run := chosen.runs.get((paper.name, federation, label)))
     ]
     return {
         "paper": paper.name,
         "name": name,
         "kind": exhibit.kind,
         "title": exhibit.title,
-        "caption": exhibit.caption + _not_run(plan, stage, paper, name, runs),
+        "caption": exhibit.caption + _not_run(chosen, stage, paper, name, runs),
         "params": exhibit.params,
-        "scale": plan.scale,
+        "scale": chosen.scale,
         "scale_note": paper.scale_note,
-        "folder_note": plan.folder_note,
+        "folder_note": chosen.folder_note,
         "seeds": common_seeds(paper, runs),
         "federations": [data.describe() for data in federations],
         "runs": [run.describe() for run in runs],
         "published": exhibit.published,
-        "metrics": plan.digest("metrics", paper=paper.name),
+        "metrics": digest("metrics", paper=paper.name),
     }
 
 
-def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
+def _not_run(chosen: Chosen, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
     """A sentence that names the cells without a selected run."""
-    if plan.config["runs"] is None or not runs:
+    if chosen.config["runs"] is None or not runs:
         return ""
-    whole = plan.declared[paper.name]
+    whole = chosen.declared[paper.name]
     exhibit = getattr(whole, f"{stage}s")[name]
     there = {(run.federation, run.label) for run in runs}
     used = {federation for federation, _ in there}
@@ -94,56 +95,56 @@ def _not_run(plan: "Plan", stage: str, paper: Paper, name: str, runs: list[Run])
     return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
-def of_report(plan: "Plan", there: bool = False) -> dict:
+def of_report(chosen: Chosen, digest: Digest, there: bool = False) -> dict:
     """The contents of the report, in order; see `fedlib.report.pages.contents`.
 
     Args:
       there: what is in the folder, and not what is planned.
     """
     return {
-        "scale": plan.scale,
-        "folder": plan.folder,
-        "folder_note": plan.folder_note,
-        "papers": [_of_paper(plan, paper) for paper in _reported(plan, there)],
+        "scale": chosen.scale,
+        "folder": chosen.folder,
+        "folder_note": chosen.folder_note,
+        "papers": [_of_paper(chosen, digest, paper) for paper in _reported(chosen, there)],
     }
 
 
-def _reported(plan: "Plan", there: bool) -> Iterator[Paper]:
+def _reported(chosen: Chosen, there: bool) -> Iterator[Paper]:
     """The papers of the report in their order: planned, or with tables in the folder.
 
     Args:
       there: planned ones, too, with no more than is in the folder.
     """
-    for name, paper in readable(plan.scale)[0].items():
-        if name in plan.papers and not there:
-            yield plan.papers[name]
-        elif Path(plan.path("metrics", paper=name)).exists():
-            yield _as_it_is(plan, plan.papers.get(name, paper))
+    for name, paper in readable(chosen.scale)[0].items():
+        if name in chosen.papers and not there:
+            yield chosen.papers[name]
+        elif Path(chosen.path("metrics", paper=name)).exists():
+            yield _as_it_is(chosen, chosen.papers.get(name, paper))
 
 
-def _as_it_is(plan: "Plan", paper: Paper) -> Paper:
+def _as_it_is(chosen: Chosen, paper: Paper) -> Paper:
     """A paper with the tables and figures that are there."""
 
     def whole(stage: str, name: str) -> bool:
         names = {"paper": paper.name, stage: name}
         files = [file for file in PATHS if file.startswith(f"{stage}_")]
         made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
-        return all(Path(path).exists() for path in (plan.path(x, **names) for x in made))
+        return all(Path(path).exists() for path in (chosen.path(x, **names) for x in made))
 
     tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
     figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
     return replace(paper, tables=tables, figures=figures)
 
 
-def _words(plan: "Plan", paper: Paper) -> list[str]:
+def _words(chosen: Chosen, paper: Paper) -> list[str]:
     """The configuration, less the scale, that makes a paper of the report again.
 
-    That is the plan's where the plan selects the paper, and the paper alone if no name of a run or
+    That is the configuration where it selects the paper, and the paper alone if no name of a run or
     federation speaks against it. Of another paper it is what the folder's configuration asks of all
     papers, and of this one by its names.
     """
-    given = dict(plan.config)
-    if paper.name not in plan.papers:
+    given = dict(chosen.config)
+    if paper.name not in chosen.papers:
         given |= dict.fromkeys(SELECTING, None)
         given["set"] = overrides.about(paper, given["set"] or ()) or None
         given["papers"] = [paper.name]
@@ -152,7 +153,7 @@ def _words(plan: "Plan", paper: Paper) -> list[str]:
     return config.words(given)
 
 
-def _of_paper(plan: "Plan", paper: Paper) -> dict:
+def _of_paper(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
     """What the report tells and shows of a paper, and of which runs."""
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
@@ -170,13 +171,13 @@ def _of_paper(plan: "Plan", paper: Paper) -> dict:
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
         "methods": {run.title: run.method for run in paper.runs},
         "runs": runs,
-        "tables": _headings(plan, paper, "table"),
-        "figures": _headings(plan, paper, "figure"),
-        "words": _words(plan, paper),
+        "tables": _headings(chosen, digest, paper, "table"),
+        "figures": _headings(chosen, digest, paper, "figure"),
+        "words": _words(chosen, paper),
     }
 
 
-def about(plan: "Plan") -> dict:
+def about(chosen: Chosen) -> dict:
     """Scale, data and weights of every paper, for the front page of the report."""
     papers = [
         {
@@ -190,9 +191,9 @@ def about(plan: "Plan") -> dict:
                 if data in families(paper)
             ],
         }
-        for paper in plan.papers.values()
+        for paper in chosen.papers.values()
     ]
-    return {"folder_note": plan.folder_note, "papers": papers}
+    return {"folder_note": chosen.folder_note, "papers": papers}
 
 
 def _weights_of(paper: Paper) -> list[str]:
@@ -203,14 +204,14 @@ def _weights_of(paper: Paper) -> list[str]:
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 
-def _headings(plan: "Plan", paper: Paper, stage: str) -> list[dict]:
+def _headings(chosen: Chosen, digest: Digest, paper: Paper, stage: str) -> list[dict]:
     """What stands over tables or figures, and which methods and families of data they are about.
 
     And of which specifications they are the results: null where that is not known, as those of
     papers that are not selected may have been made with other selections.
     """
     exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
-    is_planned = paper.name in plan.papers
+    is_planned = paper.name in chosen.papers
     methods = {(run.federation, run.label): run.method for run in paper.runs}
     family = {data.name: data.describe()["family"] for data in paper.data}
     return [
@@ -227,7 +228,15 @@ def _headings(plan: "Plan", paper: Paper, stage: str) -> list[dict]:
                 }
             ),
             "families": list(dict.fromkeys(family[name] for name in exhibit.federations)),
-            "spec": plan.digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
+            "spec": digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
         }
         for name, exhibit in exhibits.items()
     ]
+
+
+def families(paper: Paper) -> list[Data]:
+    """The federations without those that differ from an earlier one in one parameter alone."""
+    first: dict[str, Data] = {}
+    for data in paper.data:
+        first.setdefault(data.describe()["family"], data)
+    return list(first.values())

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedlib.papers.pfedmm import federations as of
+from fedlib.papers.pfedmm import federations
 from fedlib.papers.pfedmm.federations import PARTITION_SEED, SPLITS, UNSEEN
 from fedlib.papers.pfedmm.settings import (
     ALPHA,
@@ -99,7 +99,7 @@ def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The real data sets, cut as in the paper, for a laptop."""
-    emnist, cifar10, femnist = of.emnist(), of.cifar10(), of.femnist()
+    emnist, cifar10, femnist = federations.emnist(), federations.cifar10(), federations.femnist()
     test_split = replace(
         emnist.data,
         params={"source": "test"},
@@ -145,8 +145,13 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
         "full: the paper's data, partitions, models and hyper-parameters.",
         (TRAINING_SEED, TRAINING_SEED + 1, TRAINING_SEED + 2),
         (
-            *(of.emnist(), of.cifar10(), of.cifar100()),
-            *(of.femnist(), of.shakespeare(), of.synthetic(), of.mnist()),
-            *of.as_fedem(),
+            federations.emnist(),
+            federations.cifar10(),
+            federations.cifar100(),
+            federations.femnist(),
+            federations.shakespeare(),
+            federations.synthetic(),
+            federations.mnist(),
+            *federations.as_fedem(),
         ),
     )

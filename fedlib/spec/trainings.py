@@ -1,0 +1,111 @@
+"""What papers declare to be trained: federations and runs."""
+
+from dataclasses import asdict, dataclass, field
+
+SHOWN_ONLY = ("federation", "label", "title", "seeds", "settled_by", "notes")  # not in a run's spec
+
+
+@dataclass(frozen=True)
+class Data:
+    """One federation: a data set, times a partition.
+
+    Attributes:
+      name: path-safe identifier, unique in the paper ("emnist").
+      dataset: module of `fedlib.data.sources` that reads it ("emnist").
+      partition: how it is dealt to clients: {"kind": module of `fedlib.data.partitions`, ...} with
+        the fields of that module's class; JSON-able.
+      seed: of every draw that the federation needs.
+      title: how tables and figures call it ("EMNIST").
+      partition_label: short name of the partition for the tidy table ("dirichlet0.4").
+      params: keyword arguments of the data set's `read`, such as {"source": "leaf"}; JSON-able.
+      family: title shared by federations that differ in one parameter alone ("EMNIST" of
+        "EMNIST, alpha = 10"), which sweeps draw in one panel; "" for the title.
+      notes: what differs from the paper at this scale; shown under every table.
+      per_seed: whether every training seed has a partition of its own, as where a paper's trials
+        repeat the whole experiment. The data set is then cut with a seed that is drawn from its
+        parameter `seed` and the training seed. False: all seeds share the declared partition.
+    """
+
+    name: str
+    dataset: str
+    partition: dict
+    seed: int
+    title: str
+    partition_label: str
+    params: dict = field(default_factory=dict)
+    family: str = ""
+    notes: tuple[str, ...] = ()
+    per_seed: bool = False
+
+    def spec(self, seed: int | None = None) -> dict:
+        """What determines the shards; `seed` is the training seed, where `per_seed`."""
+        names = ("dataset", "params", "partition", "seed")
+        declared = {name: getattr(self, name) for name in names}
+        return declared | ({"replicate": seed} if self.per_seed else {})
+
+    def describe(self) -> dict:
+        """The federation as tables and figures need it."""
+        return {**asdict(self), "family": self.family or self.title}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run up to its seed.
+
+    Attributes:
+      federation: name of the `Data` it trains on.
+      label: path-safe name of the run, unique per federation ("fedem", "pfedmm-m5").
+      title: how tables and figures call it ("FedEM").
+      method, model: registry names (`fedlib.methods`, `fedlib.models`).
+      model_params: keyword arguments of the model's `build`. What the data decide, `in_features`
+        and `num_classes`, may be left out.
+      rounds: communication rounds.
+      modules: further architectures that the method needs, by the name of its field: {"gate":
+        {"model": "gate_cnn", "params": {...}}}, a registry name and arguments of its `build`; and
+        "weights", if it starts from pretrained ones of its own. A list of such where clients differ
+        in their architecture: of which client has which, the method decides, by its number modulo
+        theirs (`Cohort.in_turn`) unless it says otherwise.
+      local: the local solver: {"solver": "sgd", "lr": 0.03, "batch_size": 128, ...}, keyword
+        arguments of the dataclass of that name in `fedlib.engine.solvers`.
+      params: the method's hyper-parameters (its dataclass fields).
+      participation: {"rate": fraction of the seen clients in a round, "aggregation": "damped" or
+        "renormalised"}, and whatever else of `fedlib.run.simulate.Course` is not as there.
+      evaluate_every: rounds between evaluations; round 0 and the last are always evaluated.
+      weights: pretrained weights of `model`, a module of `fedlib.data`; None for random ones.
+      class_weights: [L] factors of the training loss by label, see `fedlib.engine.task.Task`, or
+        None.
+      precision: of matrix products and convolutions, see `fedlib.engine.task.Task`.
+      seeds: in place of the paper's, for runs of which more are wanted; () for the paper's.
+      settled_by: label of a run of the same federation that does beforehand what the final
+        evaluations of several have in common, see `fedlib.methods.base.Method.settle`; "" for
+        none. Saves time and changes no number, so the configuration may leave that run out.
+      notes: what a reader must know about this run; shown under every table it is in.
+    """
+
+    federation: str
+    label: str
+    title: str
+    method: str
+    model: str
+    rounds: int
+    local: dict
+    model_params: dict = field(default_factory=dict)
+    modules: dict[str, dict | list[dict]] = field(default_factory=dict)
+    params: dict = field(default_factory=dict)
+    participation: dict = field(default_factory=lambda: {"rate": 1.0, "aggregation": "damped"})
+    evaluate_every: int = 1
+    weights: str | None = None
+    class_weights: tuple[float, ...] | None = None
+    precision: str = "float32"
+    seeds: tuple[int, ...] = ()
+    settled_by: str = ""
+    notes: tuple[str, ...] = ()
+
+    def spec(self, seed: int) -> dict:
+        """What determines the trained state and its history, together with the shards."""
+        fields = {name: value for name, value in asdict(self).items() if name not in SHOWN_ONLY}
+        return {**fields, "seed": seed}
+
+    def describe(self) -> dict:
+        """The run as tables and figures need it."""
+        return asdict(self)

@@ -1,0 +1,232 @@
+"""What a configuration chooses of the papers: seeds, rounds, federations, labels."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from fedlib.errors import ConfigError
+from fedlib.spec import Data, Paper, Run
+from fedlib.spec.exhibits import Exhibit
+from fedlib.workflow import declarations, overrides, own_methods
+from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised
+from fedlib.workflow.declarations import Training, cells_of
+from fedlib.workflow.layout import PATHS
+
+
+class Chosen:
+    """The papers of a configuration, with its seeds, rounds and selection.
+
+    Attributes:
+      config: the configuration with every key present (see config.yaml).
+      scale: one of `fedlib.spec.SCALES`.
+      folder: name of the folder below results/ and figures/: the scale, with the tag if any.
+      idle: overrides of `set` that equal the declared value.
+      folder_note: what makes this folder differ from the scale's own, "" if nothing does.
+      broken: by name, why a paper cannot be read that the configuration does not ask for by name.
+      declared: papers by name, each as it is declared, of which `papers` is a selection.
+      papers: by name, each as declared but with the configuration's seeds, rounds and selection.
+      runs: of these, by paper, federation and label.
+    """
+
+    def __init__(self, config: Mapping):
+        """Check `config` and the declarations it selects.
+
+        Raises:
+          ConfigError: naming the key, its value and the choices.
+        """
+        self.config = DEFAULTS | normalised(config)
+        check(self.config)
+        self.scale: str = self.config["scale"]
+        self.folder = "-".join(filter(None, [self.scale, self.config["tag"]]))
+        self.declared, self.broken = declarations.readable(self.scale, self.config["papers"])
+        found = own_methods.added(self.declared, self.config["methods"] or ())
+        self.papers: dict[str, Paper] = overrides.applied(found, self.config["set"] or ())
+        for name, paper in self.papers.items():
+            declarations.check_paper(paper, name, self.scale)
+        check_selection(self.config, self.papers.values())
+        wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
+        # Without `papers`, the papers are those that contain what the other filters name.
+        self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
+        overrides.check_used(self.papers, self.config["set"] or ())
+        names = self.papers if self.config["set"] else ()
+        chosen = {name: selected(found[name], self.config) for name in names}
+        self.idle = overrides.idle(chosen, self.config["set"] or ())
+        self.folder_note = folder_note(self.config, self.idle)
+        self._data = {
+            (name, data.name): data for name, paper in self.papers.items() for data in paper.data
+        }
+        self.runs = {
+            (name, run.federation, run.label): run
+            for name, paper in self.papers.items()
+            for run in paper.runs
+        }
+
+    def cells(self, paper: str | None = None) -> list[Training]:
+        """Every training run of `paper`, or of all papers."""
+        names = [paper] if paper else self.papers
+        return [cell for name in names for cell in cells_of(self.paper(name))]
+
+    def turns(self) -> list[str]:
+        """The papers in the order of work: the quickest first."""
+        rounds = {
+            name: sum(self.run(*x[:3]).rounds for x in self.cells(name)) for name in self.papers
+        }
+        return sorted(rounds, key=rounds.get)
+
+    def replicate(
+        self, paper: str, federation: str, seed: object = None, replicate: str = "", **_: object
+    ) -> str:
+        """The wildcard `replicate` of the partition that a job makes or reads, from its others.
+
+        Raises:
+          ConfigError: if it takes a seed to tell, or one is named although all share a partition.
+        """
+        name = f"{paper}/{federation}"
+        if not self.data(paper, federation).per_seed:
+            if replicate:
+                raise ConfigError(f"no partition {name}{replicate}; all seeds share {name}")
+            return ""
+        if not replicate and seed is None:
+            raise ConfigError(f"every seed has a partition {name} of its own; name {name}/seedSEED")
+        return replicate or f"/seed{seed}"
+
+    def run(self, paper: str, federation: str, label: str) -> Run:
+        """A run as it will be trained, its rounds capped if the configuration says so."""
+        key = (paper, federation, label)
+        return _find("run", self.runs, key, "this configuration has")
+
+    def data(self, paper: str, federation: str) -> Data:
+        """A declared federation."""
+        return _find("federation", self._data, (paper, federation), "this configuration has")
+
+    def exhibit(self, stage: str, paper: str, name: str) -> Exhibit:
+        """The table or figure (`stage`) called `name`."""
+        declared = getattr(self.paper(paper), stage + "s")
+        return _find(stage, declared, name, f"{paper} at scale {self.scale} has")
+
+    def path(self, file: str, **wildcards: object) -> str:
+        """Path of a file of `PATHS`; wildcards that are not given stay, as "{label}"."""
+        given = {"raw": self.config["raw"], "folder": self.folder, **wildcards}
+        if "{replicate}" in PATHS[file] and "replicate" not in given and "federation" in given:
+            given["replicate"] = self.replicate(**wildcards)
+        return re.sub(r"\{(\w+)\}", lambda m: str(given.get(m[1], m[0])), PATHS[file])
+
+    def paper(self, name: str) -> Paper:
+        """The paper of that name, as far as it is selected."""
+        return _find("paper", self.papers, name, "this configuration has")
+
+
+def check_selection(config: Mapping, declared: Iterable[Paper]) -> None:
+    """Raise ConfigError if a filter names what no selected paper declares, or leaves nothing."""
+    declared = list(declared)
+    runs = [run for paper in declared for run in paper.runs]
+    where = f"{' and '.join(paper.name for paper in declared)} at scale {config['scale']}"
+    for key, attribute in (("federations", "federation"), ("labels", "label")):
+        choices = sorted({getattr(run, attribute) for run in runs})
+        for value in config[key] or ():
+            check_choice(key, value, choices, where)
+    known = [f"{p.name}/{run.federation}/{run.label}" for p in declared for run in p.runs]
+    for name in config["runs"] or ():
+        # Of hundreds, those with the same beginning: of the federation, or else of the paper.
+        beginnings = name.rpartition("/")[0], name.partition("/")[0]
+        near = ([k for k in known if k.startswith(f"{start}/")] for start in beginnings)
+        check_choice("runs", name, next(filter(None, near), known), where)
+    named = {data.dataset for paper in declared for data in paper.data if "source" in data.params}
+    for choice in config["sources"] or ():
+        dataset, separator, source = choice.partition(":")
+        if not (separator and source):
+            raise ConfigError(f"sources: {choice!r} is not DATASET:SOURCE, such as femnist:leaf")
+        check_choice("sources", dataset, sorted(named), f"with several sources {where}")
+    empty = [paper for paper in declared if not selected(paper, config).runs]
+    if config["papers"] is None and len(empty) < len(declared):
+        return
+    for paper in empty:
+        raise ConfigError(
+            f"papers: {paper.name} has no run left; federations {config['federations']} and "
+            f"labels {config['labels']} select none of its "
+            f"{', '.join(f'{run.federation}/{run.label}' for run in paper.runs)}"
+        )
+
+
+def selected(paper: Paper, config: Mapping) -> Paper:
+    """The paper with the configuration's seeds, rounds and selection."""
+    wanted = config["federations"], config["labels"]
+    seeds = config["seeds"]
+    runs = tuple(
+        _changed(run, config["rounds"], config["precision"], seeds)
+        for run in paper.runs
+        if _passes(run.federation, wanted[0])
+        and (_passes(run.label, wanted[1]) or own_methods.is_own(run))
+        and _passes(f"{paper.name}/{run.federation}/{run.label}", config["runs"])
+    )
+    used = {run.federation for run in runs}
+    return dataclasses.replace(
+        paper,
+        seeds=tuple(paper.seeds if seeds is None else seeds),
+        data=tuple(
+            _from_source(data, config["sources"]) for data in paper.data if data.name in used
+        ),
+        runs=runs,
+        tables=_narrowed(paper.tables, runs),
+        figures=_narrowed(paper.figures, runs),
+    )
+
+
+def _from_source(data: Data, sources: list[str] | None) -> Data:
+    """The federation, made from the raw files that the configuration prefers, and noted so."""
+    for dataset, _, source in (choice.partition(":") for choice in sources or ()):
+        declared = data.params.get("source")
+        if dataset == data.dataset and source != declared:
+            note = f"{data.title}: from the raw files of source {source} instead of {declared}."
+            params = {**data.params, "source": source}
+            return dataclasses.replace(data, params=params, notes=(*data.notes, note))
+    return data
+
+
+def _passes(value: str, wanted: list[str] | None) -> bool:
+    return wanted is None or value in wanted
+
+
+def _changed(run: Run, cap: int | None, precision: str | None, seeds: list[int] | None) -> Run:
+    """The run with at most `cap` rounds, in another precision, with the paper's seeds if asked."""
+    return dataclasses.replace(
+        run,
+        rounds=run.rounds if cap is None else min(cap, run.rounds),
+        precision=precision or run.precision,
+        seeds=run.seeds if seeds is None else (),
+    )
+
+
+def _narrowed(exhibits: Mapping[str, Exhibit], runs: tuple[Run, ...]) -> dict[str, Exhibit]:
+    """The exhibits of these runs; dropped if nothing is left to show."""
+    narrowed = {name: exhibit.narrowed(runs) for name, exhibit in exhibits.items()}
+    return {name: exhibit for name, exhibit in narrowed.items() if exhibit is not None}
+
+
+def folder_note(config: Mapping, idle: Sequence[str] = ()) -> str:
+    """How a folder of results differs from the scale's own, "" if it does not.
+
+    Args:
+      idle: overrides that change nothing.
+    """
+    rounds, precision = config["rounds"], config["precision"]
+    notes = []
+    if rounds is not None:
+        notes.append(
+            f"runs are stopped after at most {rounds} communication round{'s' * (rounds > 1)}, and "
+            "their learning-rate schedules are not shortened with them"
+        )
+    if precision is not None:
+        notes.append(f"models are computed in {precision}")
+    changes = [text for text in config["set"] or () if text not in idle]
+    notes += [overrides.note(changes)] if changes else []
+    return "; ".join(notes)
+
+
+def _find(what: str, known: Mapping, key: object, where: str) -> object:
+    """`known[key]`; ConfigError with the choices if there is none."""
+    try:
+        return known[key]
+    except KeyError:
+        name, *others = ("/".join(k) if isinstance(k, tuple) else k for k in (key, *known))
+        raise ConfigError(f"no {what} {name}; {where} {', '.join(others) or 'none'}") from None
