@@ -719,3 +719,80 @@ def test_script_writes_the_four_files(tmp_path):
     command[3] = json.dumps(exhibit)
     failed = subprocess.run([*command, "--published"], capture_output=True, text=True)
     assert failed.returncode == 1 and "no kind 'pie'; choose from" in failed.stderr
+
+
+def paired_clients(accuracies: dict, clients=8, group="seen") -> pd.DataFrame:
+    """Rows of clients with 20 examples each, from {(label, protocol): accuracy of each}."""
+    return pd.concat(
+        pd.DataFrame(
+            {
+                **{"paper": "pfedmm", "federation": "emnist", "dataset": "emnist", "seed": 1},
+                **{"label": label, "method": label, "at": "last", "protocol": protocol},
+                **{"split": "test", "group": group, "client": range(clients), "count": 20},
+                **{"correct": np.multiply(values, 20), "accuracy": values},
+            }
+        )
+        for (label, protocol), values in accuracies.items()
+    )
+
+
+def test_methods_are_compared_client_by_client_apart_from_the_spread_over_seeds():
+    best = np.linspace(0.5, 0.9, 8)
+    near = best - [0.05, -0.05, 0.1, -0.1, 0, 0, 0.1, 0]
+    everybody = {("fedavg", "default"): best - 0.1, ("fedem", "default"): near}
+    exhibit = made_up.exhibit(["fedavg", "fedem", "pfedmm"], ["emnist"], (1,))
+    rows = paired_clients(everybody | {("pfedmm", "default"): best})
+    found = build(exhibit, main_metrics(1), rows, "paired_differences", of="pfedmm")
+    [block] = found.blocks
+    json.dumps([[cell.bold for cell in row] for row in block.rows])  # as files have them
+    assert [column.title for column in block.columns[1:4]] == [
+        "Accuracy [over clients]",
+        "pFedMM ahead by [over clients]",
+        "p",
+    ]
+    cells = [[cell.text for cell in row[:4]] for row in block.rows]
+    assert cells[0] == ["FedAvg", "60.0 [48.3, 71.7]", "+10.0 [+10.0, +10.0]", "< 0.001"]
+    assert cells[1][2].startswith("+1.2 [−") and float(cells[1][3]) > 0.05
+    assert cells[2] == ["pFedMM", "70.0 [58.3, 81.7]", "–", "–"]  # t(7) = 2.365, sd 0.140
+    assert [row[2].bold for row in block.rows] == [True, False, False]
+    assert any("what other seeds would give is not in it" in note for note in found.notes)
+    row = found.numbers.set_index(["label", "metric"]).loc[("fedavg", "accuracy")]
+    assert (row["difference"], row["num_clients"]) == (0.1, 8)
+
+
+def test_a_difference_that_one_of_many_rows_would_have_by_chance_is_not_bold():
+    rng = np.random.default_rng(0)
+    others = [f"fedem-m{number}" for number in range(2, 12)]
+    best = rng.uniform(0.5, 0.9, 8)
+    # Each differs by 0.05 with a deviation that gives p = 0.02 alone, and ten rows are compared.
+    noise = np.array([1, -1, 1, -1, 1, -1, 1, -1]) * 0.045
+    accuracies = {(label, "default"): best - 0.05 + noise for label in others}
+    rows = paired_clients(accuracies | {("pfedmm", "default"): best})
+    exhibit = made_up.exhibit([*others, "pfedmm"], ["emnist"], (1,))
+    found = build(exhibit, main_metrics(1), rows, "paired_differences", of="pfedmm")
+    p = found.numbers["p"].dropna()
+    assert p.between(0.01, 0.05).all()
+    assert not any(cell.bold for row in found.blocks[0].rows for cell in row)
+
+
+def test_ways_to_predict_are_compared_with_the_first_and_a_run_without_one_is_left_out():
+    ways = {("pfedmm", "default"): 0.8, ("pfedmm", "carry"): 0.7, ("fedavg", "default"): 0.6}
+    rows = paired_clients({key: np.full(8, value) for key, value in ways.items()})
+    exhibit = main_exhibit(seeds=(1,))
+    shown = [{"name": "carry"}, {"name": "default", "title": "Plain"}]
+    kind = {"kind": "paired_differences", "of": "pfedmm", "protocols": shown}
+    block = build(exhibit, main_metrics(1), rows, **kind).blocks[0]
+    cells = [[cell.text for cell in row[:4]] for row in block.rows]
+    assert [row[:2] for row in cells] == [
+        ["FedAvg", "Plain"],
+        ["pFedMM", "carry"],
+        ["pFedMM", "Plain"],
+    ]
+    assert [row[3][:5] for row in cells] == ["+10.0", "–", "−10.0"]
+
+
+def test_methods_whose_clients_test_nothing_are_not_compared():
+    rows = paired_clients({("fedavg", "default"): np.full(8, 0.5)})
+    rows = pd.concat([rows, paired_clients({("pfedmm", "default"): np.full(8, 0.5)}, group="x")])
+    with pytest.raises(DataError, match="emnist has no run of pFedMM"):
+        build(main_exhibit(seeds=(1,)), main_metrics(1), rows, "paired_differences", of="pfedmm")

@@ -254,6 +254,35 @@ class Leakage(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairedDifferences(Table):
+    """By how much the run `of` is ahead of each other, with intervals over the same clients.
+
+    Attributes:
+      of: label of the method that the others are compared with.
+      protocols: of every run, see `fedlib.report.comparisons`; that of `of` is the first. The
+        default one alone if not given.
+    """
+
+    of: str
+    protocols: Sequence[Mapping] | None = None
+
+    is_lead: ClassVar = True
+
+    @property
+    def room_for_others(self) -> bool:
+        """Whether every method has the predictors that are shown."""
+        return self.protocols is None
+
+    def views(self, federation: str, label: str) -> Iterator[View]:
+        """The protocols."""
+        yield from of_protocols(self.protocols or ())
+
+    def compared(self, pairs: list[Pair]) -> list[Pair]:
+        """Those of federations that have the run `of` and another."""
+        return against(self.of, (), pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProtocolGrid(Table):
     """Protocols over a parameter of the federation.
 

@@ -189,6 +189,14 @@ TABLES = {
         on("other"),
         protocols=PROTOCOLS,
     ),
+    "paired_differences": tables.PairedDifferences(
+        "The mixture and each other way to predict, client by client",
+        "Intervals over clients, which one training suffices for. The paper prints no such table.",
+        BOTH,
+        on("table2", "other"),
+        of="eps",
+        protocols=PROTOCOLS,
+    ),
     "cluster_recovery": tables.ClusterRecovery(
         "Clusters recovered from rotated images",
         "Purity of the clusters that clients form by the model that fits them best. "

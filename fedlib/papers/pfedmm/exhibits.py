@@ -88,6 +88,13 @@ TABLES = {
         claim=CLAIM | {"metric": "gain", "over": "best"},
         published="main",
     ),
+    "paired_differences": tables.PairedDifferences(
+        "pFedMM and each other method, client by client",
+        "Intervals over clients, which one training suffices for. The paper prints no such table.",
+        ALL,
+        on("main"),
+        of="pfedmm",
+    ),
     "fresh_adaptation": tables.Protocols(
         "Fine-tuning of FedAvg+ with a new solver",
         "Accuracy of the seen clients when the solver that fine-tunes lives from one "

@@ -110,6 +110,13 @@ def _tables(name: str) -> dict[str, Exhibit]:
             ],
             published=f"range-{name}",
         ),
+        f"paired_differences_{name}": tables.PairedDifferences(
+            f"pFedMoE and each baseline, client by client, {name} models",
+            f"Clients have {what}. Intervals over clients, which one training suffices for.",
+            compared,
+            with_all(compared),
+            of=f"pfedmoe{suffix}",
+        ),
         f"to_target_{name}": tables.ToTarget(
             f"Rounds, communication and computation to a target, {name} models",
             "The target is 90 % on CIFAR-10, and 70, 60 and 50 % on CIFAR-100 with 10, 50 "

@@ -1,0 +1,128 @@
+"""By how much a method is ahead of each other one on the same clients, with intervals over clients.
+
+Unlike the intervals of other tables, which are over seeds, these can be given of one training.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.errors import DataError
+from fedlib.report import comparisons, exhibits, intervals, printed
+from fedlib.report.intervals import INTERVAL_CLIENTS, Interval
+from fedlib.report.metrics import PRIMARY
+from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, percent, points
+from fedlib.report.tables.sheets import Columns, TableInputs, texts
+
+SHOWN = {comparisons.MEAN: "Mean of clients", "accuracy": "All examples"}
+CERTAIN = 0.05  # p of all differences of a federation together, below which one is bold
+OVER = "[over clients]"  # in the heads of columns: what the brackets are
+MEANING = (
+    "In brackets: the 95 % interval over clients. It is for clients drawn like these and the same "
+    "trained models; what other seeds would give is not in it. Mean of clients: each counts the "
+    "same. All examples: pooled, so that clients count by their test examples.",
+    "p: of no difference, from both sides, by the jackknife over clients. Bold: p is below "
+    f"{CERTAIN} divided by the number of rows that are compared (Bonferroni). Fewer than "
+    f"{INTERVAL_CLIENTS} clients have no interval.",
+)
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table; its numbers have one row per federation, run, protocol and metric.
+
+    A run is left out where it has no such protocol.
+
+    Raises:
+      DataError: if a federation lacks the method that the others are compared with.
+    """
+    exhibit, kind = given.exhibit, given.kind
+    shown = comparisons.declared(kind.protocols or [{"name": PRIMARY.protocol}])
+    where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
+    rows = exhibits.pick(given.client_rows, **where).groupby(["federation", "label", "protocol"])
+    found = {key: intervals.by_client(mine) for key, mine in rows}
+    name = exhibits.titles(exhibit).get(kind.of, kind.of)
+    name += f", {shown[0].title}" if kind.protocols else ""
+
+    def of_run(federation: dict, run: dict) -> Iterator[dict]:
+        best = (federation["name"], kind.of, shown[0].name)
+        if best not in found:
+            raise DataError(f"{federation['name']} has no run of {name} that clients test")
+        for protocol in shown:
+            key = (federation["name"], run["label"], protocol.name)
+            if key in found:
+                about = {"protocol": protocol.name, "called": protocol.title}
+                numbers = _compared(found[best], None if key == best else found[key])
+                yield from (about | row for row in numbers)
+
+    def of_block(mine: pd.DataFrame) -> Columns:
+        parts = {metric: exhibits.pick(mine, metric=metric) for metric in SHOWN}
+        first = parts[comparisons.MEAN]
+        yield Column("Method"), texts(first["title"])
+        if kind.protocols:
+            yield Column("Predicts by"), texts(first["called"])
+        for metric, part in parts.items():
+            yield Column(f"Accuracy {OVER}", SHOWN[metric]), _accuracies(part)
+            yield Column(f"{name} ahead by {OVER}", SHOWN[metric]), _differences(part)
+            yield Column("p", SHOWN[metric]), _probabilities(part)
+        yield Column("Clients"), texts(first["num_clients"])
+
+    numbers = given.numbers(of_run)
+    return given.sheet(
+        numbers.drop(columns="called"),
+        given.blocks(numbers, of_block, num_keys=2 if kind.protocols else 1),
+        f"Percent, on the test examples of clients that train, after the last round; means over "
+        f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
+        f"Ahead by: {name} minus the row, client by client, in percentage points.",
+        *MEANING,
+        *comparisons.selection_note(exhibit),
+    )
+
+
+def _compared(best: pd.DataFrame, other: pd.DataFrame | None) -> Iterator[dict]:
+    """Accuracy and difference by each metric; of the `best` itself without another."""
+    for metric in SHOWN:
+        pooled = metric == "accuracy"
+        mean = intervals.interval(best if other is None else other, pooled)
+        ahead = Interval(np.nan) if other is None else intervals.paired(best, other, pooled)
+        whole = intervals.interval(best, pooled).mean
+        yield {
+            "metric": metric,
+            **{"mean": mean.mean, "clients_low": mean.low, "clients_high": mean.high},
+            "difference": np.nan if other is None else printed.difference(whole, mean.mean),
+            **{"difference_clients_low": ahead.low, "difference_clients_high": ahead.high},
+            "p": ahead.p,
+            "num_clients": len(best),
+        }
+
+
+def _accuracies(part: pd.DataFrame) -> list[Cell]:
+    """Accuracies with their intervals."""
+    return texts(
+        f"{percent(mean)} {intervals.ends(low, high, percent)}".strip()
+        for mean, low, high in _columns(part, "mean", "clients_low", "clients_high")
+    )
+
+
+def _differences(part: pd.DataFrame) -> list[Cell]:
+    """Differences with their intervals, bold where all rows together leave no doubt."""
+    names = ("difference", "difference_clients_low", "difference_clients_high", "p")
+    return [
+        Cell(
+            f"{points(mean)} {intervals.ends(low, high, points)}".strip(),
+            bold=bool(p * part["p"].count() < CERTAIN),
+        )
+        for mean, low, high, p in _columns(part, *names)
+    ]
+
+
+def _probabilities(part: pd.DataFrame) -> list[Cell]:
+    known = part["p"].notna()
+    return texts(
+        intervals.p_text(p).removeprefix("= ") if x else ABSENT
+        for p, x in zip(part["p"], known, strict=True)
+    )
+
+
+def _columns(part: pd.DataFrame, *names: str) -> Iterator[tuple[float, ...]]:
+    return part[[*names]].itertuples(index=False, name=None)
