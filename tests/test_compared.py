@@ -13,7 +13,7 @@ from fedlib import seals
 from fedlib.cli import arguments, compare
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import metrics
-from fedlib.report.pages import compared
+from fedlib.report.pages import compared, folders
 from fedlib.report.tables import render
 from fedlib.workflow.layout import PATHS
 
@@ -36,7 +36,17 @@ def save_metrics(root, name, values, at="last"):
     folder.mkdir(parents=True, exist_ok=True)
     frame = pd.DataFrame(rows)[list(metrics.COLUMNS)]
     metrics.write(frame, folder / f"toy{len([*folder.iterdir()])}.parquet")
-    metrics.write(frame, folder / "toy.clients.parquet")  # is not to be read
+
+
+def save_clients(root, name, accuracies, count=(10, 20, 30, 40, 50), seeds=(0,)):
+    """Clients of the run toy/mnist/fedem in results/NAME, with the same accuracies every seed."""
+    counts = {"count": count, "correct": [a * n for a, n in zip(accuracies, count, strict=True)]}
+    view = {"at": "last", "protocol": "default", "split": "test", "group": "seen"}
+    run = {"paper": "toy", "federation": "mnist", "dataset": "mnist", "label": "fedem"}
+    one = pd.DataFrame({"client": range(len(count)), **counts, "accuracy": accuracies, "loss": 1.0})
+    one = one.assign(**run, **view, method="fedem")
+    rows = pd.concat([one.assign(seed=seed) for seed in seeds])
+    metrics.write(rows, root / "results" / name / "metrics/toy.clients.parquet")
 
 
 def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, made=None, data=None):
@@ -65,12 +75,12 @@ def save_runs(root, name, labels=("fedavg", "fedem"), seeds=(1,), spec=None, mad
 
 
 def sheet(root, *words):
-    return compared.sheet(compared.read(root, "a", PATHS), compared.read(root, "b", PATHS), words)
+    return compared.sheet(folders.read(root, "a", PATHS), folders.read(root, "b", PATHS), words)
 
 
 def texts(found, heading):
     """The cells of the block of that heading as text; none without such a block."""
-    blocks = [block for block in found.blocks if block.heading == heading]
+    blocks = [block.filled() for block in found.blocks if block.heading == heading]
     return [[cell.text for cell in row] for block in blocks for row in block.rows]
 
 
@@ -86,7 +96,7 @@ def test_a_difference_is_taken_seed_by_seed_with_its_interval(tmp_path):
     assert row["difference_ci95"] == pytest.approx(width)
     assert (row["a_mean"], row["b_mean"]) == pytest.approx((0.5, 0.52))
     [block] = [block for block in sheet(tmp_path).blocks if block.heading == "toy"]
-    [[run, of, metric, _, _, difference, seeds]] = block.rows
+    [[run, of, metric, _, _, difference, seeds]] = block.filled().rows
     assert (run.text, of.text, metric.text) == ("mnist/fedem", "seen default test", "accuracy, %")
     assert difference.text == f"+2.00 ± {100 * width:.2f}" and seeds.text == "3"
     assert not difference.bold and width > 0.02
@@ -101,6 +111,32 @@ def test_a_difference_whose_interval_leaves_out_zero_is_bold(tmp_path):
     assert [row[5].bold for row in block.rows] == [True, False]
     width = t.ppf(0.975, 2) * 0.01 / math.sqrt(3)
     assert block.rows[0][5].text == f"−0.2 ± {width:.4g}"
+
+
+def test_the_same_clients_are_compared_one_by_one_beside_the_spread_over_seeds(tmp_path):
+    names = ("accuracy", "accuracy_client_mean", "bottom10")
+    for folder, value in (("a", 0.5), ("b", 0.6)):
+        save_metrics(tmp_path, folder, {("fedem", m, n): value for m in names for n in (0, 1)})
+    first, change = [0.2, 0.4, 0.5, 0.6, 0.8], [0.08, 0.12, 0.10, 0.09, 0.11]
+    save_clients(tmp_path, "a", first, seeds=(0, 1))
+    save_clients(tmp_path, "b", [a + d for a, d in zip(first, change, strict=True)], seeds=(0, 1))
+    width = t.ppf(0.975, 4) * math.sqrt(0.00025 / 5)  # the changes have variance 0.001 / 4
+    cells = texts(sheet(tmp_path), "toy")
+    over = {row[2]: row[6] for row in cells}
+    low, high = (f"{100 * (0.1 + s * width):.2f}" for s in (-1, 1))
+    assert over["accuracy_client_mean, %"] == f"[+{low}, +{high}], p < 0.001"
+    assert over["accuracy, %"].startswith("[+") and over["bottom10, %"] == render.ABSENT
+    assert cells[0][5] == "+10.00 (+10.00 to +10.00)"  # over seeds
+    row = sheet(tmp_path).numbers.set_index("metric").loc["accuracy_client_mean"]
+    assert (row["clients_high"], row["num_clients"]) == pytest.approx((0.1 + width, 5))
+
+
+def test_other_clients_are_not_compared_one_by_one(tmp_path):
+    for folder, count in (("a", (10, 20, 30, 40, 50)), ("b", (20, 10, 30, 40, 50))):
+        save_metrics(tmp_path, folder, {("fedem", "accuracy", 0): count[0] / 100})
+        save_clients(tmp_path, folder, [0.1, 0.2, 0.3, 0.4, 0.5], count)
+    [block] = [b.filled() for b in sheet(tmp_path).blocks if b.heading == "toy"]
+    assert "[over clients]" not in [column.title for column in block.columns]
 
 
 def test_two_common_seeds_have_a_range_and_the_others_do_not_count(tmp_path):
@@ -244,17 +280,17 @@ def test_of_runs_whose_history_is_gone_nothing_is_claimed(tmp_path):
 @pytest.mark.parametrize("name", ["demo-lr3", "", "..", "a/metrics"])
 def test_a_folder_that_does_not_exist_is_refused_with_those_there_are(tmp_path, name):
     with pytest.raises(ConfigError, match=f"no results named '{name}'; .* there are none yet$"):
-        compared.read(tmp_path, name, PATHS)
+        folders.read(tmp_path, name, PATHS)
     save_metrics(tmp_path, "a", {("fedem", "loss", 0): 1.0})
     save_metrics(tmp_path, "b", {("fedem", "loss", 0): 1.0})
     with pytest.raises(ConfigError, match=f"no results named '{name}'; in results/ .* a, b$"):
-        compared.read(tmp_path, name, PATHS)
+        folders.read(tmp_path, name, PATHS)
 
 
 def test_a_folder_without_metrics_is_refused(tmp_path):
     (tmp_path / "results/a/runs").mkdir(parents=True)
     with pytest.raises(DataError, match="results/a has no metrics yet; the workflow makes them"):
-        compared.read(tmp_path, "a", PATHS)
+        folders.read(tmp_path, "a", PATHS)
 
 
 def test_folders_with_nothing_in_common_are_refused(tmp_path):

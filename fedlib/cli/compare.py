@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedlib.errors import ConfigError
 from fedlib.files import write_text
-from fedlib.report.pages import compared
+from fedlib.report.pages import compared, folders
 from fedlib.report.tables import render
 from fedlib.workflow.layout import PATHS
 
@@ -18,7 +18,7 @@ def main(args: argparse.Namespace) -> None:
     names = [name.removeprefix("results/").rstrip("/") for name in args.folders]
     if names[0] == names[1]:
         raise ConfigError(f"A and B must be two folders of results, got {names[0]!r} twice")
-    first, second = (compared.read(Path(), name, PATHS) for name in names)
+    first, second = (folders.read(Path(), name, PATHS) for name in names)
     sheet = compared.sheet(first, second, args.words)
     print(render.to_markdown(sheet))
     csv = Path("results") / f"{sheet.label}.csv"

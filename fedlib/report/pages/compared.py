@@ -8,21 +8,18 @@ that of the means, of which no interval is given.
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from fedlib import seals
-from fedlib.errors import ConfigError, DataError
-from fedlib.report import frames
+from fedlib.errors import DataError
 from fedlib.report.metrics import INTERVAL_SEEDS, METRICS, METRICS_OF_PREDICTIONS, over_seeds
+from fedlib.report.pages.compared_clients import DECIMALS, interval_text, over_clients
+from fedlib.report.pages.folders import RUN, Results, Run
 from fedlib.report.pages.origin import FACT_TITLES, FACTS, attributes
 from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet, points, with_spread
 
-Run = tuple[str, str, str]  # paper, federation, label
-RUN = ["paper", "federation", "label"]
 KEY = [*RUN, "group", "protocol", "split", "metric"]
 SPREAD = ["mean", "std", "ci95", "low", "high", "seeds"]
 FRACTIONS = {metric.__name__ for metric in (*METRICS, *METRICS_OF_PREDICTIONS)} - {"loss"}
@@ -30,57 +27,6 @@ NUMBERED = r"_\d+(?:_\d+)*$"  # ends the names of metrics of one expert, client 
 CODE = ("code of training", "code of evaluation")
 SHARDS = "shards"
 DATA = "data."  # begins the names of what the shards are cut by
-DECIMALS = 2  # of percent
-
-
-@dataclass(frozen=True)
-class Results:
-    """A folder of results.
-
-    Attributes:
-      name: of the folder below results/.
-      root: of the checkout.
-      paths: where its files are below the root, by name, see `fedlib.workflow.layout`.
-      last: its metrics at the last evaluation, see `fedlib.report.metrics`.
-    """
-
-    name: str
-    root: Path
-    paths: Mapping[str, str]
-    last: pd.DataFrame
-
-    def seeds(self) -> dict[Run, list[int]]:
-        """The seeds of every run."""
-        runs = self.last[[*RUN, "seed"]].drop_duplicates()
-        return {run: sorted(rows["seed"]) for run, rows in runs.groupby(RUN, sort=False)}
-
-    def path(self, name: str, run: Run, seed: int, **wildcards: str) -> Path:
-        """A file of a run, by its name in `paths`."""
-        wildcards |= dict(zip(RUN, run, strict=True)) | {"folder": self.name, "seed": str(seed)}
-        return self.root / self.paths[name].format(**wildcards)
-
-
-def read(root: Path, name: str, paths: Mapping[str, str]) -> Results:
-    """The folder results/`name` of the checkout in `root`; for `paths` see `Results`.
-
-    Raises:
-      ConfigError: if there is no such folder.
-      DataError: if it has no metrics, or damaged ones.
-    """
-    folder = root / paths["results"].format(folder=name)
-    beside = [path for path in root.glob(paths["results"].format(folder="*")) if path.is_dir()]
-    if name not in (path.name for path in beside):
-        there = sorted(path.name for path in beside if (path / "metrics").is_dir())
-        raise ConfigError(
-            f"there are no results named {name!r}; in results/ there are "
-            f"{', '.join(there) or 'none yet'}"
-        )
-    files = sorted(folder.glob("metrics/*.parquet"))
-    found = [frames.read_parquet(file) for file in files if file.suffixes[-2:-1] != [".clients"]]
-    if not found:
-        raise DataError(f"results/{name} has no metrics yet; the workflow makes them")
-    last = [metrics[metrics["at"] == "last"] for metrics in found]
-    return Results(name, root, paths, pd.concat(last, ignore_index=True))
 
 
 def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet:
@@ -103,8 +49,10 @@ def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet
             f"results/{first.name} and results/{second.name} have no run in common: the one has "
             f"{_example(has)}, the other {_example(other)}"
         )
-    table = numbers(first, second, pairs)
     asked, made, unknown = _differences(first, second, pairs)
+    others = {run for (name, *_), runs in asked.items() if name == SHARDS for run in runs}
+    table = numbers(first, second, pairs)
+    table = table.merge(over_clients(first, second, pairs, others, KEY), on=KEY, how="left")
     names = (first.name, second.name)
     blocks = [
         *_texts("What was asked for", asked, names, pairs),
@@ -122,7 +70,8 @@ def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet
         caption=f"Numbers are those of the last evaluation, means over the seeds that both have, "
         f"and the difference is {second.name} minus {first.name}, seed by seed. After ± is the "
         f"95 % interval of a mean, from {INTERVAL_SEEDS} seeds on, and in brackets the lowest and "
-        "highest of two; a difference is bold where its interval leaves out zero.",
+        "highest of two; a difference is bold where its interval leaves out zero. Over clients: "
+        "the 95 % interval of the difference, client by client, and p of none.",
         blocks=blocks,
         notes=[*notes, *_only(first.name, has, other), *_only(second.name, other, has)],
         numbers=table,
@@ -178,7 +127,7 @@ def _numbers(
     table: pd.DataFrame, names: tuple[str, str], words: Collection[str]
 ) -> Iterator[Block]:
     """A block for each paper that has such rows."""
-    columns = ["run", "of", "metric", *names, "difference", "seeds"]
+    columns = ["run", "of", "metric", *names, "difference", "[over clients]", "seeds"]
     for paper, rows in table[~_same(table) & ~_numbered(table)].groupby("paper", sort=False):
         cells = [_row(row) for row in rows.to_dict("records")]
         cells = [row for row in cells if _has(words, paper, *(cell.text for cell in row[:3]))]
@@ -204,6 +153,7 @@ def _row(row: dict) -> list[Cell]:
         Cell(with_spread(a, "ci95", plain)),
         Cell(with_spread(b, "ci95", plain)),
         Cell(with_spread(change, "ci95", signed, plain), bold=leaves_out_zero),
+        Cell(interval_text(row)),
         Cell(str(change["seeds"] or unpaired)),
     ]
 
