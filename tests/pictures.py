@@ -1,15 +1,72 @@
-"""What is wrong with the words of a figure as it is saved."""
+"""What a figure shows, and what is wrong with its words as it is saved."""
 
+from collections.abc import Iterator
 from itertools import combinations
 
+import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Tick
+from matplotlib.collections import Collection
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import Bbox
 
 from fedlib.report.figures import saving
 
 SLACK = 1.5  # pixels by which boxes may touch; letters do not fill theirs
+
+
+def described(figure: Figure) -> str:
+    """Every artist of a figure that is not laid out yet: words, numbers to six digits, looks."""
+    ticks = {part for tick in figure.findobj(Tick) for part in tick.findobj()}
+    artists = [artist for artist in figure.findobj() if artist not in ticks]
+    return "\n".join(
+        f"{type(artist).__name__} {name} {_plain(value)}"
+        for artist in artists
+        for name, value in _properties(artist)
+    )
+
+
+def _properties(artist: Artist) -> Iterator[tuple[str, object]]:
+    """What can be said of an artist without knowing where it will stand."""
+    match artist:
+        case Axes():
+            names = ("xlim", "ylim", "xscale", "yscale")
+            for axis in (artist.xaxis, artist.yaxis):
+                if isinstance(axis.get_major_locator(), FixedLocator):
+                    yield "ticks", axis.get_majorticklocs()
+                    yield "words", [label.get_text() for label in axis.get_majorticklabels()]
+        case Text():
+            names = ("text", "color", "fontsize", "rotation", "visible")
+        case Line2D():
+            names = ("xydata", "color", "linestyle", "linewidth", "alpha")
+            names += ("marker", "markerfacecolor", "markevery", "visible", "zorder")
+        case Collection():
+            names = ("offsets", "facecolor", "edgecolor", "linewidth", "linestyle", "alpha")
+            for path in artist.get_paths():
+                yield "path", path.vertices
+        case Patch():
+            names = ("facecolor", "edgecolor", "linewidth", "hatch", "alpha")
+            yield "path", artist.get_patch_transform().transform(artist.get_path().vertices)
+        case AxesImage():
+            names = ("array", "clim", "extent")
+            yield "colours", artist.get_cmap().name
+        case _:
+            names = ()
+    for name in names:
+        yield name, getattr(artist, f"get_{name}")()
+
+
+def _plain(value: object) -> str:
+    """A value as text, numbers to six digits."""
+    if isinstance(value, list | tuple) or np.ndim(value):
+        return f"[{' '.join(map(_plain, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def faults(figure: Figure, fitted: bool = True) -> list[str]:

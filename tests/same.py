@@ -21,9 +21,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import h5py
+import pictures
 import torch
 from PIL import Image
 
+import fedlib.report.figures
 import fedlib.report.inputs
 import fedlib.report.packs
 import fedlib.report.tables
@@ -33,7 +35,8 @@ from fedlib.spec import SCALES
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-KINDS = ("jobs", "packs", "demo", "tables")
+KINDS = ("jobs", "packs", "demo", "kept")
+CHAOTIC = ("representations",)  # kinds whose positions follow the last digit of a processor
 # What a PDF or SVG says of the program that wrote it.
 METADATA = re.compile(
     rb"/(Producer|Creator|CreationDate) ?\([^)]*\)|<metadata>.*?</metadata>", re.S
@@ -58,24 +61,39 @@ def packs() -> Iterator[tuple[str, str]]:
             yield from _files(Path(folder), str(pack.parent.relative_to(ROOT)))
 
 
-def tables() -> Iterator[tuple[str, str]]:
-    """The tables of all these packs, without a figure: what tests/kept_tables.json has."""
+def kept() -> Iterator[tuple[str, str]]:
+    """What the tables and figures of all these packs say: what tests/kept.json has."""
     for pack in sorted(ROOT.glob("docs/results/**/pack")):
         yield from tables_of(pack)
+        yield from figures_of(pack)
 
 
 def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
     """Each form of every table of a pack."""
-    metrics, clients, exhibits = fedlib.report.packs.read(pack)
-    for exhibit in exhibits:
-        if exhibit.stage == "table":
+    for spec, given in exhibits(pack, "table"):
+        sheet = fedlib.report.inputs.made(fedlib.report.tables.load, *given)
+        for form in (render.to_csv, render.to_markdown, render.to_latex):
+            name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, {form.__name__}"
+            yield name, _digest(form(sheet).encode())
+
+
+def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
+    """Every figure of a pack before it is laid out, whatever the fonts of this machine."""
+    for spec, given in exhibits(pack, "figure"):
+        if spec["kind"] not in CHAOTIC:
+            figure = fedlib.report.inputs.made(fedlib.report.figures.load, *given)
+            name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, figure"
+            yield name, _digest(pictures.described(figure).encode())
+
+
+def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:
+    """The tables or figures of a pack: their specification, and all they are made of."""
+    metrics, clients, found = fedlib.report.packs.read(pack)
+    for exhibit in found:
+        if exhibit.stage == stage:
             spec = exhibit.spec
             printed = ROOT / f"fedlib/papers/{spec['paper']}/published.csv"
-            given = spec, metrics, clients, printed if exhibit.published else None
-            sheet = fedlib.report.inputs.made(fedlib.report.tables.load, *given)
-            for form in (render.to_csv, render.to_markdown, render.to_latex):
-                name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, {form.__name__}"
-                yield name, _digest(form(sheet).encode())
+            yield spec, (spec, metrics, clients, printed if exhibit.published else None)
 
 
 def demo() -> Iterator[tuple[str, str]]:

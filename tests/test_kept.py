@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pictures
 import pytest
 import same
 import standing
 
 from fedlib import papers
-from fedlib.report import packs
+from fedlib.report import figures, inputs, packs
 from fedlib.report.pages import kept
 from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
@@ -132,9 +133,12 @@ def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
 
 
 KEPT = sorted(KEPT_IN.rglob("pack"))
+each_pack = pytest.mark.parametrize(
+    "pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN))
+)
 
 
-@pytest.mark.parametrize("pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN)))
+@each_pack
 def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
     _, _, exhibits = packs.read(pack)
     specs = [(exhibit.stage, exhibit.spec) for exhibit in exhibits]
@@ -150,13 +154,39 @@ def test_what_is_kept_is_what_is_drawn_from_its_pack_and_worth_it(pack):
     assert len(re.findall(r"^### <a id=.*</a>(?:Table|Figure) ", page, re.M)) == len(specs)
 
 
-@pytest.mark.parametrize("pack", KEPT, ids=lambda pack: str(pack.parent.relative_to(KEPT_IN)))
-def test_every_kept_table_is_written_as_ever(pack):
-    """Where one is meant to change, `tests/same.py` writes the digests again."""
-    before = json.loads((ROOT / "tests/kept_tables.json").read_bytes())["tables"]
+EXPECTED = json.loads((ROOT / "tests/kept.json").read_bytes())["kept"]
+
+
+def expected(pack, *forms: str) -> dict[str, str]:
+    """Digests of a pack. Where one is meant to change, `tests/same.py` writes them again."""
     where = f"{pack.parent.relative_to(ROOT)}: "
-    expected = {name: digest for name, digest in before.items() if name.startswith(where)}
-    assert dict(same.tables_of(pack)) == expected
+    return {
+        name: digest
+        for name, digest in EXPECTED.items()
+        if name.startswith(where) and name.endswith(forms)
+    }
+
+
+@each_pack
+def test_every_kept_table_is_written_as_ever(pack):
+    assert dict(same.tables_of(pack)) == expected(pack, "to_csv", "to_markdown", "to_latex")
+
+
+@pytest.mark.slow
+@each_pack
+def test_every_kept_figure_shows_what_it_always_did(pack):
+    assert dict(same.figures_of(pack)) == expected(pack, "figure")
+
+
+@pytest.mark.slow
+def test_no_words_of_a_figure_leave_it_or_lie_on_others():
+    seen = set()
+    for pack in KEPT:
+        for spec, given in same.exhibits(pack, "figure"):
+            if spec["kind"] not in seen:
+                figure = inputs.made(figures.load, *given)
+                assert pictures.faults(figure) == [], spec["name"]
+                seen.add(spec["kind"])
 
 
 def result(**changes) -> RunResult:
