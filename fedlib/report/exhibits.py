@@ -105,41 +105,46 @@ def method_title(method: str, runs: Iterable[Mapping] = ()) -> str:
     return METHODS[method].title if method in METHODS else Path(method).stem
 
 
-def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:
-    """The runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
+def placed(exhibit: dict, parameter: str, of: str = "run") -> pd.DataFrame:
+    """All runs of a sweep -> DataFrame federation, dataset, panel, label, method, setting.
 
     Args:
-      exhibit: whose runs of `methods` (registry names) are compared.
+      exhibit: whose runs are compared.
       parameter: what is varied, a dotted path into the `params` of the runs ("num_experts") or
         into the declarations of their federations ("partition.alpha").
-      methods: registry names; runs of other methods are left out.
       of: whose parameter it is, "run" or "federation". The panel of a run is its federation's
         title or, as a sweep over federations compares those of one family, its family.
 
     Raises:
-      ConfigError: for another `of`, if a run of these methods does not state the parameter, or if
-        two runs of a method and panel have the same value.
+      ConfigError: for another `of`, or if a run does not state the parameter.
     """
     if of not in PANELS:
         raise ConfigError(f"of must be {' or '.join(PANELS)}, got {of!r}")
     federations = {federation["name"]: federation for federation in exhibit["federations"]}
-    rows = []
-    for run in exhibit["runs"]:
-        if run["method"] not in methods:
-            continue
-        federation = federations[run["federation"]]
-        rows.append(
-            {
-                "federation": federation["name"],
-                "dataset": federation["dataset"],
-                "panel": federation[PANELS[of]],
-                "label": run["label"],
-                "method": run["method"],
-                "setting": setting(parameter, run if of == "run" else federation),
-            }
-        )
-    columns = ["federation", "dataset", "panel", "label", "method", "setting"]
-    table = pd.DataFrame(rows, columns=columns)
+    rows = [
+        {
+            "federation": run["federation"],
+            "dataset": federations[run["federation"]]["dataset"],
+            "panel": federations[run["federation"]][PANELS[of]],
+            "label": run["label"],
+            "method": run["method"],
+            "setting": setting(parameter, run if of == "run" else federations[run["federation"]]),
+        }
+        for run in exhibit["runs"]
+    ]
+    return pd.DataFrame(
+        rows, columns=["federation", "dataset", "panel", "label", "method", "setting"]
+    )
+
+
+def swept(exhibit: dict, parameter: str, methods: list[str], of: str = "run") -> pd.DataFrame:
+    """`placed` runs of these methods (registry names).
+
+    Raises:
+      ConfigError: as `placed`, or if two runs of a method and panel have the same value.
+    """
+    mine = [run for run in exhibit["runs"] if run["method"] in methods]
+    table = placed(exhibit | {"runs": mine}, parameter, of)
     twice = table[table.duplicated(["panel", "method", "setting"])]
     if len(twice):
         first = twice.iloc[0]

@@ -14,6 +14,7 @@ from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import layout, style
 from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
 from fedlib.report.inputs import Inputs
+from fedlib.spec.figures import ProtocolSweep
 
 PANELS = ("federation", "variant")
 PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
@@ -30,7 +31,7 @@ def draw(given: Inputs) -> Figure:
     exhibit, kind = given.exhibit, given.kind
     shown = comparisons.declared(kind.protocols)
     kinds = comparisons.variants(exhibit, kind.variants)
-    places = _places(exhibit, kind.parameter, kind.of, kind.panels, kinds)
+    places = _places(exhibit, kind, kinds)
     settings = sorted(places["setting"].unique())
     scale = scale_of(settings)
     places["x"] = positions(places["setting"], settings, scale)
@@ -54,42 +55,28 @@ def draw(given: Inputs) -> Figure:
     return layout.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
 
 
-def _places(
-    exhibit: dict, parameter: str, of: str, panels: str, kinds: comparisons.Variants
-) -> pd.DataFrame:
+def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
     """Where every run is drawn -> DataFrame federation, label, setting, panel, dashes."""
-    if panels not in PANELS:
-        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {panels!r}")
-    if of not in exhibits.PANELS:
-        raise ConfigError(f"of must be {' or '.join(exhibits.PANELS)}, got {of!r}")
-    federations = {federation["name"]: federation for federation in exhibit["federations"]}
-    order = {name: number for number, name in enumerate(exhibits.panels(exhibit, of))}
-    rows = []
-    for run in exhibit["runs"]:
-        federation = federations[run["federation"]]
-        where, variant = federation[exhibits.PANELS[of]], kinds.of[run["federation"], run["label"]]
-        by_variant = (
-            f"{where}, {kinds.titles[variant]}" if len(order) > 1 else kinds.titles[variant]
-        )
-        rows.append(
-            {
-                "federation": run["federation"],
-                "label": run["label"],
-                "setting": exhibits.setting(parameter, run if of == "run" else federation),
-                "panel": where if panels == "federation" else by_variant,
-                "dashes": variant if panels == "federation" else 0,
-                "order": (order[where], variant),
-            }
-        )
-    places = pd.DataFrame(rows).sort_values("order", kind="stable", ignore_index=True)
+    if kind.panels not in PANELS:
+        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {kind.panels!r}")
+    places = exhibits.placed(exhibit, kind.parameter, kind.of)
+    order = exhibits.panels(exhibit, kind.of)
+    names = zip(places["federation"], places["label"], strict=True)
+    places["dashes"] = [kinds.of[name] for name in names]
+    places["order"] = [order.index(panel) for panel in places["panel"]]
+    places = places.sort_values(["order", "dashes"], kind="stable", ignore_index=True)
+    if kind.panels == "variant":
+        titles = [kinds.titles[variant] for variant in places["dashes"]]
+        places["panel"] = places["panel"] + ", " + titles if len(order) > 1 else titles
+        places["dashes"] = 0
     twice = places[places.duplicated(["panel", "dashes", "setting"])]
     if len(twice):
         first = twice.iloc[0]
         raise ConfigError(
             f"{exhibit['name']} has two runs of the same variant in the panel {first['panel']!r} "
-            f"with {parameter} = {first['setting']}; give the variants"
+            f"with {kind.parameter} = {first['setting']}; give the variants"
         )
-    return places.drop(columns="order")
+    return places[["federation", "label", "setting", "panel", "dashes"]]
 
 
 def _points(places: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
