@@ -17,9 +17,9 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedlib import files
 from fedlib.errors import DataError
@@ -56,7 +56,7 @@ class Made(NamedTuple):
         return ":".join(("fedlib-made", *self))
 
 
-def spec_digest(spec: Mapping) -> str:
+def spec_digest(spec: object) -> str:
     """Digest of a specification."""
     return hashlib.sha256(canonical_json(spec).encode()).hexdigest()
 
@@ -213,6 +213,40 @@ def remembered(path: str | Path) -> dict:
         return read_json(path)
     except DataError:
         return {}
+
+
+class Cache:
+    """A file of values that can be found again, each by the digest of what it depends on.
+
+    A missing or damaged file is an empty one, and one that cannot be written is left as it is. With
+    more than `most` values it begins anew.
+    """
+
+    def __init__(self, path: str | Path, most: int = 20_000):
+        self._path, self._most = path, most
+        self._known, self._new = remembered(path), {}
+
+    def get(self, facts: object) -> Any:
+        """The value that depends on `facts`; None if it is not known."""
+        return self._known.get(spec_digest(facts))
+
+    def add(self, facts: object, value: object) -> None:
+        """Remember a value; JSON can hold both."""
+        key = spec_digest(facts)
+        self._known[key] = self._new[key] = value
+
+    def find(self, facts: object, find: Callable[[], Any]) -> Any:
+        """The value that depends on `facts`: the known one, or what `find` returns."""
+        if self.get(facts) is None:
+            self.add(facts, find())
+        return self.get(facts)
+
+    def write(self) -> None:
+        """Add what is new to the file, to which other processes may have added."""
+        if self._new:
+            known = remembered(self._path) | self._new
+            remember(self._path, known if len(known) <= self._most else self._new)
+            self._new = {}
 
 
 def _seal(content: bytes) -> bytes:

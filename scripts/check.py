@@ -41,7 +41,7 @@ def _answer(stage: str, spec: dict) -> str | bool | None:
 def _check(stage: str) -> Callable[[dict], object]:
     """What builds the specification of a stage; imported here, because libraries take seconds."""
     if stage == "train":
-        from fedlib.run.preflight import check
+        from fedlib.run.buildable import check
 
         return check
     from fedlib.data.build import check

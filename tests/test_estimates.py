@@ -10,8 +10,8 @@ from fedlib import seals
 from fedlib.cli import estimate
 from fedlib.errors import ConfigError, DataError
 from fedlib.forecast import budget, estimating, requests
-from fedlib.forecast.cells import Cell, cells, duration, hours
-from fedlib.forecast.estimates import TIMED, Cost, Estimates, Record, run_name
+from fedlib.forecast.cells import RunCost, cells, duration, hours
+from fedlib.forecast.estimates import TIMED, Estimate, Estimates, Timing, run_name
 from fedlib.workflow import config, dryrun, unfinished
 from fedlib.workflow.config import budget_seconds
 from fedlib.workflow.plan import Plan
@@ -28,12 +28,12 @@ def plan(declare):
 def estimates() -> Estimates:
     costs = {}
     for name, seconds in SECONDS.items():
-        costs[f"toy/{name}", "train"] = Cost(0.9 * seconds, flops=0, mb=2000)
-        costs[f"toy/{name}", "evaluate"] = Cost(0.1 * seconds, flops=0, mb=500)
+        costs[f"toy/{name}", "train"] = Estimate(0.9 * seconds, flops=0, mb=2000)
+        costs[f"toy/{name}", "evaluate"] = Estimate(0.1 * seconds, flops=0, mb=500)
     return Estimates("core", "an abacus", costs)
 
 
-def cells_of(plan: Plan, done=()) -> list[Cell]:
+def cells_of(plan: Plan, done=()) -> list[RunCost]:
     seconds = {}
     for stage, job in plan.jobs():
         if stage in TIMED and (job["federation"], job["label"]) not in done:
@@ -121,7 +121,7 @@ def test_selecting_labels_changes_no_caption(declare):
 
 def test_estimates_are_corrected_by_the_jobs_of_the_method_or_of_the_stage_that_were_timed(plan):
     rounds = 20
-    record = Record(("train", "toy", "digits", "fedavg"), rounds, 180.0)  # twice as long
+    record = Timing(("train", "toy", "digits", "fedavg"), rounds, 180.0)  # twice as long
     known = estimates().corrected(plan.runs, [record])
     job = {"paper": "toy", "federation": "mnist", "label": "fedavg", "seed": "3"}
     assert known.seconds("train", job, "fedavg") == pytest.approx(2 * 900)
@@ -181,8 +181,11 @@ def test_what_an_older_rehearsal_found_is_not_taken_for_a_newer_ones(tmp_path, m
     estimator = estimating.Estimator("cpu", raw)
     found = estimator.costs(request)
     estimator.keep()
-    cache = tmp_path / "fedlib/rehearsals.json"
-    seals.write_json(cache, {key: ["of old"] for key in seals.read_json(cache)})
+    cache = tmp_path / "fedlib/forecasts.json"
+    kept = seals.read_json(cache)
+    old = {key: ["of old"] for key, value in kept.items() if "loads" in value}
+    assert len(old) == 1
+    seals.write_json(cache, kept | old)
     edited, digest = {requests.REHEARSAL: "edited"}, requests.digest
     for module in (requests, estimating):
         monkeypatch.setattr(module, "digest", lambda path: edited.get(path) or digest(path))
@@ -223,7 +226,7 @@ def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_
 
     def costs(estimator, request):
         kept.append(seals.remembered(tmp_path / "results/demo/estimates.json").get("runs", {}))
-        return {stage: Cost(seconds=1, flops=1, mb=1) for stage in TIMED}
+        return {stage: Estimate(seconds=1, flops=1, mb=1) for stage in TIMED}
 
     made_up(monkeypatch, costs)
     folder = estimated()
@@ -231,7 +234,7 @@ def test_what_has_been_estimated_is_kept_while_others_are_and_how_long_it_takes_
     assert re.search(r"^estimating: 1 of 2 runs, about \d+ s left$", capsys.readouterr().out, re.M)
     read = Estimates.read(folder / "estimates.json")
     assert (read.unit, len(read.costs)) == ("core", 4)
-    assert {*read.costs.values()} == {Cost(seconds=1, flops=1, mb=1)}
+    assert {*read.costs.values()} == {Estimate(seconds=1, flops=1, mb=1)}
     (folder / "estimates.json").write_text('{"runs": {"x": {"train": {"secomds": 1}}}}')
     assert Estimates.read(folder / "estimates.json").costs == {}
     estimated()

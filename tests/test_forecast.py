@@ -11,7 +11,6 @@ from test_stages import SPEC
 from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
 from fedlib.forecast import costs, rates, rehearsal
-from fedlib.forecast.estimating import Kept
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
 from fedlib.run.build import build_simulation
@@ -248,17 +247,6 @@ def test_a_rate_is_positive_and_of_its_method():
     machine = rates.machine("cpu")
     facts, other = (rates.facts(x, few, "batched", machine) for x in (spec, run("fedprox")))
     assert facts != other
-
-
-def test_what_is_kept_is_found_once_and_added_to_what_others_keep(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first, second = Kept("rates"), Kept("rates")
-    assert first.get(["a"], lambda: 1) == 1
-    assert second.get(["b"], lambda: 2) == 2
-    first.write()
-    second.write()
-    again = Kept("rates")
-    assert [again.get([name], lambda: pytest.fail("is known")) for name in "ab"] == [1, 2]
 
 
 @pytest.mark.slow

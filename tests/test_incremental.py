@@ -355,7 +355,7 @@ def test_every_seed_trains_on_its_own_partition(recut):
     told = [json.loads(manifest.read_text()) for manifest in manifests]
     assert [manifest["spec"]["replicate"] for manifest in told] == [0, 1]
     assert told[0]["digests"] != told[1]["digests"]
-    for cell in PLAN.cells():
+    for cell in PLAN.trainings():
         history = RunResult.load(recut / PLAN.path("history", **cell._asdict()))
         assert history.provenance["manifest_sha256"] == files.digest(manifests[cell.seed])
     assert not (recut / PLAN.path("manifest", paper=PAPER, federation="digits")).exists()

@@ -252,7 +252,7 @@ def test_every_local_training_is_planned_once_and_evaluations_depend_on_it():
     assert len({tuple(job.values()) for job in trained}) == len(trained)
     files = {plan.path("state", **job): job for job in trained}
     readers = dict.fromkeys(files, 0)
-    for cell in plan.cells("adaptive_experts"):
+    for cell in plan.trainings("adaptive_experts"):
         run = plan.run(*cell[:3])
         if not run.settled_by:
             assert run.method == "local_experts" or cell.federation.endswith("-k20")

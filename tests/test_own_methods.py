@@ -9,7 +9,7 @@ from conftest import toy_paper, toy_run
 from fedlib import methods, spec
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method
-from fedlib.run.preflight import check as build
+from fedlib.run.buildable import check as build
 from fedlib.workflow import listing, narrowing, preflight, provenance
 from fedlib.workflow.plan import Plan
 

@@ -36,7 +36,7 @@ def toy(declare):
 def test_without_a_configuration_everything_is_planned_at_demo_scale(toy):
     made = toy()
     assert made.folder == "demo"
-    assert made.cells() == [
+    assert made.trainings() == [
         Training("toy", federation, label, seed)
         for federation in ("digits", "mnist")
         for label in ("fedavg", "fedem")
@@ -91,7 +91,7 @@ def test_event_files_are_one_job_more_for_each_run_and_change_no_other_job(toy):
 
     off, on = toy(), toy({"tensorboard": True})
     assert off.events() == []
-    more = {("events", *cell) for cell in on.cells()}
+    more = {("events", *cell) for cell in on.trainings()}
     assert given(on).keys() - given(off).keys() == more
     assert {job: told for job, told in given(on).items() if job not in more} == given(off)
     assert sorted(set(on.targets()) - set(off.targets())) == sorted(on.events())
@@ -335,7 +335,7 @@ def test_an_exhibit_has_its_runs_row_by_row(toy):
 def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(toy):
     runs = [toy_run(), toy_run(label="fedem", seeds=(4, 5, 6))]
     made = toy(runs=runs, federations=("digits",))
-    assert [(cell.label, cell.seed) for cell in made.cells()] == [
+    assert [(cell.label, cell.seed) for cell in made.trainings()] == [
         *(("fedavg", seed) for seed in (3, 4)),
         *(("fedem", seed) for seed in (4, 5, 6)),
     ]
@@ -346,7 +346,7 @@ def test_a_run_may_have_seeds_of_its_own_and_exhibits_show_those_that_all_have(t
     plain = toy(runs=[toy_run(), toy_run(label="fedem")], federations=("digits",))
     assert made.spec("train", **job) == plain.spec("train", **job)
     asked = toy({"seeds": [7]}, runs=runs, federations=("digits",))
-    assert {cell.seed for cell in asked.cells()} == {7}
+    assert {cell.seed for cell in asked.trainings()} == {7}
 
 
 def test_an_exhibit_whose_runs_have_no_seed_in_common_is_refused(toy):
@@ -452,7 +452,7 @@ def test_seeds_replace_those_of_the_paper(toy):
 
 def test_filters_shrink_what_is_trained_and_shown(toy):
     made = toy({"federations": ["mnist"], "labels": ["fedem"]})
-    assert {cell[:3] for cell in made.cells()} == {("toy", "mnist", "fedem")}
+    assert {cell[:3] for cell in made.trainings()} == {("toy", "mnist", "fedem")}
     assert made.datasets() == ["mnist"]
     spec = json.loads(made.spec("table", paper="toy", table="main"))
     assert [run["label"] for run in spec["runs"]] == ["fedem"]
@@ -827,12 +827,12 @@ def test_large_matrices_are_planned_in_time(toy, num_labels, budget):
     plan.code_digest("scripts/train.py", "fedlib.methods.fedavg", "fedlib.models.mlp")  # parsed
     started = time.process_time()
     made = toy({"seeds": list(range(10))}, runs=runs, tables=tables, figures={})
-    for cell in made.cells():
+    for cell in made.trainings():
         made.spec("train", **cell._asdict())
         made.code("train", **cell._asdict())
         made.path("state", **cell._asdict())
     assert time.process_time() - started < budget
-    assert len(made.cells()) == 10 * num_labels
+    assert len(made.trainings()) == 10 * num_labels
 
 
 # --- By hand --------------------------------------------------------------------------------------

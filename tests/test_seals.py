@@ -212,3 +212,21 @@ def test_a_damaged_cache_is_no_cache_and_one_that_cannot_be_written_costs_nothin
     assert seals.remembered(file) == {}
     (tmp_path / "place").touch()
     seals.remember(tmp_path / "place/x.json", {"known": 1})
+
+
+def test_a_cache_finds_a_value_once_and_adds_to_what_other_processes_find(tmp_path):
+    first, second = (seals.Cache(tmp_path / "x.json") for _ in range(2))
+    assert first.find(["a"], lambda: 1) == 1
+    assert second.find(["b"], lambda: 2) == 2
+    first.write()
+    second.write()
+    again = seals.Cache(tmp_path / "x.json")
+    assert [again.find([name], lambda: pytest.fail("is known")) for name in "ab"] == [1, 2]
+
+
+def test_a_cache_with_too_many_values_begins_anew(tmp_path):
+    for name in "abc":
+        cache = seals.Cache(tmp_path / "x.json", most=2)
+        cache.add(name, name)
+        cache.write()
+    assert [seals.Cache(tmp_path / "x.json").get(name) for name in "abc"] == [None, None, "c"]

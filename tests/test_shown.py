@@ -100,8 +100,8 @@ def planned(declare, tables=None, figures=None, **config) -> Plan:
 def specs(plan: Plan, stage: str) -> dict[str, dict]:
     return {
         cell.label: json.loads(plan.spec(stage, **cell._asdict()))
-        for cell in plan.cells()
-        if cell.seed == plan.cells()[0].seed
+        for cell in plan.trainings()
+        if cell.seed == plan.trainings()[0].seed
     }
 
 
@@ -164,7 +164,7 @@ def test_no_paper_scores_training_examples_that_it_does_not_show(scale):
     views = {
         (paper, tuple(view))
         for paper in papers.names()
-        for cell in plan.cells(paper)
+        for cell in plan.trainings(paper)
         for view in json.loads(plan.spec("evaluate", **cell._asdict()))["views"]
     }
     assert views and not [view for view in views if view[1][2] not in ("val", "test", "shared")]

@@ -211,7 +211,7 @@ def test_the_script_refuses_another_specification_in_one_line(tmp_path):
     for result, name in zip(results(), ("history", "evaluation"), strict=True):
         result.save(tmp_path / f"{name}.h5")
     plan = Plan({})
-    paper, federation, label, seed = plan.cells()[0]
+    paper, federation, label, seed = plan.trainings()[0]
     spec = plan.spec("events", paper=paper, federation=federation, label=label, seed=seed)
     files = ["--history", tmp_path / "history.h5", "--evaluation", tmp_path / "evaluation.h5"]
     done = subprocess.run(
@@ -250,7 +250,7 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
 
     code, output = workflow.dry_run(folder, on)
     assert code == 0, output
-    runs = {tuple(map(str, cell)) for cell in plan.cells()}
+    runs = {tuple(map(str, cell)) for cell in plan.trainings()}
     assert job_names(output) == {("events", *run) for run in runs}
     done = workflow.snakemake(folder, *on)
     assert done.returncode == 0, done.stdout
@@ -272,7 +272,7 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
 def test_the_command_by_hand_gives_the_bytes_of_the_rule(finished, tmp_path):
     folder = workflow.clone(finished, tmp_path)
     plan = Plan(config.read([ROOT / "config.yaml", ROOT / workflow.SMOKE]))
-    cell = plan.cells()[0]._asdict()
+    cell = plan.trainings()[0]._asdict()
     target = folder / plan.path("events", **cell)
     arguments = [plan.path("events", **cell), *workflow.smoke("--printshellcmds")]
     done = workflow.snakemake(folder, *arguments)

@@ -24,7 +24,7 @@ import yaml
 from fedlib.cli import arguments as words_of
 from fedlib.cli import keep as keeping
 from fedlib.errors import ConfigError, DataError
-from fedlib.forecast.estimates import Record
+from fedlib.forecast.estimates import Timing
 from fedlib.report import frames
 from fedlib.results import RunResult
 from fedlib.workflow import config, dryrun, shell
@@ -775,7 +775,7 @@ def test_where_nothing_is_to_be_done_that_is_told():
 
 def test_jobs_that_were_never_timed_are_told_apart():
     jobs = [dryrun.Job("train", {**JOB, "seed": seed}, "Missing output files") for seed in "01"]
-    record = Record(("train", PAPER, "digits", LABEL), 2, 90.0)
+    record = Timing(("train", PAPER, "digits", LABEL), 2, 90.0)
     *lines, total = dryrun.summary(PLAN, jobs, [record])
     assert lines[1] == "  train          2  3 min          not there yet"
     assert total.startswith("Recorded jobs like these took 3 min together")

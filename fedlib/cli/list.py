@@ -30,7 +30,7 @@ def main(args: argparse.Namespace) -> None:
         print('\nmake list WHAT=methods says more of a kind, WHAT="methods fedmix" of some of it.')
 
 
-def _names(entries: list[listing.Entry]) -> str:
+def _names(entries: list[listing.Listed]) -> str:
     """What there is of a kind, or how much each paper has of it."""
     papers = Counter(entry.name.partition("/")[0] for entry in entries)
     if len(papers) == len(entries):
@@ -38,7 +38,7 @@ def _names(entries: list[listing.Entry]) -> str:
     return ", ".join(f"{number} of {paper}" for paper, number in papers.items())
 
 
-def _block(entry: listing.Entry, width: int) -> list[str]:
+def _block(entry: listing.Listed, width: int) -> list[str]:
     """An entry as lines: its name and title, and its facts below."""
     lines = ["", f"  {entry.name}", *_paragraph(entry.title, "", width)]
     for label, text in entry.facts.items():

@@ -4,14 +4,14 @@ import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from fedlib.forecast.cells import Cell
+from fedlib.forecast.cells import RunCost
 from fedlib.report import printed
 from fedlib.spec import Paper
 
 
 def affordable(
-    cells: Iterable[Cell], budget: float, with_published: Collection[str] = ()
-) -> list[Cell]:
+    cells: Iterable[RunCost], budget: float, with_published: Collection[str] = ()
+) -> list[RunCost]:
     """The cells of tables that `budget` seconds buy; what is done costs nothing.
 
     What has been begun is finished first, whatever it costs: tables do not lose what is done. Then
@@ -21,7 +21,7 @@ def affordable(
       with_published: names of the cells that have a published number beside them.
     """
 
-    def order(cell: Cell) -> tuple:
+    def order(cell: RunCost) -> tuple:
         return not cell.begun, cell.name not in with_published, cell.seconds
 
     bought, spent = [], 0.0
@@ -32,7 +32,7 @@ def affordable(
     return bought
 
 
-def selection(bought: Iterable[Cell]) -> str:
+def selection(bought: Iterable[RunCost]) -> str:
     """A configuration file that selects these cells, and no more."""
     return json.dumps({"runs": sorted(cell.name for cell in bought), "budget": None}, indent=1)
 

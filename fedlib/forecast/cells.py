@@ -9,7 +9,7 @@ from fedlib.spec import Paper, Run
 SHOWN = 24  # cells that are listed, cheapest first
 
 
-class Cell(NamedTuple):
+class RunCost(NamedTuple):
     """A cell of tables: a run with all of its seeds.
 
     Attributes:
@@ -33,7 +33,7 @@ def cells(
     papers: Mapping[str, Paper],
     seconds: Mapping[tuple[str, str], Sequence[float]],
     estimates: Estimates,
-) -> list[Cell]:
+) -> list[RunCost]:
     """Every run that a table or figure shows, cheapest first.
 
     Args:
@@ -46,18 +46,18 @@ def cells(
     return sorted(every, key=lambda cell: (cell.seconds, cell.name))
 
 
-def _cell(paper: Paper, run: Run, seconds: Mapping, estimates: Estimates) -> Cell:
+def _cell(paper: Paper, run: Run, seconds: Mapping, estimates: Estimates) -> RunCost:
     name = f"{paper.name}/{run.federation}/{run.label}"
     left = [s for stage in TIMED for s in seconds.get((name, stage), ())]
     costs = [estimates.costs.get((name, stage)) for stage in TIMED]
     mb = max((cost.mb for cost in costs if cost), default=0.0)
     begun = len(left) < len(TIMED) * len(paper.seeds_of(run))
     tables = [key for key, x in paper.tables.items() if x.shows(run.federation, run.label)]
-    return Cell(name, sum(left), mb, len(left), begun, tuple(tables))
+    return RunCost(name, sum(left), mb, len(left), begun, tuple(tables))
 
 
 def lines(
-    papers: Mapping[str, Paper], cells: Sequence[Cell], estimates: Estimates, file: str
+    papers: Mapping[str, Paper], cells: Sequence[RunCost], estimates: Estimates, file: str
 ) -> Iterator[str]:
     """What the cells of a plan cost, for a reader.
 
@@ -111,7 +111,7 @@ def _digits(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
-def _exhibits(paper: Paper, cells: Sequence[Cell]) -> Iterator[str]:
+def _exhibits(paper: Paper, cells: Sequence[RunCost]) -> Iterator[str]:
     """A line for each table and figure; cells that several show count in each of them."""
     for kind, exhibits in (("table", paper.tables), ("figure", paper.figures)):
         for name, exhibit in exhibits.items():
@@ -119,7 +119,7 @@ def _exhibits(paper: Paper, cells: Sequence[Cell]) -> Iterator[str]:
             yield _line("    ", f"{kind} {name}", [c for c in cells if c.name in shown])
 
 
-def _line(indent: str, name: str, cells: Sequence[Cell]) -> str:
+def _line(indent: str, name: str, cells: Sequence[RunCost]) -> str:
     todo = [cell for cell in cells if cell.jobs]
     done = f", {len(cells) - len(todo)} done" if len(todo) < len(cells) else ""
     spent = hours(sum(cell.seconds for cell in todo))

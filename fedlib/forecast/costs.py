@@ -12,7 +12,7 @@ import numpy as np
 from fedlib.data.sizes import Sizes
 from fedlib.engine.choice import BLOCK
 from fedlib.federation import CLIENTS
-from fedlib.forecast.estimates import Cost
+from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Part, Phase, Rehearsed
 from fedlib.run.evaluate import FINAL_BYTES
@@ -30,8 +30,8 @@ SCORED_TOGETHER = 128  # examples, as `fedlib.engine.cohort` scores images on a 
 
 def costs(
     spec: dict, sizes: Sizes, rehearsed: Rehearsed, rate: Rate, *, batched: bool
-) -> dict[str, Cost]:
-    """What the jobs of a run cost -> {"train": Cost, "evaluate": Cost}
+) -> dict[str, Estimate]:
+    """What the jobs of a run cost -> {"train": Estimate, "evaluate": Estimate}
 
     Args:
       spec: of the run.
@@ -48,8 +48,10 @@ def costs(
     memory = owners.megabytes(batched)
     besides = rounds * owners.cohort * rate.client
     return {
-        "train": Cost(START + besides + _seconds(training, rate), sum(training.values()), memory),
-        "evaluate": Cost(
+        "train": Estimate(
+            START + besides + _seconds(training, rate), sum(training.values()), memory
+        ),
+        "evaluate": Estimate(
             START + _seconds(final, rate),
             sum(final.values()),
             memory + owners.megabytes_of_finalists(),

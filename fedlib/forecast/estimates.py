@@ -27,7 +27,7 @@ UNKNOWN_MINUTES = {"train": 480, "evaluate": 60}  # for a job without an estimat
 SLOWER = 3.0  # times the estimated time: nodes may be slower than where it was made
 
 
-class Cost(NamedTuple):
+class Estimate(NamedTuple):
     """What one job takes.
 
     Attributes:
@@ -41,7 +41,7 @@ class Cost(NamedTuple):
     mb: float
 
 
-class Record(NamedTuple):
+class Timing(NamedTuple):
     """How long a job took: stage, wildcards without the seed and label, rounds, seconds."""
 
     key: tuple
@@ -62,7 +62,7 @@ class Estimates:
 
     unit: str = "core"
     machine: str = ""
-    costs: Mapping[tuple[str, str], Cost] = field(default_factory=dict)
+    costs: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
     ratios: Mapping[tuple[str, str | None], float] = field(default_factory=dict)
 
     @classmethod
@@ -70,17 +70,17 @@ class Estimates:
         """Those in a file; none if there is no file, or it is damaged."""
         kept = seals.remembered(path)
         costs = {
-            (name, stage): Cost(**run[stage])
+            (name, stage): Estimate(**run[stage])
             for name, run in kept.get("runs", {}).items()
             for stage in TIMED
         }
         return cls(kept.get("unit", "core"), kept.get("machine", ""), costs)
 
-    def cost(self, stage: str, wildcards: Mapping) -> Cost | None:
+    def cost(self, stage: str, wildcards: Mapping) -> Estimate | None:
         """What a job costs; None without an estimate."""
         return self.costs.get((run_name(wildcards), stage)) if stage in TIMED else None
 
-    def corrected(self, runs: Mapping[tuple, Run], records: Iterable[Record]) -> "Estimates":
+    def corrected(self, runs: Mapping[tuple, Run], records: Iterable[Timing]) -> "Estimates":
         """With what was measured since.
 
         Args:

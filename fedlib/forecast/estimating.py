@@ -8,9 +8,8 @@ import contextlib
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedlib import seals
 from fedlib.data import downloads, sizes
@@ -21,10 +20,10 @@ from fedlib.errors import ConfigError, DataError, DivergedError, of_file
 from fedlib.forecast import rates, rehearsal, requests
 from fedlib.forecast.cells import duration
 from fedlib.forecast.costs import costs
-from fedlib.forecast.estimates import Cost
+from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Rehearsed
-from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest, digest_of
+from fedlib.forecast.requests import REHEARSAL, SIZES, Request, code_of, digest
 from fedlib.run import fitting
 from fedlib.run.build import build_task
 from fedlib.run_spec import is_file, of_training
@@ -78,10 +77,10 @@ class Estimator:
     def __init__(self, device: str, raw: str):
         self._device, self._raw = device, raw
         self._machine = rates.machine(device)
-        self._sizes, self._rehearsals, self._rates = map(Kept, ("sizes", "rehearsals", "rates"))
+        self._cache = seals.Cache(cache_folder() / "forecasts.json")
 
-    def costs(self, request: Request) -> dict[str, Cost]:
-        """What training and evaluating a run cost -> {"train": Cost, "evaluate": Cost}
+    def costs(self, request: Request) -> dict[str, Estimate]:
+        """What training and evaluating a run cost -> {"train": Estimate, "evaluate": Estimate}
 
         Raises:
           UndealtError: for a federation that cannot be dealt.
@@ -100,16 +99,15 @@ class Estimator:
 
     def keep(self) -> None:
         """Write to the cache what has been found."""
-        for kept in (self._sizes, self._rehearsals, self._rates):
-            kept.write()
+        self._cache.write()
 
     def _sizes_of(self, request: Request) -> Sizes:
         params, dataset = request.data["params"], request.data["dataset"]
         sources = [params["source"]] if "source" in params else []
         state = downloads.state(dataset, sources, self._raw)
-        facts = [request.data, state, digest(SIZES)]
+        facts = ["sizes", request.data, state, digest(SIZES)]
         try:
-            kept = self._sizes.get(facts, lambda: list(sizes.sizes(request.data, self._raw)))
+            kept = self._cache.find(facts, lambda: sizes.sizes(request.data, self._raw))
         except ConfigError as error:
             raise UndealtError(str(error)) from None
         declared = Sizes(*kept)
@@ -126,38 +124,17 @@ class Estimator:
         }
         shapes = {k: v for k, v in owned._asdict().items() if k not in ("group", *splits)}
         code = [*code_of(spec), digest(REHEARSAL)]
-        facts = [_rough(spec | course), views, shapes, having, code]
-        kept = self._rehearsals.get(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
+        facts = ["rehearsal", _rough(spec | course), views, shapes, having, code]
+        kept = self._cache.find(facts, lambda: rehearsal.rehearse(spec, views, owned).packed())
         return Rehearsed.unpacked(kept)
 
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
         how = {"device": self._device, "executor": executor}
-        kept = self._rates.get(
-            rates.facts(spec, owned, executor, self._machine),
+        kept = self._cache.find(
+            ["rate", rates.facts(spec, owned, executor, self._machine)],
             lambda: rates.measure(spec, owned, rehearsed, **how)._asdict(),
         )
         return Rate(**kept)
-
-
-class Kept:
-    """What has been found, in a file of the user's cache folder, for all checkouts of a user."""
-
-    def __init__(self, name: str):
-        self._path = cache_folder() / f"{name}.json"
-        self._known, self._new = seals.remembered(self._path), {}
-
-    def get(self, facts: object, find: Callable[[], Any]) -> Any:
-        """What `find` returns, which depends on `facts` alone; both JSON can hold."""
-        key = digest_of(facts)
-        if key not in self._known:
-            self._known[key] = self._new[key] = find()
-        return self._known[key]
-
-    def write(self) -> None:
-        """Add what is new to the file."""
-        if self._new:
-            seals.remember(self._path, seals.remembered(self._path) | self._new)
-            self._new = {}
 
 
 class UndealtError(ConfigError):

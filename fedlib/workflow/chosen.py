@@ -9,7 +9,7 @@ from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import declarations, overrides, own_methods
 from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised
-from fedlib.workflow.declarations import Training, cells_of
+from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
 
@@ -61,15 +61,15 @@ class Chosen:
             for run in paper.runs
         }
 
-    def cells(self, paper: str | None = None) -> list[Training]:
+    def trainings(self, paper: str | None = None) -> list[Training]:
         """Every training run of `paper`, or of all papers."""
         names = [paper] if paper else self.papers
-        return [cell for name in names for cell in cells_of(self.paper(name))]
+        return [training for name in names for training in trainings_of(self.paper(name))]
 
     def turns(self) -> list[str]:
         """The papers in the order of work: the quickest first."""
         rounds = {
-            name: sum(self.run(*x[:3]).rounds for x in self.cells(name)) for name in self.papers
+            name: sum(self.run(*x[:3]).rounds for x in self.trainings(name)) for name in self.papers
         }
         return sorted(rounds, key=rounds.get)
 

@@ -38,7 +38,7 @@ USUAL = ("Using workflow specific profile ", "Config file ")
 NAMED = "Complete log(s): "  # how Snakemake's message begins that names its log
 
 
-class Job(NamedTuple):
+class Started(NamedTuple):
     """A started job and its time."""
 
     rule: str
@@ -65,7 +65,7 @@ class Console(logging.Handler):
         self.stream, self.rewritten = stream, stream.isatty()
         self.left: Counter[str] = Counter()
         self.total = self.failed = 0
-        self.running: dict[int, Job] = {}
+        self.running: dict[int, Started] = {}
         self.took: dict[str, list[float]] = defaultdict(list)
         self.said: dict[tuple[str, ...], str] = {}
         self.began = self.told = time.monotonic()
@@ -112,7 +112,7 @@ class Console(logging.Handler):
         known = [names[x] for x in STAGES.get(record.rule_name, ()) if x in names]
         name = f"{record.rule_name} {'/'.join(known)}".strip()
         output = [str(file) for file in record.output]
-        self.running[record.jobid] = Job(record.rule_name, name, output, time.monotonic())
+        self.running[record.jobid] = Started(record.rule_name, name, output, time.monotonic())
         self._tell()
 
     def _job_finished(self, record: logging.LogRecord) -> None:
@@ -170,7 +170,7 @@ class Console(logging.Handler):
         at_a_time = max(1.0, (sum(done) + begun) / self._elapsed())
         return max(0.0, work - begun) / at_a_time
 
-    def _show(self, job: Job) -> None:
+    def _show(self, job: Started) -> None:
         """The first table, and where the first figure is."""
         suffix = self.waits.pop(job.rule, None)
         for file in job.output if suffix else ():
@@ -200,7 +200,7 @@ class Console(logging.Handler):
         self.stream.write(f"{ERASE if self.rewritten else ''}{plain(text)}\n")
         self.stream.flush()
 
-    def _ended(self, number: int) -> Job | None:
+    def _ended(self, number: int) -> Started | None:
         job = self.running.pop(number, None)
         if job is not None:
             self.left[job.rule] -= 1

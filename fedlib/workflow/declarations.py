@@ -27,7 +27,7 @@ class Training(NamedTuple):
     seed: int
 
 
-def cells_of(paper: Paper) -> list[Training]:
+def trainings_of(paper: Paper) -> list[Training]:
     """Every training run of a paper."""
     return [
         Training(paper.name, run.federation, run.label, seed)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.forecast.cells import cells, duration, lines
-from fedlib.forecast.estimates import TIMED, Estimates, Record, run_name
+from fedlib.forecast.estimates import TIMED, Estimates, Timing, run_name
 from fedlib.spec import scale_of
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import LONG, Plan
@@ -87,7 +87,7 @@ def jobs(arguments: Sequence[str] = ()) -> list[Job]:
     return [Job(*json.loads(line)) for line in lines]
 
 
-def records(plan: Plan) -> list[Record]:
+def records(plan: Plan) -> list[Timing]:
     """All records in the benchmark files of the plan's scale, from every folder of that scale."""
     found = []
     for folder in Path("results").glob(f"{plan.scale}*"):
@@ -97,9 +97,9 @@ def records(plan: Plan) -> list[Record]:
     return found
 
 
-def by_kind(known: Iterable[Record]) -> dict[tuple, list[Record]]:
+def by_kind(known: Iterable[Timing]) -> dict[tuple, list[Timing]]:
     """Records of jobs that take about equally long, for equally many rounds, by their key."""
-    kinds: dict[tuple, list[Record]] = {}
+    kinds: dict[tuple, list[Timing]] = {}
     for record in known:
         kinds.setdefault(record.key, []).append(record)
     return kinds
@@ -108,7 +108,7 @@ def by_kind(known: Iterable[Record]) -> dict[tuple, list[Record]]:
 def estimate(
     job: Job,
     plan: Plan,
-    known: Mapping[tuple, Sequence[Record]],
+    known: Mapping[tuple, Sequence[Timing]],
     estimates: Estimates | None = None,
 ) -> float | None:
     """Estimated seconds of a job; None if unknown.
@@ -129,7 +129,7 @@ def estimate(
 def summary(
     plan: Plan,
     planned: Sequence[Job],
-    known: Sequence[Record],
+    known: Sequence[Timing],
     estimates: Estimates | None = None,
 ) -> Iterator[str]:
     """Lines for a reader: how many jobs of each rule, why, and how long they may take."""
@@ -182,7 +182,7 @@ def _rounds(stage: str, spec: dict) -> int:
     return spec["rounds"] if stage == "train" else 1
 
 
-def _read_benchmark(path: Path) -> list[Record]:
+def _read_benchmark(path: Path) -> list[Timing]:
     """The records in one file, without damaged ones, and those of runs without the profile.
 
     The latter do not name their jobs.
@@ -193,7 +193,7 @@ def _read_benchmark(path: Path) -> list[Record]:
             entry = json.loads(line)
             stage, given = entry["rule_name"], entry["params"]["spec"]
             spec = {} if given.startswith("@") else json.loads(given)
-            record = Record(
+            record = Timing(
                 _key(stage, entry["wildcards"], spec), _rounds(stage, spec), float(entry["s"])
             )
             if record.rounds > 0 and 0 <= record.seconds < math.inf:

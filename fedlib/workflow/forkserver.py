@@ -43,7 +43,7 @@ SENT_AWAY = 1 << 16  # instead of an exit status: the client must start its own 
 PR_SET_PDEATHSIG = 1
 
 
-class Request(NamedTuple):
+class ForkRequest(NamedTuple):
     """A job as a client asks for it, and the connection, which stays open while the job runs."""
 
     argv: list[str]
@@ -72,7 +72,7 @@ class Server:
         self._on(listener, self._arrived)
         self._on(0, self._leave)
 
-    def serve(self) -> Request:
+    def serve(self) -> ForkRequest:
         """Serve as long as the workflow lives; returns only in the forks, with their request."""
         while True:
             for key, _ in self.selector.select():
@@ -84,7 +84,7 @@ class Server:
         """The workflow has ended."""
         sys.exit()
 
-    def _arrived(self) -> Request | None:
+    def _arrived(self) -> ForkRequest | None:
         """Answer a new client; in the fork, its request, and in this process None."""
         connection, _ = self.listener.accept()
         request = None
@@ -108,7 +108,7 @@ class Server:
         self._on(ended, lambda: self._ended(pid, ended, connection))
         self._on(connection, lambda: self._told(pid, connection))
 
-    def _on(self, file: int | socket.socket, do: Callable[[], Request | None]) -> None:
+    def _on(self, file: int | socket.socket, do: Callable[[], ForkRequest | None]) -> None:
         self.selector.register(file, selectors.EVENT_READ, do)
 
     def _is_ready_for(self, environment: dict[str, str]) -> bool:
@@ -125,7 +125,7 @@ class Server:
             gc.freeze()  # otherwise garbage collection in each job would copy the libraries
         return self.ready and environment == self.environment
 
-    def _become(self, parent: int, request: Request) -> Request:
+    def _become(self, parent: int, request: ForkRequest) -> ForkRequest:
         """In the new process: end with the server, and have the job's files and folder."""
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
@@ -167,7 +167,7 @@ def answer(connection: socket.socket, status: int) -> None:
         connection.sendall(struct.pack("i", status))
 
 
-def receive(connection: socket.socket) -> Request:
+def receive(connection: socket.socket) -> ForkRequest:
     """What a client asks for: see `forkclient.ask`."""
     connection.settimeout(PATIENCE)
     head, files, _, _ = socket.recv_fds(connection, 8, 3)
@@ -182,7 +182,7 @@ def receive(connection: socket.socket) -> Request:
     match json.loads(text):
         case [list(argv), str(folder), dict(environment)] if all(map(_is_text, argv)):
             if argv and all(map(_is_text, environment.values())):
-                return Request(argv, folder, environment, files, connection)
+                return ForkRequest(argv, folder, environment, files, connection)
     raise ValueError("that is no request")
 
 

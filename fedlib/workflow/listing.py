@@ -24,7 +24,7 @@ SHOWN = 8  # names in a row; more are counted
 
 
 @dataclass(frozen=True)
-class Entry:
+class Listed:
     """One line of the list.
 
     Attributes:
@@ -43,7 +43,7 @@ class Entry:
         return all(word.lower() in text for word in words)
 
 
-def listed(plan: Plan, what: Iterable[str]) -> dict[str, list[Entry]]:
+def listed(plan: Plan, what: Iterable[str]) -> dict[str, list[Listed]]:
     """The entries by kind of what there is.
 
     Args:
@@ -59,12 +59,12 @@ def listed(plan: Plan, what: Iterable[str]) -> dict[str, list[Entry]]:
     return {kind: [entry for entry in KINDS[kind](plan) if entry.has(words)] for kind in kinds}
 
 
-def _papers(plan: Plan) -> Iterator[Entry]:
+def _papers(plan: Plan) -> Iterator[Listed]:
     for name, paper in plan.papers.items():
         numbers = {
             "federations": len(paper.data),
             "runs": len(paper.runs),
-            "trainings": len(plan.cells(name)),
+            "trainings": len(plan.trainings(name)),
             "tables": len(paper.tables),
             "figures": len(paper.figures),
         }
@@ -74,14 +74,14 @@ def _papers(plan: Plan) -> Iterator[Entry]:
             "has": f"{', '.join(f'{n} {what}' for what, n in numbers.items())}; {paper.scale_note}",
             "docs": specification if (ROOT / specification).exists() else "",
         }
-        yield Entry(name, paper.title, facts)
+        yield Listed(name, paper.title, facts)
 
 
-def _federations(plan: Plan) -> Iterator[Entry]:
+def _federations(plan: Plan) -> Iterator[Listed]:
     for name, paper in plan.papers.items():
         for data in paper.data:
             labels = [run.label for run in paper.runs if run.federation == data.name]
-            yield Entry(
+            yield Listed(
                 f"{name}/{data.name}",
                 data.title,
                 {
@@ -93,7 +93,7 @@ def _federations(plan: Plan) -> Iterator[Entry]:
             )
 
 
-def _methods(plan: Plan) -> Iterator[Entry]:
+def _methods(plan: Plan) -> Iterator[Listed]:
     files = {run.method for run in plan.runs.values() if is_file(run.method)}
     for name in (*registered("methods"), *sorted(files)):
         module = name if name in files else f"methods.{name}"
@@ -106,10 +106,10 @@ def _methods(plan: Plan) -> Iterator[Entry]:
             "keeps": _kept(module),
             "in": _users(plan, lambda run, name=name: run.method == name),
         }
-        yield Entry(name, about.title, facts)
+        yield Listed(name, about.title, facts)
 
 
-def _models(plan: Plan) -> Iterator[Entry]:
+def _models(plan: Plan) -> Iterator[Listed]:
     for name in registered("models"):
         about = _about(f"models.{name}")
 
@@ -117,10 +117,10 @@ def _models(plan: Plan) -> Iterator[Entry]:
             further = architectures(run.modules).values()
             return name in (run.model, *(module["model"] for module in further))
 
-        yield Entry(name, about.title, {"from": about.source, "in": _users(plan, uses)})
+        yield Listed(name, about.title, {"from": about.source, "in": _users(plan, uses)})
 
 
-def _datasets(plan: Plan) -> Iterator[Entry]:
+def _datasets(plan: Plan) -> Iterator[Listed]:
     for name in registered("data.sources"):
         about, table = _about(f"data.sources.{name}"), downloads.table(name)
         size = (
@@ -133,18 +133,18 @@ def _datasets(plan: Plan) -> Iterator[Entry]:
             "sources": ", ".join(table.sources),
             "in": _some(federations),
         }
-        yield Entry(name, about.title, facts)
+        yield Listed(name, about.title, facts)
 
 
-def _partitions(plan: Plan) -> Iterator[Entry]:
+def _partitions(plan: Plan) -> Iterator[Listed]:
     for name in registered("data.partitions"):
         about = _about(f"data.partitions.{name}")
         federations = [key for key, data in _data(plan) if data.partition["kind"] == name]
-        yield Entry(name, about.title, {"from": about.source, "in": _some(federations)})
+        yield Listed(name, about.title, {"from": about.source, "in": _some(federations)})
 
 
-def _exhibits(stage: str) -> Callable[[Plan], Iterator[Entry]]:
-    def entries(plan: Plan) -> Iterator[Entry]:
+def _exhibits(stage: str) -> Callable[[Plan], Iterator[Listed]]:
+    def entries(plan: Plan) -> Iterator[Listed]:
         for name, paper in plan.papers.items():
             exhibits: dict[str, Exhibit] = getattr(paper, stage + "s")
             for key, exhibit in exhibits.items():
@@ -154,12 +154,12 @@ def _exhibits(stage: str) -> Callable[[Plan], Iterator[Entry]]:
                     "published": exhibit.published or "",
                     "runs": f"{_some(exhibit.labels)}; on {_some(exhibit.federations)}",
                 }
-                yield Entry(f"{name}/{key}", exhibit.title, facts)
+                yield Listed(f"{name}/{key}", exhibit.title, facts)
 
     return entries
 
 
-KINDS: dict[str, Callable[[Plan], Iterator[Entry]]] = {
+KINDS: dict[str, Callable[[Plan], Iterator[Listed]]] = {
     "papers": _papers,
     "federations": _federations,
     "methods": _methods,

@@ -16,7 +16,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import own_methods
-from fedlib.workflow.declarations import cells_of, declared, readable
+from fedlib.workflow.declarations import declared, readable, trainings_of
 from fedlib.workflow.plan import Plan
 
 CLIENTS = ("seen", "unseen")  # as in fedlib.federation, which needs NumPy
@@ -32,9 +32,9 @@ def check(plan: Plan) -> None:
     for name in () if plan.config["tag"] else plan.papers:
         if not Path(plan.path("metrics", paper=name)).exists():
             continue
-        others = {*cells_of(declared(name, plan.scale))}.difference(plan.cells(name))
-        files = {cell: Path(plan.path("evaluation", **cell._asdict())) for cell in sorted(others)}
-        lost = ["/".join(cell[1:3]) + f"/seed{cell.seed}" for cell in files if files[cell].exists()]
+        others = {*trainings_of(declared(name, plan.scale))}.difference(plan.trainings(name))
+        files = {x: Path(plan.path("evaluation", **x._asdict())) for x in sorted(others)}
+        lost = ["/".join(x[1:3]) + f"/seed{x.seed}" for x in files if files[x].exists()]
         if lost:
             runs, them = ("runs", "them") if len(lost) > 1 else ("run", "it")
             raise ConfigError(
@@ -48,10 +48,10 @@ def remarks(plan: Plan) -> Iterator[str]:
     """Lines for the user: what is left out, and what becomes of it."""
     yield from (f"paper {name} is left out: {why}" for name, why in plan.broken.items())
     if _filters(plan):
-        whole = sum(len(cells_of(paper)) for paper in readable(plan.scale)[0].values())
+        whole = sum(len(trainings_of(paper)) for paper in readable(plan.scale)[0].values())
         stays = "" if plan.config["tag"] else "; what is there of other papers stays"
         yield (
-            f"{_filters(plan)}: {len(plan.cells())} of the {whole} trainings that scale "
+            f"{_filters(plan)}: {len(plan.trainings())} of the {whole} trainings that scale "
             f"{plan.scale} declares, added to results/{plan.folder}{stays}"
         )
     yield from own_methods.remarks(plan.papers, plan.declared, plan.config["methods"] or ())
@@ -88,7 +88,7 @@ def _own_left_out(plan: Plan) -> Iterator[str]:
     """Of a user's methods that are finished in the folder, those that tables do not show now."""
     left: dict[str, list[str]] = {}
     for name in plan.papers:
-        here = {cell.label for cell in plan.cells(name)}
+        here = {training.label for training in plan.trainings(name)}
         found = own_methods.finished(Path(plan.path("runs", paper=name)))
         for label in sorted(found - here):
             left.setdefault(label, []).append(name)

@@ -30,7 +30,7 @@ PREFIX = "own-"
 EXAMPLE = "mine/fedper.py or mine/fedper.py:fedem"
 
 
-class Own(NamedTuple):
+class OwnMethod(NamedTuple):
     """A method from a file.
 
     Attributes:
@@ -47,7 +47,7 @@ class Own(NamedTuple):
     title: str
 
 
-def parse(text: str) -> Own:
+def parse(text: str) -> OwnMethod:
     """A method by its file; ConfigError for what cannot be one."""
     path, _, like = text.partition(":")
     if not is_file(path):
@@ -60,7 +60,7 @@ def parse(text: str) -> Own:
             "the file and its class otherwise"
         )
     label = PREFIX + stem.replace("_", "-").lower()
-    return Own(text, path, like or LIKE, label, title_of(path))
+    return OwnMethod(text, path, like or LIKE, label, title_of(path))
 
 
 def title_of(path: str) -> str:
@@ -132,23 +132,23 @@ def finished(runs: Path) -> set[str]:
     return {file.relative_to(runs).parts[1] for file in files}
 
 
-def _of(run: Run, own: Own) -> bool:
+def _of(run: Run, own: OwnMethod) -> bool:
     return run.label == own.label
 
 
-def _have(papers: Iterable[Paper], own: Own) -> bool:
+def _have(papers: Iterable[Paper], own: OwnMethod) -> bool:
     """Whether papers have a run whose settings a method could take."""
     return any(run.label == own.like for paper in papers for run in paper.runs)
 
 
-def _untested(own: Own) -> str:
+def _untested(own: OwnMethod) -> str:
     return (
         f"the server has the test examples there, and `protocols` of {own.title} name no predictor "
         "for the group server"
     )
 
 
-def _with(paper: Paper, own: Own) -> Paper:
+def _with(paper: Paper, own: OwnMethod) -> Paper:
     """A paper with a method, beside each run whose settings it takes."""
     alike = [run for run in paper.runs if run.label == own.like]
     if not alike:
@@ -211,7 +211,7 @@ def _literal_groups(value: ast.expr) -> frozenset[str] | None:
         return None
 
 
-def _like(run: Run, own: Own) -> Run:
+def _like(run: Run, own: OwnMethod) -> Run:
     """A run of the method that is otherwise as `run`; its hyper-parameters are its defaults."""
     note = f"A method of your own, from {own.path}; settings are those of {run.title}."
     named = {"label": own.label, "title": own.title, "method": own.path}

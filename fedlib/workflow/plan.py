@@ -53,7 +53,7 @@ class Plan(Chosen):
         yield from (("partition", wildcards) for wildcards in self.partitions())
         optional = ("events",) if self.config["tensorboard"] else ()
         for stage in ("train", "evaluate", *optional):
-            yield from ((stage, cell._asdict()) for cell in self.cells())
+            yield from ((stage, training._asdict()) for training in self.trainings())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
         for name, paper in self.papers.items():
             yield from (("table", {"paper": name, "table": table}) for table in paper.tables)
@@ -63,7 +63,7 @@ class Plan(Chosen):
     def partitions(self) -> list[dict]:
         """Wildcards of every partition: one of a federation, or one of each of its seeds."""
         found: dict[tuple, dict] = {names: {} for names in self._data}
-        for paper, federation, _, seed in self.cells():
+        for paper, federation, _, seed in self.trainings():
             found[paper, federation][self.replicate(paper, federation, seed)] = True
         return [
             {"paper": paper, "federation": federation} | ({"replicate": one} if one else {})
@@ -111,7 +111,7 @@ class Plan(Chosen):
 
     def run_files(self, file: str, paper: str) -> list[str]:
         """`file` ("history", "evaluation") of all runs of a paper."""
-        return [self.path(file, **cell._asdict()) for cell in self.cells(paper)]
+        return [self.path(file, **training._asdict()) for training in self.trainings(paper)]
 
     def exhibits(self, *files: str) -> list[str]:
         """Those `files` ("table_md", "figure_png", ...) of all tables and figures."""
@@ -134,7 +134,7 @@ class Plan(Chosen):
         tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
-        runs = [self.paths(x, map(Training._asdict, self.cells())) for x in RUN_FILES]
+        runs = [self.paths(x, map(Training._asdict, self.trainings())) for x in RUN_FILES]
         return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
 
     # --- What each job is given ----------------------------------------------------------------

@@ -1,11 +1,10 @@
 """Builds every method, model, solver and partition of a plan before anything runs.
 
 Otherwise a job would find a mistake in a declaration, maybe hours later. Building needs libraries
-that a plan does not, so another process does it (`scripts/preflight.py`). Successes are cached by
+that a plan does not, so another process does it (`scripts/check.py`). Successes are cached by
 specification and code, so a plan with nothing new only reads the cache.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -23,8 +22,7 @@ from fedlib.files import canonical_json
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT, code_digest, remember
 
-SCRIPT = "scripts/preflight.py"
-REMEMBERED = 20_000  # entries, of all checkouts of a user; a scale has up to a thousand
+SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints; others are counted
 
 
@@ -44,10 +42,9 @@ class Piece(NamedTuple):
     code: str
 
     @property
-    def key(self) -> str:
-        """Its key in the cache."""
-        text = f"{self.stage} {self.code} {code_digest(SCRIPT)} {self.spec}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def facts(self) -> tuple:
+        """What decides whether it can be built."""
+        return self.stage, self.code, code_digest(SCRIPT), self.spec
 
 
 def check(plan: Plan) -> None:
@@ -58,22 +55,22 @@ def check(plan: Plan) -> None:
         for a folder that is missing or not writable.
     """
     _check_folders(plan)
-    file = cache_folder() / "built.json"
-    known = dict.fromkeys(seals.remembered(file).get("keys", ()))
-    new: dict[str, list[Piece]] = {}
+    known = seals.Cache(cache_folder() / "built.json")
+    new: dict[tuple, list[Piece]] = {}
     for piece in pieces(plan):
-        if (key := piece.key) not in known:
-            new.setdefault(key, []).append(piece)
+        if not known.get(piece.facts):
+            new.setdefault(piece.facts, []).append(piece)
     remember()  # for the jobs, which look at the same code
     if not new:
         return
     answers = _answers([same[0] for same in new.values()])
-    built = [*known, *(key for key in new if answers[key] is None)]
-    seals.remember(file, {"keys": built[-REMEMBERED:]})
     alike: dict[str, list[Piece]] = {}
-    for key, answer in answers.items():
+    for facts, answer in answers.items():
         if answer:
-            alike.setdefault(answer, []).extend(new[key])
+            alike.setdefault(answer, []).extend(new[facts])
+        elif answer is None:
+            known.add(facts, True)
+    known.write()
     wrong = [f"{_names(same)}: {answer}" for answer, same in alike.items()]
     if wrong:
         more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
@@ -123,8 +120,8 @@ def pieces(plan: Plan) -> Iterator[Piece]:
             yield Piece(where, "partition", canonical_json(data.spec(0)), code)
 
 
-def _answers(found: list[Piece]) -> dict[str, str | bool | None]:
-    """What `scripts/preflight.py` says of each, by its key."""
+def _answers(found: list[Piece]) -> dict[tuple, str | bool | None]:
+    """What `scripts/check.py` says of each, by its facts."""
     done = subprocess.run(
         [sys.executable, str(ROOT / SCRIPT)],
         input=json.dumps([(piece.stage, json.loads(piece.spec)) for piece in found]),
@@ -135,7 +132,9 @@ def _answers(found: list[Piece]) -> dict[str, str | bool | None]:
         raise RuntimeError(f"{SCRIPT} failed:\n{done.stderr}")
     for line in dict.fromkeys(done.stderr.splitlines()):
         print(line, file=sys.stderr)
-    return {piece.key: answer for piece, answer in zip(found, json.loads(done.stdout), strict=True)}
+    return {
+        piece.facts: answer for piece, answer in zip(found, json.loads(done.stdout), strict=True)
+    }
 
 
 def _names(same: list[Piece]) -> str:

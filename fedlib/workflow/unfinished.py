@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedlib.forecast.estimates import TIMED, Estimates, Record, run_name
+from fedlib.forecast.estimates import TIMED, Estimates, Timing, run_name
 from fedlib.forecast.requests import Request
 from fedlib.workflow import dryrun
 from fedlib.workflow.plan import Plan
@@ -40,7 +40,7 @@ def _request(plan: Plan, paper: str, federation: str, label: str) -> Request:
 
 
 def seconds(
-    plan: Plan, records: Iterable[Record], estimates: Estimates
+    plan: Plan, records: Iterable[Timing], estimates: Estimates
 ) -> dict[tuple[str, str], list[float]]:
     """Seconds that each of these jobs may take, by run and stage; infinity where that is unknown.
 

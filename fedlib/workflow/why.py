@@ -20,14 +20,11 @@ REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
 def note(plan: Plan) -> None:
     """Remember the modules behind every digest of code in the plan."""
     path = Path(plan.path("code"))
-    known = seals.remembered(path)
-    new = {}
+    known = seals.Cache(path, REMEMBERED)
     for roots in {plan.roots(stage, **job) for stage, job in plan.jobs()}:
-        if (digest := provenance.code_digest(*roots)) not in known:
-            new[digest] = provenance.modules(*roots)
-    if new:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        seals.remember(path, dict([*known.items(), *new.items()][-REMEMBERED:]))
+        known.find(provenance.code_digest(*roots), lambda roots=roots: provenance.modules(*roots))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known.write()
 
 
 def lines(
@@ -69,7 +66,7 @@ def lines(
 
 def _of_code(plan: Plan, then: str, roots: tuple[str, ...]) -> list[str]:
     """Modules that differ from those behind the digest `then`."""
-    before = seals.remembered(Path(plan.path("code"))).get(then)
+    before = seals.Cache(plan.path("code")).get(then)
     if before is None:
         return [f"code changed; {plan.path('code')} does not have the modules it had before"]
     return _differences("", before, provenance.modules(*roots), show=False)

@@ -17,7 +17,7 @@ FACT_TITLES = {"gpu": "GPU", "cpu": "CPU", "clean": "working tree as committed"}
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeRun:
     """A run with all its seeds.
 
     Attributes:
@@ -42,7 +42,7 @@ class Origin:
 
     trainings: int
     facts: Mapping[str, Mapping[str, int]]
-    runs: tuple[Made, ...]
+    runs: tuple[MadeRun, ...]
 
 
 def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
@@ -64,7 +64,7 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
             if found:
                 _, spec = next(iter(found.values()))
                 spec = {name: spec[name] for name in spec if name not in ("seed", "data")}
-                made.append(Made(f"{federation}/{label}", tuple(found), spec))
+                made.append(MadeRun(f"{federation}/{label}", tuple(found), spec))
     facts = {name: dict(values) for name, values in counts.items() if values}
     return Origin(sum(len(run.seeds) for run in made), facts, tuple(made))
 
