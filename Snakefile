@@ -5,7 +5,7 @@ from snakemake.utils import min_version
 min_version("9.17")  # before, priorities could not be functions
 
 
-configfile: f"{workflow.basedir}/config.yaml"
+configfile: f"{workflow.current_basedir}/config.yaml"
 
 
 report: "rules/captions/workflow.rst"
@@ -19,19 +19,9 @@ include: "rules/tensorboard.smk"
 include: "rules/report.smk"
 
 
-localrules:
-    all,
-    download_all,
-    partitions,
-    download,
-    events,
-    table,
-    figure,
-    report,
-
-
 rule all:
     """Every table and figure, the report, and event files if the configuration asks for them."""
     default_target: True
     input:
         PLAN.targets(),
+    localrule: True

@@ -3,7 +3,6 @@
 import gc
 import inspect
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -11,9 +10,26 @@ from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.persistence import PersistenceBase
+from snakemake.sourcecache import HostingProviderFile
 from snakemake.utils import validate
 
-CHECKOUT = Path(workflow.basedir)
+
+def checkout():
+    """The folder of this workflow's files, or a copy of their commit that was fetched for a module."""
+    rules = workflow.current_basedir
+    if not isinstance(rules, HostingProviderFile):
+        return Path(str(rules)).parent
+    repository = rules.hosted_repo.repo
+    commit = repository.commit(rules.ref).hexsha
+    folder = workflow.sourcecache.cache_path / "fedlib-moe" / commit
+    if not folder.exists():
+        part = folder.with_name(f"{commit}.{os.getpid()}")
+        repository.clone(part, no_checkout=True).git.checkout(commit)
+        part.rename(folder)
+    return folder
+
+
+CHECKOUT = checkout()
 sys.path.insert(0, str(CHECKOUT))
 
 from fedlib.workflow.config import DEFAULTS, check, normalised
@@ -78,6 +94,7 @@ try:
             make_again(stale.look(PLAN))
         if not reads:
             why.note(PLAN)
+            write_specifications(PLAN)
 except (ConfigError, DataError) as error:
     raise WorkflowError(str(error)) from None
 
@@ -104,16 +121,8 @@ PYTHON = Path(sys.executable).parent
 os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.defpath)]))
 
 
-def run_scripts_by(words):
-    """From now on, "python scripts/x.py" in a rule means these words, then the script."""
-    # Under --directory it is still the script of this checkout. The braces are doubled because
-    # Snakemake formats a prefix like a command.
-    here = "" if Path.cwd() == CHECKOUT else shlex.quote(f"{CHECKOUT}/")
-    body = f'{words} {here}"$@"'.replace("{", "{{").replace("}", "}}")
-    shell.prefix(f"set -euo pipefail; python() {{{{ {body}; }}}}; ")
-
-
-run_scripts_by("command python")
+# Where rules find scripts: relative in the checkout itself, so that commands are short.
+SCRIPTS = "scripts" if CHECKOUT.samefile(Path.cwd()) else f"{CHECKOUT}/scripts"
 
 
 def can_fork():
@@ -123,9 +132,10 @@ def can_fork():
 
 
 onstart:
-    write_specifications(PLAN)
     if can_fork():
-        run_scripts_by(warm.start())
+        prefix = f'set -euo pipefail; python() {{ {warm.start()} "$@"; }}; '
+        # Snakemake formats it like a command.
+        shell.prefix(prefix.replace("{", "{{").replace("}", "}}"))
 
 
 def asked_often(function):

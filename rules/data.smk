@@ -8,9 +8,11 @@ rule download:
     log:
         path("download_log"),
     retries: 2
+    localrule: True
     conda:
         "../envs/train.yaml"
     resources:
+        scripts=SCRIPTS,
         download=1,
         # Resources and not params where a value must not repeat the job: see rule train.
         raw=config["raw"],
@@ -37,6 +39,7 @@ rule partition:
     conda:
         "../envs/train.yaml"
     resources:
+        scripts=SCRIPTS,
         mem_mb=memory(),
         raw=config["raw"],
     params:
@@ -50,9 +53,11 @@ rule download_all:
     """Everything that needs a network connection."""
     input:
         PLAN.receipts(),
+    localrule: True
 
 
 rule partitions:
     """All shards; run it first, and what comes out unchanged is not trained on again."""
     input:
         PLAN.manifests(),
+    localrule: True

@@ -21,6 +21,7 @@ rule evaluate:
         "../envs/train.yaml"
     threads: WORKERS
     resources:
+        scripts=SCRIPTS,
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory("evaluate"),
         runtime=minutes("evaluate"),
@@ -54,6 +55,7 @@ rule metrics:
     conda:
         "../envs/report.yaml"
     resources:
+        scripts=SCRIPTS,
         mem_mb=memory(),
         runs=lambda wildcards: path("runs", **wildcards),
     params:

@@ -23,9 +23,11 @@ rule table:
     benchmark:
         path("table_benchmark")
     priority: turn("table")
+    localrule: True
     conda:
         "../envs/report.yaml"
     resources:
+        scripts=SCRIPTS,
         published=optional_input("published"),
     params:
         spec=spec("table"),
@@ -56,9 +58,11 @@ rule figure:
     benchmark:
         path("figure_benchmark")
     priority: turn("figure")
+    localrule: True
     conda:
         "../envs/report.yaml"
     resources:
+        scripts=SCRIPTS,
         published=optional_input("published"),
     params:
         spec=spec("figure"),
@@ -81,9 +85,11 @@ rule report:
         path("report_log"),
     benchmark:
         path("report_benchmark")
+    localrule: True
     conda:
         "../envs/report.yaml"
     resources:
+        scripts=SCRIPTS,
         results=path("results"),
         figures=path("figures"),
     params:

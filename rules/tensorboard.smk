@@ -13,9 +13,11 @@ rule events:
     benchmark:
         path("events_benchmark")
     priority: turn("events")
+    localrule: True
     conda:
         "../envs/tensorboard.yaml"
     resources:
+        scripts=SCRIPTS,
         mem_mb=memory(),
     params:
         spec=spec("events"),

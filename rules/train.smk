@@ -20,6 +20,7 @@ rule train:
     # Each works on clients of its own, so that their number does not change a bit of the result.
     threads: WORKERS
     resources:
+        scripts=SCRIPTS,
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=memory("train"),
         runtime=minutes("train"),

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("Snakefile", "config.yaml", "rules", "profiles", "envs", "fedlib", "scripts")
+PARTS = ("Snakefile", "config.yaml", "workflow", "config", "rules", "profiles", "envs")
+PARTS += ("fedlib", "scripts")
 SMOKE = "tests/smoke.yaml"
 
 # Snakemake and what it imports late take seconds to load, so dry runs are forks of one process

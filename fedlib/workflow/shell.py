@@ -15,39 +15,39 @@ from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import LONG, Plan
 
 COMMANDS = {
-    "download": "python scripts/download.py {wildcards.dataset} --spec {params.spec:q}"
-    " --code {params.code} --raw {resources.raw:q} --receipt {output:q} {resources.mirror}"
-    " >> {log:q} 2>&1",
-    "partition": "python scripts/partition.py --spec {params.spec:q} --code {params.code}"
-    " --raw {resources.raw:q} --shards {output.shards:q} --manifest {output.manifest:q}"
-    " >> {log:q} 2>&1",
-    "train": "python scripts/train.py --spec {params.spec:q} --code {params.code}"
+    "download": "python {resources.scripts:q}/download.py {wildcards.dataset}"
+    " --spec {params.spec:q} --code {params.code} --raw {resources.raw:q} --receipt {output:q}"
+    " {resources.mirror} >> {log:q} 2>&1",
+    "partition": "python {resources.scripts:q}/partition.py --spec {params.spec:q}"
+    " --code {params.code} --raw {resources.raw:q} --shards {output.shards:q}"
+    " --manifest {output.manifest:q} >> {log:q} 2>&1",
+    "train": "python {resources.scripts:q}/train.py --spec {params.spec:q} --code {params.code}"
     " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
     " --state {output.state:q} --history {output.history:q}"
     " --checkpoints {resources.checkpoints:q} --device {resources.device}"
     " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1",
-    "evaluate": "python scripts/evaluate.py --spec {params.spec:q} --code {params.code}"
-    " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
-    " {resources.settled}"
+    "evaluate": "python {resources.scripts:q}/evaluate.py --spec {params.spec:q}"
+    " --code {params.code} --shards {input.shards:q} --manifest {input.manifest:q}"
+    " {resources.weights} {resources.settled}"
     " --state {input.state:q} --history {input.history:q}"
     " --checkpoints {resources.checkpoints:q} --out {output:q}"
     " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
     " >> {log:q} 2>&1",
-    "events": "python scripts/events.py --spec {params.spec:q} --code {params.code}"
+    "events": "python {resources.scripts:q}/events.py --spec {params.spec:q} --code {params.code}"
     " --history {input.history:q} --evaluation {input.evaluation:q} --out {output:q}"
     " >> {log:q} 2>&1",
-    "metrics": "python scripts/metrics.py --spec {params.spec:q} --code {params.code}"
+    "metrics": "python {resources.scripts:q}/metrics.py --spec {params.spec:q} --code {params.code}"
     " --runs {resources.runs:q} --parquet {output.metrics:q} --csv {output.metrics_csv:q}"
     " --clients {output.clients:q} >> {log:q} 2>&1",
-    "table": "python scripts/table.py --spec {params.spec:q} --code {params.code}"
+    "table": "python {resources.scripts:q}/table.py --spec {params.spec:q} --code {params.code}"
     " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
     " --csv {output.table_csv:q} --md {output.table_md:q} --tex {output.table_tex:q}"
     " --json {output.table_json:q} >> {log:q} 2>&1",
-    "figure": "python scripts/figure.py --spec {params.spec:q} --code {params.code}"
+    "figure": "python {resources.scripts:q}/figure.py --spec {params.spec:q} --code {params.code}"
     " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
     " --pdf {output.figure_pdf:q} --png {output.figure_png:q} --svg {output.figure_svg:q}"
     " --json {output.figure_json:q} >> {log:q} 2>&1",
-    "report": "python scripts/report.py --spec {params.spec:q} --code {params.code}"
+    "report": "python {resources.scripts:q}/report.py --spec {params.spec:q} --code {params.code}"
     " --results {resources.results:q} --figures {resources.figures:q}"
     " --md {output.report:q} --html {output.report_html:q} >> {log:q} 2>&1",
 }
@@ -107,6 +107,7 @@ def command(plan: Plan, stage: str, **wildcards: object) -> str:
     for words in (*PLANNED, *absent):
         text = text.replace(words, "")
     resources = {name: _Word(plan.config[name]) for name in ("raw", "device", "executor")}
+    resources["scripts"] = _Word("scripts")
     resources |= {name: getattr(files, name) for name in FOLDERS}
     return text.format(
         wildcards=SimpleNamespace(**wildcards),

@@ -1,0 +1,101 @@
+"""The workflow in a foreign folder: as a module from a clone, and as `snakedeploy` leaves it."""
+
+import shutil
+import subprocess
+import textwrap
+
+import pytest
+import workflow
+import yaml
+
+from fedlib.workflow.config import DEFAULTS
+
+pytestmark = pytest.mark.slow
+RUN = {"papers": ["pfedmm"], "federations": ["digits"], "labels": ["fedavg"], "seeds": [0]}
+RUN |= {"tag": "module", "rounds": 2, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    return workflow.copy_checkout(tmp_path_factory.mktemp("a clone"))
+
+
+def write(folder, snakefile, config):
+    """A foreign folder with a Snakefile and a configuration where they are by convention."""
+    for path, text in {"workflow/Snakefile": snakefile, "config/config.yaml": config}.items():
+        (folder / path).parent.mkdir()
+        (folder / path).write_text(text)
+
+
+def files(folder):
+    return {
+        path.relative_to(folder) for path in folder.rglob("*") if "__pycache__" not in str(path)
+    }
+
+
+def test_another_workflow_uses_it_as_a_module(checkout, tmp_path):
+    before = files(checkout)
+    snakefile = f"""
+        configfile: "config/config.yaml"
+
+        module fedlib:
+            snakefile: "{checkout}/workflow/Snakefile"
+            config: config["fedlib"]
+
+        use rule * from fedlib as fedlib_*
+
+        onstart:
+            fedlib.onstart()
+
+        rule mine:
+            default_target: True
+            input: "results/demo-module/tables/pfedmm/main.csv", rules.fedlib_all.input
+            output: "mine.csv"
+            shell: "python -c 'import shutil; shutil.copy(\\"{{input[0]}}\\", \\"{{output}}\\")'"
+        """
+    write(tmp_path, textwrap.dedent(snakefile), yaml.safe_dump({"fedlib": RUN}))
+    done = workflow.snakemake(tmp_path, "--cores", "1")
+    assert done.returncode == 0, done.stdout
+    assert "federation,dataset,label" in (tmp_path / "mine.csv").read_text()
+    made = {"results/demo-module/report.html", "data/raw/digits.json"}
+    made |= {"figures/demo-module/pfedmm/accuracy_over_rounds.png"}
+    assert all((tmp_path / file).is_file() for file in made)
+    assert files(checkout) == before
+    assert "warning" not in done.stdout.lower()
+    assert "Nothing to be done" in workflow.snakemake(tmp_path, "--cores", "1").stdout
+    report = workflow.snakemake(tmp_path, "--report", "report.html")
+    assert report.returncode == 0, report.stdout
+
+
+# As snakedeploy 0.17.1 writes it.
+DEPLOYED = """
+configfile: "config/config.yaml"
+
+module fedlib:
+    snakefile:
+        github("lab/fedlib", path="workflow/Snakefile", tag="v9")
+    config:
+        config
+
+use rule * from fedlib
+"""
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag(tmp_path):
+    hosted, folder, cache = (tmp_path / name for name in ("host/lab/fedlib", "mine", "cache"))
+    workflow.copy_checkout(hosted)
+    identity = ["-c", "user.name=Me", "-c", "user.email=me@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "."], ["tag", "v9"]):
+        subprocess.run(["git", *words], cwd=hosted, check=True)
+    folder.mkdir()
+    config = yaml.safe_load((hosted / "config/config.yaml").read_text())
+    assert config.keys() == DEFAULTS.keys()
+    write(folder, DEPLOYED, yaml.safe_dump(config | RUN))
+    shutil.copytree(hosted / "profiles", folder / "profiles")
+    redirected = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": "https://github.com/"}
+    redirected["GIT_CONFIG_KEY_0"] = f"url.file://{tmp_path}/host/.insteadOf"
+    table = "results/demo-module/tables/pfedmm/main.csv"
+    done = workflow.snakemake(folder, table, XDG_CACHE_HOME=str(cache), **redirected)
+    assert done.returncode == 0, done.stdout
+    assert (folder / table).is_file() and not (hosted / "results").exists()
