@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.report import figures, inputs
-from fedlib.report.figures import saving
+from fedlib.report.figures import numbers, saving
 from fedlib.report.pictures import vouch
 from fedlib.workflow import command, provenance
 
@@ -23,7 +23,8 @@ def main() -> None:
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
     read = list(filter(None, (args.metrics, args.clients, args.published)))
-    vouch(args.json, pictures, spec, provenance.code_digest(*roots), read)
+    code = provenance.code_digest(*roots)
+    vouch(args.json, pictures, spec, code, read, numbers.of(figure))
     provenance.assert_covered(*roots)
 
 

@@ -6,19 +6,32 @@ from fedlib import files, seals
 from fedlib.errors import DataError
 
 DIGESTS = "sha256"  # of the pictures, by the ending of their name
+PANELS = "panels"
 REMEDY = "delete it and run the figure stage"
 
 
-def vouch(json: Path, pictures: list[Path], spec: dict, code: str, inputs: list[Path]) -> None:
-    """Write down what pictures hold, and of what they are the result.
+def vouch(
+    json: Path, pictures: list[Path], spec: dict, code: str, inputs: list[Path], panels: list[dict]
+) -> None:
+    """Write down what pictures hold, the numbers they show, and of what they are the result.
 
     Args:
       code: digest of the code of their job; inputs: files that it read.
+      panels: see `fedlib.report.figures.numbers`.
     """
     beside, read = seals.contents(*pictures), seals.contents(*inputs)
     made = seals.Made(seals.spec_digest(spec), code, read, beside)
     digests = {path.suffix[1:]: files.digest(path) for path in pictures}
-    seals.write_json(json, {seals.MADE: str(made), DIGESTS: digests})
+    seals.write_json(json, {seals.MADE: str(made), DIGESTS: digests, PANELS: panels})
+
+
+def panels(picture: Path) -> list[dict]:
+    """The numbers that a figure shows; `picture` has its path up to the ending.
+
+    Raises:
+      DataError: if its file is missing or damaged.
+    """
+    return seals.read_json(picture.with_name(f"{picture.name}.json"), REMEDY, has=(PANELS,))[PANELS]
 
 
 def check(json: Path, spec: str | None) -> None:

@@ -44,11 +44,12 @@ def draw(given: Inputs) -> Figure:
             seen = exhibits.pick(mine, group="seen")["accuracy"]
             first, every = style.markers(exhibit["runs"], run["label"], len(seen), count=5)
             # The first point of the steps is at zero, on the edge of the panel.
-            solid = {"linestyle": "-", "markevery": (first + 1, every)}
+            solid = {"linestyle": "-", "markevery": (first + 1, every), "label": run["title"]}
             _draw_steps(axes, seen, look.curve() | solid)
             if kind.unseen and look != style.OTHERS:
                 others = exhibits.pick(mine, group="unseen")["accuracy"]
                 thin = {"linestyle": style.DASHED, "linewidth": 1.0, "marker": ""}
+                thin["label"] = f"{run['title']}, unseen"
                 _draw_steps(axes, others, look.curve() | thin)
         _scale(axes)
     _finish(

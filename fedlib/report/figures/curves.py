@@ -84,8 +84,10 @@ def draw_curve(
     axes: Axes, curve: pd.DataFrame, look: style.Look, runs: list[dict], x: str = "round"
 ) -> None:
     """A run's mean over seeds along `x`, with marks, and a band from lowest to highest seed."""
-    marked = style.markers(runs, curve["label"].iloc[0], len(curve))
-    axes.plot(curve[x], curve["mean"], markevery=marked, **look.curve())
+    label = curve["label"].iloc[0]
+    marked = style.markers(runs, label, len(curve))
+    title = next(run["title"] for run in runs if run["label"] == label)
+    axes.plot(curve[x], curve["mean"], markevery=marked, label=title, **look.curve())
     if (curve["seeds"] > 1).any():
         axes.fill_between(curve[x], curve["low"], curve["high"], **style.band(look, runs))
 
