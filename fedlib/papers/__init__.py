@@ -2,13 +2,14 @@
 
 A package has `settings` (what its runs are), `scales` (what is run at each scale; where that is
 long, `federations` has on what), `exhibits` (its tables and figures), `criteria` (what a
-reproduction is to show), `published.csv` (the numbers that the paper prints) and `README.md` (its
-specification). To add a paper, write such a package, or one file, `fedlib/papers/<name>.py`.
-Nothing is imported here before it is asked for.
+reproduction is to show), `published.csv` (the numbers that the paper prints), `citation.bib` and
+`README.md` (its specification). To add a paper, write such a package, or one file,
+`fedlib/papers/<name>.py`. Nothing is imported here before it is asked for.
 """
 
 import importlib.util
 import pkgutil
+from importlib import resources
 from types import ModuleType
 
 from fedlib.errors import ConfigError, of_file
@@ -38,6 +39,12 @@ def load(name: str) -> ModuleType:
         _, named = _file(name)
         raise ConfigError(f"{named} has no function declare(scale), which returns its Paper")
     return module
+
+
+def bibtex(name: str) -> str:
+    """How to cite a paper, `citation.bib` beside its declaration; "" if there is none."""
+    file = resources.files(__name__) / name / "citation.bib"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def declared(name: str, scale: str) -> Paper:

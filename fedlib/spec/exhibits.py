@@ -42,7 +42,8 @@ class Exhibit:
       labels: runs in it, in row order; federations: in column order.
       published: value of the `exhibit` column of `papers/<paper>/published.csv` that holds its
         numbers, or None if the paper prints none.
-      stage: "table" or "figure"; kind: the module that draws it.
+      asks: the question that it answers; that of its kind if not given.
+      stage: "table" or "figure"; kind: the module that draws it; question: what it answers.
       room_for_others: whether any method fits in, so that one of a user's is shown, too.
       of_server: whether it shows test examples of the server, so that methods must predict them.
       compares: whether it puts runs beside each other, so that one alone says nothing, unless
@@ -56,9 +57,11 @@ class Exhibit:
     labels: tuple[str, ...]
     federations: tuple[str, ...]
     published: str | None = field(default=None, kw_only=True)
+    asks: str = field(default="", kw_only=True)
 
     stage: ClassVar[str]
     kind: ClassVar[str]
+    question: ClassVar[str]
     room_for_others: ClassVar[bool] = False
     of_server: ClassVar[bool] = False
     by_federation: ClassVar[tuple[str, ...]] = ()

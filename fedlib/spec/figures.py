@@ -31,6 +31,8 @@ class AccuracyOverBytes(Figure):
       shaded: method whose runs are shades of its colour, see `fedlib.report.figures.style.looks`.
     """
 
+    question: ClassVar = "How much has to be sent for an accuracy?"
+
     metric: str = "accuracy"
     protocol: str = "default"
     split: str = "test"
@@ -67,6 +69,8 @@ class AccuracyOverRounds(Figure):
         beyond a run's last round are left out.
     """
 
+    question: ClassVar = "How fast does each method learn, and where does it end?"
+
     metric: str = "accuracy"
     protocol: str = "default"
     split: str = "test"
@@ -91,6 +95,8 @@ class AccuracyOverRounds(Figure):
 class AlphaOverRounds(Figure):
     """The weight that Fed-MoE learns for a client's own relevance, over rounds."""
 
+    question: ClassVar = "How much does a client trust the experts that it chose?"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientAccuracyCdf(Figure):
@@ -103,6 +109,8 @@ class ClientAccuracyCdf(Figure):
       variants: which runs have the same dashes, see `fedlib.report.comparisons.variants`; those of
         the same label if not given.
     """
+
+    question: ClassVar = "Which clients profit, and which are left behind?"
 
     unseen: bool = False
     protocols: Sequence[Mapping] | None = None
@@ -126,6 +134,8 @@ class ClientDifferences(Figure):
       of: label of the method; the exhibit's other runs are those it is compared with.
     """
 
+    question: ClassVar = "For how many clients is the method better than the best baseline?"
+
     of: str
 
     is_lead: ClassVar = True
@@ -139,10 +149,14 @@ class ClientDifferences(Figure):
 class ClientMatrices(Figure):
     """Clients' mixture weights, sorted by planted cluster."""
 
+    question: ClassVar = "Do mixture weights find the planted clusters?"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterUsage(Figure):
     """How many clients choose each expert."""
+
+    question: ClassVar = "Are all clusters used?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +166,8 @@ class CostToTarget(Figure):
     Attributes:
       targets: see `fedlib.report.time_to_accuracy.costs`.
     """
+
+    question: ClassVar = "What does it cost to reach a target accuracy?"
 
     targets: Mapping[str, float]
 
@@ -164,10 +180,14 @@ class CostToTarget(Figure):
 class ExpertWeights(Figure):
     """How much gates trust the local expert."""
 
+    question: ClassVar = "Does the gate trust the local expert or the shared one?"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exploration(Figure):
     """Which expert by rank clients choose while they explore."""
+
+    question: ClassVar = "Do clients settle on a cluster?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +200,8 @@ class GainBars(Figure):
       names: of what is below and above, for the legend.
       gains: published exhibit of the gains; the exhibit's own is of the federation below.
     """
+
+    question: ClassVar = "What is gained where the conditions are better?"
 
     pairs: Sequence[Mapping]
     bars: Sequence[Mapping]
@@ -202,6 +224,8 @@ class GainBars(Figure):
 class GateWeights(Figure):
     """Mean weights that gates give to experts."""
 
+    question: ClassVar = "Which experts does the gate trust?"
+
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The mixtures whose gates they are."""
         yield View(protocol="moe")
@@ -215,6 +239,8 @@ class GradientDivergence(Figure):
       window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
     """
 
+    question: ClassVar = "How much do the clients' updates disagree?"
+
     window: int = 50
 
     compares: ClassVar = True
@@ -224,10 +250,14 @@ class GradientDivergence(Figure):
 class LabelLeakage(Figure):
     """Shares of labels that are read from clients' first updates, against the true ones."""
 
+    question: ClassVar = "Can a client's labels be read from its first update?"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureWeights(Figure):
     """Clients' mixture weights at the end, as stacked bars."""
+
+    question: ClassVar = "How are clients' mixtures made up?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +272,8 @@ class ProtocolSweep(Figure):
         told apart by dashes; or one per "variant", and of each family if there are several.
       variants: see `fedlib.report.comparisons.variants`; by labels if not given.
     """
+
+    question: ClassVar = "Which way to predict is best?"
 
     protocols: Sequence[Mapping]
     parameter: str
@@ -263,6 +295,8 @@ class Representations(Figure):
       kinds: names of the recorded kinds of vectors, in their order.
     """
 
+    question: ClassVar = "Do the experts see the same things?"
+
     kinds: Sequence[str]
 
 
@@ -277,6 +311,8 @@ class Sweep(Figure):
       symbol: how the paper calls the parameter ("M").
       metric: one of `fedlib.report.figures.curves.METRICS`.
     """
+
+    question: ClassVar = "How does accuracy depend on it?"
 
     parameter: str
     methods: Sequence[str]
@@ -301,6 +337,8 @@ class TablesOverTime(Figure):
       rows, values: what the rows and the values of the tables are.
     """
 
+    question: ClassVar = "What do experts take on in the course of training?"
+
     rounds: Sequence[int] | None = None
     rows: str = "Label"
     values: str = "q(expert | label)"
@@ -323,6 +361,8 @@ class WeightsOverRounds(Figure):
       rounds: which of those at which the runs recorded their weights, by federation; all of them if
         not given.
     """
+
+    question: ClassVar = "Which experts become relevant to which clients?"
 
     rounds: Mapping[str, Sequence[int]] | None = None
 

@@ -18,6 +18,8 @@ class Table(Exhibit):
 class Accuracy(Table):
     """Accuracy of all clients and of the tenth worst: a block per federation, a row per method."""
 
+    question: ClassVar = "How accurate is each method, for all clients and for the worst tenth?"
+
     room_for_others: ClassVar = True
     compares: ClassVar = True
 
@@ -31,6 +33,8 @@ class AccuracyAndTraffic(Table):
         last so many} or {"rounds": those in the last so many rounds}; the last one alone for a
         federation that is not named.
     """
+
+    question: ClassVar = "How accurate is each method, and what does it send?"
 
     averaged: Mapping[str, Mapping] | None = None
 
@@ -46,6 +50,8 @@ class BesidePublished(Table):
       names: of the published exhibits, by federation; a federation may have none.
       others: titles of what is published but not run here, by label.
     """
+
+    question: ClassVar = "How accurate is each method, beside what is published?"
 
     sources: Sequence[Mapping]
     names: Mapping[str, str]
@@ -67,6 +73,8 @@ class ClusterRecovery(Table):
         weight, of the columns "pi_0", ...
     """
 
+    question: ClassVar = "Are the planted clusters found?"
+
     choice: str | None = None
 
 
@@ -85,6 +93,8 @@ class Criteria(Table):
         and a "published" number of its own in place of the cells'. "main" ones are about the
         paper's main claim, see `tests/standing.py`.
     """
+
+    question: ClassVar = "Do these runs show what the paper says?"
 
     criteria: Sequence[Mapping]
 
@@ -113,6 +123,8 @@ class Cost(Table):
       personal: whether to show what clients train on their own after the last round, too.
     """
 
+    question: ClassVar = "What does training cost in examples, arithmetic and traffic?"
+
     personal: bool = False
 
     room_for_others: ClassVar = True
@@ -127,6 +139,8 @@ class Gains(Table):
       groups: of each the "title", the "labels" among which the best is looked for, and "gain", the
         published metrics "<gain>_min" and "<gain>_max" of the exhibit's own published numbers.
     """
+
+    question: ClassVar = "How far is the method above the best baseline?"
 
     of: str
     groups: Sequence[Mapping]
@@ -153,6 +167,8 @@ class GlobalAccuracy(Table):
       average: published exhibit of the means over all columns, of the data set "all"; with it, or
         with "", these are shown too.
     """
+
+    question: ClassVar = "How accurate is the model on the server's test examples?"
 
     columns: Sequence[Mapping]
     rows: Sequence[Mapping] | None = None
@@ -191,6 +207,8 @@ class Headlines(Table):
         `fedlib.report.comparisons.Printed`.
     """
 
+    question: ClassVar = "Do the claims of the text hold?"
+
     claims: Sequence[Mapping]
     protocols: Sequence[Mapping]
     cells: str | None = None
@@ -215,6 +233,8 @@ class Hyperparameters(Table):
         has no path for, it does not have.
     """
 
+    question: ClassVar = "Which settings were used, and which did the paper print?"
+
     columns: Sequence[Mapping]
     rows: Sequence[Mapping]
 
@@ -230,6 +250,8 @@ class Lead(Table):
       group: one of `fedlib.report.comparisons.GROUPS`.
       at: one of `WHEN`.
     """
+
+    question: ClassVar = "How far is the method ahead of each other one?"
 
     of: str
     claim: Mapping
@@ -247,10 +269,14 @@ class Lead(Table):
 class LearnedAlpha(Table):
     """The weight that Fed-MoE learns for a client's own relevance."""
 
+    question: ClassVar = "Which share do clients learn?"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Leakage(Table):
     """How well labels are read from updates."""
+
+    question: ClassVar = "How much of its labels does a client give away?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +320,8 @@ class ProtocolGrid(Table):
       group: see `fedlib.report.comparisons.accuracies`.
     """
 
+    question: ClassVar = "Which way to predict is best?"
+
     protocols: Sequence[Mapping]
     parameter: str | None = None
     symbol: str | None = None
@@ -314,6 +342,8 @@ class Protocols(Table):
         others are in the order of their names, as the keys of JSON have no order.
     """
 
+    question: ClassVar = "Does it matter how clients predict?"
+
     protocols: Mapping[str, str]
 
     def views(self, federation: str, label: str) -> Iterator[View]:
@@ -324,6 +354,8 @@ class Protocols(Table):
 @dataclass(frozen=True, kw_only=True)
 class ServerSize(Table):
     """Parameters and traffic of methods with a server, beside the printed ones."""
+
+    question: ClassVar = "How large are the models, and what is sent?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,6 +368,8 @@ class Sweep(Table):
       methods: registry names, in the order of columns or rows.
       symbol: how the paper calls the parameter ("M"); its own name if not given.
     """
+
+    question: ClassVar = "How does accuracy depend on it?"
 
     parameter: str
     methods: Sequence[str]
@@ -358,6 +392,8 @@ class ToTarget(Table):
       targets: in (0, 1], of each federation.
     """
 
+    question: ClassVar = "How soon is a target accuracy reached?"
+
     targets: Mapping[str, float]
 
     compares: ClassVar = True
@@ -368,6 +404,8 @@ class ToTarget(Table):
 @dataclass(frozen=True, kw_only=True)
 class Unseen(Table):
     """Accuracy of clients that took no part in training, by each protocol."""
+
+    question: ClassVar = "How accurate are methods for clients that took no part in training?"
 
     room_for_others: ClassVar = True
     compares: ClassVar = True
@@ -386,6 +424,8 @@ class Views(Table):
         "default", "split" "test", "metric" "accuracy_client_mean" (or "accuracy"), "key" of
         published numbers, the protocol.
     """
+
+    question: ClassVar = "How accurate is each method, seen in different ways?"
 
     columns: Sequence[Mapping]
 

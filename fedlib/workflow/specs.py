@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from fedlib import papers
 from fedlib.run_spec import run_weights
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
@@ -158,10 +159,13 @@ def _of_paper(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
         runs.setdefault(run.federation, {})[run.label] = list(paper.seeds_of(run))
+    asked = [x for table in paper.tables.values() for x in getattr(table, "criteria", ())]
     return {
         "name": paper.name,
         "title": paper.title,
         "citation": paper.citation,
+        "bibtex": papers.bibtex(paper.name),
+        "claims": [criterion["title"] for criterion in asked if criterion.get("main")],
         "scale_note": paper.scale_note,
         "seeds": list(paper.seeds),
         "federations": [
@@ -218,15 +222,10 @@ def _headings(chosen: Chosen, digest: Digest, paper: Paper, stage: str) -> list[
         {
             "name": name,
             "title": exhibit.title,
+            "question": exhibit.asks or exhibit.question,
             "caption": exhibit.caption,
-            "methods": sorted(
-                {
-                    methods[federation, label]
-                    for federation in exhibit.federations
-                    for label in exhibit.labels
-                    if (federation, label) in methods
-                }
-            ),
+            "runs": ["/".join(cell) for cell in methods if exhibit.shows(*cell)],
+            "methods": sorted({methods[cell] for cell in methods if exhibit.shows(*cell)}),
             "families": list(dict.fromkeys(family[name] for name in exhibit.federations)),
             "spec": digest(stage, paper=paper.name, **{stage: name}) if is_planned else None,
         }

@@ -20,7 +20,7 @@ declare = _frame.paper(
     "adaptive_experts",
     "Adaptive Expert Models",
     "M. Isaksson, E. Listo Zec, R. Coster, D. Gillblad, S. Girdzijauskas: Adaptive Expert Models "
-    "for Personalization in Federated Learning, FL-IJCAI 2022 (official code: "
+    "for Personalization in Federated Learning, FL-IJCAI 2022 (arXiv:2206.07832; official code: "
     "EricssonResearch/fl-moe)",
     scales,
     exhibits,

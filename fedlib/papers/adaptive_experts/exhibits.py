@@ -162,6 +162,7 @@ TABLES = {
         on("table2"),
         **BY_P,
         published=TABLE_2,
+        asks="Which predictor is best as clients' data differ more?",
     ),
     "hyperparameters": tables.Hyperparameters(
         "Hyper-parameters",
@@ -181,6 +182,7 @@ TABLES = {
         BOTH,
         on("clean"),
         **BY_P,
+        asks="Which predictor is best with the cleaner settings?",
     ),
     "other_data": tables.ProtocolGrid(
         "Personalised accuracy on other data",
@@ -188,6 +190,7 @@ TABLES = {
         BOTH,
         on("other"),
         protocols=PROTOCOLS,
+        asks="Which predictor is best on other data?",
     ),
     "paired_differences": tables.PairedDifferences(
         "The mixture and each other way to predict, client by client",
@@ -215,6 +218,7 @@ TABLES = {
         on("table2", where=lambda setting: setting.both_mixtures),
         protocols=MIXTURES,
         parameter="partition.p",
+        asks="Is it enough to train the gate?",
     ),
     "clients": tables.ProtocolGrid(
         "Number of clients",
@@ -227,6 +231,7 @@ TABLES = {
         parameter="partition.num_clients",
         symbol="K",
         published=TABLE_2,
+        asks="What changes with the number of clients?",
     ),
     "opt_out": tables.ProtocolGrid(
         "Clients that opt out of training",
@@ -237,6 +242,7 @@ TABLES = {
         on("opt_out"),
         **BY_P,
         group="unseen",
+        asks="What do clients lose that do not train?",
     ),
     "headlines": tables.Headlines(
         "Claims of the text",
@@ -254,6 +260,7 @@ TABLES = {
         (*BOTH, *map(of_schedule, SCHEDULES)),
         on("table2", where=lambda setting: setting.schedules),
         **BY_P,
+        asks="How should clients explore?",
     ),
     "cost": tables.Cost(
         "What training costs",
@@ -279,6 +286,7 @@ FIGURES = {
         panels="variant",
         variants=VARIANTS,
         published=TABLE_2,
+        asks="Which predictor is best as clients' data differ more?",
     ),
     "effect_of_clusters": figures.ProtocolSweep(
         "Effect of the number of clusters",
@@ -287,6 +295,7 @@ FIGURES = {
         on("table2", where=lambda setting: setting.sweep),
         **BY_CLUSTERS,
         published=TABLE_2,
+        asks="Do more clusters help?",
     ),
     "effect_of_clusters_other": figures.ProtocolSweep(
         "Effect of the number of clusters on other data",
@@ -296,6 +305,7 @@ FIGURES = {
         by_clusters,
         on("other", where=lambda setting: setting.sweep),
         **BY_CLUSTERS,
+        asks="Do more clusters help on other data?",
     ),
     "cluster_usage": figures.ClusterUsage(
         "Clients by cluster",

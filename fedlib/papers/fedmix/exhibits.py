@@ -22,6 +22,10 @@ BY_EXPERTS = ("fedavg", "biased-fedavg", *(f"fedmix-k{number}" for number in MAN
 MEAN = {"metric": "accuracy_client_mean"}
 # Pooled over validation sets, so that every example of their union counts the same (section 3).
 NEW_SHARD = {"protocol": "new_shard", "metric": "accuracy"}
+ASKS = {
+    "new_shard": "How accurate are models on data that no client trained on?",
+    "finetuned": "Does fine-tuning change the order of methods?",
+}
 FINETUNED = {"protocol": "finetuned", **MEAN}
 BY_TRAFFIC = {"unit": "GB", "scale": "linear"}
 SHADED = {"shaded": "fedmix"}  # where only FedMix is varied, by numbers
@@ -78,7 +82,7 @@ def _of_protocol(
 ) -> dict[str, Exhibit]:
     """Curves of another protocol over traffic and rounds; names end in the split, if it is test."""
     suffix = {"val": "", "test": "_test"}[split]
-    shown = {**with_curves_of(role, split), **protocol}
+    shown = {**with_curves_of(role, split), **protocol, "asks": ASKS[role]}
     return {
         f"{role}_over_traffic{suffix}": figures.AccuracyOverBytes(
             f"{title} over communication", caption, **shown, **BY_TRAFFIC, until=traffic
@@ -116,6 +120,7 @@ TABLES = {
         (*LENET_LINES, *BY_ETA, *LINES),
         on("views"),
         columns=ways,
+        asks="How accurate are models on known clients, new shards and new clients?",
     ),
     "new_shard_by_autoencoders": tables.Views(
         "New shards: gates weighed by p(s) or by autoencoders",
@@ -125,6 +130,7 @@ TABLES = {
         on("vae"),
         columns=APPENDIX_F,
         published="appendix-f-{label}",
+        asks="Which gate is better on new shards?",
     ),
     "cluster_recovery": tables.ClusterRecovery(
         "Clusters recovered from permuted labels",
@@ -186,6 +192,7 @@ FIGURES = {
         on("ablation"),
         **MEAN,
         split="val",
+        asks="Do experts specialise, or do they act as an ensemble?",
     ),
     "rotations": figures.AccuracyOverRounds(
         "Rotated digits",
@@ -193,6 +200,7 @@ FIGURES = {
         ROTATION_LINES,
         on("rotations"),
         **MEAN,
+        asks="Do experts help where clients' images are rotated?",
     ),
     "experts": figures.AccuracyOverBytes(
         "Number of experts",
@@ -203,6 +211,7 @@ FIGURES = {
         split="val",
         **BY_TRAFFIC,
         **SHADED,
+        asks="Do more experts help?",
     ),
     "experts_new_shard": figures.AccuracyOverBytes(
         "Number of experts, new shard",
@@ -213,6 +222,7 @@ FIGURES = {
         split="val",
         **BY_TRAFFIC,
         **SHADED,
+        asks="Do more experts help on a new shard?",
     ),
     "pruning": figures.AccuracyOverBytes(
         "Pruning of experts",
@@ -223,6 +233,7 @@ FIGURES = {
         split="val",
         **BY_TRAFFIC,
         **SHADED,
+        asks="What does pruning save, and what does it cost in accuracy?",
     ),
     "pruning_new_shard": figures.AccuracyOverBytes(
         "Pruning of experts, new shard",
@@ -233,6 +244,7 @@ FIGURES = {
         split="val",
         **BY_TRAFFIC,
         **SHADED,
+        asks="Does pruning hurt on a new shard?",
     ),
     **_of_protocol("new_shard", "val", NEW_SHARD, "New shard", f"{FIGURE_12} {SETS['val']}"),
     **_of_protocol("finetuned", "val", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['val']}"),
@@ -259,6 +271,7 @@ FIGURES = {
         "The paper's Figure 14a: q(z|y) at the server after some rounds.",
         first_of("fedmix-k4-long", "fedmix-k4"),
         on("tables"),
+        asks="Which expert takes which label?",
     ),
     "collapse": figures.TablesOverTime(
         "Collapse of a plain mixture",
@@ -268,6 +281,7 @@ FIGURES = {
         everything,
         on("collapse"),
         values="p(expert | x), mean by label",
+        asks="Does a plain mixture collapse to one expert?",
     ),
     "label_leakage": figures.LabelLeakage(
         "Labels read from a first update",

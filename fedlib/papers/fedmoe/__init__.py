@@ -19,7 +19,8 @@ declare = _frame.paper(
     "fedmoe",
     "Fed-MoE",
     "J. Jiang, Y. Chen, X. Liu, H. Jiang, C. Fan: Heterogeneous Federated Learning with Scalable "
-    "Server Mixture-of-Experts, IJCAI 2025 (doi 10.24963/ijcai.2025/610)",
+    "Server Mixture-of-Experts, IJCAI 2025 (doi 10.24963/ijcai.2025/610; official code: "
+    "FancyAI-SCNU/FedMoE_IJCAI_2025)",
     scales,
     exhibits,
     criteria,

@@ -185,6 +185,7 @@ TABLES = {
         on("mixtures"),
         columns=columns(ABLATED),
         published="table7",
+        asks="Which mixture of experts on the server is best?",
     ),
     "rolling": tables.GlobalAccuracy(
         "A rolling part of a wider network",
@@ -194,6 +195,7 @@ TABLES = {
         on("rolling"),
         columns=columns(ROLLED),
         published="text",
+        asks="Is it enough to train a part of a wider network?",
     ),
     "cost": tables.Cost(
         "What training costs",
@@ -210,6 +212,7 @@ TABLES = {
         columns=columns(ABLATED),
         rows=of_table_3,
         published="table3",
+        asks="How many experts does the server need?",
     ),
     "parts": tables.GlobalAccuracy(
         "Entropy and synchronisation",
@@ -220,6 +223,7 @@ TABLES = {
         head="With",
         rows=rows(WITH_PARTS, PRINTED_AS["parts"]),
         published="table4",
+        asks="Which part of Fed-MoE matters?",
     ),
     "entropy_weight": tables.GlobalAccuracy(
         "Weight β of the entropy",
@@ -230,6 +234,7 @@ TABLES = {
         head="β",
         rows=rows(WITH_BETA, PRINTED_AS["betas"]),
         published="table5",
+        asks="How much should the gate be pushed to decide?",
     ),
     "top_l": tables.GlobalAccuracy(
         "Experts at inference",
@@ -240,6 +245,7 @@ TABLES = {
         head="L",
         rows=rows(WITH_KEPT, PRINTED_AS["kept"]),
         published="table6",
+        asks="How many experts are needed to predict?",
     ),
     "main_experts": tables.GlobalAccuracy(
         "Number of main experts",
@@ -250,6 +256,7 @@ TABLES = {
         head="Main experts",
         rows=rows(WITH_MAINS, PRINTED_AS["mains"]),
         published="table8",
+        asks="How many main experts does a client need?",
     ),
     "reserved": tables.GlobalAccuracy(
         "Size of the reserved set",
@@ -259,6 +266,7 @@ TABLES = {
         on("reserved"),
         columns=by_reserved,
         published="reserved",
+        asks="How many examples does the server need?",
     ),
     "skewed": tables.GlobalAccuracy(
         "A skewed reserved set",
@@ -268,6 +276,7 @@ TABLES = {
         lambda settings: on("even", "skewed")(settings) if skew_pairs(settings) else [],
         columns=of_figure_4,
         published="figure4",
+        asks="What if the server's examples are skewed?",
     ),
     "weights": tables.GlobalAccuracy(
         "Readings of the weights Wʳ and Wᶜ",
@@ -278,6 +287,7 @@ TABLES = {
         WEIGHTS,
         on("weights"),
         columns=columns(),
+        asks="Does it matter how the paper's weights are read?",
     ),
     "steps": tables.GlobalAccuracy(
         "How far experts, clients and α move",
@@ -287,6 +297,7 @@ TABLES = {
         STEPS,
         on("steps"),
         columns=columns(),
+        asks="What moves how far in a round?",
     ),
     "own_models": tables.Views(
         "Clients' own models",
@@ -299,6 +310,7 @@ TABLES = {
             {"title": "Clients", "protocol": "own", "split": "shared"},
             {"title": "Server", "group": "server", "metric": "accuracy"},
         ],
+        asks="How good are the models that clients keep?",
     ),
     "released_code": tables.GlobalAccuracy(
         "What the released code does",
@@ -309,6 +321,7 @@ TABLES = {
         GATES,
         on("gates"),
         columns=columns(),
+        asks="Does the released code do what the paper says?",
     ),
     "warm_start": tables.GlobalAccuracy(
         "A warm start",
@@ -318,6 +331,7 @@ TABLES = {
         WARM,
         on("warm"),
         columns=columns(),
+        asks="Does a warm start help?",
     ),
     "alpha": tables.LearnedAlpha(
         "The share α of the routed experts",
@@ -368,6 +382,7 @@ FIGURES = {
         on("written", where=lambda setting: {*BETA_PAIR} <= {*setting.labels}),
         rounds=same_rounds,
         **BY_CLASS,
+        asks="Does the gate use all experts, and does it tell classes apart?",
     ),
     "gate_of_the_code": figures.TablesOverTime(
         "The gate by expert and class, of the paper and of the released code",
@@ -377,6 +392,7 @@ FIGURES = {
         on("gates"),
         rounds=same_rounds,
         **BY_CLASS,
+        asks="Does the gate of the released code differ from the paper's?",
     ),
     "weights_over_rounds": figures.WeightsOverRounds(
         "Weights Wʳ and Wᶜ over rounds",

@@ -103,6 +103,7 @@ TABLES = {
         ("fedavg-plus",),
         EVERYWHERE,
         protocols={"default": "one solver", "fresh": "new solvers"},
+        asks="Does it matter how FedAvg+ is fine-tuned?",
     ),
     "fedem_settings": tables.Accuracy(
         "Settings of FedEM",
@@ -112,6 +113,7 @@ TABLES = {
         ALL,
         on("fedem-settings"),
         published="fedem-readme",
+        asks="How accurate are methods with FedEM's own settings?",
     ),
     "fedem_data": tables.Accuracy(
         "Data sets of FedEM",
@@ -120,6 +122,7 @@ TABLES = {
         ALL,
         on("fedem-readme"),
         published="fedem-readme",
+        asks="How accurate are methods on the data sets of FedEM?",
     ),
     "unseen": tables.Unseen(
         "Clients that took no part in training",
@@ -143,6 +146,7 @@ TABLES = {
         at="last",
         claim=CLAIM | {"metric": "unseen_gain_max", "over": "any"},
         published="abstract-claim",
+        asks="How far is pFedMM ahead on clients that took no part in training?",
     ),
     "decentralised": tables.Accuracy(
         "Without a server",
@@ -151,6 +155,7 @@ TABLES = {
         "server. The paper's code has this setting; it prints no numbers.",
         WITHOUT_A_SERVER,
         WITH_PARTICIPATION,
+        asks="Do methods work without a server?",
     ),
     "client_sampling": tables.Accuracy(
         "Client sampling",
@@ -159,6 +164,7 @@ TABLES = {
         "Renormalised: they do not count. The paper prints no numbers.",
         tuple(x for label in SAMPLED for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
+        asks="What does it cost if only some clients train in a round?",
     ),
     "refreshed_weights": tables.Protocols(
         "Mixture weights of absent clients",
@@ -168,6 +174,7 @@ TABLES = {
         tuple(x for label in MIXTURES for x in BY_SAMPLING[label]),
         WITH_PARTICIPATION,
         protocols={"default": "as they are", "one_step": "refreshed"},
+        asks="Do clients that were absent need fresh mixture weights?",
     ),
     "effect_of_experts": tables.Sweep(
         "Effect of the number of experts",
@@ -176,6 +183,7 @@ TABLES = {
         by_experts,
         WITH_EXPERTS,
         **OVER_EXPERTS,
+        asks="Do more experts help?",
     ),
     "heterogeneity": tables.Sweep(
         "Effect of heterogeneity",
@@ -186,6 +194,7 @@ TABLES = {
         by_alpha,
         **OVER_ALPHA,
         methods=methods_over_alpha,
+        asks="What changes as clients' data differ more?",
     ),
     "ablations": tables.Accuracy(
         "What pFedMM is made of",
@@ -195,6 +204,7 @@ TABLES = {
         "normalisation, officially shared. The paper has no such table.",
         WITH_A_PART_CHANGED,
         WITH_ABLATIONS,
+        asks="Which part of pFedMM matters?",
     ),
     "cost": tables.Cost(
         "What a method costs",
@@ -219,6 +229,7 @@ FIGURES = {
         f"{OF_SEEN} after each communication round.",
         ALL,
         on("fedem-readme"),
+        asks="How do mixtures learn on the data sets of FedEM?",
     ),
     "client_accuracy": figures.ClientAccuracyCdf(
         "Accuracy client by client",
@@ -233,6 +244,7 @@ FIGURES = {
         ALL,
         unseen,
         unseen=True,
+        asks="Which clients profit among those that took no part in training?",
     ),
     "mixture_weights": figures.MixtureWeights(
         "Mixture weights",
@@ -253,6 +265,7 @@ FIGURES = {
         by_experts,
         WITH_EXPERTS,
         **OVER_EXPERTS,
+        asks="Do more experts help?",
     ),
     "heterogeneity": figures.Sweep(
         "Effect of heterogeneity",
@@ -262,5 +275,6 @@ FIGURES = {
         by_alpha,
         **OVER_ALPHA,
         methods=methods_over_alpha,
+        asks="What changes as clients' data differ more?",
     ),
 }

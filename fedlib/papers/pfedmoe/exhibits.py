@@ -189,6 +189,7 @@ TABLES = {
         GATES,
         on("gate"),
         columns=AGGREGATED,
+        asks="Which details of the gate matter?",
     ),
     "extractor_size": tables.Views(
         "Size of the shared extractor",
@@ -196,6 +197,7 @@ TABLES = {
         EXTRACTORS,
         on("extractor"),
         columns=AGGREGATED,
+        asks="How large must the shared extractor be?",
     ),
     "shares": tables.Views(
         "Even and uneven shares of a class",
@@ -204,6 +206,7 @@ TABLES = {
         few_of_last,
         on("shares"),
         columns=COMMON[:1],
+        asks="Does it matter if clients share classes unevenly?",
     ),
     "shared_test_set": tables.Views(
         "A test set that all clients share",
@@ -212,6 +215,7 @@ TABLES = {
         CURVES,
         on("gate"),
         columns=COMMON,
+        asks="How accurate are models on classes that their clients never saw?",
     ),
 }
 
@@ -228,6 +232,7 @@ FIGURES = {
         symbol="s",
         of="federation",
         **MEAN,
+        asks="What changes as clients have more classes?",
     ),
     "accuracy_over_gamma": figures.Sweep(
         "Mean accuracy over how unlike clients are",
@@ -239,6 +244,7 @@ FIGURES = {
         symbol="γ",
         of="federation",
         **MEAN,
+        asks="What changes as clients become alike?",
     ),
     "expert_weights": figures.ExpertWeights(
         "Gate weight of the local expert",
