@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedlib.report import metrics, pictures, printed, tables
-from fedlib.report.figures import saving
+from fedlib.report.figures import numbers, saving
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 
@@ -21,11 +21,11 @@ VERDICTS = ("yes", "no", "not run")
 
 
 def criteria() -> Sheet:
-    """A table with one criterion of each verdict."""
-    heads = [Column("Criterion"), Column("Value"), Column("Reached")]
+    """A table with one criterion of each verdict; the first has what the paper prints."""
+    heads = [Column(title) for title in ("Criterion", "Published", "Value", "Reached")]
     rows = [
-        [Cell(f"Criterion {number}"), Cell(f"{number}.5"), Cell(verdict, verdict=verdict)]
-        for number, verdict in enumerate(VERDICTS)
+        [Cell(f"Criterion {n}"), Cell("–" if n else "2.5, 1.0"), Cell(f"{n}.5"), Cell(x, verdict=x)]
+        for n, x in enumerate(VERDICTS)
     ]
     return Sheet(
         label="pfedmm-criteria",
@@ -54,20 +54,26 @@ def sheets(folder: Path) -> dict[str, Sheet]:
 
 
 def drawn() -> Figure:
-    """A figure with a line in it."""
+    """A figure with two lines in it."""
     figure = Figure(figsize=(3, 2))
     FigureCanvasAgg(figure)
-    figure.subplots().plot([0, 1, 2], [0, 1, 4])
+    axes = figure.subplots()
+    axes.plot([0, 1, 2], [0, 1, 4], label="pFedMM")
+    axes.plot([0, 1, 2], [4, 4, 0], label="a, b")
+    axes.set(xlabel="Round", ylabel="Loss", title="EMNIST")
     return figure
 
 
 def spec(shown: dict[str, Sheet], **changes) -> dict:
     """What `fedlib.workflow.specs.of_report` would say of them."""
     about = {"methods": ["fedavg", "pfedmm"], "families": ["EMNIST", "CIFAR-10"]}
+    about |= {"question": "Which is best?", "runs": ["emnist/fedavg", "emnist/pfedmm"]}
     paper = {
         "name": "pfedmm",
         "title": "pFedMM",
-        "citation": "Somebody, 2025.",
+        "citation": "Somebody, 2025 (arXiv:2501.00001; official code: some/body).",
+        "bibtex": "@misc{somebody2025}",
+        "claims": ["Criterion 0", "Criterion 1"],
         "scale_note": "embedded data, 20 clients, 30 rounds",
         "seeds": [1, 2],
         "words": ["seeds=[1,2]"],
@@ -85,7 +91,8 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "figures": [
             {
                 **{"name": "curves", "title": "Curves", "caption": "Over_rounds.", "spec": None},
-                **{"methods": ["pfedmm"], "families": ["EMNIST"]},
+                **{"methods": ["pfedmm"], "families": ["EMNIST"], "runs": ["emnist/pfedmm"]},
+                "question": "How fast?",
             }
         ],
         **changes,
@@ -104,8 +111,10 @@ def project(root: Path) -> SimpleNamespace:
         forms = ("csv", "md", "tex", "json")
         render.write(sheet, *(results / f"tables/pfedmm/{name}.{form}" for form in forms))
     drawings = [images / f"pfedmm/curves.{form}" for form in ("pdf", "png", "svg")]
-    saving.save(drawn(), *drawings)
-    pictures.vouch(images / "pfedmm/curves.json", drawings, FIGURE, "0" * 16, [])
+    figure = drawn()
+    saving.save(figure, *drawings)
+    vouched = images / "pfedmm/curves.json"
+    pictures.vouch(vouched, drawings, FIGURE, "0" * 16, [], numbers.of(figure))
     return SimpleNamespace(
         root=root, results=results, figures=images, spec=spec(shown), sheets=shown
     )

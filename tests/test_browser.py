@@ -34,7 +34,11 @@ const table = (name) => document.querySelector(`#pfedmm-table-${name} table`);
 const column = (name, k) => [...table(name).tBodies[0].rows].map((r) => r.cells[k].innerText);
 const found = (selector) => [...document.querySelectorAll(selector)];
 const seen = (selector) => found(selector).filter((element) => element.checkVisibility());
-const tick = (value) => document.querySelector(`input[value="${value}"]`).click();
+const choose = (name, value) => {
+  const field = document.querySelector(".filters").elements[name];
+  field.value = value;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+};
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 const answered = (async () => { %s })();
 addEventListener("load", async () => {
@@ -92,19 +96,23 @@ def test_an_error_in_the_page_would_be_noticed(ask):
         ask("document.body.append(Object.assign(new Image(), { src: 'file:///x.png' }))")
 
 
-def test_a_click_sorts_up_then_down_then_as_it_was(ask):
+def test_clicks_sort_words_up_and_numbers_down_then_the_other_way_then_as_it_was(ask):
     found = ask("""
-      const head = [...table("criteria").querySelectorAll(".heads th")][2];
-      const orders = [column("criteria", 2)];
-      for (let k = 0; k < 3; k++) {
-        head.querySelector("button").click();
-        orders.push(head.ariaSort, column("criteria", 2));
-      }
-      return orders;
+      return [0, 3].map((k) => {
+        const head = [...table("criteria").querySelectorAll(".heads th")][k];
+        const orders = [column("criteria", k)];
+        for (let click = 0; click < 3; click++) {
+          head.querySelector("button").click();
+          orders.push(head.ariaSort, column("criteria", k));
+        }
+        return orders;
+      });
     """)
+    start = ["Criterion 0", "Criterion 1", "Criterion 2"]
+    assert found[0] == [start, "ascending", start, "descending", start[::-1], "none", start]
     start = ["reached", "not reached", "not run"]
-    up = sorted(start)
-    assert found == [start, "ascending", up, "descending", up[::-1], "none", start]
+    down = sorted(start)[::-1]  # what is no key of a row may be numbers, of which one wants the top
+    assert found[1] == [start, "descending", down, "ascending", down[::-1], "none", start]
 
 
 def test_numbers_are_sorted_by_size_and_what_is_no_number_stays_last(ask, page):
@@ -114,15 +122,15 @@ def test_numbers_are_sorted_by_size_and_what_is_no_number_stays_last(ask, page):
     text = text.replace('data-value="0.5">0.5<', 'data-value="10.0">10.0<')
     found = ask(
         """
-      const head = [...table("criteria").querySelectorAll(".heads button")][1];
-      return [0, 1].map(() => { head.click(); return column("criteria", 1); });
+      const head = [...table("criteria").querySelectorAll(".heads button")][2];
+      return [0, 1].map(() => { head.click(); return column("criteria", 2); });
         """,
         text=text,
     )
-    assert found == [["2.5", "10.0", "–"], ["10.0", "2.5", "–"]]
+    assert found == [["10.0", "2.5", "–"], ["2.5", "10.0", "–"]]
 
 
-def test_a_method_that_is_ticked_hides_the_rows_of_others_and_what_is_not_about_it(ask):
+def test_a_method_that_is_chosen_hides_the_rows_of_others_and_what_is_not_about_it(ask):
     found = ask("""
       const state = () => ({
         rows: seen("#pfedmm-table-main tbody th").map((head) => head.innerText),
@@ -130,36 +138,101 @@ def test_a_method_that_is_ticked_hides_the_rows_of_others_and_what_is_not_about_
         contents: seen("nav ul ul .label").length,
         told: document.querySelector("output").innerText,
       });
-      tick("FedAvg");
-      const ticked = state();
+      choose("method", "FedAvg");
+      const chosen = state();
       document.querySelector("button[type=reset]").click();
       await pause(50);
-      return [ticked, state()];
+      return [chosen, state()];
     """)
     tables = ["pfedmm-table-main", "pfedmm-table-criteria"]
     assert found == [
         {"rows": ["FedAvg"] * 2, "exhibits": tables, "contents": 2, "told": "2 of 3 shown"},
         {
             "rows": ["FedAvg", "pFedMM"] * 2,
-            "exhibits": [*tables, "pfedmm-figure-curves"],
-            "contents": 3,
+            "exhibits": ["pfedmm-figure-curves", *tables],
+            "contents": 0,
             "told": "3 of 3 shown",
         },
     ]
 
 
-def test_a_federation_that_is_ticked_hides_the_grids_of_others(ask):
+def test_a_federation_that_is_chosen_hides_the_grids_of_others(ask):
     found = ask("""
-      tick("CIFAR-10");
+      choose("family", "CIFAR-10");
       return [seen(".block caption").map((c) => c.innerText), seen(".exhibit").length];
     """)
     assert found[0][0] == "CIFAR-10" and "EMNIST" not in found[0]
     assert found[1] == 2  # the figure is of EMNIST alone
 
 
+def test_a_search_finds_exhibits_that_have_all_words_and_says_when_none_has(ask):
+    found = ask("""
+      const state = () => [seen(".exhibit").map((exhibit) => exhibit.id),
+        seen(".nothing").length, seen(".chapter").length];
+      const states = ["HOW fast", "fast expected", ""].map((words) => {
+        choose("words", words);
+        return state();
+      });
+      return states;
+    """)
+    every = ["pfedmm-figure-curves", "pfedmm-table-main", "pfedmm-table-criteria"]
+    assert found == [[every[:1], 0, 1], [[], 1, 0], [every, 0, 1]]
+
+
+def test_a_point_of_a_curve_is_read_off_and_its_numbers_are_saved(ask):
+    found = ask("""
+      const figure = document.querySelector(".drawing");
+      const drawn = figure.querySelector(".drawn");
+      const box = drawn.getBoundingClientRect();
+      const panel = JSON.parse(figure.querySelector("script").textContent)[0];
+      const [left, top, width, height] = panel.box;
+      const at = (x, y) => { // near the place where a value stands in the picture
+        const [across, up] = [x, y].map((value, k) => (
+          (value - panel.limits[k][0]) / (panel.limits[k][1] - panel.limits[k][0])));
+        drawn.dispatchEvent(new PointerEvent("pointermove", {
+          clientX: box.left + (left + width * across) * box.width + 3,
+          clientY: box.top + (top + height * (1 - up)) * box.height + 3,
+        }));
+        const reading = drawn.querySelector(".reading");
+        return reading.hidden ? "" : reading.innerText;
+      };
+      const read = [at(1, 1), at(2, 0), at(1, 2.5)];
+      const link = found(".exhibit .save a").find((a) => a.textContent === "csv"
+        && a.download === "pfedmm-figure-curves.csv");
+      link.addEventListener("click", (event) => event.preventDefault());
+      link.click();
+      return [read, decodeURIComponent(link.href.replace(/^[^,]*,/, "")).split("\\n")];
+    """)
+    read, lines = found
+    assert read == ["pFedMM\nRound: 1\nLoss: 1", "a, b\nRound: 2\nLoss: 0", ""]
+    assert lines[:2] == ["panel,x_axis,y_axis,series,x,y,value", "EMNIST,Round,Loss,pFedMM,0,0,"]
+    assert lines[-1] == 'EMNIST,Round,Loss,"a, b",2,0,' and len(lines) == 7
+
+
+def test_a_curve_that_is_chosen_stands_out(ask):
+    found = ask("""
+      const drawn = document.querySelector(".drawn");
+      const button = found(".curves button")[1];
+      const state = () => [button.ariaPressed, drawn.classList.contains("chosen"),
+        [...drawn.querySelectorAll("polyline")].map((line) => line.getAttribute("stroke"))];
+      return [0, 1].map(() => { button.click(); return state(); });
+    """)
+    assert found == [["true", True, ["#ff7f0e"]], ["false", False, []]]  # Matplotlib's second
+
+
+def test_a_link_opens_what_it_leads_to(ask):
+    found = ask("""
+      const run = document.getElementById("pfedmm-run-emnist/fedavg");
+      found(".about a").find((a) => a.hash === "#" + run.id).click();
+      await pause(50);
+      return [run.open, run.closest(".origin").open];
+    """)
+    assert found == [True, True]
+
+
 def test_a_figure_is_made_when_it_is_near_and_has_its_size(ask):
     found = ask("""
-      const image = document.querySelector("figure img");
+      const image = document.querySelector(".drawn img");
       const before = image.hasAttribute("src");
       image.scrollIntoView();
       while (!image.hasAttribute("src")) await pause(10);
@@ -188,7 +261,7 @@ def test_the_page_is_dark_where_the_reader_s_screen_is(ask, scheme, is_dark):
         """
       const style = getComputedStyle(document.body);
       const light = (color) => color.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0) / 765;
-      const image = getComputedStyle(document.querySelector("figure img"));
+      const image = getComputedStyle(document.querySelector(".drawn"));
       return [light(style.backgroundColor), light(style.color), image.filter !== "none"];
         """,
         f"--blink-settings=preferredColorScheme={scheme}",
@@ -211,7 +284,7 @@ def test_on_a_phone_only_tables_and_figures_are_wider_than_the_screen(ask, page)
       const inner = frame.contentDocument;
       const root = inner.documentElement;
       const beyond = root.scrollWidth - root.clientWidth;
-      const wide = inner.querySelector("figure img").getBoundingClientRect().width;
+      const wide = inner.querySelector(".drawn img").getBoundingClientRect().width;
       return [beyond, root.clientWidth, inner.querySelector(".contents").open, wide];
         """,
         text=frame,

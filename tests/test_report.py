@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,10 @@ import pytest
 from docutils.core import publish_string
 from jinja2 import Environment, StrictUndefined
 
-from fedlib import seals
+from fedlib import papers, seals
 from fedlib.cli import run
 from fedlib.errors import DataError
-from fedlib.report.pages import as_html, as_markdown, contents
+from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
 from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
@@ -101,7 +102,8 @@ def test_contents_name_every_exhibit_and_lead_to_it(page):
     anchors = re.findall(r'<a id="([^"]+)">', page)
     assert len(anchors) == len(set(anchors))
     assert {target for _, target in links} <= set(anchors)
-    assert [text.partition(".")[0] for text, _ in links[2:]] == ["Table 1", "Table 2", "Figure 1"]
+    read = [text.partition(".")[0] for text, _ in links[2:]]
+    assert read == ["Figure 1", "Table 1", "Table 2"]  # the figure shows half of the table's runs
 
 
 def test_the_front_says_scale_seeds_and_data(page, elements):
@@ -132,7 +134,7 @@ def test_the_summary_is_the_mean_of_the_tables_differences(project, page, elemen
     row = next(line for line in page.splitlines() if line.startswith("| pFedMM  |"))
     fields = [field.strip() for field in row.split("|")]
     assert fields[3:8] == expected
-    assert " ".join(expected) in elements.all("section", **{"aria-labelledby": "published"})[0][1]
+    assert " ".join(expected[1:]) in elements.all("section", **{"aria-labelledby": "numbers"})[0][1]
 
 
 def test_every_published_number_is_beside_ours(project):
@@ -143,12 +145,9 @@ def test_every_published_number_is_beside_ours(project):
     assert list(chapter.pairs["reproduced"]) == pytest.approx(list(rounded))  # as the table has it
 
 
-def test_notes_of_several_tables_are_said_once(project, page, html):
+def test_every_note_is_below_its_tables(page, html):
     (shared,) = made_up_report.shared_notes()
-    assert page.count(shared) == 1
-    assert page.count("Notes [1](#pfedmm-notes).") == 2
-    # Once to read, and for each of two tables where the mouse is.
-    assert html.count(f">{shared}<") == 1 and html.count(f'title="{shared}"') == 2
+    assert page.count(shared) == html.count(f"<li>{shared}</li>") == 2
 
 
 def test_what_the_head_of_a_chapter_says_is_not_said_under_its_tables(project, page):
@@ -260,8 +259,9 @@ def test_a_table_or_picture_of_something_else_is_refused(tmp_path):
 def test_whatever_a_title_holds_is_text(html, elements):
     assert "<b>title" not in html and "49" not in elements.all("title")[0][1]
     heads = [text for _, text in elements.all("h3")]
-    assert heads[1] == f"Table 2. {made_up_report.NASTY}"
-    assert len(elements.all("script")) == len(elements.all("style")) == 1
+    assert heads[3] == f"Table 2. {made_up_report.NASTY}"
+    scripts = [attrs.get("type") for attrs, _ in elements.all("script")]
+    assert scripts == ["application/json", None] and len(elements.all("style")) == 1
 
 
 def test_nothing_is_loaded_from_anywhere(html, elements):
@@ -272,7 +272,8 @@ def test_nothing_is_loaded_from_anywhere(html, elements):
         if name in ("src", "href", "data-source", "action", "srcset", "poster")
     ]
     assert len(addresses) > 10
-    assert [a for a in addresses if not a.startswith(("data:", "#"))] == []
+    followed = ["https://arxiv.org/abs/2501.00001", "https://github.com/some/body"]
+    assert [a for a in addresses if not a.startswith(("data:", "#"))] == followed
     assert "@import" not in html and "url(" not in html and "fetch(" not in html
     policy = {"http-equiv": "Content-Security-Policy"}
     ((attrs, _),) = elements.all("meta", **policy)
@@ -317,10 +318,15 @@ def test_verdicts_are_marked_in_their_table_and_counted_at_the_front(page, eleme
     assert counts == ["1 reached", "1 not reached", "1 not run"]
 
 
-def test_verdicts_are_neutral_where_other_data_stand_in_for_the_papers(project, html):
-    assert '<main id="main" class="stand-in">' in html
-    reduced = gathered(project, spec={**project.spec, "scale": "reduced"})
-    assert 'class="stand-in"' not in as_html.page(reduced)
+def test_verdicts_are_neutral_below_the_papers_own_scale(project, html):
+    full = as_html.page(gathered(project, spec={**project.spec, "scale": "full"}))
+    assert '<main id="main" class="neutral">' in html and 'class="neutral"' not in full
+    # Nor are they on the first screen.
+    first = [Elements(text.partition('<section class="chapter"')[0] + "</main></body></html>")
+             for text in (html, full)]  # fmt: skip
+    shown = [[a["class"] for a, _ in part.all("span") if "verdict" in a.get("class", "")]
+             for part in first]  # fmt: skip
+    assert shown == [[], ["verdict reached", "verdict not-reached"]]
 
 
 def test_rows_and_blocks_know_their_method_and_data(elements):
@@ -333,12 +339,97 @@ def test_rows_and_blocks_know_their_method_and_data(elements):
 
 def test_how_to_make_a_run_again_is_told(elements):
     commands = [text for _, text in elements.all("pre")]
-    assert commands[0] == 'make demo CONFIG="seeds=[1,2]"'
-    assert commands[1].startswith(
-        ".venv/bin/snakemake --force results/demo/runs/pfedmm/emnist/fedavg/seed1/history.h5"
+    place = commands.index('make demo CONFIG="seeds=[1,2]"')
+    start, end = ".venv/bin/snakemake --force ", " --config scale=demo 'seeds=[1,2]'"
+    history = "results/demo/runs/pfedmm/emnist/fedavg/seed1/history.h5"
+    assert commands[place + 1] == start + history + end
+    assert json.loads(commands[place + 2]) == {"method": "fedavg"}
+    # So is how to make a table or figure.
+    assert f"{start}results/demo/tables/pfedmm/main.csv{end}" in commands
+    assert f"{start}figures/demo/pfedmm/curves.pdf{end}" in commands
+
+
+# --- The first screen -----------------------------------------------------------------------------
+
+
+def test_every_published_number_is_a_point(project, elements):
+    content = gathered(project)
+    points = list(findings.scatter(content))
+    low, high = findings.limits(content)
+    pairs = content.chapters[0].pairs
+    assert len(points) == len(pairs) == 8 and len(elements.all("circle", **{"class": "of-1"})) == 8
+    for point, (_, row) in zip(points, pairs.iterrows(), strict=True):
+        assert low + (high - low) * point.x / findings.SIDE == pytest.approx(row["published"])
+        assert high - (high - low) * point.y / findings.SIDE == pytest.approx(row["reproduced"])
+
+
+def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):
+    content = gathered(project)
+    near = int((content.chapters[0].pairs["difference"].abs() <= 0.02).sum())
+    assert (
+        findings.headline(content) == "8 published numbers beside ours, which are not comparable."
     )
-    assert commands[1].endswith(" --config scale=demo 'seeds=[1,2]'")
-    assert json.loads(commands[2]) == {"method": "fedavg"}
+    full = gathered(project, spec={**project.spec, "scale": "full"})
+    assert findings.headline(full) == f"{near} of 8 published numbers reproduced within two points."
+
+
+def test_a_claim_has_the_papers_numbers_and_ours_on_one_scale(project):
+    first, second = findings.claims(gathered(project).chapters[0])
+    assert first.rows == (("paper", "2.5, 1.0", (1.0, 0.25)), ("here", "0.5", (0.0,)))
+    assert (first.verdict, second.verdict) == ("yes", "no")
+    assert second.rows == (("here", "1.5", (0.5,)),)
+
+
+def test_a_method_of_several_papers_has_its_accuracy_in_each(project):
+    (chapter,) = gathered(project).chapters
+    other = replace(chapter, name="other", title="Other", methods={"FedAvg": "FedAvg"})
+    assert findings.shared([chapter]) == []
+    rows = findings.shared([chapter, other])
+    assert [(row["method"], row["chapter"].title, row["where"]) for row in rows] == [
+        ("FedAvg", "pFedMM", "EMNIST"),
+        ("FedAvg", "pFedMM", "CIFAR-10"),
+        ("FedAvg", "Other", "EMNIST"),
+        ("FedAvg", "Other", "CIFAR-10"),
+    ]
+    numbers = project.sheets["main"].numbers.set_index(["federation", "title", "metric"])["mean"]
+    assert rows[0]["mean"] == pytest.approx(numbers["emnist", "FedAvg", "accuracy"])
+
+
+def test_a_table_stands_below_the_figure_that_shows_most_of_its_runs(project):
+    (chapter,) = gathered(project).chapters
+    figure, (main, criteria) = chapter.figures[0], chapter.tables
+    few = replace(main, runs=frozenset({"a", "b", "c"}))
+    near = replace(figure, runs=frozenset({"a", "b"}))
+    assert replace(chapter, tables=(few,), figures=(figure, near)).exhibits == (figure, near, few)
+    found = replace(chapter, tables=(criteria, few), figures=(near, figure)).exhibits
+    assert found == (near, few, figure, criteria)
+
+
+def test_a_citation_leads_to_paper_and_code(elements):
+    links = [
+        attrs["href"] for attrs, text in elements.all("a") if "2501" in text or "some/" in text
+    ]
+    assert links == ["https://arxiv.org/abs/2501.00001", "https://github.com/some/body"]
+    doi = as_html.linked("doi 10.24963/ijcai.2025/610; rest")
+    assert (
+        doi
+        == '<a href="https://doi.org/10.24963/ijcai.2025/610">doi 10.24963/ijcai.2025/610</a>; rest'
+    )
+    assert "@misc{somebody2025}" in [text for _, text in elements.all("pre")]
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_papers_have_bibtex_and_exhibits_have_questions(name):
+    paper = papers.declared(name, "full")
+    title = re.search(r"title = {(.*)}", papers.bibtex(name))[1]
+    assert title.lower() in paper.citation.lower()
+    for exhibit in (*paper.tables.values(), *paper.figures.values()):
+        assert (exhibit.asks or exhibit.question).endswith("?"), exhibit.title
+
+
+def test_time_and_memory_are_those_that_were_recorded():
+    jobs = [{"spent": {"wall_seconds": 3600, "cpu_seconds": 1800, "memory_bytes": 2e9}}, {}] * 2
+    assert origin.spent(jobs).texts == ("2.00 h", "1.00 h", "2.0 GB")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from fedlib.report.looks import METHODS
 from fedlib.run_spec import is_file
 
 PAPER_SCALE = "full"
-STAND_INS = ("demo", "demo-all")  # scales whose data stand in for the papers'
 PANELS = {"run": "title", "federation": "family"}  # what names a panel of a sweep, by its `of`
 METRIC_TITLES = {"accuracy": "All", "bottom10": "Bottom-10%"}
 PARAMETER_TITLES = {

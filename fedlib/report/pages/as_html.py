@@ -16,8 +16,9 @@ from importlib import resources
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from fedlib.errors import DataError
+from fedlib.report import pictures
 from fedlib.report.exhibits import METRIC_TITLES
-from fedlib.report.pages import contents
+from fedlib.report.pages import contents, findings
 from fedlib.report.pages.contents import Chapter, Content, Entry
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
@@ -25,6 +26,11 @@ from fedlib.report.tables.render import Block, Column, Sheet
 
 TEMPLATES = resources.files("fedlib.report.pages") / "templates"
 TARGETS = {"full": "reproduce"}  # of make, where it has another name than the scale
+LINKS = {  # what a citation may have, and where it leads
+    r"arXiv:(\d+\.\d+)": r"https://arxiv.org/abs/\1",
+    r"doi (10\.[^\s;)]+)": r"https://doi.org/\1",
+    r"official code: ([\w.-]+/[\w.-]+)": r"https://github.com/\1",
+}
 UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ENLARGED = 1.3 * 4 / 3  # CSS pixels for a point: for a screen rather than a page
 NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
@@ -40,6 +46,7 @@ def page(content: Content) -> str:
     return _template().render(
         content=content,
         contents=contents,
+        findings=findings,
         methods=_each(title for x in chapters for title in x.methods.values()),
         families=_each(title for x in chapters for title in x.families.values()),
         verdicts=contents.VERDICTS,
@@ -63,7 +70,7 @@ def _template():
         "spans": _spans,
         "pretty": _pretty,
         "quoted": shlex.quote,
-        "has_verdicts": _has_verdicts,
+        "linked": linked,
     }
     environment.globals |= {
         "about": _about,
@@ -85,6 +92,18 @@ def sort_value(text: str) -> float | None:
     return float(number.replace("−", "-").replace(" ", "")) * UNITS.get(unit, 1)
 
 
+def linked(text: str) -> str:
+    """A citation as HTML, in which identifiers lead to the paper and its official code.
+
+    Args:
+      text: in which what HTML could take for markup is escaped.
+    """
+    text = str(text)  # Jinja's own kind of text would be escaped once more
+    for pattern, address in LINKS.items():
+        text = re.sub(pattern, rf'<a href="{address}">\g<0></a>', text)
+    return text
+
+
 def _each(titles) -> list[str]:
     return list(dict.fromkeys(titles))
 
@@ -94,10 +113,6 @@ def _spans(columns: list[Column]) -> list[tuple[str, int]]:
     groups = itertools.groupby(columns, key=lambda column: column.group)
     spans = [(group, len(list(members))) for group, members in groups]
     return spans if any(group for group, _ in spans) else []
-
-
-def _has_verdicts(block: Block) -> bool:
-    return any(cell.verdict for row in block.rows for cell in row)
 
 
 def _about(chapter: Chapter, texts: list[str]) -> dict[str, str]:
@@ -133,7 +148,7 @@ def _downloads(sheet: Sheet) -> list[tuple[str, str, str]]:
 
 
 def _picture(figure: Entry) -> dict:
-    """Address and size in CSS pixels of a figure."""
+    """Address and size in CSS pixels of a figure, and the numbers in it."""
     path = figure.picture.with_name(f"{figure.picture.name}.svg")
     try:
         data = path.read_bytes()
@@ -144,7 +159,9 @@ def _picture(figure: Entry) -> dict:
         raise DataError(f"{path} is no picture of ours; delete it and run the figure stage")
     width, height = (round(float(length) * ENLARGED) for length in box.groups())
     address = _address("image/svg+xml", data)
-    return {"address": address, "width": width, "height": height, "file": path.name}
+    file = f"{figure.anchor}.svg"
+    panels = pictures.panels(figure.picture)
+    return {"address": address, "width": width, "height": height, "file": file, "panels": panels}
 
 
 def _address(kind: str, data: bytes) -> str:

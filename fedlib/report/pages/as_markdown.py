@@ -37,11 +37,7 @@ def page(content: Content, out: Path) -> str:
     for chapter in content.chapters:
         parts += [_head(2, chapter.name, chapter.title), markdown(chapter.citation)]
         parts.append(_list(chapter.facts))
-        parts += [_table(chapter, table) for table in chapter.tables]
-        parts += [_figure(figure, out.parent) for figure in chapter.figures]
-        if chapter.notes:
-            parts.append(_head(3, f"{chapter.name}-notes", "Notes of several tables"))
-            parts.append("\n".join(f"{n}. {markdown(x)}" for n, x in enumerate(chapter.notes, 1)))
+        parts += [_exhibit(shown, out.parent) for shown in chapter.exhibits]
         parts.append(_machines(chapter))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -62,14 +58,13 @@ def _list(texts: tuple[str, ...]) -> str:
     return "\n".join(f"- {markdown(text)}" for text in texts)
 
 
-def _table(chapter: Chapter, table: Entry) -> str:
-    links = ", ".join(f"[{number}](#{chapter.name}-notes)" for number in table.shared)
+def _exhibit(shown: Entry, folder: Path) -> str:
     parts = [
-        _head(3, table.anchor, table.heading),
-        markdown(table.caption),
-        markdown_blocks(table.sheet),
-        _list(table.notes),
-        f"Notes {links}." if links else "",
+        _head(3, shown.anchor, shown.heading),
+        f"*{markdown(shown.question)}*",
+        markdown(shown.caption),
+        markdown_blocks(shown.sheet) if shown.sheet else _figure(shown, folder),
+        _list(shown.notes),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -78,10 +73,7 @@ def _figure(figure: Entry, folder: Path) -> str:
     if not figure.picture.with_name(f"{figure.picture.name}.png").exists():
         raise DataError(f"{figure.picture}.png does not exist; run the figure stage first")
     link = Path(os.path.relpath(figure.picture, folder)).as_posix()
-    return (
-        f"{_head(3, figure.anchor, figure.heading)}\n\n{markdown(figure.caption)}\n\n"
-        f"![{markdown(figure.title)}]({link}.png)\n\n[As PDF]({link}.pdf)"
-    )
+    return f"![{markdown(figure.title)}]({link}.png)\n\n[As PDF]({link}.pdf)"
 
 
 def _criteria(content: Content) -> str:

@@ -1,14 +1,12 @@
 """What the report tells and shows, before it is written as Markdown or HTML.
 
 It is gathered from the files of tables and figures alone, and from the histories of runs where they
-are still there: neither Snakemake nor the metrics are needed.
-
-Notes are said once: what the head of a paper's chapter says is not repeated under its tables, and
-what several of its tables need is numbered at its end.
+are still there: neither Snakemake nor the metrics are needed. What the head of a paper's chapter
+says is not repeated under its tables.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from fedlib.report import pictures
 from fedlib.report.exhibits import (
     METRIC_TITLES,
     PAPER_SCALE,
-    STAND_INS,
     federation_text,
     method_title,
     scale_text,
@@ -32,15 +29,16 @@ from fedlib.report.tables.render import Sheet
 ORIENTATION = (
     "Published numbers are shown for orientation; a difference from them is no test of a paper."
 )
+RUNS = "It shows that everything runs, not what the papers found."
 COMPARED = (
     "Reproduced minus published, in percentage points, over the cells that have both. At the round "
     "that the table compares, as its notes say: the last one, or the best one, which is chosen on "
     "the test set."
 )
+NEAR = 0.02  # a number is reproduced if it is within two points of the published one
+ALIKE = 0.5  # a table stands below a figure with which it has that share of all their runs
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
-NEVER_COMPARED = (
-    f"The papers report no numbers on these data sets ({render.ABSENT}: nothing published)."
-)
+NEVER_COMPARED = "The papers report no numbers on these data sets."
 # What a criterion's verdict is called where it stands alone, outside its table's column.
 VERDICTS = {
     "yes": "reached",
@@ -50,29 +48,32 @@ VERDICTS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: a sheet has no hash
 class Entry:
     """A table or figure in its place.
 
     Attributes:
       kind: "Table" or "Figure"; number: from 1 on, of its kind in its paper.
-      anchor: identifier of its place on the page.
+      name: as the paper declares it; anchor: identifier of its place on the page.
+      question: that it answers.
+      runs: FEDERATION/LABEL of what it shows.
       methods: titles of the methods that it is about; families: of data.
-      sheet: of a table; None for a figure.
-      notes: under this table alone; shared: numbers of those at the end of the chapter.
+      sheet: of a table; None for a figure. notes: below it.
       picture: path of a figure without its suffix; None for a table.
     """
 
     kind: str
     number: int
+    name: str
     anchor: str
     title: str
+    question: str
     caption: str
+    runs: frozenset[str]
     methods: tuple[str, ...]
     families: tuple[str, ...]
     sheet: Sheet | None = None
     notes: tuple[str, ...] = ()
-    shared: tuple[int, ...] = ()
     picture: Path | None = None
 
     @property
@@ -80,17 +81,29 @@ class Entry:
         """Kind, number and title, "Table 2. Claims"."""
         return f"{self.kind} {self.number}. {self.title}"
 
+    @property
+    def verdicts(self) -> Counter:
+        """How many criteria in it have which verdict."""
+        blocks = self.sheet.blocks if self.sheet else []
+        cells = [cell for block in blocks for row in block.rows for cell in row]
+        return Counter(cell.verdict for cell in cells if cell.verdict)
+
+    def alike(self, other: "Entry") -> float:
+        """The share of the runs of both that both show."""
+        return len(self.runs & other.runs) / max(1, len(self.runs | other.runs))
+
 
 @dataclass(frozen=True)
 class Chapter:
     """A paper.
 
     Attributes:
+      bibtex: "" if the paper has none.
       facts: scale, seeds and data, a sentence or two each.
       families: of data, by the title of a federation; methods: by the title of a run.
-      notes: that several tables share.
-      verdicts: of its criteria, how many there are of each.
+      claims: titles of the criteria about its main claim.
       words: of the configuration that makes it, less the scale.
+      federations: titles by name.
       pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
         table, federation, title, metric, published, reproduced, and their difference as printed.
     """
@@ -98,21 +111,40 @@ class Chapter:
     name: str
     title: str
     citation: str
+    bibtex: str
     facts: tuple[str, ...]
     families: Mapping[str, str]
     methods: Mapping[str, str]
     tables: tuple[Entry, ...]
     figures: tuple[Entry, ...]
-    notes: tuple[str, ...]
-    verdicts: Mapping[str, int]
+    claims: tuple[str, ...]
     words: tuple[str, ...]
+    federations: Mapping[str, str]
     pairs: pd.DataFrame
     origin: Origin
 
     @property
     def exhibits(self) -> tuple[Entry, ...]:
-        """Tables and figures in their order."""
-        return self.tables + self.figures
+        """In reading order: each figure, and below it the tables of the same runs; then others.
+
+        Criteria come last.
+        """
+        below: dict[Entry | None, list[Entry]] = {figure: [] for figure in self.figures}
+        for table in sorted(self.tables, key=lambda table: bool(table.verdicts)):
+            nearest = max(self.figures, key=table.alike, default=None)
+            beside = nearest and not table.verdicts and table.alike(nearest) >= ALIKE
+            below.setdefault(nearest if beside else None, []).append(table)
+        return tuple(x for figure, tables in below.items() for x in (figure, *tables) if x)
+
+    @property
+    def verdicts(self) -> Counter:
+        """Of its criteria, how many have which verdict."""
+        return sum((table.verdicts for table in self.tables), Counter())
+
+    @property
+    def near(self) -> int:
+        """How many published numbers are reproduced."""
+        return int((self.pairs["difference"].abs() <= NEAR).sum())
 
 
 @dataclass(frozen=True)
@@ -129,9 +161,9 @@ class Content:
         return self.scale == PAPER_SCALE
 
     @property
-    def is_stand_in(self) -> bool:
-        """Whether other data stand in for the papers', so that no verdict is about a paper."""
-        return self.scale in STAND_INS
+    def num_pairs(self) -> int:
+        """How many published numbers have a reproduced one beside them."""
+        return sum(len(chapter.pairs) for chapter in self.chapters)
 
 
 def gather(spec: dict, results: Path, figures: Path) -> Content:
@@ -184,37 +216,35 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     families, called = dict(paper["data"].values()), _method_titles(paper)
     facts, told = _facts(spec, paper, families)
     sheets = [_sheet(results / "tables" / paper["name"], table) for table in paper["tables"]]
-    kept = [[note for note in sheet.notes if note not in told] for sheet in sheets]
-    shared = _repeated(kept)
     tables = [
         _exhibit(
             paper,
             called,
             ("Table", number),
             sheet=sheet,
-            notes=tuple(note for note in notes if note not in shared),
-            shared=tuple(sorted(1 + shared.index(note) for note in notes if note in shared)),
+            notes=tuple(note for note in sheet.notes if note not in told),
         )
-        for number, (sheet, notes) in enumerate(zip(sheets, kept, strict=True), start=1)
+        for number, sheet in enumerate(sheets, start=1)
     ]
+    federations = {name: title for name, (title, _) in paper["data"].items()}
+    drawn = [figures / paper["name"] / figure["name"] for figure in paper["figures"]]
     return Chapter(
         name=paper["name"],
         title=paper["title"],
         citation=paper["citation"],
+        bibtex=paper["bibtex"],
         facts=facts,
         families=families,
         methods={title: called[name] for title, name in paper["methods"].items()},
         tables=tuple(tables),
         figures=tuple(
-            _exhibit(
-                paper, called, ("Figure", number), picture=figures / paper["name"] / figure["name"]
-            )
-            for number, figure in enumerate(paper["figures"], start=1)
+            _exhibit(paper, called, ("Figure", number), picture=path)
+            for number, path in enumerate(drawn, start=1)
         ),
-        notes=tuple(shared),
-        verdicts=_verdicts(sheets),
+        claims=tuple(paper["claims"]),
         words=tuple(paper["words"]),
-        pairs=_pairs(tables, {name: title for name, (title, _) in paper["data"].items()}),
+        federations=federations,
+        pairs=_pairs(tables, federations),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
     )
 
@@ -252,9 +282,12 @@ def _exhibit(paper: dict, called: Mapping[str, str], place: tuple[str, int], **c
     return Entry(
         kind=kind,
         number=number,
+        name=heading["name"],
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
         title=heading["title"],
+        question=heading["question"],
         caption=heading["caption"],
+        runs=frozenset(heading["runs"]),
         methods=tuple(dict.fromkeys(map(called.get, heading["methods"]))),
         families=tuple(heading["families"]),
         **content,
@@ -270,17 +303,6 @@ def _sheet(folder: Path, table: dict) -> Sheet:
     if sheet.label != f"{folder.name}-{table['name']}":
         raise DataError(f"{files[1]} is table {sheet.label}; delete it and run the table stage")
     return sheet
-
-
-def _repeated(notes: Iterable[list[str]]) -> list[str]:
-    """Notes of more than one table, in the order in which they come up."""
-    count = Counter(note for of_table in notes for note in dict.fromkeys(of_table))
-    return [note for note, tables in count.items() if tables > 1]
-
-
-def _verdicts(sheets: list[Sheet]) -> Counter:
-    rows = [row for sheet in sheets for block in sheet.blocks for row in block.rows]
-    return Counter(cell.verdict for row in rows for cell in row if cell.verdict)
 
 
 def compared(numbers: pd.DataFrame) -> pd.DataFrame:

@@ -8,12 +8,11 @@ from tabulate import tabulate
 
 from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.pages import contents
-from fedlib.report.pages.origin import attributes
+from fedlib.report.pages.contents import NEAR
+from fedlib.report.pages.origin import attributes, spent
 from fedlib.report.tables.render import markdown, percent, points
 from fedlib.spec.exhibits import KINDS
 
-WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # as `fedlib.run.spent` has them
-NEAR = 0.02  # a cell is reproduced if it is within two points of the published number
 HEAD = ("Table", "Data set", "Method", "Metric", "Published", "Ours", "Difference", "Seeds")
 
 
@@ -82,12 +81,10 @@ def _took(made: Mapping[str, Iterable[Path]]) -> str:
     """Wall and CPU time of the jobs of each stage, and the most memory; "" without any."""
     rows = []
     for stage, paths in made.items():
-        found = [attributes(path)[0].get("spent") for path in paths if path.exists()]
-        known = [spent for spent in found if spent]
-        if known:
-            times = [f"{sum(spent[name] for spent in known) / 3600:.2f} h" for name in (WALL, CPU)]
-            most = f"{max(spent[MEMORY] for spent in known) / 1e9:.1f} GB"
-            rows.append((stage, f"{len(known)} of {len(found)}", *times, most))
+        found = [attributes(path)[0] for path in paths if path.exists()]
+        took = spent(found)
+        if took.jobs:
+            rows.append((stage, f"{took.jobs} of {len(found)}", *took.texts))
     if not rows:
         return ""
     head = ("Stage", "Jobs", "Wall time", "CPU time", "Most memory")

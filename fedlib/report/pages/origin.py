@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fedlib.results import opened
 
@@ -14,6 +15,7 @@ FACTS = (
     *("commit", "clean"),
 )
 FACT_TITLES = {"gpu": "GPU", "cpu": "CPU", "clean": "working tree as committed"}
+WALL, CPU, MEMORY = "wall_seconds", "cpu_seconds", "memory_bytes"  # as `fedlib.run.spent` has them
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,20 @@ class MadeRun:
     spec: dict
 
 
+class Spent(NamedTuple):
+    """What jobs took: how many recorded it, their seconds together, and the most memory of one."""
+
+    jobs: int
+    wall: float
+    cpu: float
+    memory: int
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Wall time, CPU time and memory for people."""
+        return _time(self.wall), _time(self.cpu), f"{self.memory / 1e9:.1f} GB"
+
+
 @dataclass(frozen=True)
 class Origin:
     """How the runs of a paper were made.
@@ -38,11 +54,18 @@ class Origin:
     Attributes:
       trainings: how many histories there are; 0 if none is kept.
       facts: what they say, by the names of `FACTS`: each value, and of how many trainings.
+      spent: by all of them.
     """
 
     trainings: int
     facts: Mapping[str, Mapping[str, int]]
     runs: tuple[MadeRun, ...]
+    spent: "Spent"
+
+    @property
+    def names(self) -> set[str]:
+        """Of the runs of which there is a history."""
+        return {run.name for run in self.runs}
 
 
 def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
@@ -52,12 +75,13 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
       DataError: if a history is damaged.
     """
     counts: dict[str, Counter] = {name: Counter() for name in FACTS}
-    made = []
+    made, all_found = [], []
     for federation, labels in runs.items():
         for label, seeds in labels.items():
             files = {n: folder / federation / label / f"seed{n}/history.h5" for n in seeds}
             found = {seed: attributes(path) for seed, path in files.items() if path.exists()}
             for provenance, _ in found.values():
+                all_found.append(provenance)
                 for name in FACTS:
                     if provenance.get(name) is not None:
                         counts[name][_text(provenance[name])] += 1
@@ -66,7 +90,14 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
                 spec = {name: spec[name] for name in spec if name not in ("seed", "data")}
                 made.append(MadeRun(f"{federation}/{label}", tuple(found), spec))
     facts = {name: dict(values) for name, values in counts.items() if values}
-    return Origin(sum(len(run.seeds) for run in made), facts, tuple(made))
+    return Origin(sum(len(run.seeds) for run in made), facts, tuple(made), spent(all_found))
+
+
+def spent(provenances: Iterable[Mapping]) -> Spent:
+    """What jobs took, by the provenance of their results."""
+    known = [found["spent"] for found in provenances if found.get("spent")]
+    wall, cpu = (sum(one[name] for one in known) for name in (WALL, CPU))
+    return Spent(len(known), wall, cpu, max((one[MEMORY] for one in known), default=0))
 
 
 def attributes(history: Path) -> tuple[dict, dict]:
@@ -77,3 +108,7 @@ def attributes(history: Path) -> tuple[dict, dict]:
 
 def _text(value: object) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.2f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"

@@ -1,8 +1,13 @@
 "use strict";
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const make = (name, about = {}, ...inside) => {
+  const element = Object.assign(document.createElement(name), about);
+  element.append(...inside);
+  return element;
+};
 
-// Sorting: a click sorts up, the next one down, the third as the table came. Cells without a number
-// stay last.
+// Sorting: a click sorts numbers down and words up, the next one the other way, the third as the
+// table came. Cells without a number stay last.
 const collator = new Intl.Collator("en", { numeric: true });
 function compare(a, b, sign) {
   const [x, y] = [a, b].map((cell) => cell.dataset.value);
@@ -18,17 +23,16 @@ function sort(table, column, order) {
     || a.dataset.place - b.dataset.place);
   body.append(...rows);
 }
-const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
 for (const table of all("table.sortable")) {
   const heads = all(".heads th", table);
   heads.forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
+    const button = make("button", { type: "button" }, ...head.childNodes);
+    const orders = ["ascending", "descending"];
+    if (head.classList.contains("number")) orders.reverse();
     head.append(button);
     head.ariaSort = "none";
     button.addEventListener("click", () => {
-      const order = NEXT[head.ariaSort];
+      const order = [...orders, "none"][(orders.indexOf(head.ariaSort) + 1) % 3];
       heads.forEach((other) => { other.ariaSort = "none"; });
       head.ariaSort = order;
       sort(table, column, order);
@@ -36,16 +40,19 @@ for (const table of all("table.sortable")) {
   });
 }
 
-// Filters: nothing ticked shows everything. What is about no method or data in particular stays.
+// Search: an exhibit stays that has all words, and the method and federation that are chosen. What
+// is about no method or data in particular stays.
 const form = document.querySelector(".filters");
 const exhibits = all(".exhibit");
+const texts = new Map(exhibits.map((exhibit) => [exhibit, exhibit.textContent.toLowerCase()]));
 function filter() {
-  const wanted = Object.fromEntries(["method", "family"].map((name) =>
-    [name, new Set(all(`input[name=${name}]:checked`, form).map((box) => box.value))]));
-  const passes = (name, values) => !wanted[name].size || values.some((v) => wanted[name].has(v));
+  const { words, method, family } = form.elements;
+  const wanted = { method: method.value, family: family.value };
+  const searched = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = (name, values) => !wanted[name] || values.includes(wanted[name]);
   for (const item of all("tr[data-method], tr[data-family], .block")) {
     item.hidden = ["method", "family"].some(
-      (name) => item.dataset[name] && !passes(name, [item.dataset[name]]));
+      (name) => item.dataset[name] && !fits(name, [item.dataset[name]]));
   }
   for (const block of all(".block:not([hidden])")) {
     block.hidden = all("tbody tr", block).every((row) => row.hidden);
@@ -53,22 +60,30 @@ function filter() {
   let shown = 0;
   for (const exhibit of exhibits) {
     const blocks = all(".block", exhibit);
-    exhibit.hidden = !passes("method", JSON.parse(exhibit.dataset.methods))
-      || !passes("family", JSON.parse(exhibit.dataset.families))
+    exhibit.hidden = !fits("method", JSON.parse(exhibit.dataset.methods))
+      || !fits("family", JSON.parse(exhibit.dataset.families))
+      || !searched.every((word) => texts.get(exhibit).includes(word))
       || (blocks.length > 0 && blocks.every((block) => block.hidden));
     shown += !exhibit.hidden;
     document.querySelector(`nav a[href="#${exhibit.id}"]`).parentElement.hidden = exhibit.hidden;
   }
+  const some = searched.length > 0 || Object.values(wanted).some(Boolean);
+  all("nav li details").forEach((chapter) => { chapter.open = some; });
+  for (const part of all(".chapter")) part.hidden = !part.querySelector(".exhibit:not([hidden])");
+  document.querySelector(".nothing").hidden = shown > 0;
+  all(".front, .numbers").forEach((part) => { part.hidden = some; });
   form.querySelector("output").textContent = `${shown} of ${exhibits.length} shown`;
 }
-form.addEventListener("change", filter);
+form.addEventListener("input", filter);
+form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", () => setTimeout(filter));
+document.querySelector(".nothing button").addEventListener("click", () => form.reset());
 form.hidden = false;
 filter();
 
 // Pictures are made when they come near, and the others in idle time: dozens at once would keep the
 // page from opening. All are there before anything is printed.
-const images = all("figure img");
+const images = all(".drawn img");
 function show(image) {
   if (image.hasAttribute("src")) return;
   image.src = image.dataset.source;
@@ -88,38 +103,135 @@ function showNext() {
 addEventListener("load", () => whenIdle(showNext));
 addEventListener("beforeprint", () => images.forEach(show));
 
-// Pictures can be saved; their address is said once, in the picture.
-for (const image of images) {
-  const link = document.createElement("a");
-  link.textContent = "svg";
-  link.href = "#";
-  link.addEventListener("click", () => {
-    show(image);
-    link.download = image.dataset.file;
-    link.href = image.src;
+// A figure can be saved, as it is or as numbers; their address is made when it is asked for.
+function csv(panels) {
+  const field = (value) => (/[",\n]/.test(value ?? "") ? `"${value.replaceAll('"', '""')}"` : value ?? "");
+  const rows = panels.flatMap((panel) => panel.series.flatMap((series) => series.x.map((x, k) => [
+    panel.title, panel.x, panel.y, series.name, x, series.y[k], series.value?.[k],
+  ].map((value) => field(value === null ? "" : value)).join(","))));
+  return ["panel,x_axis,y_axis,series,x,y,value", ...rows].join("\n");
+}
+function saveAs(form, name, address) {
+  const link = make("a", { href: "#", download: name }, form);
+  link.addEventListener("click", () => { link.href = address(); });
+  return link;
+}
+
+// Reading off: the mouse shows the nearest point of a curve, and curves that are chosen stand out.
+const NEAREST = 24; // pixels
+const shares = (value, [low, high], log) => (log
+  ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
+const place = (panel, x, y) => [ // in the panel, as shares of it
+  shares(x, panel.limits[0], panel.log[0]), 1 - shares(y, panel.limits[1], panel.log[1])];
+const said = (value, percent) => (percent
+  ? (100 * value).toFixed(1) : String(Number(value.toPrecision(4))));
+function vector(name, about, ...inside) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  Object.entries(about).forEach(([key, value]) => element.setAttribute(key, value));
+  element.append(...inside);
+  return element;
+}
+function draw(panel, series, color) { // a panel cuts off what is outside
+  const known = series.x.map((x, k) => [x, series.y[k]]).filter(([, y]) => y !== null);
+  const points = known.map(([x, y]) => place(panel, x, y).join()).join(" ");
+  const [x, y, width, height] = panel.box;
+  const frame = { x, y, width, height, viewBox: "0 0 1 1", preserveAspectRatio: "none" };
+  return vector("svg", frame, vector("polyline", { points, stroke: color }));
+}
+function readable(figure, panels) {
+  const drawn = figure.querySelector(".drawn");
+  const over = vector("svg", { viewBox: "0 0 1 1", preserveAspectRatio: "none" });
+  const reading = make("div", { className: "reading", hidden: true });
+  drawn.append(over, reading);
+  const points = panels.flatMap((panel) => panel.series.filter((series) => series.at).flatMap(
+    (series) => series.x.map((x, k) => ({ panel, series, x, y: series.y[k] }))))
+    .filter(({ x, y }) => x !== null && y !== null)
+    .map((point) => ({ ...point, inner: place(point.panel, point.x, point.y) }))
+    .filter(({ inner }) => inner.every((share) => share >= -0.01 && share <= 1.01))
+    .map((point) => ({ ...point, at: point.inner.map(
+      (share, k) => point.panel.box[k] + point.panel.box[k + 2] * share) }));
+  const chosen = new Set();
+  const curves = new Map(panels.flatMap((panel) => panel.series).filter(
+    (series) => series.line && series.name).map((series) => [series.name, series.color]));
+  const colors = [...curves.values()]; // grey stands for several
+  const colorOf = ({ color }) => (
+    colors.indexOf(color) === colors.lastIndexOf(color) ? color : "var(--link)");
+  const redraw = (near) => {
+    const lines = panels.flatMap((panel) => panel.series.filter((series) => series.line
+      && (chosen.has(series.name) || series === near))
+      .map((series) => draw(panel, series, colorOf(series))));
+    over.replaceChildren(...lines);
+    drawn.classList.toggle("chosen", chosen.size > 0);
+  };
+  drawn.addEventListener("pointermove", (event) => {
+    const box = drawn.getBoundingClientRect();
+    const distance = ({ at: [x, y] }) => Math.hypot(
+      box.left + x * box.width - event.clientX, box.top + y * box.height - event.clientY);
+    const near = points.reduce((best, point) => (
+      distance(point) < distance(best) ? point : best), points[0]);
+    reading.hidden = !near || distance(near) > NEAREST;
+    redraw(reading.hidden ? null : near.series);
+    if (reading.hidden) return;
+    const { panel, series, x, y, at } = near;
+    const [across, up] = panel.percent;
+    reading.textContent = [series.name, `${panel.x}: ${said(x, across)}`,
+      `${panel.y}: ${said(y, up)}`].filter(Boolean).join("\n");
+    reading.style.whiteSpace = "pre-line";
+    reading.style.left = `${at[0] < 0.6 ? 100 * at[0] + 2 : 100 * at[0] - 32}%`;
+    reading.style.top = `${100 * at[1]}%`;
   });
-  const line = document.createElement("p");
-  line.className = "save";
-  line.append("Save as ", link);
-  image.closest("figure").after(line);
+  drawn.addEventListener("pointerleave", () => { reading.hidden = true; redraw(null); });
+  if (curves.size < 2) return;
+  const buttons = [...curves].map(([name, color]) => {
+    const button = make("button", { type: "button", ariaPressed: "false" }, name);
+    button.style.setProperty("--own", colorOf({ color }));
+    button.addEventListener("click", () => {
+      if (!chosen.delete(name)) chosen.add(name);
+      button.ariaPressed = String(chosen.has(name));
+      redraw(null);
+    });
+    return button;
+  });
+  const group = make("div", { className: "curves", role: "group", ariaLabel: "Curves" }, ...buttons);
+  figure.append(group);
+}
+for (const image of images) {
+  const figure = image.closest("figure");
+  const panels = JSON.parse(figure.querySelector("script").textContent);
+  const file = image.dataset.file;
+  readable(figure, panels);
+  figure.closest(".exhibit").querySelector(".save").append(
+    saveAs("svg", file, () => { show(image); return image.src; }), " ",
+    saveAs("csv", file.replace(/svg$/, "csv"),
+      () => `data:text/csv;charset=utf-8,${encodeURIComponent(csv(panels))}`));
 }
 
 // The contents: closed on a phone, and following the reader elsewhere.
 const contents = document.querySelector(".contents");
-if (matchMedia("(max-width: 60rem)").matches) contents.open = false;
+const phone = () => matchMedia("(max-width: 60rem)").matches;
+if (phone()) contents.open = false;
 contents.addEventListener("click", (event) => {
-  if (event.target.closest("a") && matchMedia("(max-width: 60rem)").matches) contents.open = false;
+  if (event.target.closest("a") && phone()) contents.open = false;
 });
 const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((e) => e.isIntersecting)) {
     all("nav a[aria-current]").forEach((link) => link.removeAttribute("aria-current"));
     const link = document.querySelector(`nav a[href="#${entry.target.id}"]`);
-    link?.setAttribute("aria-current", "location");
+    link.setAttribute("aria-current", "location");
+    link.closest("details").open = true;
   }
 }, { rootMargin: "0px 0px -70% 0px" });
 exhibits.forEach((exhibit) => watcher.observe(exhibit));
 
-// On paper, how the runs were made is unfolded; their specifications are not.
-const folded = all(".origin, .pairs").filter((details) => !details.open);
+// What a link leads to is opened, be it in a fold; on paper notes, runs and numbers are.
+function reveal() {
+  const id = decodeURIComponent(location.hash.slice(1));
+  for (let part = document.getElementById(id); part; part = part.parentElement) {
+    if (part.tagName === "DETAILS") part.open = true;
+  }
+}
+addEventListener("hashchange", reveal);
+reveal();
+const folded = all(".origin, .pairs, .notes").filter((details) => !details.open);
 addEventListener("beforeprint", () => folded.forEach((details) => { details.open = true; }));
 addEventListener("afterprint", () => folded.forEach((details) => { details.open = false; }));

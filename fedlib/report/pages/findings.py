@@ -1,0 +1,203 @@
+"""What the first screen of the report shows: what was found, in pictures and a sentence each."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import fedlib
+from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Content, Entry
+from fedlib.report.pages.origin import Spent
+from fedlib.report.tables.render import percent, points
+
+SHOWN = 3  # claims of a paper in its picture
+SIDE = 100  # of the square in which published and reproduced numbers stand, in its own units
+NUMBER = re.compile(r"[+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
+SIGNS = "+−"  # begin a difference
+ACCURACIES = ("accuracy", "accuracy_client_mean")  # of which one stands for a method
+SMALLER = "Rounds, data or models are smaller here than in the papers, so most points are below."
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published number and ours in the square; `number` is that of the paper, from 1 on."""
+
+    x: float
+    y: float
+    number: int
+    anchor: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A criterion about a paper's main claim: its numbers as printed, and where they stand.
+
+    Attributes:
+      verdict: see `contents.VERDICTS`.
+      zero: place of 0, where the numbers are differences; else None.
+      rows: of the paper and of ours: who, the text of its numbers, and their places in [0, 1], of
+        which the first is that of the paper's own method.
+    """
+
+    title: str
+    verdict: str
+    zero: float | None
+    rows: tuple[tuple[str, str, tuple[float, ...]], ...]
+
+
+def headline(content: Content) -> str:
+    """How many published numbers are reproduced, in a sentence."""
+    if not content.num_pairs:
+        return NEVER_COMPARED
+    near = sum(chapter.near for chapter in content.chapters)
+    if content.is_paper_scale:
+        return f"{near} of {content.num_pairs} published numbers reproduced within two points."
+    return f"{content.num_pairs} published numbers beside ours, which are not comparable."
+
+
+def line(content: Content, chapter: Chapter) -> str:
+    """A paper in a sentence."""
+    first, *others = dict.fromkeys(chapter.families.values())
+    made = f"{chapter.origin.trainings} trainings on " if chapter.origin.trainings else ""
+    data = first + f" and {len(others)} more" * bool(others)
+    if len(chapter.pairs):
+        beside = f"{chapter.near} of {len(chapter.pairs)} published numbers within two points"
+    else:
+        beside = "no published number for these data sets"
+    return f"{made}{data}; {beside}."
+
+
+def made(content: Content) -> str:
+    """What was run, at which commit, and how long it took; "" if no run is kept."""
+    found = [chapter.origin for chapter in content.chapters if chapter.origin.trainings]
+    if not found:
+        return ""
+    methods = {title for chapter in content.chapters for title in chapter.methods.values()}
+    trainings = sum(origin.trainings for origin in found)
+    commits = _commits(content)
+    at = f"commit {commits[0][:10]}" if len(commits) == 1 else f"{len(commits)} commits"
+    spent = [origin.spent for origin in found]
+    whole = Spent(0, 0, sum(one.cpu for one in spent), max(one.memory for one in spent))
+    _, hours, most = whole.texts
+    return (
+        f"{trainings} trainings of {len(methods)} methods, fedlib {fedlib.__version__}, {at}; "
+        f"{hours} of CPU time, at most {most} of memory."
+    )
+
+
+def limits(content: Content) -> tuple[float, float]:
+    """The lowest and highest fraction in the square, at whole tenths."""
+    numbers = [
+        value
+        for chapter in content.chapters
+        for name in ("published", "reproduced")
+        for value in chapter.pairs[name]
+    ]
+    return math.floor(min(numbers) * 10) / 10, math.ceil(max(numbers) * 10) / 10
+
+
+def scatter(content: Content) -> Iterator[Point]:
+    """Every published number with ours, as a point of the square, whose y axis points down."""
+    low, high = limits(content)
+    for number, chapter in enumerate(content.chapters, 1):
+        for row in chapter.pairs.to_dict("records"):
+            x, y = (SIDE * (row[name] - low) / (high - low) for name in ("published", "reproduced"))
+            both = f"published {percent(row['published'])}, here {percent(row['reproduced'])}"
+            text = f"{chapter.title}, {row['title']}, {row['federation']}: {both}"
+            text += f" ({points(row['difference'])})"
+            yield Point(x, SIDE - y, number, row["exhibit"], text)
+
+
+def claims(chapter: Chapter) -> list[Claim]:
+    """The first claims of a paper whose runs are there, all on one scale."""
+    found = [claim for table in chapter.tables for claim in _claims(chapter, table)][:SHOWN]
+    signed = [any(text[0] in SIGNS for _, text, _ in rows) for _, _, rows in found]
+    every = [value for _, _, rows in found for _, _, values in rows for value in values]
+    every += [0.0] * any(signed)
+    low, high = min(every, default=0.0), max(every, default=0.0)
+
+    def placed(value: float) -> float:
+        return (value - low) / ((high - low) or 1.0)
+
+    return [
+        Claim(
+            title,
+            verdict,
+            placed(0.0) if is_difference else None,
+            tuple((who, text, tuple(map(placed, values))) for who, text, values in rows),
+        )
+        for (title, verdict, rows), is_difference in zip(found, signed, strict=True)
+    ]
+
+
+def _claims(chapter: Chapter, table: Entry) -> Iterator[tuple[str, str, list]]:
+    """(title, verdict, [(who, text, numbers)]) of the criteria of a table that are main claims."""
+    for block in table.sheet.blocks if table.verdicts else ():
+        heads = [column.title for column in block.columns]
+        for cells in block.rows:
+            row = dict(zip(heads, cells, strict=True))
+            title, ours = row["Criterion"].text, row["Value"].text if "Value" in row else ""
+            if title in chapter.claims and _numbers(ours):
+                texts = (("paper", row["Published"].text), ("here", ours))
+                rows = [(who, text, _numbers(text)) for who, text in texts if _numbers(text)]
+                yield title, row["Reached"].verdict, rows
+
+
+def _numbers(text: str) -> list[float]:
+    """The numbers in a cell such as "84.2, 83.5" or "+2.1"; none if something else is in it."""
+    parts = text.split(", ")
+    if not all(NUMBER.match(part) for part in parts):
+        return []
+    return [float(part.replace("−", "-")) for part in parts]
+
+
+def shared(chapters: Iterable[Chapter]) -> list[dict]:
+    """A row for each method that several papers run, paper and federation, with its accuracy.
+
+    The number is that of the first table of a paper that has one.
+    """
+    rows, papers = {}, {}
+    tables = [(chapter, table) for chapter in chapters for table in chapter.tables]
+    for chapter, table in tables:
+        for cell in _accuracies(table):
+            method = chapter.methods.get(cell["title"])
+            where = chapter.federations.get(cell["federation"])  # there are none of means
+            if method and where:
+                papers.setdefault(method, set()).add(chapter.name)
+                row = {**cell, "method": method, "where": where, "chapter": chapter, "table": table}
+                rows.setdefault((method, chapter.title, where), row)
+    order = sorted(rows, key=lambda key: key[0].lower())
+    return [rows[key] for key in order if len(papers[key[0]]) > 1]
+
+
+def _accuracies(table: Entry) -> list[dict]:
+    """The rows of a table that are accuracies of runs, by the default protocol."""
+    numbers = table.sheet.numbers
+    if not {"federation", "title", "metric", "mean", "seeds"} <= {*numbers}:
+        return []
+    known = numbers[numbers["metric"].isin(ACCURACIES)].dropna(subset="mean")
+    for column, default in (("protocol", "default"), ("split", "test"), ("minus", None)):
+        if column in known:
+            values = known[column]
+            known = known[values.isna() if default is None else values == default]
+    return known.to_dict("records")
+
+
+def bibtex(content: Content) -> str:
+    """How to cite the report."""
+    commits = ", ".join(_commits(content)) or "unknown"
+    lines = {
+        "title": "fedlib: mixtures of experts for personalised federated learning, reproduced",
+        "author": "{The fedlib contributors}",
+        "version": fedlib.__version__,
+        "note": f"Report of results/{content.folder}; commit {commits}",
+    }
+    body = "".join(f"  {name} = {{{value}}},\n" for name, value in lines.items())
+    return f"@software{{fedlib,\n{body}}}\n"
+
+
+def _commits(content: Content) -> list[str]:
+    """The commits at which runs were made."""
+    found = (chapter.origin.facts.get("commit", {}) for chapter in content.chapters)
+    return sorted({commit for commits in found for commit in commits})
