@@ -289,6 +289,8 @@ class PairedDifferences(Table):
         default one alone if not given.
     """
 
+    question: ClassVar = "How far is the method ahead on the same clients, and is that chance?"
+
     of: str
     protocols: Sequence[Mapping] | None = None
 
