@@ -3,8 +3,8 @@
   python tests/planted.py            all of them
   python tests/planted.py 3 17       these, counted from 1
 
-Each is planted in a copy of the checkout. The tests that can reach its file run there, those that
-reach least first, until one fails. Those marked slow run only where no other has noticed it.
+Each is planted in a copy of the checkout. The tests that can reach its file run there until one
+fails: first those whose text names the module, then the others, and at last those marked slow.
 """
 
 import shutil
@@ -52,12 +52,15 @@ def noticed(fault: dict[str, str], checkout: Path) -> str:
         if changed.can_reach(test, [fault["file"]]) and test.name != "test_planted.py"
     ]
     tests.sort(key=lambda test: (len(changed.reached(test)[0]), test.name))
-    names = [str(test.relative_to(ROOT)) for test in tests]
+    stem = Path(fault["file"]).stem
+    near = [test for test in tests if stem in test.stem or stem in test.read_text("utf-8")]
+    far = [test for test in tests if test not in near]
     path = checkout / fault["file"]
     whole = path.read_text(encoding="utf-8")
-    for marked in ("not slow", "slow"):
+    for marked, these in (("not slow", near), ("not slow", far), ("slow", tests)):
+        names = [str(test.relative_to(ROOT)) for test in these]
         left_out: list[str] = []  # tests that fail in the copy, whatever is planted
-        while True:
+        while names:
             path.write_text(with_fault(whole, fault), encoding="utf-8")
             line = _failure(checkout, "-m", marked, *names, *left_out)
             path.write_text(whole, encoding="utf-8")

@@ -189,6 +189,17 @@ def test_best_is_the_earliest_round_of_highest_accuracy_for_every_view():
     assert value(last, metric="accuracy", group="seen") == pytest.approx(0.5)
 
 
+def test_chosen_is_the_earliest_round_of_least_loss_on_the_servers_validation_examples():
+    right = made_up.scores([[0.1], [0.2], [0.3], [0.4]], count=[10])
+    losses = made_up.scores([[0.0]] * 4, count=[10], loss=[[3.0], [1.0], [1.0], [2.0]])
+    server = View("server", "default", "test")
+    scores = {SEEN: right, server: right, server._replace(split="val"): losses}
+    rows = metrics.run_rows(result(scores, rounds=(0, 5, 10, 15)))
+    chosen = rows[rows["at"] == "chosen"]
+    assert set(chosen["round"]) == {5}
+    assert value(chosen, metric="accuracy", group="server", split="test") == pytest.approx(0.2)
+
+
 def test_without_the_deciding_view_there_is_no_best_round():
     with pytest.raises(DataError, match="seen/default/test"):
         metrics.run_rows(result({UNSEEN: made_up.scores([[0.5]], count=[2])}))

@@ -21,21 +21,21 @@ from fedlib.run_spec import run_roots, run_weights
 from fedlib.seals import spec_digest
 from fedlib.spec.exhibits import EVERYTHING
 from fedlib.workflow import declarations, specs
-from fedlib.workflow.chosen import Chosen
 from fedlib.workflow.declarations import Training
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.provenance import code_digest
+from fedlib.workflow.selection import Selection
 
 RUN_FILES = ("state", "history", "evaluation")
 # Stages whose specifications are files: they list every run, and an argument may have 128 kB.
 LONG = ("metrics", "table", "figure", "report")
 
 
-class Plan(Chosen):
+class Plan(Selection):
     """What a configuration asks for, as jobs."""
 
     def __init__(self, config: Mapping):
-        """See `Chosen`; remembers what is asked of thousands of jobs."""
+        """See `Selection`; remembers what is asked of thousands of jobs."""
         super().__init__(config)
         self.digest, self._spec_of_run = cache(self.digest), cache(self._spec_of_run)
         self._evaluated = cache(self._evaluated)

@@ -12,9 +12,9 @@ from fedlib.run_spec import run_weights
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
 from fedlib.workflow import config, overrides
-from fedlib.workflow.chosen import Chosen
 from fedlib.workflow.declarations import common_seeds, readable
 from fedlib.workflow.layout import PATHS
+from fedlib.workflow.selection import Selection
 
 Digest = Callable[..., str]  # of a job, by its stage and wildcards
 
@@ -24,11 +24,11 @@ SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "bud
 NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
 
 
-def of_metrics(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
+def of_metrics(selection: Selection, digest: Digest, paper: Paper) -> dict:
     """The runs of the metrics, and the specifications of their two results."""
     runs = []
     for run in paper.runs:
-        data = chosen.data(paper.name, run.federation)
+        data = selection.data(paper.name, run.federation)
         names = {"paper": paper.name, "federation": run.federation, "label": run.label}
         runs.append(
             {
@@ -47,26 +47,26 @@ def of_metrics(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
     return {"paper": paper.name, "runs": runs}
 
 
-def of_exhibit(chosen: Chosen, digest: Digest, stage: str, paper: Paper, name: str) -> dict:
+def of_exhibit(selection: Selection, digest: Digest, stage: str, paper: Paper, name: str) -> dict:
     """The contents and the runs of a table or figure (`stage`)."""
-    exhibit = chosen.exhibit(stage, paper.name, name)
-    federations = [chosen.data(paper.name, federation) for federation in exhibit.federations]
+    exhibit = selection.exhibit(stage, paper.name, name)
+    federations = [selection.data(paper.name, federation) for federation in exhibit.federations]
     runs = [
         run
         for label in exhibit.labels
         for federation in exhibit.federations
-        if (run := chosen.runs.get((paper.name, federation, label)))
+        if (run := selection.runs.get((paper.name, federation, label)))
     ]
     return {
         "paper": paper.name,
         "name": name,
         "kind": exhibit.kind,
         "title": exhibit.title,
-        "caption": exhibit.caption + _not_run(chosen, stage, paper, name, runs),
+        "caption": exhibit.caption + _not_run(selection, stage, paper, name, runs),
         "params": exhibit.params,
-        "scale": chosen.scale,
+        "scale": selection.scale,
         "scale_note": paper.scale_note,
-        "folder_note": chosen.folder_note,
+        "folder_note": selection.folder_note,
         "seeds": common_seeds(paper, runs),
         "federations": [data.describe() for data in federations],
         "runs": [run.describe() for run in runs],
@@ -75,11 +75,11 @@ def of_exhibit(chosen: Chosen, digest: Digest, stage: str, paper: Paper, name: s
     }
 
 
-def _not_run(chosen: Chosen, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
+def _not_run(selection: Selection, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
     """A sentence that names the cells without a selected run."""
-    if chosen.config["runs"] is None or not runs:
+    if selection.config["runs"] is None or not runs:
         return ""
-    whole = chosen.declared[paper.name]
+    whole = selection.declared[paper.name]
     exhibit = getattr(whole, f"{stage}s")[name]
     there = {(run.federation, run.label) for run in runs}
     used = {federation for federation, _ in there}
@@ -96,56 +96,56 @@ def _not_run(chosen: Chosen, stage: str, paper: Paper, name: str, runs: list[Run
     return f" Not run: {'; '.join(missing)}." if missing else ""
 
 
-def of_report(chosen: Chosen, digest: Digest, there: bool = False) -> dict:
+def of_report(selection: Selection, digest: Digest, there: bool = False) -> dict:
     """The contents of the report, in order; see `fedlib.report.pages.contents`.
 
     Args:
       there: what is in the folder, and not what is planned.
     """
     return {
-        "scale": chosen.scale,
-        "folder": chosen.folder,
-        "folder_note": chosen.folder_note,
-        "papers": [_of_paper(chosen, digest, paper) for paper in _reported(chosen, there)],
+        "scale": selection.scale,
+        "folder": selection.folder,
+        "folder_note": selection.folder_note,
+        "papers": [_of_paper(selection, digest, paper) for paper in _reported(selection, there)],
     }
 
 
-def _reported(chosen: Chosen, there: bool) -> Iterator[Paper]:
+def _reported(selection: Selection, there: bool) -> Iterator[Paper]:
     """The papers of the report in their order: planned, or with tables in the folder.
 
     Args:
       there: planned ones, too, with no more than is in the folder.
     """
-    for name, paper in readable(chosen.scale)[0].items():
-        if name in chosen.papers and not there:
-            yield chosen.papers[name]
-        elif Path(chosen.path("metrics", paper=name)).exists():
-            yield _as_it_is(chosen, chosen.papers.get(name, paper))
+    for name, paper in readable(selection.scale)[0].items():
+        if name in selection.papers and not there:
+            yield selection.papers[name]
+        elif Path(selection.path("metrics", paper=name)).exists():
+            yield _as_it_is(selection, selection.papers.get(name, paper))
 
 
-def _as_it_is(chosen: Chosen, paper: Paper) -> Paper:
+def _as_it_is(selection: Selection, paper: Paper) -> Paper:
     """A paper with the tables and figures that are there."""
 
     def whole(stage: str, name: str) -> bool:
         names = {"paper": paper.name, stage: name}
         files = [file for file in PATHS if file.startswith(f"{stage}_")]
         made = [file for file in files if not file.endswith(("_log", "_benchmark"))]
-        return all(Path(path).exists() for path in (chosen.path(x, **names) for x in made))
+        return all(Path(path).exists() for path in (selection.path(x, **names) for x in made))
 
     tables = {name: found for name, found in paper.tables.items() if whole("table", name)}
     figures = {name: found for name, found in paper.figures.items() if whole("figure", name)}
     return replace(paper, tables=tables, figures=figures)
 
 
-def _words(chosen: Chosen, paper: Paper) -> list[str]:
+def _words(selection: Selection, paper: Paper) -> list[str]:
     """The configuration, less the scale, that makes a paper of the report again.
 
     That is the configuration where it selects the paper, and the paper alone if no name of a run or
     federation speaks against it. Of another paper it is what the folder's configuration asks of all
     papers, and of this one by its names.
     """
-    given = dict(chosen.config)
-    if paper.name not in chosen.papers:
+    given = dict(selection.config)
+    if paper.name not in selection.papers:
         given |= dict.fromkeys(SELECTING, None)
         given["set"] = overrides.about(paper, given["set"] or ()) or None
         given["papers"] = [paper.name]
@@ -154,7 +154,7 @@ def _words(chosen: Chosen, paper: Paper) -> list[str]:
     return config.words(given)
 
 
-def _of_paper(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
+def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
     """What the report tells and shows of a paper, and of which runs."""
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
@@ -175,13 +175,13 @@ def _of_paper(chosen: Chosen, digest: Digest, paper: Paper) -> dict:
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
         "methods": {run.title: run.method for run in paper.runs},
         "runs": runs,
-        "tables": _headings(chosen, digest, paper, "table"),
-        "figures": _headings(chosen, digest, paper, "figure"),
-        "words": _words(chosen, paper),
+        "tables": _headings(selection, digest, paper, "table"),
+        "figures": _headings(selection, digest, paper, "figure"),
+        "words": _words(selection, paper),
     }
 
 
-def about(chosen: Chosen) -> dict:
+def about(selection: Selection) -> dict:
     """Scale, data and weights of every paper, for the front page of the report."""
     papers = [
         {
@@ -195,9 +195,9 @@ def about(chosen: Chosen) -> dict:
                 if data in families(paper)
             ],
         }
-        for paper in chosen.papers.values()
+        for paper in selection.papers.values()
     ]
-    return {"folder_note": chosen.folder_note, "papers": papers}
+    return {"folder_note": selection.folder_note, "papers": papers}
 
 
 def _weights_of(paper: Paper) -> list[str]:
@@ -208,14 +208,14 @@ def _weights_of(paper: Paper) -> list[str]:
     return [start[data.name].replace("_", " ") for data in paper.data]
 
 
-def _headings(chosen: Chosen, digest: Digest, paper: Paper, stage: str) -> list[dict]:
+def _headings(selection: Selection, digest: Digest, paper: Paper, stage: str) -> list[dict]:
     """What stands over tables or figures, and which methods and families of data they are about.
 
     And of which specifications they are the results: null where that is not known, as those of
     papers that are not selected may have been made with other selections.
     """
     exhibits: Mapping[str, Exhibit] = getattr(paper, f"{stage}s")
-    is_planned = paper.name in chosen.papers
+    is_planned = paper.name in selection.papers
     methods = {(run.federation, run.label): run.method for run in paper.runs}
     family = {data.name: data.describe()["family"] for data in paper.data}
     return [

@@ -13,7 +13,7 @@ from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
 
 
-class Chosen:
+class Selection:
     """The papers of a configuration, with its seeds, rounds and selection.
 
     Attributes:
