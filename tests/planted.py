@@ -51,8 +51,9 @@ def noticed(fault: dict[str, str], checkout: Path) -> str:
         # What looks for the text of a fault in the code would notice every one.
         if changed.can_reach(test, [fault["file"]]) and test.name != "test_planted.py"
     ]
-    tests.sort(key=lambda test: (len(changed.reached(test)[0]), test.name))
     stem = Path(fault["file"]).stem
+    reach = {test: len(changed.reached(test)[0]) for test in tests}
+    tests.sort(key=lambda test: (stem not in test.stem, reach[test], test.name))
     near = [test for test in tests if stem in test.stem or stem in test.read_text("utf-8")]
     far = [test for test in tests if test not in near]
     path = checkout / fault["file"]
