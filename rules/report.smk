@@ -42,6 +42,7 @@ rule figure:
         metrics=path("metrics"),
         clients=path("clients"),
         published=published("figure"),
+        manifests=lambda wildcards: PLAN.shown_data(**wildcards),
     output:
         figure_pdf=path("figure_pdf"),
         figure_png=report(
@@ -64,6 +65,7 @@ rule figure:
     resources:
         scripts=SCRIPTS,
         published=optional_input("published"),
+        manifests=optional_input("manifests"),
     params:
         spec=spec("figure"),
         code=code("figure"),

@@ -14,15 +14,20 @@ from fedlib.workflow import command, provenance
 
 def main() -> None:
     """Parse the command line, draw, write."""
-    args = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json").parse_args()
+    parser = command.exhibit_parser(__doc__, "pdf", "png", "svg", "json")
+    parser.add_argument(
+        "--manifests", type=Path, nargs="+", default=[], help="of the data it shows, if any, .json"
+    )
+    args = parser.parse_args()
 
     spec = command.json_argument(args.spec)
     roots = ("scripts/figure.py", f"fedlib.report.figures.{spec['kind']}")
     provenance.check_code(args.code, *roots)
-    figure = inputs.made(figures.load, spec, args.metrics, args.clients, args.published)
+    given = args.metrics, args.clients, args.published
+    figure = inputs.made(figures.load, spec, *given, args.manifests)
     pictures = [args.pdf, args.png, args.svg]
     saving.save(figure, *pictures)
-    read = list(filter(None, (args.metrics, args.clients, args.published)))
+    read = [*filter(None, given), *args.manifests]
     code = provenance.code_digest(*roots)
     vouch(args.json, pictures, spec, code, read, numbers.of(figure))
     provenance.assert_covered(*roots)

@@ -5,7 +5,7 @@ the module `fedlib.report.tables.gains`, whose function makes the table.
 """
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedlib import seals
 from fedlib.report import exhibits, frames, printed
 from fedlib.spec.exhibits import declared
 
@@ -26,6 +27,7 @@ class Inputs:
       metrics, clients: frames, see `fedlib.report.metrics`.
       published: the paper's own numbers, see `fedlib.report.printed`; None if it has none.
       kind: the fields of its kind, a class of `fedlib.spec.tables` or `fedlib.spec.figures`.
+      manifests: of the exhibit's federations, where it shows their data; each of the first seed.
     """
 
     exhibit: dict
@@ -33,6 +35,7 @@ class Inputs:
     clients: pd.DataFrame
     published: pd.DataFrame | None
     kind: Any
+    manifests: Sequence[dict] = ()
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -65,7 +68,8 @@ class Inputs:
 def loader(stage: str, function: str, given: type[Inputs]) -> Callable[[str], Callable]:
     """The function `load(kind)` of tables or figures (`stage`).
 
-    What it returns is called with (exhibit, metrics, clients, published) and the kind's fields.
+    What it returns is called with (exhibit, metrics, clients, published), maybe manifests, and the
+    kind's fields.
 
     Args:
       function: of the modules, which takes a `given`.
@@ -75,10 +79,18 @@ def loader(stage: str, function: str, given: type[Inputs]) -> Callable[[str], Ca
     """
 
     def load(kind: str) -> Callable:
-        def made(exhibit: dict, metrics: Any, clients: Any, published: Any, **fields: Any) -> Any:
+        def made(
+            exhibit: dict,
+            metrics: Any,
+            clients: Any,
+            published: Any,
+            manifests: Sequence[dict] = (),
+            **fields: Any,
+        ) -> Any:
             own = declared(stage, kind, exhibit["title"], exhibit["caption"], (), (), fields)
             module = importlib.import_module(f"fedlib.report.{stage}s.{kind}")
-            return getattr(module, function)(given(exhibit, metrics, clients, published, own))
+            all_given = given(exhibit, metrics, clients, published, own, manifests)
+            return getattr(module, function)(all_given)
 
         return made
 
@@ -86,7 +98,12 @@ def loader(stage: str, function: str, given: type[Inputs]) -> Callable[[str], Ca
 
 
 def made(
-    load: Callable, exhibit: dict, metrics: Path, clients: Path, published: Path | None
+    load: Callable,
+    exhibit: dict,
+    metrics: Path,
+    clients: Path,
+    published: Path | None,
+    manifests: Iterable[Path] = (),
 ) -> Any:
     """The sheet or figure of an exhibit, from files.
 
@@ -104,5 +121,6 @@ def made(
         frames.read_of(metrics, exhibit.get("metrics"), ("metric", "value")),
         frames.read_of(clients, exhibit.get("metrics"), ("client",)),
         printed.read(published) if published else None,
+        [seals.read_json(path, has=("class_histogram", "sizes")) for path in manifests],
         **exhibit["params"],
     )

@@ -49,6 +49,7 @@ class Exhibit:
       compares: whether it puts runs beside each other, so that one alone says nothing, unless
         beside a published number.
       is_lead: whether it shows by how much one run is above others, of which one has none.
+      shows_data: whether it shows who owns what; it is given the manifests of its federations.
       by_federation: names of fields that are mappings by federation, or None.
     """
 
@@ -67,6 +68,7 @@ class Exhibit:
     by_federation: ClassVar[tuple[str, ...]] = ()
     compares: ClassVar[bool] = False
     is_lead: ClassVar[bool] = False
+    shows_data: ClassVar[bool] = False
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)

@@ -146,6 +146,14 @@ class ClientDifferences(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientLabels(Figure):
+    """Which classes each client has, and how many examples to train and to be tested on."""
+
+    question: ClassVar = "How unlike are the clients' data?"
+    shows_data: ClassVar = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClientMatrices(Figure):
     """Clients' mixture weights, sorted by planted cluster."""
 

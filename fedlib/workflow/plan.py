@@ -109,6 +109,14 @@ class Plan(Selection):
         has = self.exhibit(stage, paper, name).published is not None
         return [self.path("published", paper=paper)] if has else []
 
+    def shown_data(self, paper: str, figure: str) -> list[str]:
+        """Manifests of a figure's federations, of its first seed; empty if it shows no data."""
+        if not self.exhibit("figure", paper, figure).shows_data:
+            return []
+        spec = self._spec("figure", paper=paper, figure=figure)
+        seed, names = spec["seeds"][0], [data["name"] for data in spec["federations"]]
+        return [self.path("manifest", paper=paper, federation=x, seed=seed) for x in names]
+
     def run_files(self, file: str, paper: str) -> list[str]:
         """`file` ("history", "evaluation") of all runs of a paper."""
         return [self.path(file, **training._asdict()) for training in self.trainings(paper)]

@@ -45,6 +45,7 @@ COMMANDS = {
     " --json {output.table_json:q} >> {log:q} 2>&1",
     "figure": "python {resources.scripts:q}/figure.py --spec {params.spec:q} --code {params.code}"
     " --metrics {input.metrics:q} --clients {input.clients:q} {resources.published}"
+    " {resources.manifests}"
     " --pdf {output.figure_pdf:q} --png {output.figure_png:q} --svg {output.figure_svg:q}"
     " --json {output.figure_json:q} >> {log:q} 2>&1",
     "report": "python {resources.scripts:q}/report.py --spec {params.spec:q} --code {params.code}"
@@ -136,6 +137,7 @@ def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
         found |= {"weights": plan.weights(**run), "settled": plan.settled_files(**wildcards)}
     elif stage in ("table", "figure"):
         found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
+        found["manifests"] = plan.shown_data(**wildcards) if stage == "figure" else []
     return {name: option(name, *values) for name, values in found.items()}
 
 

@@ -77,10 +77,10 @@ def of_exhibit(selection: Selection, digest: Digest, stage: str, paper: Paper, n
 
 def _not_run(selection: Selection, stage: str, paper: Paper, name: str, runs: list[Run]) -> str:
     """A sentence that names the cells without a selected run."""
-    if selection.config["runs"] is None or not runs:
-        return ""
     whole = selection.declared[paper.name]
     exhibit = getattr(whole, f"{stage}s")[name]
+    if selection.config["runs"] is None or not runs or exhibit.shows_data:
+        return ""
     there = {(run.federation, run.label) for run in runs}
     used = {federation for federation, _ in there}
     missing = []

@@ -123,7 +123,8 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "table" | "figure":
             printed = plan.published(stage, job["paper"], job[stage])
             frames = [plan.path(name, paper=job["paper"]) for name in ("metrics", "clients")]
-            return [*frames, *(str(ROOT / file) for file in printed)]
+            data = plan.shown_data(**job) if stage == "figure" else []
+            return [*frames, *(str(ROOT / file) for file in printed), *data]
     shown = layout.shown(
         json.loads(plan.spec("report")), plan.path("results"), plan.path("figures")
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedlib.papers._frame import on
+from fedlib.papers._frame import everything, on
 from fedlib.papers.adaptive_experts.settings import (
     EXPLORATIONS,
     LOCALS,
@@ -346,6 +346,12 @@ FIGURES = {
         "Accuracy with the best cluster's model (IFCA) against what all clients have "
         "sent and received, four bytes per number.",
         BOTH,
+        on("table2", "other"),
+    ),
+    "client_labels": figures.ClientLabels(
+        "Who has which classes",
+        "How the data are cut: sizes and classes of all clients.",
+        everything,
         on("table2", "other"),
     ),
 }

@@ -290,4 +290,10 @@ FIGURES = {
         everything,
         on("leakage"),
     ),
+    "client_labels": figures.ClientLabels(
+        "Who has which classes",
+        "How the data are cut: sizes and classes of all clients.",
+        everything,
+        on("accuracy", "rotations", "clusters", "vae"),
+    ),
 }

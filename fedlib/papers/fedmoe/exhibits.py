@@ -401,4 +401,10 @@ FIGURES = {
         on("written"),
         rounds=each(some_rounds),
     ),
+    "client_labels": figures.ClientLabels(
+        "Who has which classes",
+        "How the data are cut: sizes and classes of all clients.",
+        everything,
+        on("main", "skewed"),
+    ),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedlib.papers._frame import on
+from fedlib.papers._frame import everything, on
 from fedlib.papers.pfedmm.settings import (
     ABLATIONS,
     METHODS,
@@ -276,5 +276,11 @@ FIGURES = {
         **OVER_ALPHA,
         methods=methods_over_alpha,
         asks="What changes as clients' data differ more?",
+    ),
+    "client_labels": figures.ClientLabels(
+        "Who has which classes",
+        "How the data are cut: sizes and classes of all clients.",
+        everything,
+        on("main", "fedem-readme", "heterogeneity"),
     ),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fedlib.papers._frame import each, on
+from fedlib.papers._frame import each, everything, on
 from fedlib.papers.pfedmoe.settings import (
     BASELINES,
     COMPARED,
@@ -258,5 +258,11 @@ FIGURES = {
         ("pfedmoe",),
         on("representations"),
         kinds=["Global expert", "Local expert", "Mixture"],
+    ),
+    "client_labels": figures.ClientLabels(
+        "Who has which classes",
+        "How the data are cut: sizes and classes of all clients.",
+        everything,
+        on("main", "classes", "gamma", "shares"),
     ),
 }

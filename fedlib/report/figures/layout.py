@@ -48,7 +48,7 @@ def panels(
       columns: panels side by side; up to `MAX_COLUMNS` if not given.
       height: of a row, in inches; see `HEIGHTS` if not given.
     """
-    columns = columns or (2 if len(titles) == 4 else min(len(titles), MAX_COLUMNS))
+    columns = columns or side_by_side(len(titles))
     rows = -(-len(titles) // columns)
     figure = Figure(
         figsize=(WIDTH, (height or HEIGHTS.get(columns, LOW)) * rows), layout="constrained"
@@ -65,6 +65,11 @@ def panels(
         axes.set(title=titles[place], xlabel=xlabel if lowest else "")
         axes.set_ylabel("" if place % columns else ylabel)
     return figure, [grid[place] for place in there]
+
+
+def side_by_side(number: int) -> int:
+    """How many of so many panels are in a row."""
+    return 2 if number == 4 else min(number, MAX_COLUMNS)
 
 
 def by_federation(

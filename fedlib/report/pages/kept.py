@@ -22,14 +22,16 @@ def shelf(kept: Path, scale: str) -> Path:
 
 
 def is_worth_keeping(stage: str, exhibit: dict) -> bool:
-    """Whether a table or figure (`stage`) shows something: a comparison needs two runs, or numbers.
+    """Whether a table or figure (`stage`) shows results: a comparison needs two runs, or numbers.
+
+    What shows data alone is not kept, as packs have none.
 
     Args:
       exhibit: see `fedlib.report.exhibits`.
     """
-    if len(exhibit["runs"]) > 1:
-        return True
     kind, beside = KINDS[stage][exhibit["kind"]], exhibit["published"] is not None
+    if len(exhibit["runs"]) > 1 or kind.shows_data:
+        return not kind.shows_data
     return not kind.is_lead and (beside or not kind.compares)
 
 

@@ -1,0 +1,165 @@
+"""Who owns what: how many examples each client has, and what share of them is of each class.
+
+Two panels per federation, one below the other, of the same clients: those that train, then those
+that do not; among these they are sorted by the class that they have most of.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from fedlib.errors import DataError
+from fedlib.federation import CLIENTS, SPLITS
+from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
+
+TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
+HEIGHT = 1.25  # inches of a row of panels
+NORM = PowerNorm(0.5, 0, 1)  # of shares: small ones are seen, too
+SHARES = (0.02, 0.1, 0.5, 1.0)  # in the legend
+BOUNDARY = {"color": "#262626", "linewidth": 1.2}
+MEANING = (
+    "Above: examples of each client. Below: the share of its labels that is of each class. Clients "
+    "are sorted by their commonest class."
+)
+
+
+class _Shown(NamedTuple):
+    """The clients of a federation, in the order in which they are drawn."""
+
+    sizes: dict[str, np.ndarray]  # [C] examples, by split
+    shares: np.ndarray  # [C, L] of a client's labels
+    num_seen: int
+    num_asked: int  # clients that were declared, or as many as there are
+    server: int  # examples of those who are no clients
+
+
+@style.styled()
+def draw(given: Inputs) -> Figure:
+    """The figure, of the first seed's partition.
+
+    Raises:
+      DataError: without a manifest of each federation.
+    """
+    exhibit, found = given.exhibit, [*map(_read, given.manifests)]
+    if len(found) != len(exhibit["federations"]):
+        raise DataError(
+            f"{exhibit['name']} needs a manifest of each of its {len(exhibit['federations'])} "
+            f"federations, got {len(found)}"
+        )
+    figure = _drawn(exhibit, found)
+    redrawn = any(federation.get("per_seed", False) for federation in exhibit["federations"])
+    notes = {
+        "Right of the dark line: clients that take no part in training.": any(
+            shown.num_seen < len(shown.shares) for shown in found
+        ),
+        "Not drawn: clients left without examples to train or to be tested on.": any(
+            len(shown.shares) < shown.num_asked for shown in found
+        ),
+        layout.first_seed_note(exhibit, "others have partitions of their own"): redrawn,
+    }
+    told = [note for note, holds in notes.items() if holds]
+    return layout.finish(figure, exhibit, _handles(found), MEANING, *told)
+
+
+def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
+    """Rows of sizes, each above a row of shares."""
+    columns = layout.side_by_side(len(found))
+    rows = [found[first : first + columns] for first in range(0, len(found), columns)]
+    names = iter(federation["title"] for federation in exhibit["federations"])
+    titles: list[str | None] = []
+    for row in rows:
+        gaps = [None] * (columns - len(row))
+        titles += [f"{next(names)}\n{_counted(shown)}" for shown in row] + gaps
+        titles += [""] * len(row) + gaps
+    figure, grid = layout.panels(titles, "Client", columns=columns, height=HEIGHT)
+    free = iter(grid)
+    for row in rows:
+        for drawn, name in ((_draw_sizes, "Examples"), (_draw_shares, "Class")):
+            for place, shown in enumerate(row):
+                drawn(axes := next(free), shown)
+                axes.set_ylabel("" if place else name)
+    return figure
+
+
+def _handles(found: list[_Shown]) -> list[Patch]:
+    """Legend entries of the splits that there are, and of some shares."""
+    used = [name for name in SPLITS if any(shown.sizes[name].any() for shown in found)]
+    handles = [Patch(color=_color(name), label=TITLES[name]) for name in used]
+    shades = zip(SHARES, colormaps[style.SHADES](NORM(SHARES)), strict=True)
+    return handles + [Patch(color=shade, label=f"{x:.0%} of its labels") for x, shade in shades]
+
+
+def _read(manifest: dict) -> _Shown:
+    group = np.array(manifest["group"])
+    is_client = np.isin(group, CLIENTS)
+    counts = np.array([list(map(int, row.split())) for row in manifest["class_histogram"]])
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    # Seen ones first, then by the commonest class and how much of it they have.
+    order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1), group != CLIENTS[0]))
+    order = order[is_client[order]]
+    sizes = {name: np.array(manifest["sizes"][name]) for name in SPLITS}
+    asked = manifest["spec"]["partition"].get("num_clients") or 0
+    return _Shown(
+        {name: size[order] for name, size in sizes.items()},
+        shares[order],
+        num_seen=int(np.sum(group == CLIENTS[0])),
+        num_asked=max(asked, len(order)),
+        server=int(sum(size[~is_client].sum() for size in sizes.values())),
+    )
+
+
+def _counted(shown: _Shown) -> str:
+    """How many clients and classes, and what a server has."""
+    made, classes = shown.shares.shape
+    of = f" of {shown.num_asked}" if made < shown.num_asked else ""
+    text = f"{made:,}{of} client{'s' * (made != 1)}, {classes} classes"
+    return text + (f"; server: {shown.server:,} examples" if shown.server else "")
+
+
+def _draw_sizes(axes: Axes, shown: _Shown) -> None:
+    edges = np.arange(len(shown.shares) + 1) + 0.5
+    below = np.zeros(len(shown.shares))
+    for name in SPLITS:
+        top = below + shown.sizes[name]
+        axes.stairs(top, edges, baseline=below, fill=True, linewidth=0, color=_color(name))
+        below = top
+    _scale(axes, shown)
+    axes.set_ylim(0, max(below.max() * 1.05, 1))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+    axes.tick_params(labelbottom=False)
+
+
+def _draw_shares(axes: Axes, shown: _Shown) -> None:
+    """The shares, the first class on top."""
+    clients, classes = shown.shares.shape
+    axes.imshow(
+        shown.shares.T,
+        cmap=style.SHADES,
+        norm=NORM,
+        aspect="auto",
+        interpolation="none",
+        extent=(0.5, clients + 0.5, classes - 0.5, -0.5),
+    )
+    _scale(axes, shown)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+
+
+def _scale(axes: Axes, shown: _Shown) -> None:
+    axes.grid(False)
+    axes.set_xlim(0.5, len(shown.shares) + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    if shown.num_seen < len(shown.shares):
+        axes.axvline(shown.num_seen + 0.5, **BOUNDARY)
+
+
+def _color(split: str) -> str:
+    return style.PALETTE[SPLITS.index(split)]
