@@ -1,12 +1,10 @@
 """What all rules share: the plan, and functions that look things up in it."""
 
 import gc
-import inspect
 import os
 import sys
 from pathlib import Path
 
-from snakemake.common import overwrite_function_params
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.persistence import PersistenceBase
@@ -32,7 +30,7 @@ def checkout():
 CHECKOUT = checkout()
 sys.path.insert(0, str(CHECKOUT))
 
-from fedlib.workflow.config import DEFAULTS, check, normalised
+from fedlib.workflow.config import normalised
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
@@ -77,9 +75,8 @@ def make_again(stale_files):
 
 config.update(normalised(config))
 try:
-    check(DEFAULTS | config)
-    validate(config, "schemas/config.schema.yaml")
     PLAN = Plan(config)
+    validate(config, "schemas/config.schema.yaml")
     if PLAN.config["budget"]:
         raise ConfigError(
             "budget is for make, which chooses cells with it: make reproduce CONFIG=budget=10h. "
@@ -138,29 +135,23 @@ onstart:
         shell.prefix(prefix.replace("{", "{{").replace("}", "}}"))
 
 
-def asked_often(function):
-    """`function`, with its parameters at hand: Snakemake asks for them several times in every job."""
-    overwrite_function_params(function, inspect.signature(function).parameters)
-    return function
-
-
 TURNS = PLAN.turns()
 
 
 def turn(stage):
     """Priority function: paper after paper, and what ends a run before what begins another."""
     later = list(STAGES).index(stage)
-    return asked_often(lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper))
+    return lambda wildcards: later - len(STAGES) * TURNS.index(wildcards.paper)
 
 
 def spec(stage):
     """Params function: canonical JSON of what determines the job's output, or a file with it."""
-    return asked_often(lambda wildcards: PLAN.given(stage, **wildcards))
+    return lambda wildcards: PLAN.given(stage, **wildcards)
 
 
 def code(stage):
     """Params function: digest of the code that makes the job's output."""
-    return asked_often(lambda wildcards: PLAN.code(stage, **wildcards))
+    return lambda wildcards: PLAN.code(stage, **wildcards)
 
 
 def raw_receipt(wildcards):
@@ -171,16 +162,14 @@ def raw_receipt(wildcards):
 
 def partition_file(file):
     """Input function: shards or manifest of what a run trains on."""
-    return asked_often(lambda wildcards: path(file, **wildcards))
+    return lambda wildcards: path(file, **wildcards)
 
 
-@asked_often
 def weights_receipt(wildcards):
     """Receipt of a run's pretrained weights, if it starts from any."""
     return PLAN.weights(wildcards.paper, wildcards.federation, wildcards.label)
 
 
-@asked_often
 def settled_run(wildcards):
     """State and history of the run that an evaluation takes something from, if there is one."""
     return PLAN.settled_files(**wildcards)
@@ -218,10 +207,9 @@ def exhibit_labels(stage, format):
 
 def optional_input(name):
     """Resource function: the option --name for an input that not every job has."""
-    return asked_often(lambda wildcards, input: option(name, *input.get(name)))
+    return lambda wildcards, input: option(name, *input.get(name))
 
 
-@asked_often
 def checkpoints(wildcards):
     """Folder of a run's checkpoints: kept when the run fails, so not an output."""
     return path("checkpoints", **wildcards)
@@ -237,11 +225,9 @@ def memory(stage=""):
         more = 0 if workflow.local_exec else NODE_MB
         return (ESTIMATES.megabytes(stage, dict(wildcards.items())) + more) * attempt
 
-    return asked_often(megabytes)
+    return megabytes
 
 
 def minutes(stage):
     """Resource function: minutes for a job of a cluster; more after they did not suffice."""
-    return asked_often(
-        lambda wildcards, attempt: ESTIMATES.minutes(stage, dict(wildcards.items())) * attempt
-    )
+    return lambda wildcards, attempt: ESTIMATES.minutes(stage, dict(wildcards.items())) * attempt

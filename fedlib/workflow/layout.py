@@ -8,8 +8,6 @@ _SEED = "{paper}/{federation}/{label}/seed{seed}"
 _RUN = "results/{folder}/runs/" + _SEED
 _TABLE = "results/{folder}/tables/{paper}/{table}"
 _FIGURE = "figures/{folder}/{paper}/{figure}"
-_LOGS = "results/{folder}/logs"
-_BENCHMARKS = "results/{folder}/benchmarks"
 PATHS = {
     "receipt": "{raw}/{dataset}.json",
     "shards": "results/{folder}/shards/" + _CUT + ".h5",
@@ -30,36 +28,26 @@ PATHS = {
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",
-    "table_csv": _TABLE + ".csv",
-    "table_md": _TABLE + ".md",
-    "table_tex": _TABLE + ".tex",
-    "table_json": _TABLE + ".json",
-    "figure_pdf": _FIGURE + ".pdf",
-    "figure_png": _FIGURE + ".png",
-    "figure_svg": _FIGURE + ".svg",
-    "figure_json": _FIGURE + ".json",
+    **{f"table_{form}": f"{_TABLE}.{form}" for form in ("csv", "md", "tex", "json")},
+    **{f"figure_{form}": f"{_FIGURE}.{form}" for form in ("pdf", "png", "svg", "json")},
     "report": "results/{folder}/REPORT.md",
     "report_html": "results/{folder}/report.html",
     "report_snakemake": "results/{folder}/report-snakemake.html",
     "published": "fedlib/papers/{paper}/published.csv",
-    "download_log": _LOGS + "/download/{dataset}.log",
-    "partition_log": _LOGS + "/partition/" + _CUT + ".log",
-    "train_log": _LOGS + "/train/" + _SEED + ".log",
-    "evaluate_log": _LOGS + "/evaluate/" + _SEED + ".log",
-    "events_log": _LOGS + "/events/" + _SEED + ".log",
-    "metrics_log": _LOGS + "/metrics/{paper}.log",
-    "table_log": _LOGS + "/table/{paper}/{table}.log",
-    "figure_log": _LOGS + "/figure/{paper}/{figure}.log",
-    "report_log": _LOGS + "/report.log",
-    "partition_benchmark": _BENCHMARKS + "/partition/" + _CUT + ".jsonl",
-    "train_benchmark": _BENCHMARKS + "/train/" + _SEED + ".jsonl",
-    "evaluate_benchmark": _BENCHMARKS + "/evaluate/" + _SEED + ".jsonl",
-    "events_benchmark": _BENCHMARKS + "/events/" + _SEED + ".jsonl",
-    "metrics_benchmark": _BENCHMARKS + "/metrics/{paper}.jsonl",
-    "table_benchmark": _BENCHMARKS + "/table/{paper}/{table}.jsonl",
-    "figure_benchmark": _BENCHMARKS + "/figure/{paper}/{figure}.jsonl",
-    "report_benchmark": _BENCHMARKS + "/report.jsonl",
 }
+_PLACES = {
+    "download": "download/{dataset}",
+    "partition": "partition/" + _CUT,
+    **{stage: f"{stage}/{_SEED}" for stage in ("train", "evaluate", "events")},
+    "metrics": "metrics/{paper}",
+    "table": "table/{paper}/{table}",
+    "figure": "figure/{paper}/{figure}",
+    "report": "report",
+}
+for _stage, _place in _PLACES.items():
+    PATHS[f"{_stage}_log"] = f"results/{{folder}}/logs/{_place}.log"
+    if _stage != "download":
+        PATHS[f"{_stage}_benchmark"] = f"results/{{folder}}/benchmarks/{_place}.jsonl"
 
 # Wildcards of each stage, in the order in which `python -m fedlib spec` and file names give them.
 # A partition has one more where seeds do not share it (`Data.per_seed`): "replicate", "/seed3".

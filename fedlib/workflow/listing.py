@@ -18,7 +18,6 @@ from fedlib.workflow.config import check_choice
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import PACKAGE, ROOT, imports, registered
 
-DOWN, UP = ("broadcast", "scatter", "broadcast_some"), ("average", "collect", "collect_some")
 PACKAGES = ("methods.base", "methods.parts")  # that say nothing of a method
 SHOWN = 8  # names in a row; more are counted
 
@@ -98,11 +97,8 @@ def _methods(plan: Plan) -> Iterator[Listed]:
     for name in (*registered("methods"), *sorted(files)):
         module = name if name in files else f"methods.{name}"
         about = _about(module)
-        down, up = (_exchanged(module, calls) for calls in (DOWN, UP))
-        sent = [f"{way} {', '.join(found)}" for way, found in (("down", down), ("up", up)) if found]
         facts = {
             "from": about.source,
-            "sends": "; ".join(sent) or "nothing",
             "keeps": _kept(module),
             "in": _users(plan, lambda run, name=name: run.method == name),
         }
@@ -202,44 +198,6 @@ def _line(module: str) -> list[str]:
         inner = [x for x in sorted(met) if x.startswith("methods.") and x not in PACKAGES]
         waiting += [other for other in inner if other not in (*found, *waiting)]
     return found
-
-
-def _exchanged(module: str, calls: tuple[str, ...]) -> list[str]:
-    """The names of the arguments that a method passes to these functions of a cohort."""
-    found: dict[str, None] = {}
-    for part in _line(module):
-        for node in ast.walk(_tree(part)):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(value=ast.Name(id="cohort"), attr=name), args=[sent, *_]
-                ) if name in calls:
-                    found |= dict.fromkeys(_names(sent))
-    return [name.replace("_", " ") for name in found]
-
-
-def _names(node: ast.expr) -> list[str]:
-    """Names in an expression, without containers and indices.
-
-    Without values that come from a cohort: what is collected to be averaged is sent once.
-    """
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(name)):
-            return [name]
-        case ast.Subscript(value=value) | ast.Starred(value=value) | ast.DictComp(value=value):
-            return _names(value)
-        case ast.GeneratorExp(elt=value) | ast.ListComp(elt=value) | ast.IfExp(body=value):
-            return _names(value)
-        case ast.Tuple(elts=several) | ast.List(elts=several):
-            return [name for one in several for name in _names(one)]
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="cohort"))):
-            return []
-        case ast.Call(func=ast.Attribute(attr="pop"), args=[ast.Constant(name)]):
-            return [name]
-        case ast.Call(func=ast.Name(id=made), args=several) if made[0].isupper():
-            return [name for one in several for name in _names(one)]
-        case ast.Call(args=several):  # of what it is made, and then how
-            return next(filter(None, map(_names, several)), [])
-    return []
 
 
 def _kept(module: str) -> str:
