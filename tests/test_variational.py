@@ -1,11 +1,15 @@
 """The arithmetic of FedMix: table, bound, pruning, and what the server does with them."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from support import tiny_task
 from torch.func import vmap
 
 from fedlib import tree
+from fedlib.engine.parts import Total
 from fedlib.methods.parts import variational
 from fedlib.methods.parts.server_adam import ServerAdam
 
@@ -76,16 +80,37 @@ def test_a_client_sent_none_of_its_best_keeps_the_best_of_what_it_was_sent():
 # -- the server -------------------------------------------------------------------------------
 
 
+def reported(shift, weights, sizes, norm=False):
+    """(task, experts, report) of clients [C] of these sizes, all of whose numbers moved so far."""
+    task, shift = tiny_task(norm=norm), torch.as_tensor(shift).double()  # [C, E]
+    experts = tree.stack([task.init(seed) for seed in (0, 1)])
+    returned = tree.map(lambda x: x + shift.reshape(*shift.shape, *[1] * (x.dim() - 1)), experts)
+    part = SimpleNamespace(total=lambda values: Total(values, np.array(sizes)))
+    found = variational.report(task, experts, returned, matrix(weights), part, diverge=False)
+    return task, experts, found
+
+
+def weight_of(client, weights, sizes, reweight=True):
+    """p(s|e) of one client [E]: how far the mean goes if that client alone goes 1."""
+    shift = -np.eye(len(sizes))[client][:, None].repeat(2, 1)
+    mean = variational.mean_difference(reported(shift, weights, sizes)[2], reweight)
+    assert all(torch.allclose(x.flatten(1).T, x.flatten(1)[:, 0]) for x in mean.values())
+    return next(iter(mean.values())).flatten(1)[:, 0]
+
+
 def test_the_golden_weights_of_clients_by_expert():
-    q, p = matrix([[0.9, 0.1], [0.5, 0.5], [0, 1]]), matrix([100, 300, 100]) / 500
-    found = variational.reweighted(q, p)
+    q = [[0.9, 0.1], [0.5, 0.5], [0, 1]]
+    found = torch.stack([weight_of(client, q, [100, 300, 100]) for client in range(3)])
     close(found[:, 0], [0.375, 0.625, 0.0])
     close(found[:, 1], [0.03846, 0.57692, 0.38462], places=5)
 
 
+def test_without_reweighting_weights_are_the_clients_examples():
+    close(weight_of(1, [[1, 1], [1, 0], [1, 1]], [100, 300, 100], reweight=False), [0.6, 0.0])
+
+
 def test_an_expert_of_nobody_has_no_weights_instead_of_nan():
-    found = variational.reweighted(matrix([[1, 0], [1, 0]]), matrix([0.5, 0.5]))
-    close(found, [[0.5, 0.0], [0.5, 0.0]])
+    close(weight_of(0, [[1, 0], [1, 0]], [7, 7]), [0.5, 0.0])
 
 
 def test_the_golden_gradient_of_the_entropy():
@@ -106,21 +131,17 @@ def test_the_entropy_of_a_uniform_table_has_no_slope_and_that_of_a_certain_one_i
     assert variational.entropy_gradient(certain, prior).isfinite().all()
 
 
-def expert_step(returned_shift, weights, norm=False):
-    """(experts before, after, differences, memory after) where clients moved all by so much."""
-    task, server = tiny_task(norm=norm), ServerAdam(lr=0.1)
-    experts = tree.stack([task.init(seed) for seed in (0, 1)])
-    shift = matrix(returned_shift)  # [C, E]
-    returned = tree.map(lambda x: x + shift.reshape(*shift.shape, *[1] * (x.dim() - 1)), experts)
+def expert_step(shift, weights, sizes, norm=False):
+    """(experts before, after, memory after) where clients moved all by so much."""
+    task, experts, found = reported(shift, weights, sizes, norm)
+    server = ServerAdam(lr=0.1)
+    mean, active = variational.mean_difference(found, True), found.weights.sum > 0
     memory = server.init(task.trainable(experts), 2)
-    after, memory, differences = variational.expert_step(
-        server, task, experts, returned, matrix(weights), memory
-    )
-    return experts, after, differences, memory
+    return experts, *variational.expert_step(server, task, experts, mean, active, memory)
 
 
 def test_an_expert_without_weights_keeps_parameters_and_moments():
-    before, after, _, memory = expert_step([[1, 5], [1, 5]], [[0.5, 0], [0.5, 0]])
+    before, after, memory = expert_step([[1, 5], [1, 5]], [[1, 0], [1, 0]], [7, 7])
     for name, value in before.items():
         assert torch.equal(after[name][1], value[1])
         assert not memory["m"]["params"][name][1].any()
@@ -128,11 +149,10 @@ def test_an_expert_without_weights_keeps_parameters_and_moments():
 
 
 def test_running_statistics_are_averaged_without_adam():
-    weights = [[0.25, 0.0], [0.75, 0.0]]
-    before, after, differences, _ = expert_step([[1, 1], [2, 2]], weights, norm=True)
+    before, after, memory = expert_step([[1, 1], [2, 2]], [[1, 0], [1, 0]], [1, 3], norm=True)
     for name, value in before.items():
         if "running" not in name:
             continue
-        assert name not in differences
+        assert name not in memory["m"]["params"]
         torch.testing.assert_close(after[name][0], value[0] + 1.75)
         assert torch.equal(after[name][1], value[1])

@@ -22,9 +22,11 @@ from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
 from fedlib.engine.executors import Executor, Loop
 from fedlib.engine.journal import Journal
+from fedlib.engine.parts import Total, joined, slices
 from fedlib.engine.remembered import Remembered
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params, Task
+from fedlib.engine.traffic import each, of_chosen
 from fedlib.engine.waves import Work
 from fedlib.errors import DataError
 from fedlib.tree import Rows, Tree
@@ -113,7 +115,7 @@ class Cohort:
         """
         return tree.in_turn(values, self.host_ids.tolist())
 
-    def some(self, positions: np.ndarray) -> "Cohort":
+    def some(self, positions: np.ndarray | slice) -> "Cohort":
         """The clients at these positions of the cohort, with the same journal."""
         ids = self.host_ids[positions]
         return replace(self, ids=upload(ids, self.ids.device), known_ids=ids)
@@ -189,7 +191,7 @@ class Cohort:
 
     def scatter(self, rows: Tree) -> Tree:
         """Send every client its own row of what the server has: [C, ...], as it is."""
-        self.journal.down += self._each(rows)
+        self.journal.down += each(rows, self.size)
         return rows
 
     def broadcast_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
@@ -201,18 +203,16 @@ class Cohort:
           experts: leaves [E, ...].
           chosen: [C, E] bool, what is sent to whom; None is everything to everybody.
         """
-        self.journal.down += self._count(experts, chosen)
+        self.journal.down += of_chosen(experts, chosen)
         return tree.broadcast(experts, self.size)
 
-    def collect_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
-        """What the clients return of their experts, as it is: leaves [C, E, ...]
+    def collect_some(self, experts: Tree | Total, chosen: Tensor | None) -> Tree | Total:
+        """What the clients return of their experts, as it is: leaves [C, E, ...], or their total.
 
-        Args:
-          experts: leaves [C, E, ...].
-          chosen: [C, E] bool, what is returned; the server must not use the others. None is
-            everything.
+        It is what is `chosen` [C, E], or everything; the server must not use the others.
         """
-        self.journal.up += self._count(tree.take(experts, 0), chosen)
+        one = experts.sum if isinstance(experts, Total) else tree.take(experts, 0)
+        self.journal.up += of_chosen(one, chosen)
         return experts
 
     def held(self, shared: Tree) -> Tree:
@@ -220,12 +220,12 @@ class Cohort:
         return tree.broadcast(shared, self.size)
 
     def collect(self, sent: Tree) -> Tree:
-        """What the clients send the server to make something of, as it is: leaves [C, ...]"""
-        self.journal.up += self._each(sent)
+        """What the clients send the server to make something of, as it is: [C, ...], totals"""
+        self.journal.up += each(sent, self.size)
         return sent
 
-    def average(self, trained: Tree, previous: Tree) -> Tree:
-        """What the server makes of the clients' models: [C, ...] -> [...]
+    def average(self, trained: Tree | Total, previous: Tree) -> Tree:
+        """What the server makes of the clients' models, or of their `total`: [C, ...] -> [...]
 
         Clients weigh in by their number of training examples. When only some of the population
         take part, "renormalised" averages those, and "damped" lets every absent client count with
@@ -234,12 +234,20 @@ class Cohort:
         Raises:
           ValueError: for `Rows` of different shapes, which have no average.
         """
-        self.journal.up += self._each(trained)
+        total = trained if isinstance(trained, Total) else self.total(trained)
+        self.collect(total)
         if self.aggregation == "renormalised" or self.size == self.population:
-            return tree.mean(trained, self.num_examples)
-        absent = 1 - float((self._sizes("train") / self.population_examples).sum())
-        weights = self.num_examples / self.population_examples
-        return tree.add(tree.combine(trained, weights), previous, absent)
+            return total.mean()
+        absent = 1 - total.examples / self.population_examples
+        present = tree.map(lambda x: x / self.population_examples, total.sum)
+        return tree.add(present, previous, absent)
+
+    def total(self, values: Tree, among: np.ndarray | None = None) -> Total:
+        """Sum by number of training examples, for `average`: leaves [C, ...] -> [...]
+
+        Of all clients, or `among` [C] bool.
+        """
+        return self._total(values, among)
 
     # -- training ---------------------------------------------------------------------
 
@@ -252,8 +260,14 @@ class Cohort:
         memory: Memory | None = None,
         lr_scale: dict[str, float] | None = None,
         stream: str = "fit",
-    ) -> tuple[Params | Rows, Memory | None]:
+        returns: Callable[["Cohort", Params | Rows], Tree] | None = None,
+    ) -> tuple[Tree, Memory | None]:
         """Every client minimises `loss(params, *per_client, batch) -> []` with its local solver.
+
+        All trained models are there at once, unless `returns(part, trained)` says what is kept of
+        the models of some of the clients: then the cohort trains part by part. Kept are leaves
+        [K, ...] or `Rows` of the K clients of a part, put one after the other, and totals
+        (`part.total`), which go on. With `returns=Cohort.total` there is the sum for `average`.
 
         Args:
           loss: of one client's batch.
@@ -263,12 +277,11 @@ class Cohort:
           memory: of the solvers of ALL clients of the federation; None starts afresh.
           lr_scale: multiplies the rate of top-level entries of `params`, by name.
           stream: name of the shuffling; use different ones for several fits in one round.
+          returns: what to keep of a part's models; None is everything.
 
         Returns:
-          (trained parameters [C, ...], `memory` with this cohort's rows renewed).
+          (trained parameters [C, ...] or what is kept, `memory` with this cohort's rows renewed).
         """
-        given = params, per_client  # momenta are like the parameters: not looked at again
-        weights, statistics = tree.partition(params, self.task.is_statistic)
         clients = self.host_ids.tolist()
         done = memory.epochs[clients] if memory else torch.zeros(self.size, dtype=torch.int64)
         rates = local.rates(done, self.round)
@@ -278,19 +291,33 @@ class Cohort:
         kept = memory is not None and local.keeps == "run"
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
         step = descent(one_loss, local, common, lr_scale or {})
+        momenta = tree.take(memory.buffers, self.host_ids) if kept else ()
+
+        def train(cut: slice) -> tuple[slice, Tree]:
+            part, given = self.some(cut), tree.take((params, rates, momenta, per_client), cut)
+            trained, losses, after = part._trained(step, *given, local=local, stream=stream)
+            what = returns(part, trained) if returns else trained
+            return cut, (what, losses, after if kept else ())
+
+        least = self.size if returns is None else self.executor.together
+        cuts = slices(params, self.size, least)
+        what, losses, momenta = joined(map(train, cuts), self.size)
+        self.journal.add(self.host_ids, losses)
+        return what, memory and memory.renewed(clients, momenta if kept else None, local.epochs)
+
+    def _trained(self, step, params, rates, momenta, per_client, *, local, stream) -> tuple:
+        """Trained parameters, mean losses [C] and momenta of these clients."""
+        kinds = tree.kinds((params, per_client))
+        weights, statistics = tree.partition(params, self.task.is_statistic)
+        momenta = momenta or local.fresh(weights, self.size)
         zeros = torch.zeros(self.size, dtype=self.task.dtype, device=self.ids.device)
-        buffers = (
-            tree.take(memory.buffers, self.host_ids) if kept else local.fresh(weights, self.size)
-        )
         # Copies, because steps are taken in place.
-        start = tree.clone((weights, statistics, zeros, zeros, buffers))
-        weights, statistics, total, count, buffers = self._fold(
-            step, start, rates, *per_client, local=local, stream=stream, kinds=tree.kinds(given)
+        start = tree.clone((weights, statistics, zeros, zeros, momenta))
+        weights, statistics, total, count, momenta = self._fold(
+            step, start, rates, *per_client, local=local, stream=stream, kinds=kinds
         )
         # Who has no example has no loss: that is no reason to call it divergence.
-        self.journal.add(self.host_ids, total / count.clamp(min=1))
-        trained = tree.merge(weights, statistics)
-        return trained, memory and memory.renewed(clients, buffers if kept else None, local.epochs)
+        return tree.merge(weights, statistics), total / count.clamp(min=1), momenta
 
     def scan(
         self, step: Callable, carry: Tree, *per_client: Tree, local: Solver, stream: str = "scan"
@@ -338,20 +365,9 @@ class Cohort:
 
     # -- private ----------------------------------------------------------------------
 
-    def _each(self, per_client: Tree) -> float:
-        """Numbers in what ONE client has; the mean where clients differ in it."""
-        if tree.rows_in(per_client):
-            return sum(tree.numel(tree.take(per_client, c)) for c in range(self.size)) / self.size
-        return tree.numel(tree.take(per_client, 0))
-
-    def _count(self, experts: Tree, chosen: Tensor | None) -> float:
-        """Numbers in the `chosen` [C, E] of the experts [E, ...], on average over the clients.
-
-        Waits for the device, unless `chosen` is None.
-        """
-        if chosen is None:
-            return tree.numel(experts)
-        return tree.numel(tree.take(experts, 0)) * int(chosen.sum()) / self.size
+    def _total(self, values: Tree, among: np.ndarray | None) -> Total:
+        sizes = self._sizes("train")
+        return Total(values, sizes if among is None else sizes * among)
 
     def _work(self, stage: str, kinds: np.ndarray | None) -> Work:
         return Work(self.task, self.data, self.host_ids, kinds, self.round, stage)

@@ -37,6 +37,8 @@ from fedlib.engine.waves import (
 )
 from fedlib.tree import Tree
 
+TURNS = 8  # clients of a worker between two moments in which all wait for the slowest one
+
 Advance = Callable[[Tree, Batch], Tree]  # one client's carry and batch to the carry after a step
 
 
@@ -49,6 +51,7 @@ class Executor(Protocol):
     name: str
     setting: str  # what `fedlib.engine.choice.choose` makes an equal one from
     replays: bool  # whether steps are captured: then what changes has to be in tensors
+    together: int  # clients that a call of `fold` should have, at least, if there are so many
     notes: dict  # what provenance says of the execution besides the setting; kept up to date
 
     def lift(self, fn: Callable) -> Callable:
@@ -121,6 +124,7 @@ class Loop:
     def __init__(self, workers: int = 1):
         self._workers = Workers(workers)
         self.notes = {"workers": workers}
+        self.together = 1 if workers == 1 else TURNS * workers
 
     def lift(self, fn: Callable) -> Callable:
         """See `Executor.lift`."""
@@ -195,6 +199,11 @@ class Batched:
         self.chunk = chunk
         self._workers = Workers(workers)
         self.notes = {"workers": workers}
+
+    @property
+    def together(self) -> int:
+        """A block, whatever the number of workers: blocks decide about last bits."""
+        return self.chunk or 1
 
     @property
     def setting(self) -> str:

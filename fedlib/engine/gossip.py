@@ -129,6 +129,10 @@ class GossipCohort(Cohort):
         mixed = tree.combine(tree.take(trained, order), self.mixing)
         return tree.put(previous, self.members, mixed)
 
+    def _total(self, values: Tree, among: np.ndarray | None) -> Tree:
+        """Everybody's copy: there is nobody to add them up."""
+        return values
+
     def _require_everybody(self) -> None:
         if self.size != len(self.members):
             raise ValueError(

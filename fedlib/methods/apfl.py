@@ -67,12 +67,15 @@ class APFL(Method):
             "shared": cohort.broadcast(state.params),
             "own": tree.take(state.models, cohort.ids),
         }
-        trained, memory = cohort.fit(self.loss, start, local=self.local, memory=state.memory)
-        return State(
-            cohort.average(trained["shared"], state.params),
-            tree.put(state.models, cohort.ids, trained["own"]),
-            memory,
+        (sent, own), memory = cohort.fit(
+            self.loss,
+            start,
+            local=self.local,
+            memory=state.memory,
+            returns=lambda part, trained: (part.total(trained["shared"]), trained["own"]),
         )
+        models = tree.put(state.models, cohort.ids, own)
+        return State(cohort.average(sent, state.params), models, memory)
 
     def loss(self, models: dict[str, Params], batch: Batch) -> Tensor:
         """f(g) + f(alpha v + (1 - alpha) g), the second g held fixed -> []

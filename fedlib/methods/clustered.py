@@ -86,6 +86,7 @@ class ClusteredFL(Method):
                 f"{cohort.size} of {cohort.population}"
             )
         start = cohort.scatter(tree.take(state.models, state.cluster[cohort.ids]))
+        # All models at once: whether a cluster splits depends on every update of its members.
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)
         cluster = state.cluster

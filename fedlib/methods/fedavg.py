@@ -41,10 +41,14 @@ class FedAvg(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
-        trained, memory = cohort.fit(
-            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        sent, memory = cohort.fit(
+            self.task.loss,
+            cohort.broadcast(state.params),
+            local=self.local,
+            memory=state.memory,
+            returns=Cohort.total,
         )
-        return State(cohort.average(trained, state.params), memory)
+        return State(cohort.average(sent, state.params), memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The server's model, for clients seen and unseen, and on the server's own data."""

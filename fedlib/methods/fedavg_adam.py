@@ -10,18 +10,21 @@ Deviation: running statistics of batch normalisation, which the paper's models h
 averaged. "finetuned" is the mean over all clients, the paper's over those of one round.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
+from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
-from fedlib.methods.parts.divergence import gradient_divergence, recorded
+from fedlib.methods.parts.divergence import directions, divergence, is_recorded, recorded
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
 
@@ -102,30 +105,31 @@ class FedAvgAdam(Curves):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, step on the server; what is private stays where it is."""
-        start = self.personalise(state, cohort)
-        trained, memory = self.fit(state, start, cohort)
-        returned, private = tree.partition(trained, self.is_private)
-        after = self.server_update(state, cohort.collect(returned), cohort)
+        start, returns = self.personalise(state, cohort), partial(self.report, state)
+        (sent, towards, private), memory = self.fit(state, start, cohort, returns)
+        after = self.server_update(state, cohort.collect(sent), towards, cohort)
         private = tree.put(state.private, cohort.ids, private)
         return after._replace(private=private, memory=memory)
 
-    def server_update(self, state: State, returned: Params, cohort: Cohort) -> State:
-        """Adam on the mean of the differences of what was `returned` [C, ...]"""
-        p = cohort.num_examples / cohort.num_examples.sum()
+    def report(self, state: State, part: Cohort, trained: Params) -> tuple[Total, Total, Params]:
+        """What a part returns, added up: differences and statistics, directions; what is private"""
+        returned, private = tree.partition(trained, self.is_private)
         old, _ = tree.partition(state.params, self.task.is_statistic)
         new, statistics = tree.partition(returned, self.task.is_statistic)
         # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
-        differences = tree.sub(cohort.held(old), new)
-        params, adam = self.server.step(old, tree.combine(differences, p), state.adam)
-        return state._replace(
-            params={**params, **tree.combine(statistics, p)},
-            adam=adam,
-            divergence=recorded(
-                state.divergence,
-                cohort.round,
-                lambda: gradient_divergence(differences, p)[None],
-            ),
-        )
+        differences, towards = tree.sub(part.held(old), new), []
+        if is_recorded(state.divergence, part.round):
+            alone = tree.map(lambda d: d.unsqueeze(1), differences)
+            towards = directions(alone, torch.ones_like(part.num_examples)[:, None])
+        return part.total((differences, statistics)), part.total(towards), private
+
+    def server_update(self, state: State, sent: Total, towards: Total, cohort: Cohort) -> State:
+        """Adam on the mean of the differences that were `sent`."""
+        difference, statistics = sent.mean()
+        old, _ = tree.partition(state.params, self.task.is_statistic)
+        params, adam = self.server.step(old, difference, state.adam)
+        found = recorded(state.divergence, cohort.round, lambda: divergence(towards.sum))
+        return state._replace(params={**params, **statistics}, adam=adam, divergence=found)
 
     # -- evaluation -------------------------------------------------------------------
 
@@ -137,10 +141,12 @@ class FedAvgAdam(Curves):
         """What each client would have before its upload, if the next round were with it."""
         return self.fit(state, self.personalise(state, cohort), cohort)[0]
 
-    def fit(self, state: State, start: Params, cohort: Cohort) -> tuple[Params, Memory]:
-        """The clients' parameters [C, ...] after a local round, and what their solvers remember."""
+    def fit(
+        self, state: State, start: Params, cohort: Cohort, returns: Callable | None = None
+    ) -> tuple[Tree, Memory]:
+        """What is kept of a local round, see `Cohort.fit`, and what the solvers remember."""
         about = {"local": self.local, "memory": state.memory, "lr_scale": self.lr_scale}
-        return cohort.fit(self.task.loss, start, **about)
+        return cohort.fit(self.task.loss, start, **about, returns=returns)
 
     def fit_private(self, state: State, cohort: Cohort, epochs: int) -> Params:
         """The server's parameters, frozen, and private ones that each client fits to them.

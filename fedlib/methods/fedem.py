@@ -79,14 +79,15 @@ class FedEM(Method):
     def round(self, state: State, cohort: Cohort) -> State:
         """E-step and M-step on every client, then the average of each expert."""
         q, pi = self.e_step(state, state.pi[cohort.ids], cohort)
-        trained, memory = cohort.fit(
+        sent, memory = cohort.fit(
             self.m_step,
             self.received(state, cohort),
             q,
             local=self.local,
             memory=state.memory,
+            returns=Cohort.total,
         )
-        experts = cohort.average(trained, state.experts)
+        experts = cohort.average(sent, state.experts)
         return State(experts, tree.put(state.pi, cohort.ids, pi), memory)
 
     def received(self, state: State, cohort: Cohort) -> Params:

@@ -20,7 +20,9 @@ of all, which are there. "finetuned" is the mean over all clients, the paper's o
 round. Running statistics of batch normalisation, which the paper's models have not, are averaged.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -29,11 +31,13 @@ from torch import Tensor
 from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import draw_experts, uniform_weights
+from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.variational import Report
 from fedlib.methods.table_mixture import Facts, Model, TableMixture
 from fedlib.tree import Tree
 
@@ -50,6 +54,16 @@ class State(NamedTuple):
     adam: Tree  # of the server's experts, table and gate
     divergence: Tensor  # [horizon, E], of the rounds' differences
     tables: Tensor  # [len(table_rounds), R, E], q(e|c) after these rounds; 0 before
+
+
+class Sent(NamedTuple):
+    """What is kept of the clients' training."""
+
+    experts: Report
+    rest: Total  # differences of table and shared gate
+    returned: Tensor  # [C, E] bool, the experts that clients use
+    q: Tensor  # [C, E], their marginals
+    private: Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +123,14 @@ class FedMix(TableMixture):
     def round(self, state: State, cohort: Cohort) -> State:
         """Send what is not pruned, train, step on the server; what is private stays."""
         facts = self.facts(state, cohort)
-        trained, memory = self.train(state, cohort, facts)
-        q = variational.marginal(facts["shares"], trained["phi"])
-        returned = variational.keep(q, facts["received"], self.pruning)
-        after = self.server_update(
-            state, self.upload(trained, returned, cohort), q, returned, cohort
-        )
+        sent, memory = self.train(state, cohort, facts, partial(self.sent, state))
+        cohort.collect_some(sent.experts.differences, sent.returned if self.pruning else None)
+        cohort.collect(sent.rest)
+        after = self.server_update(state, sent, cohort)
         return after._replace(
-            private=tree.put(state.private, cohort.ids, {x: trained[x] for x in state.private}),
+            private=tree.put(state.private, cohort.ids, sent.private),
             memory=memory,
-            marginal=tree.put(state.marginal, cohort.ids, q),
+            marginal=tree.put(state.marginal, cohort.ids, sent.q),
             tables=self.tabulated(state.tables, after.phi, cohort.round + 1),
         )
 
@@ -135,46 +147,45 @@ class FedMix(TableMixture):
             model["gate"] = cohort.broadcast(state.gate)
         return model | tree.take(state.private, cohort.ids)
 
-    def train(self, state: State, cohort: Cohort, facts: Facts) -> tuple[Model, Memory]:
-        """Everything that clients have after a local round, and what their solvers remember."""
+    def train(
+        self, state: State, cohort: Cohort, facts: Facts, returns: Callable | None = None
+    ) -> tuple[Tree, Memory]:
+        """What is kept of a local round, see `Cohort.fit`, and what the solvers remember."""
         start = self.download(state, cohort, facts["received"])
-        return cohort.fit(self.loss, start, facts, local=self.local, memory=state.memory)
+        about = {"local": self.local, "memory": state.memory, "returns": returns}
+        return cohort.fit(self.loss, start, facts, **about)
 
-    def upload(self, trained: Model, returned: Tensor, cohort: Cohort) -> Model:
-        """What the clients return: the experts `returned` [C, E], table, and a shared gate."""
-        experts = cohort.collect_some(trained["experts"], returned if self.pruning else None)
-        gate = {"gate": cohort.collect(trained["gate"])} if self.gates == "shared" else {}
-        return {"experts": experts, "phi": cohort.collect(trained["phi"])} | gate
+    def sent(self, state: State, part: Cohort, trained: Model) -> Sent:
+        """What a part returns: experts, table and a shared gate, added up; what it keeps."""
+        facts = self.facts(state, part)
+        q = variational.marginal(facts["shares"], trained["phi"])
+        returned = variational.keep(q, facts["received"], self.pruning)
+        weights = returned.to(q.dtype)
+        if self.reweight:
+            weights = variational.kept_part(q, returned) if self.pruning else q
+        rest = {"phi": part.held(state.phi) - trained["phi"]}
+        if self.gates == "shared":
+            rest["gate"] = tree.sub(part.held(state.gate), trained["gate"])
+        experts = self.report(state, trained["experts"], weights, part)
+        private = {name: trained[name] for name in state.private}
+        return Sent(experts, part.total(rest), returned, q, private)
 
     # -- the server -------------------------------------------------------------------
 
-    def server_update(
-        self, state: State, uploaded: Model, q: Tensor, returned: Tensor, cohort: Cohort
-    ) -> State:
-        """Adam on the differences of what was `uploaded`, leaves [C, ...]
-
-        Args:
-          q: [C, E] the clients' marginals.
-          returned: [C, E] bool.
-        """
-        p = cohort.num_examples / cohort.num_examples.sum()
-        weights = p.unsqueeze(-1) * returned
-        if self.reweight:
-            part = variational.kept_part(q, returned) if self.pruning else q
-            weights = variational.reweighted(part, p)
-        adam = dict(state.adam)
+    def server_update(self, state: State, sent: Sent, cohort: Cohort) -> State:
+        """Adam on the differences that were sent."""
+        adam, rest = dict(state.adam), sent.rest.mean()
         after, adam["experts"] = self.step(
-            state, uploaded["experts"], weights, adam["experts"], cohort
+            state, sent.experts, adam["experts"], cohort, self.reweight
         )
-        towards = tree.combine(cohort.held(state.phi) - uploaded["phi"], p)
+        towards = rest["phi"]
         if self.entropy_weight:
             slope = variational.entropy_gradient(state.phi, self.prior_of(cohort))
             towards = towards - self.entropy_weight * slope
         phi, adam["phi"] = self.server.step(state.phi, towards, state.adam["phi"])
         gate = state.gate
         if self.gates == "shared":
-            towards = tree.combine(tree.sub(cohort.held(gate), uploaded["gate"]), p)
-            gate, adam["gate"] = self.server.step(gate, towards, state.adam["gate"])
+            gate, adam["gate"] = self.server.step(gate, rest["gate"], state.adam["gate"])
         return after._replace(phi=phi, gate=gate, adam=adam)
 
     def prior_of(self, cohort: Cohort) -> Tensor:

@@ -18,6 +18,7 @@ clients, not of those of one round only. Running statistics of batch normalisati
 paper's models do not have, are averaged without Adam.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -120,20 +121,28 @@ class FedMixClients(PooledMixture):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Train and sort on every client, then the server's step on each expert."""
-        trained, memory = self.train(state, cohort)
-        returned = cohort.collect(trained["experts"])  # and pi, which is too little to count
-        after = self.server_update(state, returned, trained["pi"], cohort)
+
+        def returns(part: Cohort, trained: Model) -> tuple:
+            found = self.report(state, trained["experts"], trained["pi"], part)
+            return found, trained["gate"], trained["pi"]
+
+        (found, gates, pi), memory = self.train(state, cohort, returns)
+        cohort.collect(found.differences)  # and pi, which is too little to count
+        after, adam = self.step(state, found, state.adam, cohort)
         return after._replace(
-            private=tree.put(state.private, cohort.ids, trained["gate"]),
-            pi=tree.put(state.pi, cohort.ids, trained["pi"]),
+            private=tree.put(state.private, cohort.ids, gates),
+            pi=tree.put(state.pi, cohort.ids, pi),
             memory=memory,
+            adam=adam,
         )
 
-    def train(self, state: State, cohort: Cohort) -> tuple[Model, Memory]:
-        """Every client's model after a local round, leaves [C, ...], and its solver's memory."""
-        return self.sorting_clients(cohort).fit(
-            self.loss, self.download(state, cohort), local=self.local, memory=state.memory
-        )
+    def train(
+        self, state: State, cohort: Cohort, returns: Callable | None = None
+    ) -> tuple[Tree, Memory]:
+        """What is kept of a local round, see `Cohort.fit`, and what the solvers remember."""
+        start = self.download(state, cohort)
+        about = {"local": self.local, "memory": state.memory, "returns": returns}
+        return self.sorting_clients(cohort).fit(self.loss, start, **about)
 
     def download(self, state: State, cohort: Cohort) -> Model:
         """Each client's model after the server has sent its part -> leaves [C, ...]"""
@@ -171,13 +180,6 @@ class FedMixClients(PooledMixture):
         """pi [E] after a batch whose log p_e(y|x) p_s(e|x) are `joint` [B, E] -> [E]"""
         mean = vmap(batch.mean, in_dims=1)(joint)
         return (1 - self.damping) * pi + self.damping * (mean / self.beta).softmax(-1)
-
-    def server_update(self, state: State, experts: Params, pi: Tensor, cohort: Cohort) -> State:
-        """Adam on the mean differences of each expert; one that nobody is for stays."""
-        p = cohort.num_examples / cohort.num_examples.sum()
-        weights = variational.reweighted(pi, p)  # [C, E]
-        after, adam = self.step(state, experts, weights, state.adam, cohort)
-        return after._replace(adam=adam)
 
     # -- evaluation -------------------------------------------------------------------
 

@@ -151,6 +151,7 @@ class FedMoE(TrainedMixture):
         if self.warm_start:
             state = self.begun(state, cohort)
         start = self.starts(state, cohort)
+        # All models at once: relevance compares them on the probe before they are mixed.
         trained, memory = cohort.fit(self.task.loss, start, local=self.local, memory=state.memory)
         trained = cohort.collect(trained)  # stage A
 

@@ -31,10 +31,15 @@ class FedProx(FedAvg):
         """As FedAvg, with the proximal objective."""
         start = cohort.broadcast(state.params)
         anchor = self.task.trainable(start)
-        trained, memory = cohort.fit(
-            self.loss, start, anchor, local=self.local, memory=state.memory
+        sent, memory = cohort.fit(
+            self.loss,
+            start,
+            anchor,
+            local=self.local,
+            memory=state.memory,
+            returns=Cohort.total,
         )
-        return State(cohort.average(trained, state.params), memory)
+        return State(cohort.average(sent, state.params), memory)
 
     def loss(self, params: Params, anchor: Params, batch: Batch) -> Tensor:
         """The client's loss, and how far it has moved from the broadcast model -> []"""

@@ -94,10 +94,10 @@ class FedRolex(Method):
         window = {name: self.window(name, cohort.round) for name in state.params}
         narrow = {name: x[window[name]] for name, x in state.params.items()}
         task = replace(self.small, class_weights=self.task.class_weights)
-        trained, _ = replace(cohort, task=task).fit(
-            self.loss, cohort.broadcast(narrow), local=self.local
+        sent, _ = replace(cohort, task=task).fit(
+            self.loss, cohort.broadcast(narrow), local=self.local, returns=Cohort.total
         )
-        mean = tree.mean(cohort.collect(trained), cohort.num_examples)
+        mean = cohort.collect(sent).mean()
         params = tree.clone(state.params)
         for name, x in params.items():
             x[window[name]] = mean[name]

@@ -100,13 +100,21 @@ class GatedExperts(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Every client trains its experts and its gate; those it shares are averaged."""
+
+        def returns(part: Cohort, trained: Model) -> tuple:
+            shared, last = split_last(trained["experts"])
+            return part.total(shared), {"expert": last, "gate": trained["gate"]}
+
         cohort = replace(cohort, task=self.gated)
-        trained, memory = cohort.fit(
-            self.loss, self.personalise(state, cohort), local=self.local, memory=state.memory
+        (sent, own), memory = cohort.fit(
+            self.loss,
+            self.personalise(state, cohort),
+            local=self.local,
+            memory=state.memory,
+            returns=returns,
         )
-        shared, last = split_last(trained["experts"])
-        models = tree.put(state.models, cohort.ids, {"expert": last, "gate": trained["gate"]})
-        return State(cohort.average(shared, state.experts), models, memory)
+        models = tree.put(state.models, cohort.ids, own)
+        return State(cohort.average(sent, state.experts), models, memory)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:
         """The experts' losses, weighed by the gate: not the loss of the mixture -> []"""

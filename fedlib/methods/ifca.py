@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -26,12 +27,14 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import EXPERT_SEEDS, draw_experts, each_expert
 from fedlib.engine.journal import refuse_diverged
+from fedlib.engine.parts import Total
 from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import early_stopping, exploration
 from fedlib.methods.parts.exploration import EXPLORATIONS
 from fedlib.models.layers.initialise import convolution_weights
+from fedlib.tree import Rows
 
 CLUSTER_INITS = ("conv_only", "full")
 STOPS = ("never", "all", "per_model")
@@ -162,9 +165,18 @@ class IFCA(Method):
             return state
         received = cohort.broadcast(tree.take(state.experts, live))
         choice = live[self.explore(received, cohort)]
-        start = tree.take(state.experts, choice)
-        trained, _ = cohort.fit(self.task.loss, start, local=self.solver)
-        experts = self.average(cohort.collect(trained), choice, state.experts, cohort)
+        chosen = dict(zip(cohort.host_ids.tolist(), choice.tolist(), strict=True))
+        experts = tree.unstack(state.experts)
+        start = Rows(experts[number] for number in chosen.values())
+
+        def returns(part: Cohort, trained: Rows) -> list[Total]:
+            own = np.array([chosen[client] for client in part.host_ids.tolist()])
+            return [part.total(trained, own == number) for number in range(self.num_experts)]
+
+        sent, _ = cohort.fit(self.task.loss, start, local=self.solver, returns=returns)
+        cohort.collect(sent[0])  # a client returns one model, whichever it is
+        pairs = zip(sent, experts, strict=True)
+        experts = tree.stack([new.mean() if new.examples else old for new, old in pairs])
         picks = self.counted(state.picks, choice, cohort.round)
         return self.check(state._replace(experts=experts, picks=picks), start, choice, cohort)
 
@@ -209,13 +221,6 @@ class IFCA(Method):
         """Negative log-likelihood of each example under each expert -> [B, E]"""
         return each_expert(lambda expert: self.task.losses(expert, batch), experts)
 
-    def average(self, trained: Params, choice: Tensor, previous: Params, cohort: Cohort) -> Params:
-        """Each expert by its clients' numbers of examples; that of nobody as before -> [E, ...]"""
-        weights = one_hot(choice, self.num_experts).T * cohort.num_examples  # [E, C]
-        total = weights.sum(1, keepdim=True)
-        means = tree.combine(trained, weights / total.clamp(min=1))
-        return where(total.flatten() > 0, means, previous)
-
     def counted(self, picks: Tensor, choice: Tensor, round: int) -> Tensor:
         """`picks` with those of this round, if it is one of the first `horizon`."""
         if round >= self.horizon:
@@ -223,10 +228,10 @@ class IFCA(Method):
         row = torch.tensor([round], device=picks.device)
         return tree.put(picks, row, choice.bincount(minlength=self.num_experts)[None])
 
-    def check(self, state: State, start: Params, choice: Tensor, cohort: Cohort) -> State:
+    def check(self, state: State, start: Rows, choice: Tensor, cohort: Cohort) -> State:
         """Remember the models whose loss was never lower, and how long ago that was.
 
-        The loss is that of the models before the round, `start` [C, ...]; remembered are those
+        The loss is that of the clients' models before the round, `start`; remembered are those
         after it.
         """
         if self.stop == "never" or cohort.round % self.stop_every:

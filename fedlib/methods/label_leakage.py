@@ -72,15 +72,19 @@ class LabelLeakage(FedAvg):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """A round of FedAvg; in the first one the server reads what the clients return."""
-        trained, memory = cohort.fit(
-            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        name = self.output_bias(state.params)
+        (sent, bias), memory = cohort.fit(
+            self.task.loss,
+            cohort.broadcast(state.params),
+            local=self.local,
+            memory=state.memory,
+            returns=lambda part, trained: (part.total(trained), trained[name]),
         )
         recovered = state.recovered
         if cohort.round == 0:
-            name = self.output_bias(state.params)
-            shares = self.read(trained[name] - state.params[name], self.num_steps(cohort))
+            shares = self.read(bias - state.params[name], self.num_steps(cohort))
             recovered = tree.put(recovered, cohort.ids, shares)
-        return State(cohort.average(trained, state.params), memory, recovered)
+        return State(cohort.average(sent, state.params), memory, recovered)
 
     def output_bias(self, params: Params) -> str:
         """Name of the bias of the output layer: the last one of the head.

@@ -49,15 +49,20 @@ class MoEFedAvg(GatedMixture):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Broadcast, train locally, average by number of examples."""
-        sent, count = apart(state.model)
-        trained, memory = replace(cohort, task=self.mixture_task).fit(
+
+        def returns(part: Cohort, trained: Model) -> tuple:
+            own, counts = apart(trained)
+            return part.total(own), counts[COUNT]
+
+        model, count = apart(state.model)
+        (sent, counts), memory = replace(cohort, task=self.mixture_task).fit(
             self.joint_loss,
-            cohort.broadcast(sent) | cohort.held(count),
+            cohort.broadcast(model) | cohort.held(count),
             local=self.local,
             memory=state.memory,
+            returns=returns,
         )
-        trained, counts = apart(trained)
-        return State(cohort.average(trained, sent) | {COUNT: counts[COUNT].amax()}, memory)
+        return State(cohort.average(sent, model) | {COUNT: counts.amax()}, memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Model:
         """The mixture, for everybody."""

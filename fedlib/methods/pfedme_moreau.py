@@ -71,10 +71,14 @@ class PFedMeMoreau(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Descend the envelopes, average, and go beta of the way."""
-        trained, memory = cohort.fit(
-            self.envelope, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        sent, memory = cohort.fit(
+            self.envelope,
+            cohort.broadcast(state.params),
+            local=self.local,
+            memory=state.memory,
+            returns=Cohort.total,
         )
-        average = cohort.average(trained, state.params)
+        average = cohort.average(sent, state.params)
         average, statistics = tree.partition(average, self.task.is_statistic)
         w = self.task.trainable(state.params)
         w = tree.add(w, tree.sub(average, w), self.beta)

@@ -92,17 +92,22 @@ class PFedMM(FedEM):
         """E-step and M-step on every client, then the average of body and heads."""
         q, pi = self.e_step(state, state.pi[cohort.ids], cohort)
         body_lr_scale = self.num_experts if self.body_lr_scale is None else self.body_lr_scale
-        trained, memory = cohort.fit(
+
+        def returns(part: Cohort, trained: Model) -> tuple:
+            experts, norms = self.apart(trained)
+            return part.total(experts), norms
+
+        (sent, norms), memory = cohort.fit(
             self.m_step,
             self.received(state, cohort),
             q,
             local=self.local,
             memory=state.memory,
             lr_scale={"body": body_lr_scale},
+            returns=returns,
         )
-        trained, norms = self.apart(trained)
         private = tree.put((state.pi, state.norms), cohort.ids, (pi, norms))
-        return State(cohort.average(trained, state.experts), *private, memory)
+        return State(cohort.average(sent, state.experts), *private, memory)
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:
         """Responsibilities q [C, N, E] under `prior` [C, E], and the weights [C, E] they give."""

@@ -90,10 +90,14 @@ class PlainMixture(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """Train, average, look at the gate if it is time to."""
-        trained, memory = cohort.fit(
-            self.loss, cohort.broadcast(state.model), local=self.local, memory=state.memory
+        sent, memory = cohort.fit(
+            self.loss,
+            cohort.broadcast(state.model),
+            local=self.local,
+            memory=state.memory,
+            returns=Cohort.total,
         )
-        model = cohort.average(trained, state.model)
+        model = cohort.average(sent, state.model)
         found = partial(self.table, model, cohort)
         recorded = tables.tabulated(state.tables, self.table_rounds, cohort.round + 1, found)
         return State(model, memory, recorded)

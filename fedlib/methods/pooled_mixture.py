@@ -19,9 +19,10 @@ from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts import gating, variational
-from fedlib.methods.parts.divergence import recorded
+from fedlib.methods.parts.divergence import divergence, is_recorded, recorded
 from fedlib.methods.parts.gating import Anybody, Known, Outputs
 from fedlib.methods.parts.server_adam import ServerAdam
+from fedlib.methods.parts.variational import Report
 from fedlib.tree import Tree
 
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
@@ -70,17 +71,21 @@ class PooledMixture(Curves):
         """The server's optimiser; what it trains has memories of its own."""
         return ServerAdam(lr=self.server_lr)
 
+    def report(self, state: Any, returned: Params, weights: Tensor, part: Cohort) -> Report:
+        """What a part's clients return of their experts, by `weights` [C, E], added up."""
+        diverge = is_recorded(state.divergence, part.round)
+        return variational.report(self.task, state.experts, returned, weights, part, diverge)
+
     def step(
-        self, state: Any, returned: Params, weights: Tensor, memory: Tree, cohort: Cohort
+        self, state: Any, found: Report, memory: Tree, cohort: Cohort, reweight: bool = True
     ) -> tuple[Any, Tree]:
-        """(state, memory) after the server's step on its experts; see `variational.expert_step`."""
-        experts, memory, differences = variational.expert_step(
-            self.server, self.task, state.experts, returned, weights, memory
+        """(state, memory) after the server's step on its experts; see `variational`."""
+        mean, active = variational.mean_difference(found, reweight), found.weights.sum > 0
+        experts, memory = variational.expert_step(
+            self.server, self.task, state.experts, mean, active, memory
         )
-        divergence = recorded(
-            state.divergence, cohort.round, lambda: variational.divergence(differences, weights)
-        )
-        return state._replace(experts=experts, divergence=divergence), memory
+        after = recorded(state.divergence, cohort.round, lambda: divergence(found.directions.sum))
+        return state._replace(experts=experts, divergence=after), memory
 
     # -- evaluation -------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class QFFL(Method):
         """Score and train the received model on every client, then the server's update."""
         received = cohort.broadcast(state.params)
         losses = cohort.example_mean(cohort.score(self.task.losses, received))
+        # All models at once: what they send is weighed by losses, and not by examples.
         trained, memory = cohort.fit(
             self.task.loss, received, local=self.local, memory=state.memory
         )

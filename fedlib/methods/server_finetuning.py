@@ -63,10 +63,14 @@ class ServerFinetuning(Method):
 
     def round(self, state: State, cohort: Cohort) -> State:
         """A round of FedAvg, then a copy is trained on the server."""
-        trained, memory = cohort.fit(
-            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
+        sent, memory = cohort.fit(
+            self.task.loss,
+            cohort.broadcast(state.params),
+            local=self.local,
+            memory=state.memory,
+            returns=Cohort.total,
         )
-        params = cohort.average(trained, state.params)
+        params = cohort.average(sent, state.params)
         server = cohort.everyone("server")
         if not server.data.federation.val.sizes[server.host_ids].all():
             raise DataError(

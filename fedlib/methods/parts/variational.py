@@ -11,13 +11,16 @@ threshold keeps the most probable of them; the paper's bound of eta by 1 only sa
 is above it, not that it was sent.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.parts import Total
 from fedlib.engine.task import Params, Task
-from fedlib.methods.parts.divergence import gradient_divergence
+from fedlib.methods.parts.divergence import directions
 from fedlib.methods.parts.gating import masked
 from fedlib.methods.parts.server_adam import ServerAdam
 from fedlib.tree import Tree
@@ -95,20 +98,6 @@ def _reaches(q: Tensor, eta: float) -> Tensor:
 # -- the server -------------------------------------------------------------------------
 
 
-def reweighted(q: Tensor, p: Tensor) -> Tensor:
-    """p(s|e), proportional to q(e|s) p(s) over the cohort -> [C, E]
-
-    0 throughout for an expert that nobody counts on.
-
-    Args:
-      q: [C, E] marginals; 0 where a client did not return the expert.
-      p: [C] the clients' shares of the cohort's examples.
-    """
-    mass = q * p.unsqueeze(-1)
-    total = mass.sum(0)
-    return mass / torch.where(total > 0, total, 1.0)
-
-
 def entropy_gradient(phi: Tensor, prior: Tensor) -> Tensor:
     """Gradient, with respect to phi, of the entropy of sum_c p(c) q(.|c) -> [R, E]
 
@@ -122,37 +111,68 @@ def entropy_gradient(phi: Tensor, prior: Tensor) -> Tensor:
     return -prior.unsqueeze(-1) * q * (log_mean - (q * log_mean).sum(-1, keepdim=True))
 
 
-def combined(differences: Params, weights: Tensor) -> Params:
-    """sum_s p(s|e) difference_s of every expert: leaves [C, E, ...] -> [E, ...]"""
-    return tree.map(lambda x: torch.einsum("ce,ce...->e...", weights.to(x.dtype), x), differences)
+class Report(NamedTuple):
+    """What clients return of their experts, added up over them by their examples and weights."""
+
+    differences: Total  # sent minus returned, leaves [E, ...]
+    weights: Total  # [E]
+    directions: Total  # for the divergence
+
+
+def report(
+    task: Task, experts: Params, returned: Params, weights: Tensor, part: Cohort, diverge: bool
+) -> Report:
+    """The report of some clients.
+
+    Args:
+      task: of the experts.
+      experts: [E, ...] as they were sent.
+      returned: [C, E, ...].
+      weights: [C, E], beside the clients' examples.
+      part: the clients.
+      diverge: whether their divergence is to be found.
+    """
+    # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
+    differences = tree.map(torch.sub, experts, returned)  # [E, ...] to [C, E, ...]
+    towards = directions(task.trainable(differences), weights) if diverge else []
+    weighted = tree.map(lambda d: d * _along(weights, d), differences)
+    return Report(part.total(weighted), part.total(weights), part.total(towards))
+
+
+def mean_difference(found: Report, reweight: bool) -> Params:
+    """sum_s p(s|e) difference_s of every expert -> [E, ...]; 0 for one that nobody counts on
+
+    Args:
+      found: of the cohort. With its weights q(e|s), p(s|e) is proportional to q(e|s) p(s).
+      reweight: whether p(s|e) sums to 1 for each expert; else p(s) takes its place.
+    """
+    mass = found.weights.sum
+    by = torch.where(mass > 0, mass, 1) if reweight else mass.new_full((), found.weights.examples)
+    return tree.map(lambda d: d / _along(by, d), found.differences.sum)
 
 
 def expert_step(
-    server: ServerAdam, task: Task, experts: Params, returned: Params, weights: Tensor, memory: Tree
-) -> tuple[Params, Tree, Params]:
-    """(experts, memory, differences [C, E, ...]) after a step along the weighted differences.
+    server: ServerAdam, task: Task, experts: Params, mean: Params, active: Tensor, memory: Tree
+) -> tuple[Params, Tree]:
+    """(experts, memory) after a step along the mean differences.
 
-    An expert whose weights are all 0 keeps everything. Running statistics take no step of Adam,
-    but are averaged.
+    An expert that is not active keeps everything. Running statistics take no step of Adam, but are
+    averaged.
 
     Args:
       server: the optimiser.
       task: of the experts.
       experts: [E, ...] as they were sent.
-      returned: [C, E, ...].
-      weights: [C, E], the clients' of each expert; they sum to 1, or less, or are all 0.
+      mean: [E, ...] of the differences.
+      active: [E] bool.
       memory: of `server`, with a count for each expert.
     """
-    # Client by client, so that equal models differ by exactly 0, which Adam would magnify.
-    differences = tree.map(torch.sub, experts, returned)  # [E, ...] to [C, E, ...]
-    mean = combined(differences, weights)
     mean, drift = tree.partition(mean, task.is_statistic)
     old, statistics = tree.partition(experts, task.is_statistic)
-    stepped, memory = server.step(old, mean, memory, active=weights.sum(0) > 0)
-    stepped = {**stepped, **tree.sub(statistics, drift)}
-    return stepped, memory, task.trainable(differences)
+    stepped, memory = server.step(old, mean, memory, active=active)
+    return {**stepped, **tree.sub(statistics, drift)}, memory
 
 
-def divergence(differences: Params, weights: Tensor) -> Tensor:
-    """`gradient_divergence` of each expert: leaves [C, E, ...], weights [C, E] -> [E]"""
-    return vmap(gradient_divergence, in_dims=(1, 1))(differences, weights)
+def _along(weights: Tensor, x: Tensor) -> Tensor:
+    """`weights` of the first dimensions of `x`, shaped to be multiplied with it."""
+    return weights.to(x.dtype).reshape(*weights.shape, *[1] * (x.dim() - weights.dim()))

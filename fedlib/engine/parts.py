@@ -1,0 +1,139 @@
+"""A cohort that trains part by part, so that no more models exist than those of a part.
+
+What is kept of a part is a row of each client, or is added to a `Total`. Totals are taken client by
+client, in the cohort's order, so that every bit is the same for any size of a part.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import tree
+from fedlib.engine.device import upload
+from fedlib.tree import Rows, Tree
+
+# Of the models of a part, momenta apart. On a CPU far less than PyTorch takes itself; a GPU, which
+# computes all clients of a part at once, gets many.
+PART_BYTES = {"cpu": 64 * 2**20, "cuda": 4 * 2**30}
+SUMMED_BYTES = 2**20  # of small models that are added up at once; they fit into a cache
+
+
+class Total:
+    """A sum over clients, each weighted by its training examples; `Cohort.total` makes it.
+
+    Attributes:
+      examples: of these clients, together.
+    """
+
+    def __init__(self, terms: Tree, sizes: np.ndarray):
+        """Of `terms`, leaves [C, ...] or `Rows`, of clients with `sizes` [C] examples.
+
+        Raises:
+          ValueError: for `Rows` of different shapes, which have no sum.
+        """
+        if tree.kinds(terms) is not None:
+            raise ValueError(
+                f"{len(sizes)} clients have trees of different shapes, which cannot be averaged; "
+                "do it kind by kind (fedlib.tree.kinds), or with what they have in common"
+            )
+        self.examples = int(sizes.sum())
+        self._terms, self._sizes = terms, sizes  # of clients who are not in the sum yet
+        self._sum = tree.map(torch.zeros_like, tree.take(terms, 0))
+        self._at_once = max(1, SUMMED_BYTES // max(1, _nbytes(self._sum)))
+
+    @property
+    def sum(self) -> Tree:
+        """The sum -> leaves [...]"""
+        self._add(len(self._sizes))
+        return self._sum
+
+    def mean(self) -> Tree:
+        """The clients' average, weighted -> leaves [...]"""
+        return tree.map(lambda x: x / self.examples, self.sum)
+
+    def settled(self) -> "Total":
+        """The same without the clients' terms, but for the last few of small models."""
+        self._add(len(self._sizes) // self._at_once * self._at_once)
+        self._terms = tree.clone(self._terms)
+        return self
+
+    def go_on(self, others: "Total") -> "Total":
+        """Add further clients, in place -> self, settled"""
+        self.examples += others.examples
+        terms = others._terms
+        if len(self._sizes):
+            terms = tree.concatenate([tree.together(x) for x in (self._terms, terms)])
+        self._terms, self._sizes = terms, np.concatenate([self._sizes, others._sizes])
+        return self.settled()
+
+    def _add(self, count: int) -> None:
+        """Take the first `count` of the clients that are left into the sum."""
+        into = tree.leaves(self._sum)
+        for first in range(0, count if into else 0, self._at_once):
+            block = slice(first, min(first + self._at_once, count))
+            sizes = self._sizes[block]
+            if not sizes.any():
+                continue
+            if len(sizes) == 1:
+                own = tree.leaves(tree.take(self._terms, first))
+                torch._foreach_add_(into, own, alpha=float(sizes[0]))
+                continue
+            terms = tree.leaves(tree.together(tree.take(self._terms, block)))
+            weights = upload(sizes.astype(np.float64), terms[0].device)
+            for total, x in zip(into, terms, strict=True):
+                total += (weights.to(x.dtype).reshape(-1, *[1] * (x.dim() - 1)) * x).sum(0)
+        self._terms, self._sizes = tree.take(self._terms, slice(count, None)), self._sizes[count:]
+
+
+def slices(models: Tree, size: int, together: int) -> list[slice]:
+    """The parts of a cohort of `size` clients, in order.
+
+    Args:
+      models: what the clients train, leaves [C, ...] or `Rows`.
+      size: C.
+      together: clients that a part has at least, for the executor to be busy.
+    """
+    on_cpu = all(x.device.type == "cpu" for x in tree.leaves(models))
+    room = PART_BYTES["cpu" if on_cpu else "cuda"]
+    number = max(room * size // max(1, _nbytes(models)), together)
+    return [slice(first, min(first + number, size)) for first in range(0, size, number)]
+
+
+def joined(parts: Iterable[tuple[slice, Tree]], size: int) -> Tree:
+    """What is kept of each part, one after the other, as that of all `size` clients.
+
+    Leaves are [K, ...] for the K clients of a part, `Rows` or totals.
+    """
+    whole: Tree = None
+    for cut, kept in parts:
+        if cut == slice(0, size):
+            return kept
+        if whole is None:
+            whole = tree.map_clients(partial(_begun, size=size), kept)
+        whole = tree.map_clients(partial(_with_part, cut), whole, kept)
+        del kept  # before the next part trains
+    return whole
+
+
+def _begun(x: Tensor | Rows | Total, size: int) -> Tensor | Rows | None:
+    if type(x) is Total:
+        return None
+    return Rows() if type(x) is Rows else x.new_empty(size, *x.shape[1:])
+
+
+def _with_part(
+    cut: slice, x: Tensor | Rows | Total | None, more: Tensor | Rows | Total
+) -> Tensor | Rows | Total:
+    if type(more) is Total:
+        return more.settled() if x is None else x.go_on(more)
+    if type(more) is Rows:
+        return Rows((*x, *more))
+    x[cut] = more
+    return x
+
+
+def _nbytes(values: Tree) -> int:
+    return sum(x.nbytes for x in tree.leaves(values))
