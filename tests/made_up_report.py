@@ -82,7 +82,11 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
             {"name": "cifar10", "title": "CIFAR-10", "notes": []},
         ],
         "data": {"emnist": ["EMNIST", "EMNIST"], "cifar10": ["CIFAR-10", "CIFAR-10"]},
-        "methods": {"FedAvg": "fedavg", "pFedMM": "pfedmm"},
+        "methods": {
+            f"{federation}/{title.lower()}": [title, title.lower()]
+            for federation in ("emnist", "cifar10")
+            for title in ("FedAvg", "pFedMM")
+        },
         "runs": {n: {"fedavg": [1, 2], "pfedmm": [1, 2]} for n in ("emnist", "cifar10")},
         "tables": [
             {"name": name, "title": sheet.title, "caption": sheet.caption, "spec": None, **about}

@@ -75,8 +75,8 @@ def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
     made["train"].append(tmp_path / "absent.h5")
     text = kept.sections(SPEC, root, made)
     rows = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-    assert rows[2] == ["train", "2 of 3", "1.50 h", "0.67 h", "1.5 GB"]
-    assert rows[3] == ["evaluate", "1 of 1", "0.20 h", "0.10 h", "1.1 GB"]
+    assert rows[2] == ["train", "2 of 3", "1.50 h", "40.0 min", "1.5 GB"]
+    assert rows[3] == ["evaluate", "1 of 1", "12.0 min", "6.0 min", "1.1 GB"]
     assert "published cell" not in text
 
 

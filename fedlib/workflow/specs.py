@@ -173,7 +173,7 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
             for data in families(paper)
         ],
         "data": {data.name: [data.title, data.describe()["family"]] for data in paper.data},
-        "methods": {run.title: run.method for run in paper.runs},
+        "methods": {f"{r.federation}/{r.label}": [r.title, r.method] for r in paper.runs},
         "runs": runs,
         "tables": _headings(selection, digest, paper, "table"),
         "figures": _headings(selection, digest, paper, "figure"),

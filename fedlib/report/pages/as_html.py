@@ -17,7 +17,6 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from fedlib.errors import DataError
 from fedlib.report import pictures
-from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.pages import contents, findings
 from fedlib.report.pages.contents import Chapter, Content, Entry
 from fedlib.report.pages.origin import FACT_TITLES
@@ -51,7 +50,6 @@ def page(content: Content) -> str:
         families=_each(title for x in chapters for title in x.families.values()),
         verdicts=contents.VERDICTS,
         fact_titles=FACT_TITLES,
-        metric_titles=METRIC_TITLES,
         target=TARGETS.get(content.scale, content.scale),
     )
 

@@ -37,6 +37,7 @@ COMPARED = (
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
 ALIKE = 0.5  # a table stands below a figure with which it has that share of all their runs
+METRICS = METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
 NEVER_COMPARED = "The papers report no numbers on these data sets."
 # What a criterion's verdict is called where it stands alone, outside its table's column.
@@ -100,7 +101,8 @@ class Chapter:
     Attributes:
       bibtex: "" if the paper has none.
       facts: scale, seeds and data, a sentence or two each.
-      families: of data, by the title of a federation; methods: by the title of a run.
+      families: of data, by the title of a federation; methods: by the title of a run, of the
+        first of that title; methods_of: by FEDERATION/LABEL.
       claims: titles of the criteria about its main claim.
       words: of the configuration that makes it, less the scale.
       federations: titles by name.
@@ -115,6 +117,7 @@ class Chapter:
     facts: tuple[str, ...]
     families: Mapping[str, str]
     methods: Mapping[str, str]
+    methods_of: Mapping[str, str]
     tables: tuple[Entry, ...]
     figures: tuple[Entry, ...]
     claims: tuple[str, ...]
@@ -201,7 +204,7 @@ def differences(chapter: Chapter) -> list[dict]:
         rows.append(
             {
                 "exhibit": next(table for table in chapter.tables if table.anchor == anchor),
-                "metric": METRIC_TITLES.get(metric, metric),
+                "metric": METRICS.get(metric, metric),
                 "cells": len(cells),
                 "mean": render.points(off.mean()),
                 "size": render.points(off.abs().mean()).lstrip("+"),
@@ -214,6 +217,7 @@ def differences(chapter: Chapter) -> list[dict]:
 
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     families, called = dict(paper["data"].values()), _method_titles(paper)
+    runs = {name: (title, called[method]) for name, (title, method) in paper["methods"].items()}
     facts, told = _facts(spec, paper, families)
     sheets = [_sheet(results / "tables" / paper["name"], table) for table in paper["tables"]]
     tables = [
@@ -235,7 +239,8 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         bibtex=paper["bibtex"],
         facts=facts,
         families=families,
-        methods={title: called[name] for title, name in paper["methods"].items()},
+        methods=dict(reversed(runs.values())),
+        methods_of={name: method for name, (_, method) in runs.items()},
         tables=tuple(tables),
         figures=tuple(
             _exhibit(paper, called, ("Figure", number), picture=path)
@@ -251,7 +256,8 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
 
 def _method_titles(paper: dict) -> dict[str, str]:
     """Title of every method of a paper."""
-    runs = [{"title": title, "method": method} for title, method in paper["methods"].items()]
+    titles = dict(paper["methods"].values())
+    runs = [{"title": title, "method": method} for title, method in titles.items()]
     return {run["method"]: method_title(run["method"], runs) for run in runs}
 
 

@@ -161,9 +161,9 @@ def shared(chapters: Iterable[Chapter]) -> list[dict]:
     tables = [(chapter, table) for chapter in chapters for table in chapter.tables]
     for chapter, table in tables:
         for cell in _accuracies(table):
-            method = chapter.methods.get(cell["title"])
-            where = chapter.federations.get(cell["federation"])  # there are none of means
-            if method and where:
+            method = chapter.methods_of.get(f"{cell['federation']}/{cell['label']}")
+            if method:  # there is none of means
+                where = chapter.federations[cell["federation"]]
                 papers.setdefault(method, set()).add(chapter.name)
                 row = {**cell, "method": method, "where": where, "chapter": chapter, "table": table}
                 rows.setdefault((method, chapter.title, where), row)
@@ -174,9 +174,11 @@ def shared(chapters: Iterable[Chapter]) -> list[dict]:
 def _accuracies(table: Entry) -> list[dict]:
     """The rows of a table that are accuracies of runs, by the default protocol."""
     numbers = table.sheet.numbers
-    if not {"federation", "title", "metric", "mean", "seeds"} <= {*numbers}:
+    if not {"federation", "label", "metric", "mean", "seeds"} <= {*numbers}:
         return []
-    known = numbers[numbers["metric"].isin(ACCURACIES)].dropna(subset="mean")
+    last = numbers.get("last_mean", numbers["mean"])  # methods without another state have it alone
+    known = numbers.assign(mean=numbers["mean"].fillna(last))
+    known = known[known["metric"].isin(ACCURACIES)].dropna(subset="mean")
     for column, default in (("protocol", "default"), ("split", "test"), ("minus", None)):
         if column in known:
             values = known[column]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 from tabulate import tabulate
 
-from fedlib.report.exhibits import METRIC_TITLES
 from fedlib.report.pages import contents
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.pages.origin import attributes, spent
@@ -69,7 +68,7 @@ def _cells(paper: dict, results: Path) -> Iterator[tuple]:
         file = results / "tables" / paper["name"] / f"{table['name']}.csv"
         for _, cell in compared(file).iterrows():
             words = table["title"], cell["federation"], cell["title"]
-            metric = METRIC_TITLES.get(cell["metric"], cell["metric"])
+            metric = contents.METRICS.get(cell["metric"], cell["metric"])
             numbers = (cell[name] for name in ("published", "reproduced", "difference"))
             yield (*map(markdown, words), metric, *numbers, cell.get("seeds", ""))
 
