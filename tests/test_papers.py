@@ -15,7 +15,7 @@ from fedlib.files import canonical_json
 from fedlib.papers._frame import at_scale, everything, on
 from fedlib.report.exhibits import setting
 from fedlib.report.printed import read
-from fedlib.run import preflight
+from fedlib.run import buildable
 from fedlib.run.build import build_method, build_task
 from fedlib.spec import SCALES, tables
 from fedlib.workflow.provenance import ROOT
@@ -33,7 +33,7 @@ def test_every_run_constructs(name, scale):
     for run in declare(name, scale).runs:
         spec = run.spec(0)
         canonical_json(spec)
-        preflight.check(spec)
+        buildable.check(spec)
 
 
 @every_scale

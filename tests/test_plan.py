@@ -48,7 +48,7 @@ def test_every_paper_is_planned_unless_some_are_named(declare):
     declare(one=toy_paper(name="one"), two=toy_paper(name="two"))
     assert list(Plan({}).papers) == ["one", "two"]
     assert list(Plan({"papers": ["two"]}).papers) == ["two"]
-    assert {cell.paper for cell in Plan({}).cells()} == {"one", "two"}
+    assert {cell.paper for cell in Plan({}).trainings()} == {"one", "two"}
 
 
 def test_the_paper_with_the_least_training_comes_first(declare):
@@ -447,7 +447,7 @@ def test_a_job_that_is_not_planned_is_named_with_the_choices(toy, stage, job, me
 
 
 def test_seeds_replace_those_of_the_paper(toy):
-    assert {cell.seed for cell in toy({"seeds": [0, 9]}).cells()} == {0, 9}
+    assert {cell.seed for cell in toy({"seeds": [0, 9]}).trainings()} == {0, 9}
 
 
 def test_filters_shrink_what_is_trained_and_shown(toy):
