@@ -68,8 +68,8 @@ def test_clients_that_were_left_out_and_what_the_server_has_are_counted():
     whole, part = (manifest(OWNED, SEEN, num_clients=n) for n in (4, 9))
     figure = draw(whole, part)
     titles = [axes.get_title() for axes in figure.axes[:2]]
-    assert titles[0] == "EMNIST\n4 clients, 3 classes; server: 12 examples"
-    assert titles[1] == "CIFAR-10\n4 of 9 clients, 3 classes; server: 12 examples"
+    assert titles[0] == "EMNIST\n4 clients; server: 12 examples"
+    assert titles[1] == "CIFAR-10\n4 of 9 clients; server: 12 examples"
     assert "clients left without examples" in footer(figure)
     assert "clients left without examples" not in footer(draw(whole))
 

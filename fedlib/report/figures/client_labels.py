@@ -116,10 +116,10 @@ def _read(manifest: dict) -> _Shown:
 
 
 def _counted(shown: _Shown) -> str:
-    """How many clients and classes, and what a server has."""
-    made, classes = shown.shares.shape
+    """How many clients there are, and what a server has."""
+    made = len(shown.shares)
     of = f" of {shown.num_asked}" if made < shown.num_asked else ""
-    text = f"{made:,}{of} client{'s' * (made != 1)}, {classes} classes"
+    text = f"{made:,}{of} client{'s' * (made != 1)}"
     return text + (f"; server: {shown.server:,} examples" if shown.server else "")
 
 
@@ -132,8 +132,8 @@ def _draw_sizes(axes: Axes, shown: _Shown) -> None:
         below = top
     _scale(axes, shown)
     axes.set_ylim(0, max(below.max() * 1.05, 1))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    axes.tick_params(labelbottom=False)
+    axes.yaxis.set_major_locator(_ticks())
+    axes.set_xticks([])
 
 
 def _draw_shares(axes: Axes, shown: _Shown) -> None:
@@ -148,7 +148,8 @@ def _draw_shares(axes: Axes, shown: _Shown) -> None:
         extent=(0.5, clients + 0.5, classes - 0.5, -0.5),
     )
     _scale(axes, shown)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.xaxis.set_major_locator(_ticks())
+    axes.yaxis.set_major_locator(_ticks())
     for spine in axes.spines.values():
         spine.set_visible(True)
 
@@ -156,9 +157,13 @@ def _draw_shares(axes: Axes, shown: _Shown) -> None:
 def _scale(axes: Axes, shown: _Shown) -> None:
     axes.grid(False)
     axes.set_xlim(0.5, len(shown.shares) + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     if shown.num_seen < len(shown.shares):
         axes.axvline(shown.num_seen + 0.5, **BOUNDARY)
+
+
+def _ticks() -> MaxNLocator:
+    """A few round numbers."""
+    return MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True)
 
 
 def _color(split: str) -> str:
