@@ -3,6 +3,8 @@
 import fcntl
 import os
 import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import changed
@@ -10,6 +12,8 @@ import pytest
 import workflow
 
 from fedlib import papers, spec
+from fedlib.workflow import warm
+from fedlib.workflow.forkclient import SERVERS
 
 # Before PyTorch is imported: one thread is what the workflow uses, and busy cores make more slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -97,6 +101,16 @@ def declare(monkeypatch):
     return replace_papers
 
 
+@pytest.fixture
+def threads_of_torch():
+    """Executors with workers change them for the whole process."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A copy of the checkout in which the smoke run is done. Read it, or clone it to change it.
@@ -116,6 +130,28 @@ def finished(tmp_path_factory):
     if code != "0":
         pytest.fail(f"the smoke run failed:\n{output[-5000:]}", pytrace=False)
     return folder
+
+
+@pytest.fixture(scope="module")
+def job():
+    """Function that runs a stage's shell command in a folder, in a fork as the workflow does.
+
+    With `options` of `subprocess.run` it is a process of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SERVERS, "")  # `start` sets it for good
+        forked = warm.start() if warm.is_wanted("cpu") else sys.executable
+
+        def run(line: str, folder, **options) -> subprocess.CompletedProcess:
+            python = sys.executable if options else forked
+            words = ["bash", "-c", line.replace("python ", f"{python} ", 1)]
+            environment = workflow.environment()
+            del environment["PYTEST_CURRENT_TEST"]  # all forks have the same environment
+            return subprocess.run(
+                words, cwd=folder, env=environment, capture_output=True, text=True, **options
+            )
+
+        yield run
 
 
 @pytest.fixture

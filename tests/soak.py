@@ -9,6 +9,7 @@ process that forks. Linux only, as it reads /proc.
 import contextlib
 import gc
 import io
+import itertools
 import json
 import logging
 import os
@@ -32,6 +33,7 @@ from fedlib.workflow.console import Console
 METHODS = {"fedavg": {}, "fedem": {"num_experts": 2}, "local": {}}
 ROUNDS = 20
 CONSOLE_JOBS = 100
+LEAST = 5  # samples, however short the time
 WARM_UP = 0.25  # of the samples, in which caches fill
 SPREAD_MB = 4.0  # by which memory goes up and down without growing
 
@@ -114,8 +116,8 @@ def soak(seconds: float, folder: Path) -> Iterator[dict[str, Held]]:
     stages.shards(folder)
     client = shlex.split(warm.start("train", "evaluate"))
     [server] = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
+    ends, times = time.monotonic() + seconds, itertools.count()
+    while next(times) < LEAST or time.monotonic() < ends:
         work(folder)
         send(folder, client)
         show()

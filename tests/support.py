@@ -15,6 +15,7 @@ from fedlib.engine.task import Task
 from fedlib.federation import Federation, Split
 from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
+from fedlib.results import TOTALS, RunResult
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
 MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
@@ -112,8 +113,28 @@ def same_bits(one, other):
     return all(torch.equal(x, y) for x, y in pairs)
 
 
-def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> dict[str, Task]:
-    """The further architectures that the method `name` needs, by the name of its field."""
+def assert_same_result(one: RunResult, other: RunResult):
+    """Two results of a run, equal in every number."""
+    for name in ("round", *TOTALS, "train_loss", "server_examples"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    numbers = [
+        result.diagnostics
+        | {(v, n): x for v, s in result.scores.items() for n, x in vars(s).items()}
+        for result in (one, other)
+    ]
+    assert numbers[0].keys() == numbers[1].keys()
+    for name, array in numbers[0].items():
+        np.testing.assert_array_equal(array, numbers[1][name], err_msg=str(name))
+
+
+def modules_of(name: str, num_experts: int, dtype=torch.float64, **network) -> dict:
+    """The further architectures that the method `name` needs, by the name of its field.
+
+    In "fml" the clients' own models have one of two, so all that holds of every method is tested
+    with clients of different shapes, too.
+    """
+    if name == "fml":
+        return {"large": tuple(tiny_task(dtype=dtype, hidden=n, **network) for n in (9, 5))}
     if name == "pfedmoe":
         return {"gate": tiny_task(classes=2, dtype=dtype, hidden=3, **network)}
     if name == "fedmix_vae":

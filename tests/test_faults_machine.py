@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,30 +64,26 @@ def disk(tmp_path):
         subprocess.run(["umount", folder], check=True)
 
 
-def run(stage: str, folder: Path, out: Path, limit: int | None = None) -> tuple[int, str]:
-    """Exit code and messages of a stage in a finished folder, its outputs in `out`."""
-    line = shell.command(PLAN, stage, **JOBS[stage])
-    for name in OUTPUTS[stage]:
-        path = PLAN.path(name, **JOBS[stage])
-        assert f" {path}" in line
-        line = line.replace(f" {path}", f" {out / Path(path).name}")
-    line = line.replace("python ", f"{sys.executable} ", 1)
-    if stage == "train":
-        line += " --checkpoint-every 1"
+@pytest.fixture
+def run(job, finished):
+    """Function that runs a stage in the finished folder, its outputs in `out`, with so much memory.
 
-    def limited() -> None:
-        if limit:
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    It returns exit code and messages.
+    """
 
-    done = subprocess.run(
-        ["bash", "-c", line],
-        cwd=folder,
-        env=workflow.environment(),
-        capture_output=True,
-        text=True,
-        preexec_fn=limited,
-    )
-    return done.returncode, done.stderr
+    def run_stage(stage: str, out: Path, limit: int | None = None) -> tuple[int, str]:
+        line = shell.command(PLAN, stage, **JOBS[stage])
+        for name in OUTPUTS[stage]:
+            path = PLAN.path(name, **JOBS[stage])
+            assert f" {path}" in line
+            line = line.replace(f" {path}", f" {out / Path(path).name}")
+        if stage == "train":
+            line += " --checkpoint-every 1"
+        limited = partial(resource.setrlimit, resource.RLIMIT_AS, (limit, limit))
+        done = job(line, finished, **({"preexec_fn": limited} if limit else {}))
+        return done.returncode, done.stderr
+
+    return run_stage
 
 
 def written(stage: str, out: Path) -> dict[str, bytes]:
@@ -110,16 +107,16 @@ def litter(out: Path) -> list[Path]:
 
 @needs_root
 @stages
-def test_a_full_disk_is_a_line_and_the_next_run_is_right(finished, disk, tmp_path, tally, stage):
+def test_a_full_disk_is_a_line_and_the_next_run_is_right(run, disk, tmp_path, tally, stage):
     right_folder = tmp_path / "right"
     right_folder.mkdir()
-    assert run(stage, finished, right_folder)[0] == 0
+    assert run(stage, right_folder)[0] == 0
     right = written(stage, right_folder)
     files = [f for f in right_folder.rglob("*") if f.is_file()]
     needed = sum(file.stat().st_blocks for file in files) * 512 // PAGE  # less where it is sparse
     for part in (0.5, 0.1, 0.3, 0.8)[: often(1, 4)]:
         out = disk(f"size={max(1, int(part * needed)) * PAGE}")
-        code, told = run(stage, finished, out)
+        code, told = run(stage, out)
         assert code == 1
         assert_a_line(told, "the disk is full (No space left on device", "free some space")
         found = written(stage, out)
@@ -128,7 +125,7 @@ def test_a_full_disk_is_a_line_and_the_next_run_is_right(finished, disk, tmp_pat
         tally(f"full disk, {stage}", "told in a line")
         if often(0, 1):
             disk("size=1g")
-            assert run(stage, finished, out)[0] == 0
+            assert run(stage, out)[0] == 0
             assert written(stage, out) == right
             tally(f"full disk, {stage}", "right when run again with space")
         for file in out.iterdir():
@@ -137,9 +134,9 @@ def test_a_full_disk_is_a_line_and_the_next_run_is_right(finished, disk, tmp_pat
 
 @needs_root
 @stages
-def test_a_read_only_folder_is_a_line(finished, disk, tally, stage):
+def test_a_read_only_folder_is_a_line(run, disk, tally, stage):
     out = disk("size=1m", "ro")
-    code, told = run(stage, finished, out)
+    code, told = run(stage, out)
     assert code == 1
     assert_a_line(told, "may not be used (Read-only file system", str(out))
     tally("read-only folder", f"{stage} told it in a line")
@@ -161,16 +158,14 @@ MEMORY = 1 << 20
 
 
 @pytest.mark.parametrize("stage", ["train", "evaluate"])
-def test_a_job_without_enough_memory_says_so_and_is_right_with_more(
-    finished, tmp_path, tally, stage
-):
+def test_a_job_without_enough_memory_says_so_and_is_right_with_more(run, tmp_path, tally, stage):
     # Address space is what can be limited here: from too little for the libraries to enough.
     sizes = [MEMORY * mb for mb in ((700,) if often(1, 0) else range(300, 1600, 100))]
     told_in_a_line = 0
     for size in sizes:
         out = tmp_path / str(size)
         out.mkdir()
-        code, told = run(stage, finished, out, size)
+        code, told = run(stage, out, size)
         outcome = "had enough" if code == 0 else "failed"
         if code and "there is not enough memory" in told:
             assert_a_line(told, "give this one more")
@@ -180,30 +175,31 @@ def test_a_job_without_enough_memory_says_so_and_is_right_with_more(
             assert not litter(out)
             assert "history.h5" not in written(stage, out)
         tally(f"too little memory, {stage}", outcome)
-    assert run(stage, finished, out)[0] == 0
+    assert run(stage, out)[0] == 0
 
 
-def at(folder: Path, seconds: float, *patterns: str) -> None:
+def at(folder: Path, seconds: float, pattern: str) -> None:
     """Give files the time of a clock that is off by so many seconds."""
-    for pattern in patterns:
-        for file in folder.glob(pattern):
-            os.utime(file, (time.time() + seconds,) * 2)
+    for file in folder.glob(pattern):
+        os.utime(file, (time.time() + seconds,) * 2)
 
 
 def metrics_of(folder: Path) -> dict[str, bytes]:
     return {f.name: said(f) for f in (folder / PLAN.path("results") / "metrics").iterdir()}
 
 
-@pytest.mark.parametrize("days", [1, -400])
-def test_a_clock_that_jumps_changes_no_number(finished, tmp_path, tally, days):
-    # Shards and states of a clock that was off; what is missing is made by one that is right.
+# How many days the clock was off that wrote the shards, and the one that wrote the runs.
+@pytest.mark.parametrize(("shards", "runs"), [(1, -400), (1, 1), (-400, -400)][: often(1, 3)])
+def test_a_clock_that_jumps_changes_no_number(finished, tmp_path, tally, shards, runs):
+    # What is missing is made by a clock that is right.
     folder, results = workflow.clone(finished, tmp_path / "copy"), PLAN.path("results")
     right = metrics_of(folder)
-    at(folder / results, days * 86400, "shards/**/*", "runs/**/*")
+    at(folder / results, shards * 86400, "shards/**/*")
+    at(folder / results, runs * 86400, "runs/**/*")
     shutil.rmtree(folder / results / "metrics")
     (folder / PLAN.path("evaluation", **RUN)).unlink()
     arguments = [PLAN.path("metrics_csv", paper="pfedmm"), *workflow.smoke()]
     done = workflow.snakemake(folder, *arguments)
     assert done.returncode == 0, done.stdout
     assert metrics_of(folder) == right
-    tally("clock that jumps", f"{days:+} days, the same bytes")
+    tally("clock that jumps", f"{shards:+} and {runs:+} days, the same bytes")

@@ -16,6 +16,7 @@ import workflow
 from tensorboard.backend.event_processing.event_accumulator import TENSORS, EventAccumulator
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.util.tensor_util import make_ndarray
+from test_stages import assert_one_line, run_here
 
 from fedlib.errors import DataError
 from fedlib.report import events
@@ -207,21 +208,15 @@ def test_mixture_weights_of_too_few_clients_are_refused(tmp_path):
         events.write(*results(diagnostics={"pi": np.array(PI[:1])}), tmp_path / NAME)
 
 
-def test_the_script_refuses_another_specification_in_one_line(tmp_path):
+def test_the_script_refuses_another_specification_in_one_line(tmp_path, capsys):
     for result, name in zip(results(), ("history", "evaluation"), strict=True):
         result.save(tmp_path / f"{name}.h5")
     plan = Plan({})
-    paper, federation, label, seed = plan.trainings()[0]
-    spec = plan.spec("events", paper=paper, federation=federation, label=label, seed=seed)
-    files = ["--history", tmp_path / "history.h5", "--evaluation", tmp_path / "evaluation.h5"]
-    done = subprocess.run(
-        [sys.executable, "scripts/events.py", "--spec", spec, *files, "--out", tmp_path / NAME],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "history.h5 was written for another run specification; train again" in done.stderr
+    given = {"spec": plan.spec("events", **plan.trainings()[0]._asdict()), "out": tmp_path / NAME}
+    given |= {name: tmp_path / f"{name}.h5" for name in ("history", "evaluation")}
+    words = [f"--{name}={value}" for name, value in given.items()]
+    outcome = run_here("events", words), *capsys.readouterr()
+    assert_one_line(outcome, "history.h5 was written for another run specification; train again")
     assert not (tmp_path / NAME).exists()
 
 
@@ -252,7 +247,7 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
     assert code == 0, output
     runs = {tuple(map(str, cell)) for cell in plan.trainings()}
     assert job_names(output) == {("events", *run) for run in runs}
-    done = workflow.snakemake(folder, *on)
+    done = workflow.snakemake(folder, *on, "--printshellcmds")
     assert done.returncode == 0, done.stdout
     tree = EventMultiplexer().AddRunsFromDirectory(str(folder / "results/demo-smoke/tensorboard"))
     assert set(tree.Runs()) == {
@@ -262,26 +257,18 @@ def test_the_switch_adds_event_files_to_a_finished_run_and_repeats_nothing(finis
         code, output = workflow.dry_run(folder, arguments)
         assert (code, dry_runs.parse(output)) == (0, []), output
 
+    # The command by hand gives the bytes of the rule.
+    cell = plan.trainings()[0]._asdict()
+    target, command = folder / plan.path("events", **cell), shell.command(plan, "events", **cell)
+    of_rules = re.findall(r"^Shell command: (python .*)", done.stdout, re.MULTILINE)
+    assert command in {re.sub(r" --code \w+| >> \S+ 2>&1$", "", rule).strip() for rule in of_rules}
+    made = target.read_bytes()
+    target.unlink()
+    env = workflow.environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)
+    assert target.read_bytes() == made
+
     with open(folder / "fedlib/report/events.py", "a", encoding="utf-8") as file:
         file.write("\nX = 1\n")
     _, output = workflow.dry_run(folder, on)
     assert job_names(output) == {("events", *run) for run in runs}
-
-
-@pytest.mark.slow
-def test_the_command_by_hand_gives_the_bytes_of_the_rule(finished, tmp_path):
-    folder = workflow.clone(finished, tmp_path)
-    plan = Plan(config.read([ROOT / "config.yaml", ROOT / workflow.SMOKE]))
-    cell = plan.trainings()[0]._asdict()
-    target = folder / plan.path("events", **cell)
-    arguments = [plan.path("events", **cell), *workflow.smoke("--printshellcmds")]
-    done = workflow.snakemake(folder, *arguments)
-    assert done.returncode == 0, done.stdout
-    made = target.read_bytes()
-    target.unlink()
-    command = shell.command(plan, "events", **cell)
-    [of_rule] = re.findall(r"^Shell command: (python .*)", done.stdout, re.MULTILINE)
-    assert re.sub(r" --code \w+| >> \S+ 2>&1$", "", of_rule).strip() == command
-    env = workflow.environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    subprocess.run(["bash", "-c", command], cwd=folder, env=env, check=True)
-    assert target.read_bytes() == made
