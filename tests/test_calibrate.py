@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import cohort_of, same_bits, sgd, tiny_task, toy_federation
 from test_stages import SPEC, options, run_here, shards
 
-from fedlib import methods, seals, tree
+from fedlib import methods, seals
 from fedlib.engine.device import DeviceData
 from fedlib.engine.rewriting import available
 from fedlib.errors import DataError
@@ -146,8 +146,7 @@ def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    for a, b in zip(tree.leaves(first), tree.leaves(trained()), strict=True):
-        assert torch.equal(a, b)
+    assert same_bits(first, trained())
 
 
 # -- what is remembered -------------------------------------------------------------------

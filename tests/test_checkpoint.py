@@ -71,24 +71,6 @@ def test_a_state_of_another_method_is_refused():
         restore(state(), tensors)
 
 
-def damage(path, kind):
-    """Truncate a file or flip one bit in its middle."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content if kind == "bit flipped" else content[: len(content) // 2])
-
-
-@pytest.mark.parametrize("kind", ["truncated", "bit flipped"])
-def test_a_damaged_state_is_named(tmp_path, kind):
-    path = tmp_path / "state.pt"
-    sha256 = save_tensors(path, flatten(state()))
-    damage(path, kind)
-    with pytest.raises(
-        DataError, match=rf"{path} is truncated or corrupted: sha256 is .*delete it"
-    ):
-        load_tensors(path, sha256)
-
-
 def test_a_missing_state_says_what_to_run(tmp_path):
     with pytest.raises(DataError, match="state.pt does not exist; run the training stage first"):
         load_tensors(tmp_path / "state.pt", "0" * 64)
@@ -176,42 +158,11 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch
     assert [file.name for file in tmp_path.glob("state-*")] == ["state-4.pt"]
 
 
-@pytest.mark.parametrize("kind", ["truncated", "bit flipped"])
-def test_a_damaged_checkpoint_says_what_to_delete(tmp_path, kind):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
-    damage(tmp_path / "state-3.pt", kind)
-    with pytest.raises(DataError, match=rf"state-3.pt is truncated .*delete {tmp_path} to start"):
-        checkpoints.load()
-
-
 def test_a_checkpoint_whose_state_is_gone_says_what_to_delete(tmp_path):
     checkpoints = Checkpoints(tmp_path, STAMP)
     checkpoints.save(3, flatten(state()))
     (tmp_path / "state-3.pt").unlink()
     with pytest.raises(DataError, match=rf"state-3.pt does not exist.*delete {tmp_path} to start"):
-        checkpoints.load()
-
-
-def test_a_damaged_index_is_named(tmp_path):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
-    checkpoints.index.write_text(checkpoints.index.read_text()[:20])
-    with pytest.raises(
-        DataError, match=rf"checkpoint.json is truncated.*delete {tmp_path} to start"
-    ):
-        checkpoints.load()
-
-
-@pytest.mark.parametrize("number", [0, 1, 9])
-def test_a_round_that_was_edited_is_refused(tmp_path, number):
-    checkpoints = Checkpoints(tmp_path, STAMP)
-    checkpoints.save(3, flatten(state()))
-    text = checkpoints.index.read_text()
-    checkpoints.index.write_text(text.replace('"round": 3', f'"round": {number}'))
-    with pytest.raises(
-        DataError, match=rf"checkpoint.json is truncated or corrupted.*delete {tmp_path} to"
-    ):
         checkpoints.load()
 
 

@@ -29,7 +29,7 @@ from fedlib.run.build import verified_file
 from fedlib.run.checkpoint import Checkpoints
 from fedlib.workflow import command
 
-CUTS, FLIPS = often(2, 20), often(4, 200)
+CUTS, FLIPS = often(3, 20), often(8, 200)
 ROUNDS = 6
 
 

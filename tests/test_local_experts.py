@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_paper, toy_run
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import assert_same_result, cohort_of, sgd, tiny_task, toy_federation
 from test_adaptive_experts import make as mixture_of
 from test_stages import assert_one_line, evaluation, options, run_here, shards
 
@@ -102,13 +102,7 @@ def evaluated(call, folder, out, *given):
 def assert_equal(one, other):
     """Every score and diagnostic, bit by bit."""
     assert one.spec == other.spec
-    assert one.scores.keys() == other.scores.keys()
-    for view, scores in one.scores.items():
-        for name, array in vars(scores).items():
-            np.testing.assert_array_equal(array, getattr(other.scores[view], name))
-    assert one.diagnostics.keys() == other.diagnostics.keys()
-    for name, array in one.diagnostics.items():
-        np.testing.assert_array_equal(array, other.diagnostics[name], err_msg=name)
+    assert_same_result(one, other)
 
 
 # -- the same bits, from a run of their own --------------------------------------------------
