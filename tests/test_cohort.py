@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
 from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
-from torch import nn
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
@@ -18,7 +18,6 @@ from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.experts import padded
 from fedlib.engine.participation import sample
-from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Federation, Split
@@ -69,59 +68,19 @@ def visited(cohort, local, stream="scan"):
 # -- padding ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("network", NETWORKS)
-def test_padding_never_enters_a_loss_or_a_statistic(network, plan):
-    # A loop over clients has no padding, so the batched executor must agree with it.
-    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
-    local = sgd(**PLANS[plan])
-    loop, batched = (fit(task, federation, executor=e, local=local) for e in EXECUTORS)
-    assert_close(loop, batched)
-
-
 @both_executors
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
     # Statistics included; the batches are those of the plan, cut from the shard here.
     task, federation = tiny_task(norm=True), toy_federation(UNEVEN, unseen=0)
     local = sgd(**PLANS[plan])
-    trained, _ = fit(task, federation, executor=executor, local=local, round=3, seed=5)
-    for client, size in enumerate(UNEVEN):
-        module = task.build().double()
-        module.load_state_dict(task.init(0), strict=False)  # all but the count of batches
-        optimiser = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
-        shard = federation.train.of(client)
-        plan_of_client = draw_batches(size, local, 5, 3, "fit", client)
-        for start, stop, _ in plan_of_client.steps:
-            rows = shard[plan_of_client.order[start:stop]]
-            optimiser.zero_grad()
-            logits = module(torch.from_numpy(federation.x[rows]))
-            nn.functional.cross_entropy(logits, torch.from_numpy(federation.y[rows])).backward()
-            optimiser.step()
-        named = {n: v for n, v in module.state_dict().items() if v.is_floating_point()}
-        assert_close(tree.take(trained, client), {n: named[n] for n in trained})
-
-
-@both_executors
-@pytest.mark.parametrize("network", NETWORKS)
-def test_a_client_that_is_done_waits_for_the_others(executor, network):
-    # In company or alone, a client ends with the same model and the same momenta.
-    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
-    together, memory = fit(task, federation, executor=executor, local=sgd(epochs=2))
+    trained, _ = fit(task, federation, executor=executor, local=local, round=3)
     for client in range(len(UNEVEN)):
-        alone, own = fit(task, federation, [client], executor=executor, local=sgd(epochs=2))
-        assert_close(tree.take(together, client), tree.take(alone, 0))
-        assert_close(memory.buffers[client], own.buffers[client])
-        assert memory.epochs[client] == own.epochs[client]
-
-
-@both_executors
-def test_clients_outside_the_cohort_keep_their_memory(executor):
-    task, federation = tiny_task(), toy_federation(UNEVEN, unseen=0)
-    _, memory = fit(task, federation, [1, 3], executor=executor, local=sgd(epochs=2))
-    absent = [memory.buffers[client] for client in (0, 2, 4)]
-    assert all(torch.equal(x, torch.zeros_like(x)) for x in tree.leaves(absent))
-    assert memory.epochs.tolist() == [0, 2, 0, 2, 0]
+        module = module_of(task, task.init(0))
+        steps = batches(*owned(federation, client), local, 3, "fit", client)
+        descend([descent(module.parameters(), local)], steps, cross_entropy_of(module))
+        named = values_of(module)
+        assert_close(tree.take(trained, client), {n: named[n] for n in trained})
 
 
 # -- the order of examples ----------------------------------------------------------------
@@ -465,32 +424,6 @@ def test_the_executor_is_chosen_for_model_and_device():
     assert choose("loop", light).name == "loop"
 
 
-@pytest.fixture
-def threads_of_torch():
-    """A loop with workers changes them for the whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("threads_of_torch")
-@pytest.mark.parametrize("network", NETWORKS)
-def test_worker_threads_change_no_bit(network):
-    task, federation = tiny_task(**NETWORKS[network]), toy_federation(UNEVEN, unseen=0)
-    found = []
-    for workers in (1, 3):
-        cohort = replace(cohort_of(task, federation), executor=Loop(workers))
-        params = task.init(0)
-        memory = sgd().memory(task.trainable(params), len(UNEVEN))
-        for _ in range(2):
-            start = cohort.broadcast(params)
-            trained, memory = cohort.fit(task.loss, start, local=sgd(), memory=memory)
-            params = cohort.average(trained, params)
-        pooled = cohort.score(task.log_probs, cohort.broadcast(params))
-        found.append((params, memory, pooled, cohort.score(task.log_probs, trained)))
-    assert_close(*found, tolerance=0)
-
-
 @pytest.mark.usefixtures("threads_of_torch")
 def test_an_error_in_a_worker_thread_is_raised():
     cohort = replace(cohort_of(tiny_task(), toy_federation()), executor=Loop(2))
@@ -508,14 +441,6 @@ def test_many_steps_are_fetched_in_several_parts(monkeypatch):
     together, _ = fit(task, federation, executor="loop", local=local)
     monkeypatch.setattr(fedlib.engine.waves, "GATHERED", 8)  # two batches of 4
     assert_close(fit(task, federation, executor="loop", local=local)[0], together, 0)
-
-
-def test_a_batched_run_in_chunks_is_the_same_run():
-    task, federation = tiny_task(norm=True, dropout=0.3), toy_federation(UNEVEN, unseen=0)
-    cohort = cohort_of(task, federation, executor="batched")
-    chunked = replace(cohort, executor=EXECUTORS["batched"](chunk=2))
-    start, local = cohort.broadcast(task.init(0)), SGD(lr=0.1, batch_size=4, momentum=0.9)
-    assert_close(*(c.fit(task.loss, start, local=local)[0] for c in (cohort, chunked)))
 
 
 def test_some_of_a_cohort_are_the_clients_at_those_positions():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from support import sgd, toy_federation
-from test_simulate import METHODS, every_method, silently, simulation
+from test_simulate import every_method, silently, simulation
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -254,10 +254,6 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
     assert not {"personal_examples", "personal_flops"} & {
         *metrics.run_rows(history, nothing).metric
     }
-
-
-def test_every_method_is_measured_here():
-    assert sorted(METHODS) == sorted(methods.METHODS)
 
 
 def test_clients_that_cannot_train_are_passed_over():

@@ -14,7 +14,7 @@ from fedlib.engine.task import Task
 from fedlib.run import scoring
 
 SEEN, UNSEEN, TEST = 4, 1, 4  # clients, and test examples of each; SIZES are the training ones
-E = 2
+E = 3
 
 
 @pytest.fixture

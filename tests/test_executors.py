@@ -6,8 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support import cohort_of, federation_for, sgd, solver_of, tiny_task, toy_federation
-from test_methods import METHODS, NETWORKS, make
+from support import (
+    assert_close,
+    cohort_of,
+    federation_for,
+    sgd,
+    solver_of,
+    tiny_task,
+    toy_federation,
+)
+from test_methods import NETWORKS, every_method, every_network, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
 
@@ -31,17 +39,7 @@ from fedlib.workflow.command import run_parser
 from fedlib.workflow.provenance import closure
 
 UNEVEN = (7, 12, 6, 10, 3)
-every_method = pytest.mark.parametrize("name", METHODS)
-every_network = pytest.mark.parametrize("network", NETWORKS)
-
-
-def assert_close(a, b, tolerance=1e-10):
-    """Float64, with room for what batch normalisation makes of another order of sums."""
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
-        if isinstance(x, torch.Tensor):
-            torch.testing.assert_close(x, y, rtol=tolerance, atol=tolerance)
-        else:  # such as a client's task
-            assert x is y
+ROUNDING = 1e-10  # float64, with room for what batch normalisation makes of another order of sums
 
 
 def rounds(method, federation, executor, count=4):
@@ -71,42 +69,29 @@ def trained(executor, task=None, local=None, federation=None, count=4):
     return params, memory
 
 
-@pytest.fixture
-def threads_of_torch():
-    """Workers change them for the whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 # -- blocks and workers -------------------------------------------------------------------
 
 
-@every_method
-@every_network
-@pytest.mark.parametrize("chunk", [1, 3])
-def test_blocks_of_clients_change_no_result(name, network, chunk):
-    method, federation = make(name, **NETWORKS[network]), federation_for(name)
-    assert_close(*(rounds(method, federation, e, 2) for e in (Batched(), Batched(chunk))))
-
-
 @pytest.mark.usefixtures("threads_of_torch")
-@every_method
-def test_workers_that_share_out_blocks_change_no_bit(name):
-    method, federation = make(name, norm=True, dropout=0.3), federation_for(name)
-    one, three = (rounds(method, federation, Batched(1, workers), 2) for workers in (1, 3))
-    assert_close(one, three, 0)
+@every_network
+def test_blocks_of_clients_change_no_result_and_workers_that_share_them_no_bit(name, network):
+    # Three clients in blocks of two and one.
+    method, federation = make(name, **NETWORKS[network]), federation_for(name)
+    ways = Batched(), Batched(2), Batched(2, 3)
+    together, blocks, shared = (rounds(method, federation, way, 2) for way in ways)
+    assert_close(together, blocks, ROUNDING)
+    assert_close(blocks, shared, 0)
 
 
 @pytest.mark.usefixtures("threads_of_torch")
 @pytest.mark.parametrize("wanted", ["loop", "traced", "batched:2", "auto"])
 def test_a_run_has_the_same_bits_with_any_number_of_threads(wanted):
-    found = []
+    method, federation, found = make("fedem", norm=True, dropout=0.3), toy_federation(UNEVEN), []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        executor = choose(wanted, tiny_task())
+        executor = choose(wanted, method.task)
         assert executor.notes["workers"] == threads
-        found.append(trained(executor))
+        found.append(rounds(method, federation, executor))
     assert_close(*found, 0)
 
 
@@ -256,11 +241,10 @@ def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
 # -- replayed steps -----------------------------------------------------------------------
 
 
-@every_method
 @every_network
 def test_replayed_steps_are_those_of_the_batched_executor(name, network):
     method, federation = make(name, **NETWORKS[network]), federation_for(name)
-    assert_close(*(rounds(method, federation, e) for e in (Batched(), Graphs(2))))
+    assert_close(*(rounds(method, federation, e, 3) for e in (Batched(), Graphs(2))), ROUNDING)
 
 
 def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():
@@ -287,10 +271,14 @@ def test_a_replayed_step_uses_the_rate_of_its_round(local):
     assert executor.notes["replays"] > 0
 
 
-def test_a_replayed_step_uses_what_the_function_closed_over_in_its_round():
+@pytest.mark.parametrize("executor", [Graphs, Traced])
+def test_a_step_that_is_repeated_uses_what_its_function_closed_over_in_its_round(executor):
     task, federation = tiny_task(), toy_federation((8, 8), unseen=0)
-    executor, found = Graphs(), []
-    first = cohort_of(task, federation)
+    executor, found = executor(), []
+    first, reference = (
+        cohort_of(task, federation),
+        Loop() if executor.name == "traced" else Batched(),
+    )
     for number in range(4):
         pull = torch.full((), float(number)).double()  # another tensor in every round
 
@@ -298,12 +286,12 @@ def test_a_replayed_step_uses_what_the_function_closed_over_in_its_round():
             return task.loss(params, batch) + pull * tree.sqnorm(params)
 
         models = []
-        for e in (executor, Batched()):
+        for e in (executor, reference):
             cohort = replace(first, round=number, executor=e)
             models.append(cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())[0])
         assert_close(*models)
         found.append(models[0]["head.1.bias"])
-    assert executor.notes["replays"] > 0
+    assert executor.notes["replays" if executor.name == "graphs" else "traced_shapes"] > 0
     assert not torch.allclose(found[2], found[3])
 
 
@@ -463,29 +451,31 @@ DECIDE = {
 
 
 @every_method
-@pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_a_round_never_waits_for_the_device(name, rate, monkeypatch):
+def test_a_round_never_waits_for_the_device(name, monkeypatch):
     # Tensors of PyTorch's device "meta" have shapes and no values: whoever asks for one, as
     # `tolist`, `float` or `if` do, gets an error. Only a device that has values makes one wait.
     if name in DECIDE:
         pytest.skip(DECIDE[name])
-    federation = toy_federation(unseen=1)
+    federation = toy_federation((4, 6, 4, 6))  # a step is slow there
     monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
     somewhere = make(name, norm=True)
-    given = {field.name: getattr(somewhere, field.name) for field in fields(somewhere)}
-    tasks = {field: value for field, value in given.items() if isinstance(value, Task)}
-    nowhere = {field: replace(t, device=torch.device("meta")) for field, t in tasks.items()}
+    nowhere = {field.name: moved(getattr(somewhere, field.name)) for field in fields(somewhere)}
     local = solver_of(name, schedule=Schedule("cosine", period=9))
-    method = replace(somewhere, local=local, **nowhere)
+    method = replace(somewhere, **nowhere | {"local": local})
     data = DeviceData(federation, method.task.dtype, method.task.device)
     executor = Batched(2)
-    simulation = Simulation(method, data, Course(rounds=1, seed=0, rate=rate), executor)
-    state = simulation.init()
-    for number in (0, 1):
-        seen = federation.ids("seen")
-        cohort = simulation.cohort(seen if rate == 1 else seen[:2], number)
-        state = method.round(state, cohort)
+    simulation = Simulation(method, data, Course(rounds=2, seed=0), executor)
+    state, seen = simulation.init(), federation.ids("seen")
+    for number, ids in enumerate((seen, seen[:2])):
+        state = method.round(state, simulation.cohort(ids, number))
     assert next(iter(tree.leaves(state))).device.type == "meta"
+
+
+def moved(value):
+    """Tasks on the device "meta"; other values as they are."""
+    if isinstance(value, tuple) and value and isinstance(value[0], Task):
+        return tuple(map(moved, value))
+    return replace(value, device=torch.device("meta")) if isinstance(value, Task) else value
 
 
 def test_asking_a_device_without_values_is_an_error():

@@ -7,8 +7,9 @@ import pytest
 import torch
 from conftest import toy_paper, toy_run
 from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
+from test_executors import rounds
 from test_local import torch_run
-from test_simulate import STAMP, assert_same_bits, silently
+from test_simulate import silently
 from torch import nn
 from zoo import Deep, zoo
 
@@ -19,12 +20,11 @@ from fedlib.engine.device import DeviceData, placed
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.rewriting import available
-from fedlib.engine.solvers import SGD, Adam, Memory
+from fedlib.engine.solvers import SGD, Adam
 from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
-from fedlib.run import calibrate, calibration, checkpoint, cost, scoring
+from fedlib.run import calibrate, calibration, checkpoint, cost
 from fedlib.run.build import build_method
-from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
@@ -32,43 +32,15 @@ from fedlib.workflow.plan import Plan
 
 # No batch of 4 leaves one alone, which the deep architecture cannot train on.
 SIZES = (7, 12, 6, 10, 14, 11)
-EVERY_EXECUTOR = {
-    "loop": Loop,
-    "two workers": lambda: Loop(2),
-    "batched": Batched,
-    "blocks of two": lambda: Batched(2),
-    "graphs": Graphs,
-}
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
 wide = {"w": torch.ones(3, 2), "b": torch.zeros(3)}
 deep = {"v": torch.full((4,), 2.0)}
 
 
-@pytest.fixture(autouse=True)
-def threads_of_torch():
-    """A loop with workers changes them for the whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-def run(executor, method=None, ids=None, rounds=3, sizes=SIZES):
-    """State and test scores after some rounds."""
-    method, federation = method or zoo(), toy_federation(sizes)
-    cohort = replace(cohort_of(method.task, federation, ids), executor=executor)
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        state = method.round(state, cohort.in_round(number))
-    everyone = cohort_of(method.task, federation, range(len(sizes)), round=rounds)
-    everyone = replace(everyone, executor=executor)
-    personal = method.personalise(state, everyone)
-    return state, everyone.score(method.predict, personal, split="test")
-
-
-def simulation(executor=Loop, rounds=5, rate=0.5, method=None, **course):
+def simulation(rounds=5, rate=0.5, method=None, **course):
     method, federation = method or zoo(dtype=torch.float32), toy_federation(SIZES)
     data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Course(rounds=rounds, seed=3, rate=rate, **course), executor())
+    return Simulation(method, data, Course(rounds=rounds, seed=3, rate=rate, **course), Loop())
 
 
 # -- trees of rows ------------------------------------------------------------------------
@@ -122,17 +94,10 @@ def test_statistics_are_parted_from_the_rest_row_by_row():
 # -- training -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EVERY_EXECUTOR)
-@pytest.mark.parametrize("keeps", ["run", "round"])
-def test_every_executor_trains_and_scores_clients_of_two_architectures(name, keeps):
-    reference = run(Loop(), zoo(keeps=keeps))
-    assert_close(run(EVERY_EXECUTOR[name](), zoo(keeps=keeps)), reference)
-
-
 def test_replayed_steps_are_of_one_kind_each():
-    executor = Graphs()
-    sizes = (8,) * 5  # two waves a round of each kind, all of one shape
-    assert_close(run(executor, rounds=4, sizes=sizes), run(Loop(), rounds=4, sizes=sizes))
+    # Five clients of 8 are two waves a round of each kind, all of one shape.
+    method, federation, executor = zoo(), toy_federation((8,) * 5), Graphs()
+    assert_close(*(rounds(method, federation, e) for e in (executor, Loop())))
     assert executor.notes["captured_shapes"] == 2
     assert not executor.notes["not_replayed"]
 
@@ -340,19 +305,6 @@ def test_a_joint_task_has_the_statistics_of_all_its_modules():
 # -- the stages ---------------------------------------------------------------------------
 
 
-@both_executors
-def test_a_stopped_run_ends_with_the_same_bits(executor, tmp_path):
-    reference = silently(simulation(EXECUTORS[executor]))
-    for done in range(1, 5):
-        checkpoints = Checkpoints(tmp_path, STAMP, every=100)
-        with pytest.raises(SystemExit):
-            silently(simulation(EXECUTORS[executor]), checkpoints, stop=lambda: True)
-        assert checkpoints.load()[0] == done
-    resumed = silently(simulation(EXECUTORS[executor]), Checkpoints(tmp_path, STAMP))
-    assert_same_bits(resumed, reference)
-    assert isinstance(resumed[0].private, Rows) and isinstance(resumed[0].memory, Memory)
-
-
 def test_rows_are_named_by_client_and_shared_ones_are_written_once(tmp_path):
     method = zoo()
     sha256 = checkpoint.save_tensors(tmp_path / "state.pt", checkpoint.flatten(method.init(8, 0)))
@@ -361,15 +313,6 @@ def test_rows_are_named_by_client_and_shared_ones_are_written_once(tmp_path):
     own = {name: x.data_ptr() for name, x in loaded.items() if name.startswith(".private[")}
     drawn = [len(task.init(0)) for task in method.large]
     assert (len(own), len(set(own.values()))) == (4 * sum(drawn), sum(drawn))
-
-
-@both_executors
-def test_only_what_is_shared_is_communicated(executor):
-    method, federation = zoo(), toy_federation(SIZES)
-    cohort = cohort_of(method.task, federation, executor=executor)
-    method.round(method.init(6, 0), cohort)
-    small = 4 * 3 + 3 + 3 * 3 + 3
-    assert (cohort.journal.down, cohort.journal.up) == (small, small)
 
 
 def test_what_clients_of_two_sizes_send_is_counted_as_their_mean():
@@ -391,30 +334,6 @@ def test_a_decentralised_run_mixes_what_is_shared_and_keeps_what_is_private():
     with pytest.raises(ValueError, match="5 clients have trees of different shapes"):
         private = tree.take(method.init(6, 0).private, cohort.host_ids)
         cohort.average(private, private)
-
-
-def test_training_lowers_the_loss_of_both_kinds():
-    method, federation = zoo(), toy_federation((20, 30, 26, 16, 20))
-    cohort = cohort_of(method.task, federation, executor="batched")
-    state = method.init(5, 0)
-
-    def losses(state):
-        return scoring.score(method, method.personalise(state, cohort), cohort, "train").loss
-
-    start = losses(state)
-    for number in range(10):
-        state = method.round(state, cohort.in_round(number))
-    assert (losses(state) < 0.8 * start).all()
-
-
-def test_a_round_never_waits_for_the_device(monkeypatch):
-    # As in test_executors: the device "meta" has no values, so whoever asks for one gets an error.
-    monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)
-    run = simulation(lambda: Batched(2), method=zoo(device="meta"))
-    state = run.init()
-    for number, ids in enumerate(([0, 1, 2], [1, 2, 3])):
-        state = run.method.round(state, run.cohort(np.array(ids), number))
-    assert {x.device.type for x in tree.leaves(state.private)} == {"meta"}
 
 
 def test_the_cost_of_an_example_is_the_mean_over_the_kinds_by_their_examples():

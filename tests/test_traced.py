@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support import cohort_of, federation_for, sgd, tiny_task, toy_federation
-from test_executors import UNEVEN, assert_close, every_method, every_network, rounds, trained
-from test_methods import NETWORKS, make
+from support import assert_close, cohort_of, federation_for, sgd, tiny_task, toy_federation
+from test_executors import UNEVEN, rounds, trained
+from test_methods import NETWORKS, every_network, make
 
 import fedlib.engine.traced
 from fedlib import tree
@@ -50,7 +50,6 @@ def is_refused(step, reason):
 # -- the same bits ------------------------------------------------------------------------
 
 
-@every_method
 @every_network
 def test_traced_steps_are_those_of_the_loop_bit_by_bit(name, network):
     method, federation, executor = make(name, **NETWORKS[network]), federation_for(name), Traced()
@@ -94,25 +93,6 @@ def test_a_shape_is_recorded_checked_and_then_repeated():
             assert len(calls) == WARM + 1 + CHECKS
     assert calls == []
     assert executor.notes["traced_shapes"] == 1
-
-
-def test_tensors_that_the_function_closes_over_are_those_of_its_round():
-    task, federation, executor = tiny_task(), toy_federation(EVEN, unseen=0), Traced()
-    found = []
-    for number in range(4):
-        pull = torch.full((), float(number)).double()  # another tensor in every round
-
-        def loss(params, batch, pull=pull):
-            return task.loss(params, batch) + pull * tree.sqnorm(params)
-
-        models = []
-        for e in (executor, Loop()):
-            cohort = replace(cohort_of(task, federation, round=number), executor=e)
-            models.append(cohort.fit(loss, cohort.broadcast(task.init(0)), local=sgd())[0])
-        assert_close(*models, 0)
-        found.append(models[0]["head.1.bias"])
-    assert executor.notes["traced_shapes"] == 1
-    assert not torch.allclose(found[2], found[3])
 
 
 def test_numbers_in_the_function_make_another_one():

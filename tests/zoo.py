@@ -88,10 +88,8 @@ class Zoo(Method):
         return self.log_probs(personal["model"], personal["task"], batch)
 
 
-def zoo(dtype=torch.float64, device="cpu", **local) -> Zoo:
+def zoo(dtype=torch.float64) -> Zoo:
     """The method with a wide and a deep architecture, gradients clipped."""
-    where = {"device": torch.device(device)}
-    wide = replace(tiny_task(hidden=9, dtype=dtype, norm=True, dropout=0.3), **where)
-    deep = Task(Deep, dtype=dtype, **where)
-    small = replace(tiny_task(hidden=3, dtype=dtype), **where)
-    return Zoo(task=small, local=sgd(**{"clip_norm": 0.5} | local), large=(wide, deep))
+    wide = tiny_task(hidden=9, dtype=dtype, norm=True, dropout=0.3)
+    small, deep = tiny_task(hidden=3, dtype=dtype), Task(Deep, dtype=dtype)
+    return Zoo(task=small, local=sgd(clip_norm=0.5), large=(wide, deep))
