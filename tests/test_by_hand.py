@@ -334,13 +334,3 @@ def test_pfedmm_local_step_of_section_8_3(executor):
         torch.testing.assert_close(trained[name], expected, rtol=0, atol=1e-6, msg=name)
     pi = torch.tensor([[0.509563, 0.490437]]).double()
     torch.testing.assert_close(after.pi, pi, rtol=0, atol=1e-6)
-
-
-def test_damped_and_renormalised_averages_of_section_8_2():
-    federation = toy_federation(sizes=(50, 30, 20), unseen=0)
-    task = tiny_task()
-    local = torch.tensor([1.0, 3.0]).double()
-    for aggregation, expected in (("damped", 0.5 * 1 + 0.2 * 3), ("renormalised", 11 / 7)):
-        cohort = cohort_of(task, federation, [0, 2], aggregation=aggregation)
-        averaged = cohort.average({"w": local}, {"w": torch.zeros(()).double()})
-        assert averaged["w"] == pytest.approx(expected)

@@ -10,6 +10,7 @@ import torch
 from reference import (
     Reference,
     assert_params,
+    average,
     descent,
     executors,
     module_of,
@@ -90,16 +91,13 @@ class Client:
 
 def server_step(net, optimiser, clients, weights, e):
     """Adam on the weighted mean difference of expert e; weighted means of running statistics."""
-    own = [dict(client.nets[e].named_parameters()) for client in clients]
+    mean = average([client.nets[e].state_dict() for client in clients], weights)
     for name, value in net.named_parameters():
-        changes = [w * (value.data - p[name].data) for w, p in zip(weights, own, strict=True)]
-        value.grad = sum(changes)
+        value.grad = value.detach() - mean[name]
     optimiser.step()
-    statistics = [dict(client.nets[e].named_buffers()) for client in clients]
     for name, value in net.named_buffers():
-        if value.is_floating_point():
-            pairs = zip(weights, statistics, strict=True)
-            value.copy_(sum(w * s[name] for w, s in pairs))
+        if name in mean:
+            value.copy_(mean[name])
 
 
 def by_hand(federation, task, **settings):

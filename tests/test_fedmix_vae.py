@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import executors
-from support import cohort_of, sgd, tiny_task, toy_federation
+from reference import batches, executors, module_of, owned
+from support import cohort_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from fedlib import methods, tree
-from fedlib.engine.batches import draw_batches
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Batch, Task
 from fedlib.methods.parts import input_likelihood
@@ -144,21 +143,15 @@ def train_by_hand(federation, client, stopping):
         prior = Normal(torch.zeros(()).double(), 1.0)
         return -(seen - kl_divergence(code, prior).sum(-1)).mean()
 
-    def pixels(split, index=slice(None)):
-        return torch.from_numpy(federation.x[federation.split(split).of(client)[index]])
-
-    best, least, failed = None, math.inf, 0
+    best, least, failed, held_out = None, math.inf, 0, owned(federation, client, "val")[0]
     for epoch in range(stopping.max_epochs):
-        size = int(federation.train.sizes[client])
-        batches = draw_batches(size, ADAM, 0, 0, f"vae/{epoch}", client)
-        for step, key in zip(batches.steps, batches.keys, strict=True):
-            x = pixels("train", batches.order[step.start : step.stop])
-            noise = gaussian(torch.tensor(key), torch.Size((len(x), LATENT)), x.device)
+        for batch in batches(*owned(federation, client), ADAM, 0, f"vae/{epoch}", client):
+            noise = gaussian(batch.key, torch.Size((len(batch.x), LATENT)), batch.x.device)
             optimiser.zero_grad()
-            loss(x, noise).backward()
+            loss(batch.x, noise).backward()
             optimiser.step()
         with torch.no_grad():
-            now = float(loss(pixels("val"), fixed[0]))
+            now = float(loss(held_out, fixed[0]))
         failed = 0 if now < least else failed + 1
         if now < least:
             best, least = {k: v.clone() for k, v in net.state_dict().items()}, now
@@ -193,19 +186,12 @@ def make(**params):
     return methods.load("fedmix_vae")(task=tiny_task(), local=sgd(), vae=CODER, **params)
 
 
-def trained_state(method, federation, rounds=2):
-    state = method.init(federation.num_clients, 0)
-    for number in range(rounds):
-        state = method.round(state, cohort_of(method.task, federation, round=number))
-    return state
-
-
 @executors
 @pytest.mark.parametrize("bound", [("elbo", 1), ("importance", 5)])
 def test_gates_count_by_how_probable_the_input_is_among_their_clients(executor, bound):
     federation = federation_of_pixels()
     method = make(vae_bound=bound[0], vae_samples=bound[1])
-    state = trained_state(method, federation)
+    state = run(method, federation, 2)
     cohort = cohort_of(method.task, federation, executor=executor, round=2)
     personal = method.experienced(state, cohort)
     found = cohort.score(method.predict, personal, split="val")
@@ -226,11 +212,7 @@ def test_gates_count_by_how_probable_the_input_is_among_their_clients(executor, 
 
 def gates_and_outputs(anybody, x):
     """p_s(e|x) [B, S, E], and the experts' probabilities [B, E, L], client by client."""
-    nets = []
-    for params in tree.unstack(anybody.experts):
-        net = tiny_task().build().double().eval()
-        net.load_state_dict(params)
-        nets.append(net)
+    nets = [module_of(tiny_task(), params).eval() for params in tree.unstack(anybody.experts)]
     with torch.no_grad():
         features = [net.body(x) for net in nets]
         output = [net.head(h).softmax(-1) for net, h in zip(nets, features, strict=True)]

@@ -22,7 +22,6 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, streams, tree
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
-from fedlib.engine.schedules import Schedule
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split
@@ -195,8 +194,6 @@ def test_the_learning_rate_may_fall_within_a_round_and_starts_again_in_the_next(
     assert not torch.equal(
         slow, run(replace(method, lr_decay=False), federation).experts["head.1.bias"]
     )
-    with pytest.raises(ValueError, match="needs a local schedule that is constant, got 'sqrt'"):
-        make(local=sgd(schedule=Schedule("sqrt")), lr_decay=True)
 
 
 # -- early stopping --------------------------------------------------------------------------

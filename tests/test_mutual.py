@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from reference import Reference, average, batches, descend, module_of, predicted, values_of
+from reference import Reference, assert_params, average, batches, descend, module_of, predicted
 from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
 from test_rows import simulation
 from test_simulate import silently
@@ -80,11 +80,12 @@ class Hand(Reference):
         steps = batches(*examples, SOLVER, number, "fit", client)
         descend(solvers, steps, lambda b: sum(losses(*modules, b.x, b.y)), SOLVER.clip_norm)
 
-
-def assert_trained(ours, module):
-    for name, value in values_of(module).items():
-        # Float64; a few dozen steps through batch normalisation.
-        torch.testing.assert_close(ours[name], value, rtol=1e-8, atol=1e-10, msg=name)
+    def assert_own(self, method, state, executor):
+        """The method's clients have the same models and predict the same with them."""
+        for c, own in self.own.items():
+            assert_params(state.models["large"][c], own.state_dict())
+            expected = own.eval()(self.shard(c, "test")[0]).softmax(-1).detach()
+            assert_close(predicted(method, state, self.federation, c, executor), expected, 1e-8)
 
 
 @both_executors
@@ -110,12 +111,7 @@ def test_fml_by_hand(executor):
     method = make("fml")
     state, _ = run(method, federation, executor)
     assert_close(state.small, hand.small, 1e-9)
-    for c, own in hand.own.items():
-        assert_trained(state.models["large"][c], own)
-        expected = own.eval()(hand.shard(c, "test")[0]).softmax(-1).detach()
-        torch.testing.assert_close(
-            predicted(method, state, federation, c, executor), expected, rtol=1e-8, atol=1e-8
-        )
+    hand.assert_own(method, state, executor)
 
 
 def cut_off(matrix, energy):
@@ -175,13 +171,9 @@ def test_fedkd_by_hand(executor):
         assert cohort.journal.down == down < tree.numel(state.small)
         assert cohort.journal.up == sum(up) / 4 < tree.numel(state.small)
     assert_close(state.small, hand.small, 1e-9)
-    for c, own in hand.own.items():
-        assert_trained(state.models["large"][c], own)
-        assert_trained(state.models["projection"][c], maps[c])
-        expected = own.eval()(hand.shard(c, "test")[0]).softmax(-1).detach()
-        torch.testing.assert_close(
-            predicted(method, state, federation, c, executor), expected, rtol=1e-8, atol=1e-8
-        )
+    hand.assert_own(method, state, executor)
+    for c in hand.own:
+        assert_params(state.models["projection"][c], maps[c].state_dict())
 
 
 def learn_lam(lam, own, small, steps):
@@ -233,15 +225,13 @@ def test_fedapen_by_hand(executor):
     torch.testing.assert_close(state.lam[:4], torch.tensor([*lam.values()]).double())
     assert (state.lam[:4] - 0.5).abs().max() > 0.01 and float(state.lam[4]) == 0.5
     for c, own in hand.own.items():
-        assert_trained(state.models["large"][c], own)
-        assert_trained(state.models["small"][c], trained[c])
+        assert_params(state.models["large"][c], own.state_dict())
+        assert_params(state.models["small"][c], trained[c].state_dict())
         (x, _), averaged = hand.shard(c, "test"), module_of(SMALL, hand.small)
         for small, way in ((trained[c], "personalise"), (averaged, "with_average")):
             logits = lam[c] * own.eval()(x) + (1 - lam[c]) * small.eval()(x)
-            torch.testing.assert_close(
-                predicted(method, state, federation, c, executor, way),
-                logits.softmax(-1).detach(), rtol=1e-8, atol=1e-8,
-            )  # fmt: skip
+            found = predicted(method, state, federation, c, executor, way)
+            assert_close(found, logits.softmax(-1).detach(), 1e-8)
 
 
 # -- what is learnt from ------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, cohort_of, sgd
+from support import EXECUTORS, assert_close, cohort_of, sgd
 from torch import nn
 from torch.func import functional_call
 
@@ -169,13 +169,8 @@ def test_both_executors_train_the_same_lstm(name):
     params = {"num_experts": 2} if name == "fedem" else {}
     method = methods.load(name)(task=task, local=sgd(epochs=2), **params)
     start = method.init(len(SIZES), 0)
-    one, other = (
-        method.round(start, cohort_of(task, federation, executor=executor))
-        for executor in EXECUTORS
-    )
-    pairs = zip(tree.leaves(one), tree.leaves(other), strict=True)
-    for x, y in pairs:
-        torch.testing.assert_close(x, y, **CLOSE)
+    cohorts = (cohort_of(task, federation, executor=executor) for executor in EXECUTORS)
+    assert_close(*(method.round(start, cohort) for cohort in cohorts))
 
 
 @both_executors
@@ -190,5 +185,4 @@ def test_an_lstm_has_gradients_inside_a_scan(executor):
 
     scanned = cohort.scan(step, cohort.broadcast(params), local=local, stream="fit")
     trained, _ = cohort.fit(task.loss, cohort.broadcast(params), local=local)
-    for name, value in trained.items():
-        torch.testing.assert_close(scanned[name], value, **CLOSE)
+    assert_close(scanned, trained)

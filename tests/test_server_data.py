@@ -1,33 +1,39 @@
 """A server with data of its own, a probe, and the contract of a method that trains on them."""
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 import made_up
 import numpy as np
 import pytest
 import torch
 from data_fixtures import made_up_texts
-from support import EXECUTORS, cohort_of, sgd, tiny_task, toy_federation, with_server
+from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
+from support import (
+    EXECUTORS,
+    assert_close,
+    cohort_of,
+    same_bits,
+    sgd,
+    tiny_task,
+    toy_federation,
+    with_server,
+)
+from torch.nn.functional import cross_entropy
 
-from fedlib import tree
+from fedlib import methods, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
 from fedlib.engine.participation import sample
-from fedlib.engine.solvers import Memory, Solver
-from fedlib.engine.task import Params, Task
+from fedlib.engine.task import Task
 from fedlib.errors import DataError, DivergedError
 from fedlib.federation import GROUPS, SPLITS, Federation, Split
-from fedlib.methods.base import Method
 from fedlib.methods.fedavg import FedAvg
 from fedlib.methods.parts import chosen
-from fedlib.methods.parts.chosen import Chosen
 from fedlib.models import transformer
 from fedlib.report import metrics, tables
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, scoring
-from fedlib.run.checkpoint import Checkpoints
 from fedlib.run.cost import flops_per_example
 from fedlib.run.simulate import Course, Record, Simulation
 
@@ -40,66 +46,14 @@ TEXTS |= {"vocabulary": 30, "own_words": 4, "length": 6, "shortest": 2}
 NETWORK = {"norm": True, "dropout": 0.3}
 
 
-class State(NamedTuple):
-    """The clients' average, and what the server makes of it on its own data."""
-
-    params: Params
-    memory: Memory
-    own: Memory  # of the server's solver
-    best: Chosen  # of the server's models by its validation loss
-    trust: torch.Tensor  # [] mean probability of the probe's labels
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedAverage(Method):
-    """FedAvg, of which the server trains a copy on its own data in two fits a round."""
-
-    local: Solver
-    server: Solver
-
-    protocols = {"server": {"default": "personalise"}}
-
-    def init(self, num_clients: int, seed: int) -> State:
-        params = self.task.init(seed)
-        weights = self.task.trainable(params)
-        memories = (solver.memory(weights, num_clients) for solver in (self.local, self.server))
-        trust = torch.zeros((), dtype=self.task.dtype)
-        return State(params, *memories, chosen.start(params), trust)
-
-    def round(self, state: State, cohort):
-        trained, memory = cohort.fit(
-            self.task.loss, cohort.broadcast(state.params), local=self.local, memory=state.memory
-        )
-        params = cohort.average(trained, state.params)
-        server, probe = cohort.everyone("server"), cohort.everyone("probe")
-        tuned, own = tree.broadcast(params, 1), state.own
-        for t in range(2):
-            tuned, own = server.fit(
-                self.task.loss, tuned, local=self.server, memory=own, stream=f"server/{t}"
-            )
-        loss = server.example_mean(server.score(self.task.losses, tuned, split="val"), "val")[0]
-        tuned = tree.take(tuned, 0)
-        log_probs = probe.score(self.right, tree.broadcast(tuned, 1))
-        best = state.best.renewed(tuned, loss, cohort.round + 1)
-        return State(params, memory, own, best, log_probs.exp().mean())
-
-    def right(self, params: Params, batch) -> torch.Tensor:
-        """log p(y|x) -> [B]"""
-        return -self.task.losses(params, batch)
-
-    def personalise(self, state: State, cohort):
-        return cohort.broadcast(state.best.params)
-
-    def diagnostics(self, state: State):
-        return state.best.diagnostics()
-
-
 def federation(**parts) -> Federation:
     return with_server(toy_federation(SIZES), OWNED, **parts)
 
 
-def tuned(**network) -> TunedAverage:
-    return TunedAverage(task=tiny_task(**network), local=sgd(), server=sgd(epochs=2, batch_size=6))
+def tuned(task=None, **network):
+    """FedAvg of which the server trains a copy, two epochs a round."""
+    task, server = task or tiny_task(**network), sgd(epochs=2, batch_size=6)
+    return methods.load("server_finetuning")(task=task, local=sgd(), server=server)
 
 
 def simulation(method=None, data=None, **course) -> Simulation:
@@ -113,11 +67,6 @@ def silently(run, *args, **options):
     return run.run(*args, report=lambda line: None, **options)
 
 
-def assert_same_bits(one, other):
-    pairs = zip(tree.leaves(one), tree.leaves(other), strict=True)
-    assert all(torch.equal(x, y) for x, y in pairs)
-
-
 # -- the federation ------------------------------------------------------------------------
 
 
@@ -129,20 +78,6 @@ def test_a_federation_with_a_server_is_on_disk_what_it_was_in_memory(tmp_path):
     assert [read.ids(group).tolist() for group in GROUPS] == [[0, 1, 2], [3], [SERVER], [PROBE]]
     assert [read.split(name).sizes[SERVER] for name in SPLITS] == list(OWNED)
     assert [read.split(name).sizes[PROBE] for name in SPLITS] == [9, 0, 0]
-
-
-def test_what_the_server_owns_nobody_else_may_own():
-    made = federation()
-    stolen = [made.train.of(c) for c in range(made.num_clients)]
-    stolen[PROBE] = made.train.of(SERVER)[:1]
-    with pytest.raises(DataError, match=f"belongs to clients {SERVER} and {PROBE}"):
-        replace(made, train=Split.from_lists(stolen))
-
-
-def test_a_group_that_does_not_exist_is_refused():
-    made = toy_federation(SIZES)
-    with pytest.raises(DataError, match="group must be below 4, got 4"):
-        replace(made, group=4 * made.group)
 
 
 # -- cohorts ---------------------------------------------------------------------------------
@@ -184,7 +119,7 @@ def test_a_server_changes_nothing_for_clients_who_do_not_hear_from_it():
     (alone, without), (beside, with_one) = (
         silently(simulation(method, data)) for data in (toy_federation(SIZES), federation())
     )
-    assert_same_bits(alone.params, beside.params)
+    assert same_bits(alone.params, beside.params)
     for view, scores in without.scores.items():
         assert np.array_equal(scores.loss, with_one.scores[view].loss)
     assert np.array_equal(without.bytes_up, with_one.bytes_up)
@@ -225,56 +160,26 @@ def test_both_executors_train_the_same_server_on_texts():
         return transformer.build(5, "bert-lite", vocabulary=30, max_length=6, dropout=0.2)
 
     task = Task(build, dtype=torch.float64)
-    method = TunedAverage(task=task, local=sgd(), server=sgd(batch_size=6))
+    method = tuned(task)
     for executor in EXECUTORS:
         state = method.init(data.num_clients, 0)
         states.append(method.round(state, cohort_of(task, data, executor=executor)))
-    for x, y in zip(*map(tree.leaves, states), strict=True):
-        # Float64; sums of some thousand terms in another order.
-        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
+    assert_close(*states, 1e-10)  # float64; sums of some thousand terms in another order
 
 
-def test_the_server_trains_as_a_loop_over_its_batches_does():
-    method, data = tuned(), federation()
-    start = method.init(data.num_clients, 0)
-    cohort = cohort_of(method.task, data)
-    after = method.round(start, cohort)
-    module = method.task.build().double()
-    module.load_state_dict(after.params)
-    # One optimiser over both fits: its momenta live for the whole run.
-    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
-    x, y = (torch.from_numpy(pool[data.train.of(SERVER)]) for pool in (data.x, data.y))
-    for t in range(2):
-        batches = draw_batches(OWNED[0], method.server, 0, 0, f"server/{t}", SERVER)
-        for step in batches.steps:
-            rows = batches.order[step.start : step.stop]
-            optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(module(x[rows]), y[rows]).backward()
-            optimiser.step()
-    for name, value in module.state_dict().items():
-        torch.testing.assert_close(after.best.params[name], value, rtol=1e-12, atol=1e-12)
-    x, y = (torch.from_numpy(pool[data.train.of(PROBE)]) for pool in (data.x, data.y))
-    expected = module(x).softmax(-1)[torch.arange(9), y].mean()
-    torch.testing.assert_close(after.trust, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_a_run_with_a_server_that_is_killed_ends_with_the_same_bits(tmp_path):
-    reference, told = silently(simulation())
-    asked = []
-
-    def kill():
-        asked.append(None)
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-
-    checkpoints = Checkpoints(tmp_path, {}, every=2)
-    with pytest.raises(KeyboardInterrupt):
-        silently(simulation(), checkpoints, stop=kill)
-    assert checkpoints.load()[0] == 2
-    state, result = silently(simulation(), Checkpoints(tmp_path, {}))
-    assert_same_bits(reference, state)
-    assert np.array_equal(told.server_examples, result.server_examples)
-    assert np.array_equal(told.scores[metrics.SERVER].loss, result.scores[metrics.SERVER].loss)
+def test_two_fits_of_a_server_are_those_of_one_optimiser_and_the_probe_measures_their_model():
+    task, data, solver = tiny_task(), federation(), sgd(epochs=2, batch_size=6)
+    cohort, module = cohort_of(task, data), module_of(task, task.init(0))
+    server, trained = cohort.everyone("server"), tree.broadcast(task.init(0), 1)
+    memory, optimiser = solver.memory(task.init(0), PROBE + 1), descent(module.parameters(), solver)
+    for stream in ("server/0", "server/1"):
+        trained, memory = server.fit(task.loss, trained, local=solver, memory=memory, stream=stream)
+        steps = batches(*owned(data, SERVER), solver, 0, stream, SERVER)
+        descend([optimiser], steps, cross_entropy_of(module))
+    assert_close(tree.take(trained, 0), values_of(module))
+    x, y = owned(data, PROBE)
+    measured = cohort.everyone("probe").score(task.losses, trained)[0]
+    assert_close(measured, cross_entropy(module(x), y, reduction="none").detach())
 
 
 def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path):
@@ -283,7 +188,7 @@ def test_what_happens_on_the_server_is_told_apart_from_the_clients_work(tmp_path
     _, without = silently(simulation(fedavg, toy_federation(SIZES)))
     for name in ("examples", "bytes_down", "bytes_up", "client_rounds", "train_loss"):
         assert np.array_equal(getattr(result, name), getattr(without, name))
-    a_round = 2 * 2 * OWNED[0]  # two fits of two epochs
+    a_round = 2 * OWNED[0]  # two epochs
     assert result.server_examples.tolist() == [a_round * number for number in range(5)]
     assert without.server_examples is None
     for told, name in ((result, "with.h5"), (without, "without.h5")):
@@ -361,7 +266,9 @@ def test_a_table_can_ask_for_the_server():
 
 
 def test_the_server_decides_the_best_round_where_no_client_has_a_test_example():
-    _, history = silently(simulation())  # a method that evaluates nothing but the server
+    data = federation()
+    of_server = [data.test.of(owner) if owner == SERVER else [] for owner in range(PROBE + 1)]
+    _, history = silently(simulation(data=replace(data, test=Split.from_lists(of_server))))
     assert metrics.primary(history) == metrics.SERVER
     scores = history.scores[metrics.SERVER]
     assert metrics.best_evaluation(history) == np.argmax(scores.correct[:, 0])
