@@ -12,6 +12,7 @@ from tabulate import tabulate
 
 from fedlib.report import printed
 from fedlib.report.pages import kept
+from fedlib.report.pages.contents import NEAR, compared
 from fedlib.report.tables.criteria import VERDICTS
 from fedlib.report.tables.render import ABSENT
 
@@ -34,8 +35,8 @@ class Paper(NamedTuple):
 
 def counts(files: Iterable[Path]) -> tuple[int, int]:
     """Published cells that stand beside ours in csv files, and those within two points."""
-    off = [cell for file in files for cell in kept.compared(file)["difference"]]
-    return len(off), sum(abs(cell) <= kept.NEAR for cell in off)
+    off = [cell for file in files for cell in compared(pd.read_csv(file))["difference"]]
+    return len(off), sum(abs(cell) <= NEAR for cell in off)
 
 
 def table(papers: Mapping[str, Paper], folder: Path) -> str:

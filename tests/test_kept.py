@@ -1,4 +1,4 @@
-"""The kept page: every published cell beside ours, and what the runs took."""
+"""What is kept of a paper, what its runs took, and what its packs say."""
 
 import json
 import re
@@ -19,49 +19,10 @@ from fedlib.run.spent import CPU, MEMORY, WALL
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_IN = ROOT / "docs/results"
-SPEC = {"papers": [{"name": "toy", "tables": [{"name": "main", "title": "Main"}, {"name": "x"}]}]}
-
-
-def project(root, *cells):
-    folder = root / "tables/toy"
-    folder.mkdir(parents=True)
-    names = ("federation", "title", "metric", "published", "difference", "seeds")
-    pd.DataFrame(cells, columns=names).to_csv(folder / "main.csv", index=False)
-    pd.DataFrame({"what": [1]}).to_csv(folder / "x.csv", index=False)
-    return root
-
-
-def test_every_published_cell_is_beside_ours_and_those_within_two_points_are_counted(tmp_path):
-    root = project(
-        tmp_path,
-        ("mnist", "FedAvg", "accuracy", 0.97, -0.0199, 3),
-        ("mnist", "FedMix", "accuracy", 0.977, -0.021, 3),
-        ("mnist", "Other", "accuracy", None, None, 3),  # nothing published: no cell
-    )
-    text = kept.sections(SPEC, root, {})
-    assert "1 of 2 within two percentage points" in text
-    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-    assert rows[2][:3] == ["Main", "mnist", "FedAvg"]
-    assert rows[2][4:] == ["97.0", "95.0", "−2.0", "3"]
-    assert rows[3][2:] == ["FedMix", "All", "97.7", "95.6", "−2.1", "3"]
-    assert len(rows) == 4 and "took" not in text
-
-
-def test_differences_are_those_of_the_numbers_beside_them_also_where_those_are_counted(tmp_path):
-    cell = ("mnist", "FedAvg", "accuracy", 0.69361, -0.01261, 1)  # 69.4, 68.1
-    text = kept.sections(SPEC, project(tmp_path, cell, (*cell[:3], 0.7006, -0.0206, 1)), {})
-    assert re.search(r"69\.4 \|\s*68\.1 \|\s*−1\.3", text)
-    assert re.search(r"70\.1 \|\s*68\.0 \|\s*−2\.1", text) and "1 of 2 within" in text
-
-
-def test_a_row_that_is_called_by_a_number_keeps_its_name(tmp_path):
-    root = project(tmp_path, ("mnist", "10", "accuracy", 0.97, 0.0, 1))
-    [cell] = [line for line in kept.sections(SPEC, root, {}).splitlines() if "mnist" in line]
-    assert cell.split("|")[3].strip() == "10"
 
 
 def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
-    root, made = project(tmp_path), {"train": [], "evaluate": []}
+    made = {"train": [], "evaluate": []}
     for stage, wall, cpu, memory in (
         ("train", 3600, 1800, 1.4e9),
         ("train", 1800, 600, 1.5e9),
@@ -73,11 +34,11 @@ def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
         result(provenance={"spent": spent} if wall else {}).save(file)
         made[stage].append(file)
     made["train"].append(tmp_path / "absent.h5")
-    text = kept.sections(SPEC, root, made)
+    text = kept.took(made)
     rows = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
     assert rows[2] == ["train", "2 of 3", "1.50 h", "40.0 min", "1.5 GB"]
     assert rows[3] == ["evaluate", "1 of 1", "12.0 min", "6.0 min", "1.1 GB"]
-    assert "published cell" not in text
+    assert kept.took({"train": made["train"][2:]}) == ""
 
 
 def test_a_comparison_with_one_member_is_not_kept():

@@ -68,7 +68,7 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     # Figures are beside the page, in the folder that has the paper's name.
     results, page = Path(plan.path("results")), folder / "REPORT.md"
     text = as_markdown.page(gather(spec, results, folder.parent), page)
-    text += kept.sections(spec, results, {stage: _made(plan, stage) for stage in MADE})
+    text += kept.took({stage: _made(plan, stage) for stage in MADE})
     files.write_text(page, text)
     return len(sources), packs.write(
         folder / packs.FOLDER, *_frames(plan, paper), _exhibits(plan, shown)

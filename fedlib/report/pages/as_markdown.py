@@ -8,16 +8,16 @@ from tabulate import tabulate
 from fedlib.errors import DataError
 from fedlib.report.pages.contents import (
     COMPARED,
+    METRICS,
     NEVER_COMPARED,
     ORIENTATION,
     VERDICTS,
     Chapter,
     Content,
     Entry,
-    differences,
 )
 from fedlib.report.pages.origin import FACT_TITLES
-from fedlib.report.tables.render import markdown, markdown_blocks
+from fedlib.report.tables.render import markdown, markdown_blocks, percent, points
 
 TITLE = "# Reproduction report: "
 
@@ -33,12 +33,13 @@ def page(content: Content, out: Path) -> str:
         parts.append(f"**This is scale {content.scale}, not the papers' own.** {ORIENTATION}")
     parts += ["## Contents", _contents(content)]
     parts += [_head(2, "published", "Published and reproduced"), _criteria(content)]
-    parts.append(_comparison(content))
+    parts.append("" if content.num_pairs else NEVER_COMPARED)
     for chapter in content.chapters:
         parts += [_head(2, chapter.name, chapter.title), markdown(chapter.citation)]
         parts.append(_list(chapter.facts))
         parts += [_exhibit(shown, out.parent) for shown in chapter.exhibits]
         parts.append(_machines(chapter))
+    parts += _pairs(content)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -47,6 +48,7 @@ def _contents(content: Content) -> str:
     for chapter in content.chapters:
         lines.append(f"- [{markdown(chapter.title)}](#{chapter.name})")
         lines += [f"  - [{markdown(x.heading)}](#{x.anchor})" for x in chapter.exhibits]
+    lines += ["- [Every published number beside ours](#numbers)"] * bool(content.num_pairs)
     return "\n".join(lines)
 
 
@@ -87,24 +89,28 @@ def _criteria(content: Content) -> str:
     return "\n".join(lines)
 
 
-def _comparison(content: Content) -> str:
-    """One line per table and metric that has published numbers."""
+def _pairs(content: Content) -> list[str]:
+    """Every published number beside ours, and how many are near."""
     rows = [
         [
             markdown(chapter.title),
-            f"[{row['exhibit'].kind} {row['exhibit'].number}](#{row['exhibit'].anchor})",
-            *(markdown(str(row[name])) for name in ("metric", "cells", "mean", "size", "largest")),
-            markdown(row["where"]),
+            f"[{row['table']}](#{row['exhibit']})",
+            *(markdown(row[name]) for name in ("federation", "title")),
+            METRICS.get(row["metric"], row["metric"]),
+            *(percent(row[name]) for name in ("published", "reproduced")),
+            points(row["difference"]),
         ]
         for chapter in content.chapters
-        for row in differences(chapter)
+        for row in chapter.pairs.to_dict("records")
     ]
     if not rows:
-        return NEVER_COMPARED
-    head = ["Paper", "Table", "Metric", "Cells", "Mean", "Mean size", "Largest", "Where"]
-    align = ["left"] * 3 + ["right"] * 4 + ["left"]
+        return []
+    near = sum(chapter.near for chapter in content.chapters)
+    head = ["Paper", "Table", "Data set", "Method", "Metric", "Published", "Ours", "Difference"]
+    align = ["left"] * 5 + ["right"] * 3
     grid = tabulate(rows, head, tablefmt="pipe", disable_numparse=True, colalign=align)
-    return f"{COMPARED}\n\n{grid}"
+    count = f"{near} of {len(rows)} within two percentage points. {COMPARED}"
+    return [_head(2, "numbers", "Every published number beside ours"), count, grid]
 
 
 def _machines(chapter: Chapter) -> str:

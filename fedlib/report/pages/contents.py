@@ -31,9 +31,8 @@ ORIENTATION = (
 )
 RUNS = "It shows that everything runs, not what the papers found."
 COMPARED = (
-    "Reproduced minus published, in percentage points, over the cells that have both. At the round "
-    "that the table compares, as its notes say: the last one, or the best one, which is chosen on "
-    "the test set."
+    "In percent; ours is at the round that the table compares, as its notes say: the last one, or "
+    "the best one, which is chosen on the test set."
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
 ALIKE = 0.5  # a table stands below a figure with which it has that share of all their runs
@@ -195,26 +194,6 @@ def check_pictures(spec: dict, figures: Path) -> None:
             pictures.check(figures / paper["name"] / f"{figure['name']}.json", figure["spec"])
 
 
-def differences(chapter: Chapter) -> list[dict]:
-    """One row per table and metric that has published numbers: where, how many, and how far off."""
-    rows = []
-    for (anchor, metric), cells in chapter.pairs.groupby(["exhibit", "metric"], sort=False):
-        off = cells["difference"]
-        largest = cells.loc[off.abs().idxmax()]
-        rows.append(
-            {
-                "exhibit": next(table for table in chapter.tables if table.anchor == anchor),
-                "metric": METRICS.get(metric, metric),
-                "cells": len(cells),
-                "mean": render.points(off.mean()),
-                "size": render.points(off.abs().mean()).lstrip("+"),
-                "largest": render.points(largest["difference"]),
-                "where": f"{largest['title']}, {largest['federation']}",
-            }
-        )
-    return rows
-
-
 def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     families, called = dict(paper["data"].values()), _method_titles(paper)
     runs = {name: (title, called[method]) for name, (title, method) in paper["methods"].items()}
@@ -321,7 +300,8 @@ def compared(numbers: pd.DataFrame) -> pd.DataFrame:
     rows = numbers.dropna(subset=["published", "difference"])
     ours = rows["published"] + rows["difference"]
     off = [difference(*pair) for pair in zip(ours, rows["published"], strict=True)]
-    return rows.assign(difference=off, reproduced=ours)
+    titles = rows["title"].astype(str)  # of a row that is called by a number, too
+    return rows.assign(title=titles, difference=off, reproduced=ours)
 
 
 def _pairs(tables: list[Entry], titles: Mapping[str, str]) -> pd.DataFrame:

@@ -94,7 +94,8 @@ def limits(content: Content) -> tuple[float, float]:
         for name in ("published", "reproduced")
         for value in chapter.pairs[name]
     ]
-    return math.floor(min(numbers) * 10) / 10, math.ceil(max(numbers) * 10) / 10
+    low = math.floor(min(numbers) * 10)
+    return low / 10, max(math.ceil(max(numbers) * 10), low + 1) / 10
 
 
 def scatter(content: Content) -> Iterator[Point]:
