@@ -46,6 +46,19 @@ def test_where_clients_count_alike_the_interval_is_students_t():
     assert interval(a)[1:3] == pytest.approx((low, high))
 
 
+def test_a_pooled_interval_is_that_of_leaving_out_each_client_in_turn():
+    count, correct = np.array([10, 20, 30, 40, 100]), np.array([9, 11, 20, 35, 60])
+    without = [
+        np.delete(correct, c).sum() / np.delete(count, c).sum() for c in range(5)
+    ]  # the jackknife's error is that of these five, all of which count alike
+    error = np.sqrt(4 / 5 * sum((x - correct.sum() / 200) ** 2 for x in without))
+    effective = 200**2 / (10**2 + 20**2 + 30**2 + 40**2 + 100**2)  # 3.08 clients
+    half = stats.t.ppf(0.975, effective - 1) * error
+    mean, low, high, _ = interval(clients(count, correct), pooled=True)
+    assert (mean, low) == pytest.approx((135 / 200, 135 / 200 - half))
+    assert high == pytest.approx(min(135 / 200 + half, 1))
+
+
 def test_a_pooled_accuracy_varies_as_if_whole_clients_were_drawn_again():
     rng = np.random.default_rng(1)
     count = rng.integers(20, 200, 300)
