@@ -67,7 +67,7 @@ def noticed(fault: dict[str, str], checkout: Path) -> str:
             path.write_text(whole, encoding="utf-8")
             if not line:
                 break
-            test = line.split()[1]
+            test = line.split()[1].partition("[")[0]  # with all of its parameters
             if not _failure(checkout, test):
                 return line
             if test in names:  # it cannot even be imported there
