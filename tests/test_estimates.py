@@ -90,7 +90,7 @@ def test_what_is_done_costs_nothing_and_stays_selected(plan):
     found = cells_of(plan, done=[("mnist", "fedem")])
     bought = budget.affordable(found, 200)
     assert [cell.name for cell in bought] == ["toy/mnist/fedem", "toy/digits/fedavg"]
-    chosen = json.loads(budget.selection(bought))
+    chosen = json.loads(budget.configuration(bought))
     assert chosen == {"runs": ["toy/digits/fedavg", "toy/mnist/fedem"], "budget": None}
     narrowed = Plan(chosen)
     assert [*narrowed.runs] == [("toy", "digits", "fedavg"), ("toy", "mnist", "fedem")]

@@ -58,7 +58,7 @@ def choose(plan: Plan) -> Plan:
     bought = budget.affordable(every, limit, with_published)
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_text(path, budget.selection(bought) + "\n")
+    files.write_text(path, budget.configuration(bought) + "\n")
     new = [cell for cell in bought if cell.jobs]
     spent = hours(sum(cell.seconds for cell in new))
     left = len([cell for cell in every if cell.tables]) - len(bought)

@@ -32,7 +32,7 @@ def affordable(
     return bought
 
 
-def selection(bought: Iterable[RunCost]) -> str:
+def configuration(bought: Iterable[RunCost]) -> str:
     """A configuration file that selects these cells, and no more."""
     return json.dumps({"runs": sorted(cell.name for cell in bought), "budget": None}, indent=1)
 
