@@ -7,7 +7,6 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
-from snakemake.persistence import PersistenceBase
 from snakemake.sourcecache import HostingProviderFile
 from snakemake.utils import validate
 
@@ -35,7 +34,8 @@ from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
 from fedlib.locks import hold_folder
 from fedlib.workflow.layout import STAGES, WILDCARDS, templates
-from fedlib.workflow import command, console, gpu, narrowing, preflight, specs, stale, warm, why
+from fedlib.workflow import command, console, gpu, internals, narrowing, preflight, specs, stale
+from fedlib.workflow import warm, why
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.shell import COMMANDS, option, write_specifications
 
@@ -43,10 +43,15 @@ from fedlib.workflow.shell import COMMANDS, option, write_specifications
 READERS = """--report --lint --list-rules --list --list-target-rules --lt --list-changes --summary
 --detailed-summary --dag --rulegraph --filegraph""".split()
 words = [word.partition("=")[0] for word in sys.argv]
-reads = workflow.output_settings.dryrun or any(word in READERS for word in words)
-if workflow.is_main_process:
+process = internals.process(workflow)
+reads = process.is_dry or any(word in READERS for word in words)
+if process.moves_paths:
+    raise WorkflowError(
+        "prefix: a module of this workflow cannot have one; set tag to tell runs apart"
+    )
+if process.is_main:
     command.tell_interrupts()
-if workflow.is_main_process and not reads:
+if process.is_main and not reads:
     command.interrupt_once()
     try:
         hold_folder()
@@ -59,20 +64,6 @@ if workflow.is_main_process and not reads:
 gc.set_threshold(100_000, 50, 1000)
 
 
-def make_again(stale_files):
-    """Let Snakemake take these files for incomplete: it makes them again, if it needs them at all."""
-    incomplete = PersistenceBase.incomplete
-
-    async def with_stale(self, job):
-        found = await incomplete(self, job)
-        more = [file for file in job.output if file in stale_files and file not in found]
-        if more and self.has_metadata(job) and self.params_changed(job):
-            return found  # Snakemake sees it, and can say why
-        return [*found, *more]
-
-    PersistenceBase.incomplete = with_stale
-
-
 config.update(normalised(config))
 try:
     PLAN = Plan(config)
@@ -83,12 +74,12 @@ try:
             f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
     ESTIMATES = Estimates.read(PLAN.path("estimates"))
-    if workflow.is_main_process:
+    if process.is_main:
         preflight.check(PLAN)
         if not any(word in READERS for word in words):
             narrowing.check(PLAN)
             preflight.check_frames(PLAN)
-            make_again(stale.look(PLAN))
+            internals.make_again(stale.look(PLAN))
         if not reads:
             why.note(PLAN)
             write_specifications(PLAN)
@@ -98,10 +89,10 @@ except (ConfigError, DataError) as error:
 try:
     gpu.slots(0)  # what the default profile takes from the environment is checked here
     # Jobs that are sent to a cluster may find a GPU there.
-    if workflow.is_main_process and workflow.local_exec and not reads:
+    if process.is_main and process.runs_jobs and not reads:
         gpu.check_there(config["device"])
     # Cores of a training or an evaluation: scripts/train.py and evaluate.py read the same variable.
-    WORKERS = command.threads(workflow.resource_settings.cores if workflow.local_exec else None)
+    WORKERS = command.threads(process.cores)
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 
@@ -122,17 +113,20 @@ os.environ.update(PATH=os.pathsep.join([str(PYTHON), os.environ.get("PATH", os.d
 SCRIPTS = "scripts" if CHECKOUT.samefile(Path.cwd()) else f"{CHECKOUT}/scripts"
 
 
-def can_fork():
-    """Whether jobs that this process runs may be forks of a process that has their libraries."""
-    deployed = workflow.deployment_settings.deployment_method
-    return workflow.local_exec and not deployed and warm.is_wanted(config["device"])
+# Jobs that this process runs may be forks of a process that has their libraries.
+CAN_FORK = process.runs_jobs and not process.deploys and warm.is_wanted(config["device"])
 
 
 onstart:
-    if can_fork():
+    if CAN_FORK:
         prefix = f'set -euo pipefail; python() {{ {warm.start()} "$@"; }}; '
         # Snakemake formats it like a command.
         shell.prefix(prefix.replace("{", "{{").replace("}", "}}"))
+
+
+onsuccess:
+    if os.path.exists(path("report_html")):
+        logger.info(f"Report: {path('report_html')} (open it in a browser)")
 
 
 TURNS = PLAN.turns()
@@ -222,7 +216,7 @@ def memory(stage=""):
     """
 
     def megabytes(wildcards, attempt):
-        more = 0 if workflow.local_exec else NODE_MB
+        more = 0 if process.runs_jobs else NODE_MB
         return (ESTIMATES.megabytes(stage, dict(wildcards.items())) + more) * attempt
 
     return megabytes

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from fedlib.workflow import console
+from fedlib.workflow import console, internals
 from fedlib.workflow.console import ERASE, Console
 
 
@@ -79,7 +79,7 @@ def test_a_file_gets_a_line_now_and_then_and_one_at_the_end(told, clock):
         begin(tell, number, **RUN)
         clock[0] += 1
         tell("job_finished", job_id=number)
-    tell(None, text=f"{console.NAMED}.snakemake/log/x.log")
+    tell(None, text=f"{internals.NAMES_LOG}.snakemake/log/x.log")
     made.close()
     lines = made.stream.getvalue().splitlines()
     assert len(lines) == 4  # after 30, 60 and 90 s, and the end
@@ -107,7 +107,11 @@ def test_a_failure_is_told_with_the_end_of_its_log_and_without_snakemake_s_comma
     log.write_text("\n".join([*map(str, range(20)), "error: no such data"]))
     tell("run_info", stats={"train": 2, "total": 2})
     begin(tell, 1, **RUN)
-    tell("error", logging.ERROR, f"RuleException:\n{console.OF_JOB} 'x', line 3:\nCommand ...")
+    tell(
+        "error",
+        logging.ERROR,
+        f"RuleException:\n{internals.COMMAND_FAILED} 'x', line 3:\nCommand ...",
+    )
     tell("job_error", logging.ERROR, jobid=1, rule_name="train", log=[str(log)])
     tell("error", logging.ERROR, "WorkflowError:\nAt least one job did not complete successfully.")
     made.close()
@@ -174,7 +178,7 @@ def test_snakemake_speaks_for_itself_unless_asked_otherwise(monkeypatch, asked, 
     if asked is not None:
         monkeypatch.setenv(console.VARIABLE, asked)
     logger, own, log = logging.Logger("x"), logging.StreamHandler(), logging.NullHandler()
-    own.name = console.REPLACED
+    own.name = internals.STREAM_HANDLER
     logger.addHandler(own)
     logger.addHandler(log)
     console.install(logger)

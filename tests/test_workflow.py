@@ -70,11 +70,14 @@ def test_snakemake_has_nothing_to_complain_about():
     assert "Congratulations" in done.stdout, done.stdout
 
 
-def test_the_oldest_snakemake_knows_priorities_that_are_functions():
+def test_the_oldest_snakemake_is_the_same_everywhere_and_knows_priorities_that_are_functions():
     text = (ROOT / "Snakefile").read_text()
-    oldest = re.search(r'^min_version\("(\d+)\.(\d+)', text, re.MULTILINE)
+    oldest = re.search(r'^min_version\("(.*)"\)', text, re.MULTILINE)[1]
     assert "priority: turn(" in "".join(rules().values())
-    assert tuple(map(int, oldest.groups())) >= (9, 17)  # 9.16.3: "have to be numeric"
+    assert tuple(map(int, oldest.split("."))) >= (9, 17)  # 9.16.3: "have to be numeric"
+    tested = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["snakemake"]
+    assert tested["strategy"]["matrix"]["snakemake"] == [f"snakemake=={oldest}.0", "snakemake"]
+    assert f'"snakemake>={oldest}"' in (ROOT / "pyproject.toml").read_text()
 
 
 @slow

@@ -21,21 +21,16 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from fedlib.errors import plain
-from fedlib.workflow import command
+from fedlib.workflow import command, internals
 from fedlib.workflow.layout import STAGES
 
 VARIABLE = "FEDLIB_PROGRESS"
-REPLACED = "DefaultStreamHandler"  # Snakemake's name for what writes its pages
 TERMINAL_SECONDS, FILE_SECONDS = 1.0, 30.0  # between two lines
 ENOUGH = 0.05  # fraction of jobs that must have ended before the time left is shown
 LAST_LINES = 15  # of a failed job's log
 QUOTE = "    | "  # before these
 ERASE = "\r\033[K"
 SHOWN = {"table": ".md", "figure": ".png"}  # the first of these is shown, or named
-OF_JOB = "CalledProcessError in file"  # in Snakemake's message that a command failed, and which
-# How the lines begin that Snakemake writes before there is a `Console`.
-USUAL = ("Using workflow specific profile ", "Config file ")
-NAMED = "Complete log(s): "  # how Snakemake's message begins that names its log
 
 
 class Started(NamedTuple):
@@ -137,13 +132,14 @@ class Console(logging.Handler):
 
     def _error(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if not self.failed and OF_JOB not in text:  # of a job that failed, its log says why
+        # Of a job that failed, its log says why.
+        if not self.failed and internals.COMMAND_FAILED not in text:
             self._write(text)
 
     def _message(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text.startswith(NAMED):
-            self.log = os.path.relpath(text.removeprefix(NAMED))
+        if text.startswith(internals.NAMES_LOG):
+            self.log = os.path.relpath(text.removeprefix(internals.NAMES_LOG))
         elif record.levelno >= logging.WARNING and not self.failed:
             self._write(text)
 
@@ -218,20 +214,20 @@ def install(logger: logging.Logger) -> None:
     if os.environ.get(VARIABLE) != "1":
         return
     for handler in list(logger.handlers):
-        if handler.name == REPLACED:
+        if handler.name == internals.STREAM_HANDLER:
             logger.removeHandler(handler)
             logger.addHandler(Console(sys.stderr))
 
 
 class Quiet:
-    """A stream that leaves out lines that begin like one of `USUAL`."""
+    """A stream that leaves out lines that begin like one of `internals.FIRST_LINES`."""
 
     def __init__(self, stream: TextIO):
         self.stream, self.left_out = stream, False
 
     def write(self, text: str) -> int:
         """See `TextIO`; the end of a line that was left out may come by itself."""
-        begins, rest = text.startswith(USUAL), self.left_out and text == "\n"
+        begins, rest = text.startswith(internals.FIRST_LINES), self.left_out and text == "\n"
         self.left_out = begins and not text.endswith("\n")
         return len(text) if begins or rest else self.stream.write(text)
 
@@ -242,12 +238,11 @@ class Quiet:
 def main() -> None:
     """Run Snakemake."""
     with command.loading():
-        from snakemake.cli import main as snakemake  # not needed for a plan
-
+        import snakemake.cli  # noqa: F401 - not needed for a plan
     if os.environ.get(VARIABLE) == "1":
         sys.stderr = Quiet(sys.stderr)
     command.tell_interrupts()
-    snakemake()
+    internals.run()
 
 
 def _end(log: Path) -> list[str]:

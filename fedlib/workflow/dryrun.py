@@ -1,6 +1,6 @@
 """What Snakemake would run now, why, and about how long it may take.
 
-Snakemake decides what to run (`fedlib.workflow.needed`); this module sums it up in a few lines.
+Snakemake decides what to run (`fedlib.workflow.internals`); this module sums it up in a few lines.
 Times come from the benchmark files of earlier jobs of the same kind and scale. Times of other jobs
 are estimated, see `fedlib.forecast`.
 """
@@ -69,7 +69,7 @@ def jobs(arguments: Sequence[str] = ()) -> list[Job]:
     Raises:
       ConfigError: if Snakemake is not installed or refuses; has its message.
     """
-    command = [sys.executable, "-m", "fedlib.workflow.needed"]
+    command = [sys.executable, "-m", "fedlib.workflow.internals"]
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "jobs"
         told.touch()
