@@ -154,6 +154,7 @@ test-environments: $(ENVIRONMENTS_STAMP)  ## test conda's environments and the c
 lint: $(STAMP)  ## check style and workflow; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/pyrefly check
 	$(BIN)/snakefmt --check Snakefile rules workflow
 	$(BIN)/snakemake --lint
 

@@ -10,7 +10,7 @@ Dimension key used in the whole package:
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch.utils._pytree import SequenceKey, register_pytree_node, tree_flatten
 
 Tree = dict | tuple | list | Tensor
 Index = Tensor | np.ndarray | int | slice  # of clients
+T = TypeVar("T", bound=Tree)  # goes in and comes out with the same structure
 
 
 class Rows(tuple):
@@ -46,7 +47,7 @@ register_pytree_node(
 )
 
 
-def map(fn: Callable, tree: Tree, *others: Tree) -> Tree:
+def map(fn: Callable, tree: T, *others: Tree) -> T:
     """`fn(leaf, *leaves of the others)` in place of every leaf of `tree`.
 
     As `torch.utils._pytree.tree_map`, which is several times slower; a step of a small model does
@@ -58,12 +59,12 @@ def map(fn: Callable, tree: Tree, *others: Tree) -> Tree:
     return _map(fn, None, tree, *others)
 
 
-def map_clients(fn: Callable, tree: Tree, *others: Tree) -> Tree:
+def map_clients(fn: Callable, tree: T, *others: Tree) -> T:
     """As `map`, but `Rows` in `tree` are leaves: `fn` gets them whole."""
     return _map(fn, Rows, tree, *others)
 
 
-def _map(fn: Callable, leaf: type | None, tree: Tree, *others: Tree) -> Tree:
+def _map(fn: Callable, leaf: type | None, tree: T, *others: Tree) -> T:
     kind = type(tree)
     if kind is dict:
         for other in others:
@@ -90,13 +91,13 @@ def leaves(tree: Tree) -> list:
 flatten_with_structure = tree_flatten
 
 
-def unflatten(values: list, like: Tree) -> Tree:
+def unflatten(values: list, like: T) -> T:
     """A tree structured like `like` whose leaves are `values`, in their order."""
     rest = iter(values)
     return map(lambda _: next(rest), like)
 
 
-def stack(trees: list[Tree]) -> Tree:
+def stack(trees: list[T]) -> T:
     """Trees of equal structure along a new leading dimension: n x [...] -> [n, ...]
 
     Leaves that are not tensors are taken to be equal.
@@ -104,29 +105,29 @@ def stack(trees: list[Tree]) -> Tree:
     return map(lambda *rows: torch.stack(rows) if isinstance(rows[0], Tensor) else rows[0], *trees)
 
 
-def unstack(tree: Tree) -> list[Tree]:
+def unstack(tree: T) -> list[T]:
     """Undo `stack`: [n, ...] -> n x [...]; gradients flow through in one piece."""
     return [
         unflatten(rows, tree) for rows in zip(*(x.unbind(0) for x in leaves(tree)), strict=True)
     ]
 
 
-def concatenate(trees: list[Tree]) -> Tree:
+def concatenate(trees: list[T]) -> T:
     """Trees of equal structure along their leading dimension."""
     return map(lambda *rows: torch.cat(rows), *trees)
 
 
-def broadcast(tree: Tree, n: int) -> Tree:
+def broadcast(tree: T, n: int) -> T:
     """`tree` repeated n times along a new leading dimension (a view, no copy)."""
     return map(lambda x: x.expand(n, *x.shape), tree)
 
 
-def repeat(tree: Tree, n: int) -> Tree:
+def repeat(tree: T, n: int) -> T:
     """n copies of `tree` along a new leading dimension."""
     return map(lambda x: x.expand(n, *x.shape).clone(), tree)
 
 
-def take(tree: Tree, index: Index) -> Tree:
+def take(tree: T, index: Index) -> T:
     """The clients `index`: [C, ...] -> [len(index), ...], `Rows` likewise; of one client its row.
 
     Of `Rows` the index has to be known on the host: give numbers or an array, as
@@ -135,7 +136,7 @@ def take(tree: Tree, index: Index) -> Tree:
     return map_clients(lambda x: _take_rows(x, index) if type(x) is Rows else x[index], tree)
 
 
-def put(tree: Tree, index: Tensor | np.ndarray, rows: Tree) -> Tree:
+def put(tree: T, index: Tensor | np.ndarray, rows: Tree) -> T:
     """A copy of `tree` in which the clients `index` have `rows`.
 
     In `Rows` nothing is copied: the others' rows are the same objects, and new ones move to where
@@ -179,7 +180,7 @@ def in_turn(values: Sequence[Any], clients: Iterable[int]) -> Rows:
     return Rows(values[client % len(values)] for client in clients)
 
 
-def joined(tree: Tree, client: int) -> Tree:
+def joined(tree: T, client: int) -> T:
     """One client's tree: its rows, beside what is not in `Rows` and so everybody's."""
     return map_clients(lambda x: x[client] if type(x) is Rows else x, tree)
 
@@ -221,7 +222,7 @@ def _kind(tree: Tree) -> Hashable:
     return tree if isinstance(tree, bool | int | float | str | None) else id(tree)
 
 
-def together(tree: Tree) -> Tree:
+def together(tree: T) -> T:
     """`Rows` stacked, leaves [C, ...]; leaves that are not tensors are everybody's.
 
     Raises:
@@ -239,7 +240,7 @@ def _together(rows: Rows) -> Tree:
     return stack(list(rows))
 
 
-def combine(tree: Tree, weights: Tensor) -> Tree:
+def combine(tree: T, weights: Tensor) -> T:
     """Linear combinations over clients: [C, ...] with weights [C] -> [...], [E, C] -> [E, ...].
 
     Raises ValueError for `Rows` of different kinds.
@@ -247,17 +248,17 @@ def combine(tree: Tree, weights: Tensor) -> Tree:
     return map(lambda x: torch.tensordot(weights.to(x.dtype), x, dims=1), together(tree))
 
 
-def mean(tree: Tree, weights: Tensor) -> Tree:
+def mean(tree: T, weights: Tensor) -> T:
     """Weighted average over clients: [C, ...] -> [...]; weights [C] need not sum to 1."""
     return combine(tree, weights / weights.sum())
 
 
-def add(a: Tree, b: Tree, scale: float | Tensor = 1.0) -> Tree:
+def add(a: T, b: T, scale: float | Tensor = 1.0) -> T:
     """a + scale * b."""
     return map(lambda x, y: x + scale * y, a, b)
 
 
-def sub(a: Tree, b: Tree) -> Tree:
+def sub(a: T, b: T) -> T:
     """a - b."""
     return map(torch.sub, a, b)
 
@@ -272,7 +273,7 @@ def numel(tree: Tree) -> int:
     return sum(x.numel() for x in leaves(tree))
 
 
-def clone(tree: Tree) -> Tree:
+def clone(tree: T) -> T:
     """A copy that shares no memory with `tree`."""
     return map(lambda x: x.clone(memory_format=torch.contiguous_format), tree)
 

@@ -19,7 +19,8 @@ from fedlib.workflow.provenance import ROOT
 
 LOCK = "requirements.lock"
 # What the workflow consists of; nothing generated, and nothing that only tests need.
-PARTS = ("Snakefile", "config.yaml", "envs", "fedlib", "profiles", "rules", "scripts")
+PARTS = ("Snakefile", "config.yaml", "config", "envs", "fedlib", "profiles", "rules", "scripts")
+PARTS += ("workflow",)
 TEMPLATE = """\
 # Written by scripts/container.py, which `make lock` runs. Use and limits: docs/clusters.md.
 FROM python:{python}-slim-bookworm

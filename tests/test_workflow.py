@@ -240,6 +240,8 @@ def test_a_specification_may_be_longer_than_an_argument_can_be(fresh, tmp_path):
 def test_the_smoke_run_makes_every_table_figure_and_the_report(finished):
     missing = [path for path in PLAN.targets() if not (finished / path).is_file()]
     assert missing == []
+    said = finished.with_suffix(".log").read_text(encoding="utf-8")
+    assert f"Report: {PLAN.path('report_html')} (open it in a browser)" in said
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from fedlib.engine.task import Params, Task
 from fedlib.engine.traffic import each, of_chosen
 from fedlib.engine.waves import Work
 from fedlib.errors import DataError
-from fedlib.tree import Rows, Tree
+from fedlib.tree import Rows, T, Tree
 
 EVALUATION_BATCH = 512  # examples per forward pass without gradients
 CACHED_IMAGES = 128  # likewise, of images on a CPU: their activations should fit into its cache
@@ -184,17 +184,17 @@ class Cohort:
 
     # -- communication ----------------------------------------------------------------
 
-    def broadcast(self, shared: Tree) -> Tree:
+    def broadcast(self, shared: T) -> T:
         """Send `shared` to every client: [...] -> [C, ...], without copying."""
         self.journal.down += tree.numel(shared)
         return tree.broadcast(shared, self.size)
 
-    def scatter(self, rows: Tree) -> Tree:
+    def scatter(self, rows: T) -> T:
         """Send every client its own row of what the server has: [C, ...], as it is."""
         self.journal.down += each(rows, self.size)
         return rows
 
-    def broadcast_some(self, experts: Tree, chosen: Tensor | None) -> Tree:
+    def broadcast_some(self, experts: T, chosen: Tensor | None) -> T:
         """Send every client some of the experts: [E, ...] -> [C, E, ...], without copying.
 
         The others are there too, so that shapes are the same, but a client must not use them.
@@ -215,16 +215,16 @@ class Cohort:
         self.journal.up += of_chosen(one, chosen)
         return experts
 
-    def held(self, shared: Tree) -> Tree:
+    def held(self, shared: T) -> T:
         """What every client already has of `shared`: as `broadcast`, but nothing is sent."""
         return tree.broadcast(shared, self.size)
 
-    def collect(self, sent: Tree) -> Tree:
+    def collect(self, sent: T) -> T:
         """What the clients send the server to make something of, as it is: [C, ...], totals"""
         self.journal.up += each(sent, self.size)
         return sent
 
-    def average(self, trained: Tree | Total, previous: Tree) -> Tree:
+    def average(self, trained: T | Total, previous: T) -> T:
         """What the server makes of the clients' models, or of their `total`: [C, ...] -> [...]
 
         Clients weigh in by their number of training examples. When only some of the population
@@ -320,8 +320,8 @@ class Cohort:
         return tree.merge(weights, statistics), total / count.clamp(min=1), momenta
 
     def scan(
-        self, step: Callable, carry: Tree, *per_client: Tree, local: Solver, stream: str = "scan"
-    ) -> Tree:
+        self, step: Callable, carry: T, *per_client: Tree, local: Solver, stream: str = "scan"
+    ) -> T:
         """Fold `carry = step(carry, *per_client, batch)` over each client's batches -> [C, ...]
 
         The batches are those `local` asks for: its batch size, epochs or steps.
@@ -376,7 +376,7 @@ class Cohort:
         """Examples of each client, in host memory -> [C] int64"""
         return self.data.federation.split(split).sizes[self.host_ids]
 
-    def _fold(self, step, carry: Tree, *per_client, local: Solver, stream: str, kinds) -> Tree:
+    def _fold(self, step, carry: T, *per_client, local: Solver, stream: str, kinds) -> T:
         sizes = self.data.federation.train.sizes
         drawn = [
             draw_batches(int(sizes[client]), local, self.seed, self.round, stream, client)

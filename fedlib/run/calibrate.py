@@ -108,7 +108,8 @@ def _shortened(method: Method) -> Method:
     if method.local.steps is not None:
         return method
     try:
-        return replace(method, local=replace(method.local, steps=STEPS))
+        shorter: dict[str, Any] = {"local": replace(method.local, steps=STEPS)}
+        return replace(method, **shorter)
     except ValueError:  # AFL does one step, L2SGD draws their number
         return method
 

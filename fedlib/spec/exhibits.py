@@ -72,7 +72,7 @@ class Exhibit:
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
-        if cls.__name__ not in ("Table", "Figure"):
+        if cls.__name__ not in ("Table", "Figure", "Swept"):
             cls.kind = re.sub(r"(?<!^)([A-Z])", r"_\1", cls.__name__).lower()
             KINDS[cls.stage][cls.kind] = cls
 
@@ -132,6 +132,36 @@ class Exhibit:
         if not self.room_for_others or like not in self.labels:
             return self
         return dataclasses.replace(self, labels=(*self.labels, label))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept(Exhibit):
+    """A table or figure over a parameter of runs or federations.
+
+    Attributes:
+      parameter, of: what is varied, and whether of a "run" or a "federation"; see
+        `fedlib.report.exhibits.swept`.
+      methods: registry names.
+    """
+
+    question: ClassVar = "How does accuracy depend on it?"
+
+    parameter: str
+    methods: Sequence[str]
+    of: str = "run"
+
+    room_for_others: ClassVar = True
+    compares: ClassVar = True
+
+    def beside(self, label: str, method: str, like: str) -> Self:
+        """With a further method, where it is the federations that differ.
+
+        A hyper-parameter that is swept is one that another method has not.
+        """
+        wider = super().beside(label, method, like)
+        if self.of != "federation" or wider is self:
+            return self
+        return dataclasses.replace(wider, methods=[*wider.methods, method])
 
 
 COMMON = len(dataclasses.fields(Exhibit))  # fields that all kinds have

@@ -5,10 +5,18 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from fedlib.spec.exhibits import Exhibit, Pair, View, against, of_protocols, reached, without
-from fedlib.spec.tables import beside_in_sweep
+from fedlib.spec.exhibits import (
+    Exhibit,
+    Pair,
+    Swept,
+    View,
+    against,
+    of_protocols,
+    reached,
+    without,
+)
 
 
 class Figure(Exhibit):
@@ -309,31 +317,16 @@ class Representations(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Figure):
-    """Accuracy over a parameter of runs or federations.
+class Sweep(Swept, Figure):
+    """Accuracy over a parameter; its methods are in legend order.
 
     Attributes:
-      parameter, of: what is varied, and whether of a "run" or a "federation"; see
-        `fedlib.report.exhibits.swept`.
-      methods: registry names, in legend order.
       symbol: how the paper calls the parameter ("M").
       metric: one of `fedlib.report.figures.curves.METRICS`.
     """
 
-    question: ClassVar = "How does accuracy depend on it?"
-
-    parameter: str
-    methods: Sequence[str]
     symbol: str = ""
-    of: str = "run"
     metric: str = "accuracy"
-
-    room_for_others: ClassVar = True
-    compares: ClassVar = True
-
-    def beside(self, label: str, method: str, like: str) -> Self:
-        """With a further method, where it is the federations that differ."""
-        return beside_in_sweep(self, super().beside(label, method, like), method)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,10 @@
 """The kinds of tables: what each is declared with. `fedlib.report.tables` has a module for each."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from fedlib.spec.exhibits import Exhibit, Pair, View, against, of_protocols
+from fedlib.spec.exhibits import Exhibit, Pair, Swept, View, against, of_protocols
 
 
 class Table(Exhibit):
@@ -361,29 +360,14 @@ class ServerSize(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Table):
-    """Accuracy over a parameter of runs or federations.
+class Sweep(Swept, Table):
+    """Accuracy over a parameter; its methods are in the order of columns or rows.
 
     Attributes:
-      parameter, of: what is varied, and whether of a "run" or a "federation"; see
-        `fedlib.report.exhibits.swept`.
-      methods: registry names, in the order of columns or rows.
       symbol: how the paper calls the parameter ("M"); its own name if not given.
     """
 
-    question: ClassVar = "How does accuracy depend on it?"
-
-    parameter: str
-    methods: Sequence[str]
     symbol: str | None = None
-    of: str = "run"
-
-    room_for_others: ClassVar = True
-    compares: ClassVar = True
-
-    def beside(self, label: str, method: str, like: str) -> Self:
-        """With a further method, where it is the federations that differ."""
-        return beside_in_sweep(self, super().beside(label, method, like), method)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,13 +425,3 @@ class Views(Table):
     def metrics(self) -> Iterator[str]:
         """Those of the columns."""
         return (column["metric"] for column in self.columns if "metric" in column)
-
-
-def beside_in_sweep(sweep: Exhibit, wider: Exhibit, method: str) -> Exhibit:
-    """`wider` with a further method, if `sweep` is over federations; else `sweep`.
-
-    A hyper-parameter that is swept is one that another method has not.
-    """
-    if sweep.of != "federation" or wider is sweep:
-        return sweep
-    return dataclasses.replace(wider, methods=[*wider.methods, method])

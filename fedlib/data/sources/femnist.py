@@ -66,8 +66,10 @@ def read(
     writers = module.read(raw, files)
     pieces = [piece for both in writers for piece in both]  # training, test, training, test, ...
     sizes = [len(labels) for _, labels in pieces]
+    x, y = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     return Examples(
-        *(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)),
+        x,
+        y,
         NUM_CLASSES,
         *SCALINGS[scaling],
         part=np.repeat(np.tile(np.array([TRAIN, TEST], np.uint8), len(writers)), sizes),

@@ -33,7 +33,7 @@ def draw(given: Inputs) -> Figure:
         counts = ranked.by_label(given, federation["name"], _counts)
         ranked.draw_bars(axes, counts, color)
         axes.axhline(counts[0][0].sum() / counts[0].shape[1], **EVEN)
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params("y", integer=True)
     even = Line2D([], [], label="even use", **EVEN)
     handles = [*ranked.handles(exhibit, color), even]
     return ranked.finish(figure, exhibit, handles, CHOICE)

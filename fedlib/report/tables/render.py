@@ -261,7 +261,7 @@ def to_csv(sheet: Sheet) -> str:
     """
     numbers = sheet.numbers.rename(columns=_no_formula)
     texts = numbers.select_dtypes(exclude=["number", "bool"])
-    numbers = numbers.assign(**{name: texts[name].map(_no_formula) for name in texts})
+    numbers = numbers.assign(**{str(name): texts[name].map(_no_formula) for name in texts})
     return numbers.to_csv(index=False, lineterminator="\n", float_format="%.8g")
 
 
