@@ -75,7 +75,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo demo-all reduced reproduce plan why list compare calibrate report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
-.PHONY: lock unlock clean keep figures-from docs
+.PHONY: lock pins unlock clean keep figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -182,6 +182,9 @@ lock:  ## for maintainers: remake the locks and the Containerfile (needs uv)
 	for extra in slurm environments docs; do $(UV) pip compile -q --universal --no-deps $(LOCKED) \
 	  $(ARGS) requirements-$$extra.in -o requirements-$$extra.lock || exit; done
 	$(PYTHON) scripts/container.py
+
+pins: $(ENVIRONMENTS_STAMP)  ## for maintainers: list every package of envs/ for conda, from its channels
+	$(BIN)/python scripts/pins.py
 
 unlock: $(STAMP)  ## after a crash: remove Snakemake's lock of this folder
 	@$(workflow) unlock

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
-CONDA_NAME = {"matplotlib": "matplotlib-base", "torch": "pytorch"}
+CONDA_NAME = {"matplotlib": "matplotlib-base", "snakemake": "snakemake-minimal", "torch": "pytorch"}
 CHANNEL = "FEDLIB_TEST_CHANNEL"  # environment: stands for every channel that a file names
 CHANNEL_OF_FILES = "conda-forge"
 VERSION = "99.1.0"

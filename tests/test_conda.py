@@ -1,9 +1,11 @@
 """The environments of envs/ solve, and the workflow runs in them, from a channel on this disk."""
 
 import asyncio
+import hashlib
 import importlib.util
 import os
 import subprocess
+import urllib.parse
 from pathlib import Path
 
 import conda_channel
@@ -11,14 +13,17 @@ import pytest
 import workflow
 import yaml
 
+from scripts import pins
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("rattler") is None, reason="needs py-rattler (make test-environments)"
 )
-NAMES = sorted(file.stem for file in (workflow.ROOT / "envs").glob("*.yaml"))
+NAMES = [*sorted(f"envs/{file.name}" for file in (workflow.ROOT / "envs").glob("*.yaml"))]
+NAMES += ["environment.yml"]
 
 
 def dependencies(name: str) -> list[str]:
-    content = yaml.safe_load((workflow.ROOT / f"envs/{name}.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load((workflow.ROOT / name).read_text(encoding="utf-8"))
     return content["dependencies"]
 
 
@@ -26,7 +31,7 @@ def dependencies(name: str) -> list[str]:
 def channel(tmp_path_factory) -> Path:
     """What is installed here, which is the lock, as packages of conda's."""
     folder = tmp_path_factory.mktemp("conda") / "channel"
-    python = next(line for line in dependencies("train") if line.startswith("python="))
+    python = next(line for line in dependencies("envs/train.yaml") if line.startswith("python="))
     conda_channel.make(folder, python.removeprefix("python="))
     return folder
 
@@ -39,6 +44,18 @@ def test_an_environment_solves(channel, name):
     asked = dict(line.split("=") for line in dependencies(name))
     assert asked.pop("python") == found.pop("python").removesuffix(".0")
     assert asked.items() <= found.items()
+
+
+@pytest.mark.slow
+def test_pins_list_every_package_of_an_environment_with_its_digest(channel):
+    text = asyncio.run(pins.pinned(dependencies("envs/report.yaml"), [channel.as_uri()]))
+    first, *lines = text.splitlines()
+    records = asyncio.run(conda_channel.solved(dependencies("envs/report.yaml"), channel))
+    assert first == "@EXPLICIT" and len(lines) == len(records)
+    for line in lines:
+        address, _, digest = line.partition("#")
+        package = Path(urllib.parse.unquote(urllib.parse.urlparse(address).path))
+        assert hashlib.md5(package.read_bytes()).hexdigest() == digest
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ PIP_NAME = {
     "matplotlib-base": "matplotlib",
     "pytorch": "torch",
     "sklearn": "scikit-learn",
+    "snakemake-minimal": "snakemake",
     "yaml": "pyyaml",
 }
 
@@ -35,6 +37,7 @@ STAGES = {
     ),
     "tensorboard": (("events",), ()),
 }
+FILES = {name: f"envs/{name}.yaml" for name in STAGES} | {"all": "environment.yml"}
 
 
 def locked() -> list[tuple[str, str]]:
@@ -51,8 +54,8 @@ def direct() -> dict[str, str | None]:
 
 
 def environment(name: str) -> dict[str, str]:
-    """Packages of envs/{name}.yaml and their versions, by pip's names."""
-    content = yaml.safe_load((ROOT / f"envs/{name}.yaml").read_text(encoding="utf-8"))
+    """Packages of a conda environment and their versions, by pip's names."""
+    content = yaml.safe_load((ROOT / FILES[name]).read_text(encoding="utf-8"))
     pinned = [line.split("=") for line in content["dependencies"]]
     return {PIP_NAME.get(package, package): version for package, version in pinned}
 
@@ -115,12 +118,21 @@ def test_every_direct_dependency_is_locked_at_the_version_asked_for():
     }
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", FILES)
 def test_a_conda_environment_has_the_versions_of_the_lock(name):
     packages = environment(name)
     assert packages.pop("python").startswith("3.")
     versions = dict(locked())
     assert packages == {package: versions.get(package) for package in packages}
+
+
+def test_one_environment_has_all_that_the_workflow_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["figures"], *extras["text"], *extras["workflow"]]
+    named = {re.match(r"[\w-]+", requirement)[0] for requirement in needed}
+    assert environment("all").keys() == {"python", *named}
+    assert {environment(name)["python"] for name in FILES} == {environment("all")["python"]}
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -144,7 +156,7 @@ def test_every_third_party_import_is_a_direct_dependency():
     undeclared = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in files
-        for name in third_party(path) - direct().keys()
+        for name in third_party(path) - direct().keys() - {"rattler"}  # `make pins` installs it
     }
     assert undeclared == set()
 

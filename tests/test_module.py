@@ -99,3 +99,10 @@ def test_snakedeploy_puts_it_into_a_folder_where_it_is_fetched_from_a_tag(tmp_pa
     done = workflow.snakemake(folder, table, XDG_CACHE_HOME=str(cache), **redirected)
     assert done.returncode == 0, done.stdout
     assert (folder / table).is_file() and not (hosted / "results").exists()
+
+
+def test_a_module_with_a_prefix_is_refused(checkout, tmp_path):
+    module = f'module fedlib:\n    snakefile: "{checkout}/workflow/Snakefile"\n    prefix: "mine"\n'
+    write(tmp_path, f"{module}\nuse rule * from fedlib\n", "{}")
+    code, output = workflow.dry_run(tmp_path)
+    assert code == 1 and "a module of this workflow cannot have one" in output
