@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from fedlib import seals
 from fedlib.data import downloads
@@ -26,27 +25,6 @@ SCRIPT = "scripts/check.py"
 SHOWN = 5  # complaints; others are counted
 
 
-class Piece(NamedTuple):
-    """Something to build.
-
-    Attributes:
-      where: it is declared, as messages name it.
-      stage: of the job that builds it: train or partition.
-      spec: canonical JSON of what determines it.
-      code: digest of the code of that job.
-    """
-
-    where: str
-    stage: str
-    spec: str
-    code: str
-
-    @property
-    def facts(self) -> tuple:
-        """What decides whether it can be built."""
-        return self.stage, self.code, code_digest(SCRIPT), self.spec
-
-
 def check(plan: Plan) -> None:
     """Build what was not built before, and check that folders can be read and written.
 
@@ -56,25 +34,24 @@ def check(plan: Plan) -> None:
     """
     _check_folders(plan)
     known = seals.Cache(cache_folder() / "built.json")
-    new: dict[tuple, list[Piece]] = {}
-    for piece in pieces(plan):
-        if not known.get(piece.facts):
-            new.setdefault(piece.facts, []).append(piece)
+    new: dict[tuple, list[str]] = {}
+    for where, built in declared(plan):
+        if not known.get(built):
+            new.setdefault(built, []).append(where)
     remember()  # for the jobs, which look at the same code
     if not new:
         return
-    answers = _answers([same[0] for same in new.values()])
-    alike: dict[str, list[Piece]] = {}
-    for facts, answer in answers.items():
+    wrong: dict[str, list[str]] = {}
+    for (built, where), answer in zip(new.items(), _answers([*new]), strict=True):
         if answer:
-            alike.setdefault(answer, []).extend(new[facts])
+            wrong.setdefault(answer, []).extend(where)
         elif answer is None:
-            known.add(facts, True)
+            known.add(built, True)
     known.write()
-    wrong = [f"{_names(same)}: {answer}" for answer, same in alike.items()]
     if wrong:
-        more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
-        raise ConfigError("\n  ".join([*wrong[:SHOWN], *more]))
+        lines = [f"{_names(where)}: {answer}" for answer, where in wrong.items()]
+        more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        raise ConfigError("\n  ".join([*lines[:SHOWN], *more]))
 
 
 def _check_folders(plan: Plan) -> None:
@@ -105,26 +82,29 @@ def check_frames(plan: Plan) -> None:
                 seals.checked(path)
 
 
-def pieces(plan: Plan) -> Iterator[Piece]:
-    """What a plan builds, seeds taken together."""
+def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What a plan builds, seeds taken together: where it is declared, and what decides on it.
+
+    That is the stage that builds it, canonical JSON of its specification, and digests of code.
+    """
+    script = code_digest(SCRIPT)
     for (paper, federation, label), run in plan.runs.items():
         names = {"paper": paper, "federation": federation, "label": label}
-        groups = plan.papers[paper].tested(federation, label)
-        spec, code = run.spec(0) | {"groups": groups}, plan.code("train", **names)
+        spec = run.spec(0) | {"groups": plan.papers[paper].tested(federation, label)}
         where = f"papers.{paper}.runs[{federation}/{label}]"
-        yield Piece(where, "train", canonical_json(spec), code)
+        yield where, ("train", canonical_json(spec), plan.code("train", **names), script)
     for name, paper in plan.papers.items():
         for data in paper.data:
-            where, names = f"papers.{name}.data[{data.name}]", {"paper": name}
-            code = plan.code("partition", **names, federation=data.name)
-            yield Piece(where, "partition", canonical_json(data.spec(0)), code)
+            code = plan.code("partition", paper=name, federation=data.name)
+            where = f"papers.{name}.data[{data.name}]"
+            yield where, ("partition", canonical_json(data.spec(0)), code, script)
 
 
-def _answers(found: list[Piece]) -> dict[tuple, str | bool | None]:
-    """What `scripts/check.py` says of each, by its facts."""
+def _answers(wanted: list[tuple[str, ...]]) -> list[str | bool | None]:
+    """What `scripts/check.py` says of each."""
     done = subprocess.run(
         [sys.executable, str(ROOT / SCRIPT)],
-        input=json.dumps([(piece.stage, json.loads(piece.spec)) for piece in found]),
+        input=json.dumps([(stage, json.loads(spec)) for stage, spec, *_ in wanted]),
         capture_output=True,
         text=True,
     )
@@ -132,12 +112,10 @@ def _answers(found: list[Piece]) -> dict[tuple, str | bool | None]:
         raise RuntimeError(f"{SCRIPT} failed:\n{done.stderr}")
     for line in dict.fromkeys(done.stderr.splitlines()):
         print(line, file=sys.stderr)
-    return {
-        piece.facts: answer for piece, answer in zip(found, json.loads(done.stdout), strict=True)
-    }
+    return json.loads(done.stdout)
 
 
-def _names(same: list[Piece]) -> str:
-    """Where the same thing is declared."""
-    more = len(same) - 1
-    return same[0].where + (f" and {more} more" if more else "")
+def _names(where: list[str]) -> str:
+    """The first of several declarations, and how many more there are."""
+    more = len(where) - 1
+    return where[0] + (f" and {more} more" if more else "")
