@@ -1,6 +1,5 @@
 """A method from a user's file: where it is run and shown, what it depends on, each mistake."""
 
-import re
 import shutil
 
 import pytest
