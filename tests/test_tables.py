@@ -760,6 +760,18 @@ def test_methods_are_compared_client_by_client_apart_from_the_spread_over_seeds(
     assert (row["difference"], row["num_clients"]) == (0.1, 8)
 
 
+def test_all_examples_are_shown_apart_where_clients_have_unlike_many():
+    ways = {("fedavg", "default"): np.linspace(0.2, 0.9, 8), ("pfedmm", "default"): np.full(8, 0.5)}
+    rows = paired_clients(ways)
+    times = 1 + rows["client"]
+    rows["correct"], rows["count"] = rows["correct"] * times, 20 * times
+    exhibit = main_exhibit(seeds=(1,))
+    found = build(exhibit, main_metrics(1), rows, "paired_differences", of="pfedmm").blocks
+    assert [x.heading for x in found] == ["EMNIST: mean of clients", "EMNIST: all examples"]
+    # The sums of c (0.2 + 0.1 (c - 1)) and of c over c = 1, ..., 8 are 24 and 36.
+    assert [x.rows[0][1].text[:4] for x in found] == ["55.0", "66.7"]
+
+
 def test_a_difference_that_one_of_many_rows_would_have_by_chance_is_not_bold():
     rng = np.random.default_rng(0)
     others = [f"fedem-m{number}" for number in range(2, 12)]

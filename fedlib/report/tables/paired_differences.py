@@ -12,16 +12,18 @@ from fedlib.errors import DataError
 from fedlib.report import comparisons, exhibits, intervals, printed
 from fedlib.report.intervals import INTERVAL_CLIENTS, Interval
 from fedlib.report.metrics import PRIMARY
+from fedlib.report.tables import sheets
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
 
-SHOWN = {comparisons.MEAN: "Mean of clients", "accuracy": "All examples"}
+SHOWN = {comparisons.MEAN: "mean of clients", "accuracy": "all examples"}
 CERTAIN = 0.05  # p of all differences of a federation together, below which one is bold
 OVER = "[over clients]"  # in the heads of columns: what the brackets are
 MEANING = (
     "In brackets: the 95 % interval over clients. It is for clients drawn like these and the same "
     "trained models; what other seeds would give is not in it. Mean of clients: each counts the "
-    "same. All examples: pooled, so that clients count by their test examples.",
+    "same. All examples: pooled, so that clients count by their test examples; left out where all "
+    "have as many.",
     "p: of no difference, from both sides, by the jackknife over clients. Bold: p is below "
     f"{CERTAIN} divided by the number of rows that are compared (Bonferroni). Fewer than "
     f"{INTERVAL_CLIENTS} clients have no interval.",
@@ -55,28 +57,38 @@ def build(given: TableInputs) -> Sheet:
                 numbers = _compared(found[best], None if key == best else found[key])
                 yield from (about | row for row in numbers)
 
-    def of_block(mine: pd.DataFrame) -> Columns:
-        parts = {metric: exhibits.pick(mine, metric=metric) for metric in SHOWN}
-        first = parts[comparisons.MEAN]
-        yield Column("Method"), texts(first["title"])
+    def of_block(part: pd.DataFrame) -> Columns:
+        yield Column("Method"), texts(part["title"])
         if kind.protocols:
-            yield Column("Predicts by"), texts(first["called"])
-        for metric, part in parts.items():
-            yield Column(f"Accuracy {OVER}", SHOWN[metric]), _accuracies(part)
-            yield Column(f"{name} ahead by {OVER}", SHOWN[metric]), _differences(part)
-            yield Column("p", SHOWN[metric]), _probabilities(part)
-        yield Column("Clients"), texts(first["num_clients"])
+            yield Column("Predicts by"), texts(part["called"])
+        yield Column(f"Accuracy {OVER}"), _accuracies(part)
+        yield Column(f"{name} ahead by {OVER}"), _differences(part)
+        yield Column("p"), _probabilities(part)
+        yield Column("Clients"), texts(part["num_clients"])
 
     numbers = given.numbers(of_run)
     return given.sheet(
         numbers.drop(columns="called"),
-        given.blocks(numbers, of_block, num_keys=2 if kind.protocols else 1),
+        [
+            sheets.block(heading, of_block(part), num_keys=2 if kind.protocols else 1)
+            for federation in exhibit["federations"]
+            for heading, part in _parts(federation, numbers)
+        ],
         f"Percent, on the test examples of clients that train, after the last round; means over "
         f"{exhibits.seeds_text(exhibit)}. {exhibits.rounds_text(exhibit)}",
         f"Ahead by: {name} minus the row, client by client, in percentage points.",
         *MEANING,
         *comparisons.selection_note(exhibit),
     )
+
+
+def _parts(federation: dict, numbers: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Headings and numbers by metric; once where clients have as many examples each."""
+    mine = exhibits.pick(numbers, federation=federation["name"])
+    parts = {metric: exhibits.pick(mine, metric=metric) for metric in SHOWN}
+    alike = np.allclose(*(part["mean"] for part in parts.values()), rtol=0, atol=1e-9)
+    for metric, title in [*SHOWN.items()][: 1 if alike else None]:
+        yield f"{federation['title']}: {title}", parts[metric]
 
 
 def _compared(best: pd.DataFrame, other: pd.DataFrame | None) -> Iterator[dict]:
