@@ -55,7 +55,7 @@ def _properties(artist: Artist) -> Iterator[tuple[str, object]]:
             yield "path", artist.get_patch_transform().transform(artist.get_path().vertices)
         case AxesImage():
             names = ("array", "clim", "extent")
-            yield "colours", artist.get_cmap().name
+            yield "colours", artist.get_cmap()([0.0, 0.5, 1.0])
         case _:
             names = ()
     for name in names:

@@ -3,10 +3,11 @@
   python tests/same.py write before.json      on the old code
   python tests/same.py compare before.json    on the new code: what differs, by name
 
-Three things are digested: the specification and the code digest of every job at every scale
-(declarations, and what would run again); every table and figure that the kept packs make; and, if
-`make demo` was run in this checkout, its tables, figures, states, histories and evaluations. PDF,
-PNG and SVG are compared without their metadata, and results without their provenance.
+By default three things are digested: the specification and the code digest of every job at every
+scale (declarations, and what would run again); every table and figure that the kept packs make;
+and, if `make demo` was run in this checkout, its tables, figures, states, histories and
+evaluations. PDF, PNG and SVG are compared without their metadata, and results without their
+provenance. tests/kept.json has what tests compare in a short time: `kept` and `declared`.
 """
 
 import argparse
@@ -29,13 +30,15 @@ import fedlib.report.figures
 import fedlib.report.inputs
 import fedlib.report.packs
 import fedlib.report.tables
+from fedlib import papers
 from fedlib.cli import redraw
+from fedlib.files import canonical_json
 from fedlib.report.tables import render
-from fedlib.spec import SCALES
+from fedlib.spec import SCALES, Paper
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import ROOT
 
-KINDS = ("jobs", "packs", "demo", "kept")
+KINDS = ("jobs", "packs", "demo", "kept", "declared")
 CHAOTIC = ("representations",)  # kinds whose positions follow the last digit of a processor
 # What a PDF or SVG says of the program that wrote it.
 METADATA = re.compile(
@@ -94,6 +97,36 @@ def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:
             spec = exhibit.spec
             printed = ROOT / f"fedlib/papers/{spec['paper']}/published.csv"
             yield spec, (spec, metrics, clients, printed if exhibit.published else None)
+
+
+def declared() -> Iterator[tuple[str, str]]:
+    """What each paper declares at each scale, without its words: also in tests/kept.json."""
+    yield from published()
+    for paper in papers.names():
+        for scale in SCALES:
+            yield from declared_by(papers.declared(paper, scale))
+
+
+def published() -> Iterator[tuple[str, str]]:
+    """The numbers that each paper printed."""
+    for paper in papers.names():
+        numbers = ROOT / f"fedlib/papers/{paper}/published.csv"
+        yield f"{paper}: published", _digest(numbers.read_bytes())
+
+
+def declared_by(paper: Paper) -> Iterator[tuple[str, str]]:
+    """Data, runs and exhibits of a paper at one scale."""
+    shown = {**paper.tables, **paper.figures}
+    parts = {
+        "data": [[data.name, data.per_seed, data.spec()] for data in paper.data],
+        "runs": [[r.federation, r.label, paper.seeds_of(r), r.spec(0)] for r in paper.runs],
+        "exhibits": [
+            [name, x.kind, x.labels, x.federations, x.published, x.params]
+            for name, x in shown.items()
+        ],
+    }
+    for part, content in parts.items():
+        yield f"{paper.name} at {paper.scale}: {part}", _digest(canonical_json(content).encode())
 
 
 def demo() -> Iterator[tuple[str, str]]:

@@ -40,9 +40,8 @@ def test_what_decides_most_is_asked_first_and_everything_once():
 
 
 @pytest.mark.parametrize("executor", probes.EXECUTORS)
-@pytest.mark.parametrize("item", ["W2b", "W2c"])
-def test_executors_agree_with_the_loop(item, executor):
-    found = probes.answer(Probe("agreement", item, executor, "float64"), "cpu", 0.1)
+def test_executors_agree_with_the_loop(executor):
+    found = probes.answer(Probe("agreement", "W2b", executor, "float64"), "cpu", 0.1)
     assert found["difference"] <= gpu.AGREED
 
 

@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 from made_up import footer
 from matplotlib.colors import to_hex
-from pictures import faults
 
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import comparisons, exhibits, figures, metrics, printed, tables
-from fedlib.report.figures import gate_weights, layout, ranked, style
+from fedlib.report.figures import gate_weights, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
@@ -34,12 +33,6 @@ VARIANTS = {
 }
 BY_P = {"protocols": WAYS, "parameter": "partition.p", "of": "federation", "symbol": "p"}
 BY_J = {"protocols": WAYS, "parameter": "num_experts", "symbol": "J", "variants": VARIANTS}
-DRAWN = {
-    "cluster_usage": {},
-    "exploration": {},
-    "gate_weights": {},
-    "protocol_sweep": {**BY_P, "panels": "variant"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -224,16 +217,6 @@ def test_the_grid_has_published_and_reproduced_means_and_deviations_over_trials(
     assert len(numbers) == 2 * 2 * 5
 
 
-def test_the_grid_says_where_stopping_is_by_the_test_examples_and_what_one_seed_cannot_say(
-    collected,
-):
-    runs = [dict(run) for run in collected["p"][0]["runs"]]
-    runs[0]["params"] = {**runs[0]["params"], "stop_split": "test"}
-    text = render.to_markdown(grid(collected, runs=runs, seeds=[1]))
-    assert "model selection use the test examples" in text
-    assert "one run each, so no deviation can be given" in text
-
-
 SETTINGS = {
     "columns": [{"title": "Global", "key": "global"}, {"title": "Gate", "key": "gate"}],
     "rows": [
@@ -338,14 +321,6 @@ def test_headlines_are_recomputed_from_the_paper_s_table_and_from_our_runs(colle
     assert "less variance: the text says variance between clients." in sheet.notes
 
 
-@pytest.mark.parametrize("seeds", [[1], [1, 2]])
-def test_the_deviation_of_fewer_than_three_trials_is_no_number(collected, seeds):
-    sheet = headlines(collected, seeds=seeds)
-    assert np.isnan(value(sheet.numbers, "reproduced", claim="less variance"))
-    assert sheet.blocks[0].rows[1][-1].text == "–"
-    assert any("Fewer than 3 trials have none to speak of" in note for note in sheet.notes)
-
-
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -371,25 +346,6 @@ def test_a_claim_about_runs_that_were_not_asked_for_is_left_out_and_said_to_be(c
 
 
 # Figures
-
-
-@pytest.mark.parametrize("kind", DRAWN)
-def test_every_figure_has_titles_labels_and_a_footer(collected, kind):
-    figure = draw(collected, kind, **DRAWN[kind])
-    assert all(axes.get_title() for axes in figure.axes)
-    assert figure.axes[0].get_ylabel() and figure.axes[-1].get_xlabel()
-    assert len(figure.axes) == (4 if kind == "exploration" else 2)
-    assert faults(figure) == []
-    assert "Scale demo: embedded data, 20 clients, 30 rounds. 3 seeds (1, 2, 3)." in footer(figure)
-
-
-def test_protocols_look_like_the_methods_that_they_are():
-    for key in ("ifca", "local"):
-        assert style.protocol_look(key) == style.METHODS[key]
-    assert style.protocol_look("moe") == style.METHODS["adaptive_experts"]
-    assert style.protocol_look("fedavg") == style.METHODS["fedavg"]
-    assert len({look.color for look in style.PROTOCOLS.values()}) == len(style.PROTOCOLS)
-    assert comparisons.TITLES.keys() <= style.PROTOCOLS.keys()
 
 
 def test_sweep_over_federations_has_a_panel_per_variant_and_a_line_per_protocol(collected):
@@ -530,11 +486,3 @@ def test_cdf_of_protocols_has_a_colour_per_protocol_and_dashes_per_run(collected
         draw(collected, "client_accuracy_cdf", protocols=WAYS, unseen=True)
     with pytest.raises(ConfigError, match="variants need protocols"):
         draw(collected, "client_accuracy_cdf", variants=VARIANTS)
-
-
-def test_bars_of_variants_stand_side_by_side():
-    _, (axes,) = layout.panels([""])
-    ranked.draw_bars(axes, [np.array([[4.0, 2.0]]), np.array([[3.0, 3.0]])], "#000000")
-    left = [[patch.get_x() for patch in bars.patches] for bars in axes.containers]
-    assert left == [pytest.approx([0.6, 1.6]), pytest.approx([1.0, 2.0])]  # 0.4 wide
-    assert len(axes.collections) == 0  # one seed: no whiskers

@@ -1,8 +1,5 @@
 """Figures: what is on their axes, that a method looks the same everywhere, and stable bytes."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import made_up
@@ -13,7 +10,6 @@ import pytest
 from made_up import footer
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from pictures import faults
 
 from fedlib import methods, papers
@@ -31,13 +27,6 @@ SWEEP = {
     "parameter": "num_experts",
     "methods": ["pfedmm", "fedem"],
     "symbol": "M",
-}
-AXES = {
-    "accuracy_over_bytes": ("Communicated so far (MB)", "Test accuracy, all clients (%)"),
-    "accuracy_over_rounds": ("Communication round", "Test accuracy, all clients (%)"),
-    "client_accuracy_cdf": ("Test accuracy of a client (%)", "Fraction of clients at or below"),
-    "mixture_weights": ("Client, sorted", "Mixture weight"),
-    "sweep": ("Number of experts M", "Test accuracy, all clients (%)"),
 }
 
 
@@ -66,37 +55,14 @@ def texts(figure) -> list[str]:
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
-@pytest.mark.parametrize("kind", AXES)
-def test_axes_are_named_at_the_edges_and_every_panel_has_a_title_and_every_figure_a_footer(
-    collected, kind
-):
-    figure = draw(collected, kind)
-    first, second = figure.axes[:2]
-    *_, left, right = figure.axes
-    assert len(figure.axes) == (4 if kind == "mixture_weights" else 2)
-    xlabel, ylabel = AXES[kind]
-    assert (first.get_ylabel(), second.get_ylabel()) == (ylabel, "")
-    assert left.get_xlabel() == right.get_xlabel() == xlabel
-    assert len(figure.axes) == 2 or first.get_xlabel() == second.get_xlabel() == ""
-    assert all(axes.get_title() for axes in figure.axes)
-    assert figure.get_suptitle() == ""  # which would be said twice in the report
-    assert "Scale demo: embedded data, 20 clients, 30 rounds. 2 seeds (1, 2)." in footer(figure)
-
-
-@pytest.mark.parametrize("kind", AXES)
-def test_the_same_figure_gives_the_same_bytes(collected, kind, tmp_path):
+def test_the_same_figure_gives_the_same_bytes(collected, tmp_path):
     for name in ("a", "b"):
         files = (tmp_path / f"{name}.{suffix}" for suffix in ("pdf", "png", "svg"))
-        saving.save(draw(collected, kind), *files)
+        saving.save(draw(collected, "mixture_weights"), *files)
     for suffix in ("pdf", "png", "svg"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()
     assert b"CreationDate" not in first.with_suffix(".pdf").read_bytes()
-
-
-@pytest.mark.parametrize("kind", AXES)
-def test_no_words_leave_a_figure_or_lie_on_others(collected, kind):
-    assert faults(draw(collected, kind)) == []
 
 
 def test_a_name_that_is_longer_than_its_axis_is_broken_and_others_stay_as_they_are(collected):
@@ -131,13 +97,6 @@ def test_a_legend_has_the_room_that_it_needs_and_all_figures_are_of_one_width(co
     assert beside.x0 >= single.axes[0].get_window_extent().x1
 
 
-@pytest.mark.parametrize("kind", AXES)
-def test_all_words_but_the_footer_are_of_one_size(collected, kind):
-    figure = draw(collected, kind)
-    words = [text for text in figure.findobj(Text) if text.get_text() != figure.get_supxlabel()]
-    assert {text.get_fontsize() for text in words} == {style.SIZE}
-
-
 def test_settings_of_the_caller_neither_matter_nor_change(collected, tmp_path):
     plain = draw(collected, "sweep")
     saving.save(plain, tmp_path / "a.pdf", tmp_path / "a.png")
@@ -168,17 +127,6 @@ def test_a_figure_is_laid_out_once_and_drawn_once_a_file(collected, tmp_path, mo
             theirs = tmp_path / f"theirs.{kind}"
             figure.savefig(theirs, format=kind, metadata=saving.METADATA[f".{kind}"])
             assert theirs.read_bytes() == (tmp_path / f"ours.{kind}").read_bytes()
-
-
-def test_a_method_has_one_colour_in_all_figures(collected):
-    def colour_of(figure, title):
-        handle = next(h for h in figure.legends[0].legend_handles if h.get_label() == title)
-        return to_hex(handle.get_color()).upper()
-
-    for kind in ("accuracy_over_rounds", "accuracy_over_bytes", "client_accuracy_cdf", "sweep"):
-        figure = draw(collected, kind)
-        for method, title in (("fedem", "FedEM"), ("pfedmm", "pFedMM")):
-            assert colour_of(figure, title) == style.METHODS[method].color
 
 
 def test_every_method_has_a_title_and_a_look_of_its_own():
@@ -266,14 +214,11 @@ def test_amounts_are_told_in_a_unit_of_which_there_are_1_to_1000(unit, most, fou
     assert traffic.scaled(unit, most) == found
 
 
-def test_two_unlisted_methods_differ_in_colour_or_marker():
+def test_unlisted_methods_have_spare_looks_each_always_the_same():
     looks = [style.method_look(name) for name in ("fedper", "ditto", "fedbabu", "scaffold")]
     assert len({(look.color, look.marker) for look in looks}) == len(looks)
-
-
-def test_an_unlisted_method_always_gets_the_same_spare_look():
-    assert style.method_look("fednew") == style.method_look("fednew")
-    assert style.method_look("fednew").color in style.SPARE
+    assert {look.color for look in looks} <= {*style.SPARE}
+    assert style.method_look("fedper") == looks[0]
 
 
 def test_curves_are_the_mean_over_seeds_in_fractions(collected):
@@ -345,48 +290,6 @@ def test_waypoints_of_another_metric_or_without_a_round_are_not_guessed(collecte
         )
 
 
-def test_published_peaks_are_thin_dashes_beside_the_ends(collected):
-    changes = {"published": "curve-end"}
-    plain, figure = (
-        draw(collected, "accuracy_over_rounds", PUBLISHED, changes, peaks=peaks)
-        for peaks in (None, "curve-peak")
-    )
-    # The file has peaks of the curves of CIFAR-10 but not of EMNIST.
-    added = [
-        len(after.get_lines()) - len(before.get_lines())
-        for before, after in zip(plain.axes, figure.axes, strict=True)
-    ]
-    assert added == [0, len(LABELS)]
-    end, peak = figure.axes[1].get_lines()[-2:]
-    assert (end.get_ydata()[0], peak.get_ydata()[0]) == (0.859, 0.864)  # pFedMM, the last run
-    assert end.get_xdata()[1] < peak.get_xdata()[0]
-    assert end.get_linewidth() > peak.get_linewidth()
-    assert texts(figure)[-2:] == ["published end", "published peak"]
-
-
-def test_nothing_published_leaves_no_mark(collected):
-    everything = {"peaks": "curve-peak", "waypoints": "curve-waypoints"}
-    figure = draw(collected, "accuracy_over_rounds", **everything)
-    assert texts(figure) == ["Local", "FedAvg", "FedEM", "pFedMM"]
-    assert "Marks" not in footer(figure)
-    assert [len(axes.get_lines()) for axes in figure.axes] == [len(LABELS)] * 2
-
-
-def test_markers_of_several_runs_do_not_cover_one_another():
-    runs = [{"label": name, "federation": f} for name in "abcd" for f in ("x", "y")]
-    # 80 points and 7 marks are every 11th; the four runs start 0, 11 / 4, 22 / 4, 33 / 4 later.
-    assert [style.markers(runs, name, 80) for name in "abcd"] == [
-        *((0, 11), (2, 11), (5, 11), (8, 11)),
-    ]
-    assert style.markers(runs, "d", 5) == (0, 1)
-
-
-def test_bands_are_paler_where_there_are_many():
-    few, many = ([{"label": str(n)} for n in range(number)] for number in (6, 7))
-    look = style.METHODS["fedavg"]
-    assert style.band(look, many)["alpha"] < style.band(look, few)["alpha"]
-
-
 @pytest.mark.parametrize(("curves", "focused"), [(8, True), (7, False)])
 def test_many_curves_that_end_close_together_are_shown_where_they_end(curves, focused):
     axes = Figure().subplots()
@@ -448,21 +351,7 @@ def test_no_two_methods_of_a_paper_share_a_colour_or_a_mark_and_no_two_runs_of_a
         assert len({(x.color, x.marker, x.line, x.hollow) for x in drawn}) == len(drawn)
 
 
-def test_one_seed_has_no_band(collected):
-    figure = draw(collected, "accuracy_over_rounds", changes={"seeds": [1]})
-    assert not figure.axes[0].collections
-    assert "band" not in footer(figure) and "1 seed (1)." in footer(figure)
-
-
-def test_a_method_that_sends_nothing_is_a_level_line(collected):
-    figure = draw(collected, "accuracy_over_bytes")
-    level = figure.axes[0].get_lines()[LABELS.index("local")]
-    assert np.ptp(level.get_ydata()) == 0
-    assert "sends nothing" in footer(figure)
-    assert figure.axes[0].get_xscale() == "log"
-
-
-@pytest.mark.parametrize("ends", [(1.8e9, 1.9e11), (3e9, 9e10), (1e6, 5e11), (1e7, 9e7)])
+@pytest.mark.parametrize("ends", [(1.8e9, 1.9e11), (1e7, 9e7)])
 def test_amounts_along_an_axis_do_not_lie_on_one_another(collected, ends):
     exhibit, tidy, clients = collected["main"]
     sent = tidy["metric"].eq("bytes") & tidy["at"].eq("round") & tidy["value"].gt(0)
@@ -482,21 +371,6 @@ def test_cdf_ends_at_one_and_dashes_are_the_unseen(collected):
     # Local has no default protocol for unseen clients.
     assert len(figure.axes[0].get_lines()) == 2 * len(LABELS) - 1
     assert {"seen clients", "unseen clients"} <= set(texts(figure))
-
-
-def test_mixture_weights_are_stacked_and_fill_the_panel(collected):
-    figure = draw(collected, "mixture_weights")
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == [f"{m}, {d}" for m in ("FedEM", "pFedMM") for d in ("EMNIST", "CIFAR-10")]
-    shapes = [shape.get_data() for shape in figure.axes[0].patches]
-    assert shapes[0].baseline.tolist() == [0] * 16
-    assert [shape.baseline.tolist() for shape in shapes[1:]] == (
-        [shape.values.tolist() for shape in shapes[:-1]]
-    )
-    assert shapes[-1].values == pytest.approx(np.ones(16))
-    assert shapes[0].edges[[0, -1]].tolist() == [0.5, 16.5] == list(figure.axes[0].get_xlim())
-    assert texts(figure) == ["expert 1", "expert 2", "expert 3"]
-    assert "Seed 1 only" in footer(figure)
 
 
 def test_mixture_weights_of_runs_without_any_are_said_to_be_missing(collected):
@@ -564,25 +438,3 @@ def test_values_of_params_name_the_choices(collected):
         draw(collected, "accuracy_over_rounds", metric="loss")
     with pytest.raises(ConfigError, match="metric must be accuracy or .*, got 'loss'"):
         draw(collected, "sweep", metric="loss")
-
-
-@pytest.mark.slow
-def test_script_draws_the_three_files(collected, tmp_path):
-    exhibit, tidy, clients = collected["main"]
-    metrics.write(tidy, tmp_path / "m.parquet")
-    metrics.write(clients, tmp_path / "c.parquet")
-    exhibit = {**exhibit, "kind": "accuracy_over_rounds", "published": "curve-end"}
-    spec = json.dumps(exhibit)
-    command = [
-        *(sys.executable, ROOT / "scripts/figure.py", "--spec", spec),
-        *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
-        *("--published", PUBLISHED, "--pdf", tmp_path / "f.pdf", "--png", tmp_path / "f.png"),
-        *("--svg", tmp_path / "f.svg", "--json", tmp_path / "f.json"),
-    ]
-    subprocess.run(command, check=True)
-    figure = figures.load(exhibit["kind"])(exhibit, tidy, clients, printed.read(PUBLISHED))
-    suffixes = ("pdf", "png", "svg")
-    saving.save(figure, *(tmp_path / f"here.{suffix}" for suffix in suffixes))
-    for suffix in suffixes:
-        ours, theirs = (tmp_path / f"{name}.{suffix}" for name in ("here", "f"))
-        assert ours.read_bytes() == theirs.read_bytes()

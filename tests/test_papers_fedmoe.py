@@ -2,18 +2,14 @@
 
 import csv
 
-import numpy as np
 import pytest
 
-from fedlib import methods, papers
-from fedlib.engine.participation import sample
-from fedlib.papers.fedmoe import presets, settings
+from fedlib import papers
+from fedlib.papers.fedmoe import settings
 from fedlib.spec import SCALES
 from fedlib.workflow.provenance import ROOT
 
 every_scale = pytest.mark.parametrize("scale", SCALES)
-DATASETS = ("femnist", "cifar10", "sent140", "yelp")
-NUM_CLIENTS = (10, 50, 100)
 
 
 def declare(scale):
@@ -31,31 +27,6 @@ def changes(run, base):
     assert {name for name in one if one[name] != other[name]} <= {"params", "modules"}
     names = {*run.params, *base.params}
     return {name for name in names if run.params.get(name) != base.params.get(name)}
-
-
-@every_scale
-def test_every_run_is_shown_somewhere(scale):
-    paper = declare(scale)
-    for run in paper.runs:
-        about = paper.exhibits_of(run.federation, run.label)
-        assert not all(exhibit.shows_data for exhibit in about), run
-
-
-@every_scale
-def test_every_exhibit_of_the_paper_and_of_ours_is_there(scale):
-    paper = declare(scale)
-    assert {*paper.tables} == {
-        *("criteria", "size", "accuracy", "num_experts", "parts", "entropy_weight", "top_l"),
-        *("mixtures", "main_experts", "reserved", "skewed", "weights", "released_code"),
-        *("warm_start", "alpha", "own_models"),
-        *("cost",),
-        *(() if scale == "reduced" else ("rolling",)),
-        *(("steps",) if scale in ("reduced", "full") else ()),
-    }
-    assert {*paper.figures} == {
-        *("accuracy_over_rounds", "alpha_over_rounds", "gate_by_class", "gate_of_the_code"),
-        *("weights_over_rounds", "skewed_reserved_set", "client_labels"),
-    }
 
 
 def test_every_cell_of_table_2_has_a_run():
@@ -115,81 +86,6 @@ def test_an_ablation_changes_one_thing():
     assert changes(paper.run("femnist-m50-code", "fedmoe-code-shared"), code) == {"init_experts"}
 
 
-@pytest.mark.parametrize(
-    ("label", "beta"),
-    [("fedmoe-sync", 0), ("fedmoe-beta-1e-4", 1e-4), ("fedmoe", 1e-3), ("fedmoe-beta-1e-2", 1e-2),
-     ("fedmoe-beta-1e-1", 1e-1)],
-)  # fmt: skip
-def test_the_weights_of_the_entropy_are_those_of_table_5(label, beta):
-    run = declare("full").run("cifar10-m50", label)
-    method = methods.load("fedmoe")
-    default = method.__dataclass_fields__["entropy_weight"].default
-    assert run.params.get("entropy_weight", default) == beta
-
-
-def test_the_number_of_experts_is_that_of_the_gates_outputs():
-    paper = declare("full")
-    for label, number in (("fedmoe", 5), ("fedmoe-k30", 30), ("avg-moe", 2), ("avg-moe-k5", 5)):
-        gate = paper.run("femnist-m50", label).modules["gate"]["params"]
-        assert gate["num_classes"] == number
-    assert paper.run("yelp-m50", "fedmoe").modules["gate"]["params"]["num_classes"] == 3
-
-
-@pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize("number", NUM_CLIENTS)
-def test_cohorts_are_those_of_section_0(dataset, number):
-    paper = declare("full")
-    size = 5 if dataset in ("femnist", "cifar10") else 3
-    for label, times in (("fedmoe", 1), ("fedavg", 1), ("fedjets", 2)):
-        course = paper.run(f"{dataset}-m{number}", label).participation
-        drawn = sample(np.arange(number), course["rate"], 0, 0, course["selection"])
-        assert len(drawn) == times * size
-        assert course["aggregation"] == "renormalised"
-    selection = "residue" if size == 5 else "uniform"
-    assert paper.run(f"{dataset}-m{number}", "fedmoe").participation["selection"] == selection
-
-
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_all_methods_have_the_rounds_and_client_solvers_of_the_code(dataset):
-    paper = declare("full")
-    usual = presets.fedmoe(dataset)
-    for number in NUM_CLIENTS:
-        for label in (*settings.PRINTED, *settings.OURS):
-            run = paper.run(f"{dataset}-m{number}", label)
-            assert run.local == usual.local
-            assert run.rounds == presets.SETTINGS[dataset].rounds
-        params = dict(paper.run(f"{dataset}-m{number}", "fedmoe").params)
-        assert params.pop("log_rounds")[-1] == presets.SETTINGS[dataset].rounds
-        assert params == usual.params
-
-
-def test_federations_have_the_sizes_of_section_0():
-    paper = declare("full")
-    sizes = {10: 3750, 50: 750, 100: 375}
-    for number, size in sizes.items():
-        partition = paper.federation(f"cifar10-m{number}").partition
-        assert (partition["train_examples"], partition["alpha"]) == (size, 1.0)
-        assert 10 * partition["server_per_class"] == 1000
-        assert number * size <= 10 * partition["pool_per_class"]
-        assert paper.federation(f"femnist-m{number}").partition["server_examples"] == 1280
-        yelp = paper.federation(f"yelp-m{number}").partition
-        assert (yelp["train_examples"], 5 * yelp["server_per_class"]) == (5000, 1000)
-    tweets = paper.federation("sent140-m100").partition
-    assert (tweets["train_examples"], tweets["share"]) == (2 * 190, 0.5)
-    assert 2 * tweets["server_per_class"] == 1000
-
-
-def test_reserved_sets_have_the_sizes_of_section_5_3():
-    paper = declare("full")
-    columns = paper.tables["reserved"].params["columns"]
-    printed = {row["exhibit"] for row in published() if row["exhibit"].startswith("reserved-")}
-    assert {column["published"] for column in columns} == printed
-    for column in columns:
-        partition = paper.federation(column["federation"]).partition
-        found = partition.get("server_examples") or 10 * partition["server_per_class"]
-        assert column["published"] == f"reserved-{found}"
-
-
 @every_scale
 def test_numbers_printed_of_fifty_clients_are_compared_with_fifty_clients_alone(scale):
     paper = declare(scale)
@@ -204,57 +100,6 @@ def test_numbers_printed_of_fifty_clients_are_compared_with_fifty_clients_alone(
             exhibit = term.get("published", {}).get("exhibit", "")
             number = int(exhibit.removeprefix("table2-m")) if exhibit.startswith("table2") else 50
             assert not exhibit or clients[term["federation"]] == number
-
-
-@pytest.mark.parametrize("dataset", ["sent140", "yelp"])
-def test_a_skewed_reserved_set_differs_in_its_majority_alone(dataset):
-    paper = declare("full")
-    even, skewed = (paper.federation(f"{dataset}-m50{end}") for end in ("", "-skewed"))
-    assert skewed.spec() == even.spec() | {"partition": even.partition | {"majority": 0.6}}
-
-
-def test_the_codes_partition_is_that_of_section_4_2():
-    paper = declare("full")
-    assert paper.federation("cifar10-m50-code").spec() == {
-        "dataset": "cifar10",
-        "params": {"scaling": "imagenet"},
-        "partition": {
-            "kind": "server_dirichlet",
-            "num_clients": 50,
-            "pool_per_class": 3480,
-            "alpha": 1.0,
-            "probe_per_class": 20,
-            "val_per_class": 500,
-            "server_per_class": 1000,
-        },
-        "seed": 42,
-    }
-    run = paper.run("cifar10-m50-code", "fedmoe-code")
-    expected = presets.fedmoe("cifar10", "code").params
-    assert run.params == expected | {"log_rounds": run.params["log_rounds"]}
-    straight = paper.run("cifar10-m50-code", "fedmoe-code-straight-through")
-    assert changes(straight, run) == {"gate_value"}
-
-
-def test_texts_start_from_published_weights():
-    paper = declare("full")
-    for name, own, gate in (
-        ("sent140-m50", "bert_base_weights", "bert_base_weights"),
-        ("yelp-m50", "gpt2_medium_weights", "gpt2_weights"),
-    ):
-        run = paper.run(name, "fedmoe")
-        assert (run.weights, run.modules["gate"]["weights"]) == (own, gate)
-
-
-def test_the_reduced_scale_has_what_the_orderings_of_table_2_are_about():
-    paper = declare("reduced")
-    for number in (50, 100):
-        for label in ("fedavg", "fedmoe"):
-            assert paper.run(f"cifar10-m{number}", label)
-    assert {data.dataset for data in paper.data} == {"femnist", "cifar10"}
-    assert all(run.model_params.get("hidden", 256) == 256 for run in paper.runs)
-    assert all(run.model_params.get("width", 16) == 16 for run in paper.runs)
-    assert len(paper.seeds) == 1
 
 
 def test_the_rate_of_a_cosine_falls_over_the_runs_own_rounds():

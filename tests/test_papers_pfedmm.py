@@ -15,9 +15,7 @@ from fedlib.data.partitions import parse
 from fedlib.papers import load
 from fedlib.papers.pfedmm.criteria import REPORTED
 from fedlib.papers.pfedmm.settings import has_unseen
-from fedlib.report import metrics
 from fedlib.report.printed import read
-from fedlib.results import Scores
 from fedlib.spec import SCALES
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "fedlib/papers/pfedmm/published.csv"
@@ -98,13 +96,6 @@ def test_every_client_of_emnist_and_cifar100_is_seen():
     assert "unseen_fraction" not in partition
 
 
-def test_the_bottom_decile_of_80_clients_is_the_8th_worst():
-    count = np.full(80, 100)
-    correct = np.random.default_rng(0).permutation(80)[None]  # accuracies 0, 0.01, ... 0.79
-    scores = Scores(clients=np.arange(80), count=count, correct=correct, loss=correct * 0.0)
-    assert metrics.bottom10(scores) == pytest.approx([0.07])
-
-
 @pytest.mark.slow
 @needs("cifar10")
 def test_cifar10_itself_is_cut_as_its_counts_say():
@@ -146,26 +137,6 @@ def test_clients_of_the_demo_that_are_left_out_are_counted_under_its_table(feder
     assert not told or declared.notes[-1].endswith(f"left out: {left_out} of 20.")
 
 
-# Section 6.2: R, rounds between evaluations, and rates of Local, FedAvg, FedAvg+ and FedEM.
-FEDEM_SCRIPTS = {
-    "emnist": (200, 5, (0.01, 0.01, 0.01, 0.05)),
-    "cifar10": (200, 10, (0.03, 0.01, 0.001, 0.03)),
-    "cifar100": (200, 5, (0.01, 0.01, 0.001, 0.01)),
-}
-
-
-@pytest.mark.parametrize("dataset", FEDEM_SCRIPTS)
-def test_numbers_of_fedem_s_readme_stand_beside_runs_with_the_settings_of_its_scripts(dataset):
-    paper = declare("full")
-    rounds, every, rates = FEDEM_SCRIPTS[dataset]
-    name = f"{dataset}-fedem"
-    assert paper.federation(name).spec() == paper.federation(dataset).spec()
-    for label, rate in zip(("local", "fedavg", "fedavg-plus", "fedem"), rates, strict=True):
-        run = paper.run(name, label)
-        assert (run.rounds, run.evaluate_every, run.local["lr"]) == (rounds + 1, every, rate)
-        assert run.local["schedule"]["milestones"] == [100, 150]
-
-
 def test_every_number_of_fedem_s_readme_and_of_the_abstract_is_in_a_table():
     paper = declare("full")
     printed = read(PUBLISHED)
@@ -186,15 +157,3 @@ def test_every_number_of_fedem_s_readme_and_of_the_abstract_is_in_a_table():
     }
     abstract = printed[printed["exhibit"] == "abstract-claim"]
     assert claims == set(zip(abstract["exhibit"], abstract["metric"], strict=True))
-
-
-def test_milestones_are_half_of_the_rounds_and_three_whole_quarters():
-    # Section 1.6: floor(R / 2) and 3 floor(R / 4); R is 30 on digits.
-    run = declare("demo-all").run("digits", "fedavg")
-    assert run.local["schedule"]["milestones"] == [15, 21]
-
-
-def test_the_mixture_without_a_server_says_what_the_official_code_does_instead():
-    paper = declare("full")
-    assert "gated-experts-gossip" in paper.tables["decentralised"].labels
-    assert "official code mixes them" in paper.run("emnist", "gated-experts-gossip").notes[0]

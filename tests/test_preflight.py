@@ -13,7 +13,7 @@ from fedlib import models, seals
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import frames
 from fedlib.run.buildable import check as build
-from fedlib.spec import Data
+from fedlib.spec import SCALES, Data
 from fedlib.workflow import preflight
 from fedlib.workflow.plan import Plan
 
@@ -242,7 +242,7 @@ def test_mistakes_of_all_kinds_are_found_by_the_script(plan):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
+@pytest.mark.parametrize("scale", SCALES)
 def test_everything_that_is_declared_can_be_built(scale, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     preflight.check(Plan({"scale": scale}))

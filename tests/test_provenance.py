@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fedlib.errors import StaleCodeError
-from fedlib.run_spec import run_roots
 from fedlib.workflow import provenance
 from fedlib.workflow.meanings import Meaning, Meanings
 
@@ -359,35 +358,6 @@ def test_a_job_that_loads_what_was_not_declared_fails():
     assert "import it statically or add it to the job's roots" in done.stderr
 
 
-def supported_pythons():
-    """Paths of this interpreter and those of other supported versions on this machine."""
-    paths = [sys.executable, *Path.home().glob(".pyenv/versions/*/bin/python3")]
-    paths += filter(None, (shutil.which(f"python3.{minor}") for minor in range(11, 20)))
-    found = {}
-    for path in paths:
-        ask = [path, "-c", "import sys; print(*sys.version_info[:2])"]
-        answer = subprocess.run(ask, capture_output=True, text=True).stdout.split()
-        version = tuple(map(int, answer))
-        if version >= (3, 11):
-            found.setdefault(version, path)
-    return found
-
-
-def test_all_versions_of_python_agree():
-    files = sorted((ROOT / "fedlib").rglob("*.py"))
-    roots = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
-    roots = [root.removesuffix(".__init__") for root in roots]
-    code = f"from fedlib.workflow import provenance; print(provenance.code_digest(*{roots!r}))"
-    pythons = supported_pythons()
-    if len(pythons) == 1:
-        pytest.skip("only one supported version of Python is installed")
-    digests = {}
-    for version, python in pythons.items():
-        done = subprocess.run([python, "-c", code], cwd=ROOT, capture_output=True, text=True)
-        digests[version] = done.stdout.strip() or done.stderr
-    assert len(set(digests.values())) == 1, digests
-
-
 def test_plumbing_is_in_no_digest(package):
     def digest(size, rounds):
         package(
@@ -416,18 +386,3 @@ def test_plumbing_reaches_nothing_that_computes():
     ground = {"fedlib", "fedlib.run", "fedlib.run_spec"}
     reached = set(provenance.reachable(*provenance.PLUMBING))
     assert reached <= provenance.PLUMBING | ground
-
-
-@pytest.mark.parametrize(
-    ("aggregation", "depends"), [("gossip", True), ("damped", False), ("renormalised", False)]
-)
-def test_only_decentralised_runs_depend_on_gossip(aggregation, depends):
-    run = {
-        "method": "fedavg",
-        "model": "linear",
-        "modules": {},
-        "participation": {"rate": 1.0, "aggregation": aggregation},
-    }
-    for stage in ("train", "evaluate"):
-        modules = provenance.closure(*run_roots(stage, run))
-        assert ("fedlib.engine.gossip" in modules) == depends

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import papers, seals
+from fedlib import papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, metrics, printed, tables
 from fedlib.report.tables import render
@@ -96,20 +94,6 @@ def test_at_full_scale_nothing_excuses_a_difference(note):
     assert ("settings, except those named after the scale." in text) == bool(note)
 
 
-def test_the_head_of_a_column_names_the_spread_that_stands_in_it():
-    heads = [*map(render.Column, ["Method", "last", "best", "0.4", "Seeds"])]
-    heads[1] = render.Column("published", spread="std")
-    texts = ["A (1 to 2)", "84.2 ± 0.3", "84.2 ± 0.7", "80.1 (79.0 to 81.2)", "3"]
-    block = render.Block("", heads, [[render.Cell(text) for text in texts]])
-    assert [column.title for column in block.filled().columns] == [
-        *("Method", "published (± s.d.)", "best (± 95 % CI)", "0.4 (min to max)", "Seeds")
-    ]
-    sheet = render.Sheet("a", "T", "C", [block], [], pd.DataFrame())
-    assert "published (± s.d.) |" in render.to_markdown(sheet)
-    assert r"published ($\pm$ s.d.) & best" in render.to_latex(sheet)
-    assert render.Column("last").over(["84.2", "–"]).title == "last"  # one seed
-
-
 def test_a_table_says_what_its_seeds_differ_in():
     exhibit = main_exhibit()
     for data, drawn in ((False, "they share the partition into clients and"), (True, "")):
@@ -133,22 +117,6 @@ def test_a_number_published_for_another_data_set_is_not_shown():
     text = render.to_markdown(sheet)
     assert "- The paper prints no numbers for these data sets." in text
     assert "All: last" in text and "All: published" not in text
-
-
-def test_notes_say_scale_selection_data_and_runs():
-    exhibit = main_exhibit(folder_note="runs are stopped after 5 rounds")
-    exhibit["federations"][0]["notes"] = ["EMNIST: half of the images", "no validation split."]
-    for run in exhibit["runs"]:
-        run["notes"] = ["batch size 64 instead of 128"]
-    text = render.to_markdown(build(exhibit, main_metrics()))
-    assert (
-        "- Scale demo: embedded data, 20 clients, 30 rounds; runs are stopped after 5 rounds."
-    ) in text
-    assert "selection on the test set" in text
-    assert "their difference is no test of the paper" in text
-    assert "- EMNIST: half of the images. no validation split." in text
-    assert "- FedAvg, pFedMM: batch size 64 instead of 128." in text
-    assert "Communication rounds: EMNIST 30." in text
 
 
 def test_scale_full_does_not_say_how_many_seeds_are_shown_as_fewer_may_be_selected():
@@ -278,24 +246,6 @@ def test_a_claim_stands_beside_the_largest_lead_of_its_kind():
     row = lead(metric="unseen_gain_max", over="any").numbers.iloc[-1]
     assert (row["federation"], row["label"]) == ("cifar10", "fedavg")
     assert (row["published"], row["mean"]) == (pytest.approx(0.058), pytest.approx(0.18))
-
-
-def test_a_lead_shows_of_its_seeds_what_so_many_can_say():
-    # Leads of 2, 3 and 4 points: t(0.975, 2) is 4.3027, and 4.3027 * 1 / sqrt(3) is 2.48.
-    def shown(values: list[float]) -> tuple[str, str]:
-        """The cell of the lead over FedAvg, which has a half, and what the notes say of it."""
-        seeds = tuple(range(1, len(values) + 1))
-        exhibit = made_up.exhibit(["fedavg", "pfedmm"], ["emnist"], seeds=seeds)
-        found = {"fedavg": [0.5] * len(values), "pfedmm": values}
-        tidy = frame({("emnist", label, "accuracy", "best"): x for label, x in found.items()})
-        claim = LEAD["claim"] | {"metric": "gain", "over": "best"}
-        sheet = build(exhibit, tidy, kind="lead", of="pfedmm", claim=claim)
-        return sheet.blocks[0].rows[0][-1].text, render.to_markdown(sheet)
-
-    texts, notes = zip(*map(shown, ([0.52], [0.52, 0.47], [0.52, 0.53, 0.54])), strict=True)
-    assert texts == ("+2.0", "−0.5 (−3.0 to +2.0)", "+3.0 ± 2.5")
-    told = ("one run each", "(smallest to largest seed)", "half-width of its 95 % interval")
-    assert all(text in note for text, note in zip(told, notes, strict=True))
 
 
 def test_a_claim_about_unseen_clients_takes_no_method_without_a_way_for_them():
@@ -622,20 +572,6 @@ def test_best_of_a_column_is_bold_with_its_ties_as_shown():
     assert not render.best_cells([0.5], ["alone"])[0].bold
 
 
-def test_published_numbers_of_pfedmm_are_complete():
-    table = printed.read(PUBLISHED)
-    assert len(table[table["exhibit"] == "main"]) == 9 * 3 * 2
-    main = printed.fractions(table, "main")
-    assert main["cifar100", "pfedmm"] == 0.529 and main["cifar100", "fedem"] == 0.441
-    assert printed.fractions(table, "main", "bottom10")["emnist", "local"] == 0.476
-    assert printed.fractions(table, "curve-end")["cifar10", "pfedmm"] == 0.859
-    assert printed.fractions(None, "main") == printed.fractions(table, None) == {}
-    claim = table[(table["exhibit"] == "abstract-claim") & (table["metric"] == "gain")]
-    assert claim["value"].item() == pytest.approx(
-        100 * (main["cifar100", "pfedmm"] - main["cifar100", "fedem"])
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -692,33 +628,6 @@ def test_names_are_printed_otherwise_only_in_the_file_of_the_paper(tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(PUBLISHED.read_text())
     assert "pfedmoe" in set(printed.read(other)["label"])
-
-
-@pytest.mark.slow
-def test_script_writes_the_four_files(tmp_path):
-    exhibit = main_exhibit()
-    metrics.write(main_metrics(), tmp_path / "m.parquet")
-    metrics.write(pd.DataFrame({"paper": [], "client": []}), tmp_path / "c.parquet")
-    (tmp_path / "spec.json").write_text(json.dumps(exhibit))
-    command = [
-        *(sys.executable, ROOT / "scripts/table.py", "--spec", f"@{tmp_path}/spec.json"),
-        *("--metrics", tmp_path / "m.parquet", "--clients", tmp_path / "c.parquet"),
-        *("--csv", tmp_path / "t.csv", "--md", tmp_path / "t.md", "--tex", tmp_path / "t.tex"),
-        *("--json", tmp_path / "t.json"),
-    ]
-    subprocess.run([*command, "--published", PUBLISHED], check=True)
-    expected = build(exhibit, main_metrics())
-    numbers = render.to_csv(expected)
-    assert (tmp_path / "t.csv").read_text() == numbers
-    assert (tmp_path / "t.md").read_text() == render.to_markdown(expected)
-    assert (tmp_path / "t.tex").read_text() == render.to_latex(expected)
-    text = json.loads(json.dumps(render.to_json(expected, numbers)))
-    written = seals.read_json(tmp_path / "t.json")
-    assert written.pop("made") and written == text
-    exhibit["kind"] = "pie"
-    command[3] = json.dumps(exhibit)
-    failed = subprocess.run([*command, "--published"], capture_output=True, text=True)
-    assert failed.returncode == 1 and "no kind 'pie'; choose from" in failed.stderr
 
 
 def paired_clients(accuracies: dict, clients=8, group="seen") -> pd.DataFrame:
