@@ -145,13 +145,6 @@ def test_a_run_without_the_number_is_an_error_and_not_a_missing_run():
         build([late])
 
 
-def test_a_term_of_two_cells_is_their_difference_in_points():
-    gain = about("between", at_least=0.1) | {"terms": [[cell("pfedmm"), cell("fedavg")]]}
-    sheet = build([gain])
-    assert [c.text for c in sheet.blocks[0].rows[0]][2:5] == ["+3.0", "+11.0", "yes"]
-    assert sheet.numbers["margin"].tolist() == pytest.approx([0.01])
-
-
 def test_differences_are_those_of_the_numbers_that_are_printed():
     tidy = rows({("emnist", "pfedmm"): [0.8246], ("emnist", "fedavg"): [0.7134]})  # 82.5, 71.3
     gain = about("between", at_least=0.112) | {"terms": [[cell("pfedmm"), cell("fedavg")]]}
@@ -177,16 +170,6 @@ def test_published_numbers_are_a_criterion_only_where_the_run_has_the_papers_set
         assert any(note.startswith(tally) for note in sheet.notes)
         assert any(note.startswith("Not testable: ") for note in sheet.notes) == (verdict != "yes")
     assert sheet.blocks[0].rows[0][3].text == "82.0"  # shown all the same
-
-
-def test_traffic_has_a_unit():
-    tidy = rows({("emnist", "pfedmm"): [0.8], ("emnist", "fedavg"): [0.7]})
-    sent = tidy.assign(metric="bytes", group="all", protocol="", split="")
-    sent["value"] = [5.227e8, 12.0]
-    terms = [{"federation": "emnist", "label": x, "metric": "bytes"} for x in ("pfedmm", "fedavg")]
-    less = about("descending") | {"terms": terms, "unit": "number"}
-    sheet = build([less], ["fedavg", "pfedmm"], tidy=sent, seeds=[1])
-    assert sheet.numbers["value"].tolist() == ["523 MB, 12.0 B"]
 
 
 def test_a_criterion_may_have_a_published_number_of_its_own():

@@ -157,15 +157,6 @@ def test_a_run_that_is_none_of_the_variants_is_named(collected):
         comparisons.variants(collected["p"][0], {"values": []})
 
 
-def test_accuracies_are_the_mean_of_the_clients(collected):
-    exhibit, tidy, clients = collected["p"]
-    shown = comparisons.declared(WAYS)
-    where = {"federation": "cifar10-p0.2", "label": "eps", "protocol": "moe", "seed": 2}
-    every = comparisons.accuracies(Inputs(exhibit, tidy, clients, None, None), shown)
-    rows = exhibits.pick(clients, at="last", split="test", **where).sort_values("client")
-    assert value(every, "value", **where) == pytest.approx(rows["accuracy"].mean())
-
-
 @pytest.mark.parametrize(
     ("group", "error", "complaint"),
     [

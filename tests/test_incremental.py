@@ -198,19 +198,6 @@ def test_a_hyper_parameter_repeats_the_runs_that_have_it(folder):
     assert would_run(folder) == FEDEM
 
 
-def test_the_title_of_a_run_repeats_no_training(folder):
-    redeclare(folder, of_label("fedem", "title='FedEM!'"))
-    paper = PLAN.papers[PAPER]
-    others = {
-        f"{stage} {PAPER}/{name}"
-        for stage, exhibits in (("table", paper.tables), ("figure", paper.figures))
-        for name, exhibit in exhibits.items()
-        if "fedem" not in exhibit.labels
-    }
-    assert others == {f"{stage} {PAPER}/heterogeneity" for stage in ("table", "figure")}
-    assert would_run(folder) == names(PLAN, *EXHIBITS) - others
-
-
 def test_a_caption_repeats_its_exhibit(folder):
     first = next(iter(PLAN.papers[PAPER].tables))
     redeclare(
@@ -273,11 +260,6 @@ def test_fewer_runs_repeat_what_shows_them(folder):
 
 def test_other_rounds_train_again(folder):
     assert would_run(folder, "--config", "rounds=3") == ALL_RUNS
-
-
-def test_another_tag_starts_afresh(folder):
-    expected = names(PLAN, *STAGES) - names(PLAN, "download")
-    assert would_run(folder, "--config", "tag=other") == expected
 
 
 # --- Files ----------------------------------------------------------------------------------------
