@@ -73,6 +73,7 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "title": "pFedMM",
         "citation": "Somebody, 2025 (arXiv:2501.00001; official code: some/body).",
         "bibtex": "@misc{somebody2025}",
+        "printed": 1234,
         "claims": ["Criterion 0", "Criterion 1"],
         "scale_note": "embedded data, 20 clients, 30 rounds",
         "seeds": [1, 2],

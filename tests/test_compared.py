@@ -1,6 +1,7 @@
 """Two folders of results as one table."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,15 +153,16 @@ def test_two_common_seeds_have_a_range_and_the_others_do_not_count(tmp_path):
     assert found.notes[-2:] == alone
 
 
-def test_without_a_common_seed_means_are_compared_without_an_interval(tmp_path):
-    save_metrics(tmp_path, "a", {("fedem", "loss", seed): 0.1 * seed for seed in (1, 2, 3)})
-    save_metrics(tmp_path, "b", {("fedem", "loss", seed): 0.1 * seed for seed in (4, 5)})
+def test_a_run_without_a_common_seed_is_only_named(tmp_path):
+    both, one = {("local", "loss", 1): 1.0}, ("fedem", "loss")
+    save_metrics(tmp_path, "a", both | {(*one, seed): 0.1 for seed in (1, 2)})
+    save_metrics(tmp_path, "b", both | {(*one, 4): 0.1})
     found = sheet(tmp_path)
-    [row] = found.numbers.to_dict("records")
-    assert row["difference_mean"] == pytest.approx(0.45 - 0.2)
-    assert math.isnan(row["difference_ci95"]) and row["difference_seeds"] == 0
-    [[*_, difference, seeds]] = texts(found, "toy")
-    assert (difference, seeds) == ("+0.25", "3 and 2, unpaired")
+    assert list(found.numbers["label"]) == ["local"]
+    assert found.notes[-2:] == [
+        "Seeds 1, 2 only in a: toy/mnist/fedem.",
+        "Seed 4 only in b: toy/mnist/fedem.",
+    ]
 
 
 def test_what_is_in_one_alone_is_named_and_a_metric_of_one_alone_has_no_difference(tmp_path):
@@ -248,16 +250,6 @@ def test_code_and_commit_are_told_apart(tmp_path):
     assert found.notes[:2] == same and not texts(found, "pfedmm") and not texts(found, ASKED)
 
 
-def test_other_seeds_alone_are_no_difference_of_specification(tmp_path):
-    for name, seed in (("a", 1), ("b", 2)):
-        cut = {"partition": {"num_clients": 20}, "seed": 100 + seed, "replicate": seed}
-        made = {"manifest_sha256": f"of {seed}"}
-        save_runs(tmp_path, name, seeds=(seed,), made=made, data={f"/seed{seed}": cut})
-    assert not texts(sheet(tmp_path), ASKED)
-    (tmp_path / "results/b/shards/pfedmm/emnist/seed2.json").unlink()
-    assert not texts(sheet(tmp_path), ASKED)
-
-
 def test_shards_that_differ_are_told_even_where_they_are_deleted(tmp_path):
     save_runs(tmp_path, "a", made={"manifest_sha256": "1"})
     save_runs(tmp_path, "b", made={"manifest_sha256": "2"})
@@ -295,9 +287,11 @@ def test_a_folder_without_metrics_is_refused(tmp_path):
 
 def test_folders_with_nothing_in_common_are_refused(tmp_path):
     save_metrics(tmp_path, "a", {("fedem", "loss", 0): 1.0, ("fedavg", "loss", 0): 1.0})
-    save_metrics(tmp_path, "b", {("local", "loss", 0): 1.0})
-    with pytest.raises(DataError, match="results/a and results/b have no run in common: the one has"
-                       " toy/mnist/fedem and 1 more, the other toy/mnist/local$"):  # fmt: skip
+    save_metrics(tmp_path, "b", {("fedem", "loss", 1): 1.0})
+    with pytest.raises(DataError, match=re.escape(
+        "results/a and results/b have no run and seed in common: the one has "
+        "toy/mnist/fedem (seeds 0) and 1 more, the other toy/mnist/fedem (seeds 1)"
+    )):  # fmt: skip
         sheet(tmp_path)
 
 

@@ -18,6 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from fedlib import papers, seals
 from fedlib.cli import run
 from fedlib.errors import DataError
+from fedlib.report import printed
 from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
 from fedlib.workflow import specs
@@ -400,7 +401,8 @@ def test_the_front_counts_what_is_near_at_the_papers_own_scale_alone(project):
         findings.headline(content) == "8 published numbers beside ours, which are not comparable."
     )
     full = gathered(project, spec={**project.spec, "scale": "full"})
-    assert findings.headline(full) == f"{near} of 8 published numbers reproduced within two points."
+    told = f"{near} of 8 numbers are reproduced within two points; 1,234 are published."
+    assert findings.headline(full) == told
 
 
 def test_a_claim_has_the_papers_numbers_and_ours_on_one_scale(project):
@@ -454,6 +456,8 @@ def test_papers_have_bibtex_and_exhibits_have_questions(name):
     paper = papers.declared(name, "full")
     title = re.search(r"title = {(.*)}", papers.bibtex(name))[1]
     assert title.lower() in paper.citation.lower()
+    known = printed.read(ROOT / f"fedlib/papers/{name}/published.csv")
+    assert papers.num_printed(name) == (known["unit"] == "percent").sum() > 20
     for exhibit in (*paper.tables.values(), *paper.figures.values()):
         assert (exhibit.asks or exhibit.question).endswith("?"), exhibit.title
 

@@ -165,6 +165,7 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
         "title": paper.title,
         "citation": paper.citation,
         "bibtex": papers.bibtex(paper.name),
+        "printed": papers.num_printed(paper.name),
         "claims": [criterion["title"] for criterion in asked if criterion.get("main")],
         "scale_note": paper.scale_note,
         "seeds": list(paper.seeds),

@@ -1,9 +1,8 @@
 """Two folders of results as one table: what was asked for, with which code, and what came out.
 
-Numbers are those of the last evaluation. A run is in both folders if its paper, its federation and
-its label are; its numbers are over the seeds that both have, and the difference is taken seed by
-seed, which takes out what a seed does to both alike. Without a seed in common the difference is
-that of the means, of which no interval is given.
+Numbers are those of the last evaluation. A run is in both folders if its paper, its federation, its
+label and some seed are; its numbers are over the seeds that both have, and the difference is taken
+seed by seed, which takes out what a seed does to both alike.
 """
 
 import json
@@ -43,11 +42,12 @@ def sheet(first: Results, second: Results, words: Collection[str] = ()) -> Sheet
       DataError: if no run is in both, or a history or evaluation is damaged.
     """
     has, other = first.seeds(), second.seeds()
-    pairs = {run: sorted({*has[run]} & {*other[run]}) for run in has if run in other}
+    both = {run: sorted({*has[run]} & {*other[run]}) for run in has if run in other}
+    pairs = {run: seeds for run, seeds in both.items() if seeds}
     if not pairs:
         raise DataError(
-            f"results/{first.name} and results/{second.name} have no run in common: the one has "
-            f"{_example(has)}, the other {_example(other)}"
+            f"results/{first.name} and results/{second.name} have no run and seed in common: the "
+            f"one has {_example(has)}, the other {_example(other)}"
         )
     asked, made, unknown = _differences(first, second, pairs)
     others = {run for (name, *_), runs in asked.items() if name == SHARDS for run in runs}
@@ -85,8 +85,7 @@ def numbers(first: Results, second: Results, pairs: Mapping[Run, list[int]]) -> 
     """Every metric of the runs of `pairs`, each with the seeds that both folders have.
 
     Returns:
-      `KEY`, then a_*, b_* and difference_*, with * each of `SPREAD`, see `over_seeds`. Of a run
-      without a common seed a_* and b_* are over all its seeds, and difference_seeds is 0.
+      `KEY`, then a_*, b_* and difference_*, with * each of `SPREAD`, see `over_seeds`.
     """
     a, b = (_chosen(results, pairs) for results in (first, second))
     both = a.merge(b, on=[*KEY, "seed"], suffixes=("_a", "_b"), validate="one_to_one")
@@ -100,15 +99,12 @@ def numbers(first: Results, second: Results, pairs: Mapping[Run, list[int]]) -> 
             found.rename(columns={x: f"{name}_{x}" for x in SPREAD}), on=KEY, how="left"
         )
         table[f"{name}_seeds"] = table[f"{name}_seeds"].fillna(0).astype(int)
-    alone = np.array([not pairs[tuple(run)] for run in table[RUN].to_numpy()])
-    means = table["b_mean"] - table["a_mean"]
-    return table.assign(difference_mean=table["difference_mean"].mask(alone, means))
+    return table
 
 
 def _chosen(results: Results, pairs: Mapping[Run, list[int]]) -> pd.DataFrame:
-    """`KEY`, seed and value of the common seeds of runs, or of all where there are none."""
-    has = results.seeds()
-    kept = [(*run, seed) for run, seeds in pairs.items() for seed in seeds or has[run]]
+    """`KEY`, seed and value of the common seeds of runs."""
+    kept = [(*run, seed) for run, seeds in pairs.items() for seed in seeds]
     chosen = results.last.merge(pd.DataFrame(kept, columns=[*RUN, "seed"]), on=[*RUN, "seed"])
     return chosen[[*KEY, "seed", "value"]]
 
@@ -145,7 +141,6 @@ def _row(row: dict) -> list[Cell]:
     a, b, change = ({x: row[f"{name}_{x}"] for x in SPREAD} for name in ("a", "b", "difference"))
     plain, signed = (_percent, _points) if percent else (_plain, _signed)
     leaves_out_zero = abs(change["mean"]) > change["ci95"]  # False without an interval
-    unpaired = f"{a['seeds']} and {b['seeds']}, unpaired" if a["seeds"] and b["seeds"] else ABSENT
     return [
         Cell(f"{row['federation']}/{row['label']}"),
         Cell(" ".join(row[name] for name in ("group", "protocol", "split") if row[name])),
@@ -154,7 +149,7 @@ def _row(row: dict) -> list[Cell]:
         Cell(with_spread(b, "ci95", plain)),
         Cell(with_spread(change, "ci95", signed, plain), bold=leaves_out_zero),
         Cell(interval_text(row)),
-        Cell(str(change["seeds"] or unpaired)),
+        Cell(str(change["seeds"] or ABSENT)),
     ]
 
 
@@ -188,22 +183,17 @@ def _differences(
     asked: Differences = {}
     made: Differences = {}
     unknown = []
-    has, other = first.seeds(), second.seeds()
-    for run, common in pairs.items():
-        seeds = [(seed, seed) for seed in common] or [(has[run][0], other[run][0])]
-        for one, two in seeds:
-            a, b = _kept(first, run, one), _kept(second, run, two)
-            if a is None or b is None:
-                unknown += [run] if run not in unknown else []
-                continue
-            if not (_has_data(a) and _has_data(b)):  # shards of one are deleted: digests remain
-                a, b = _without_data(a), _without_data(b)
-            if not common:  # seeds differ, and what is drawn from them
-                a, b = _without_seeds(a), _without_seeds(b)
-            for found, what in ((asked, "asked"), (made, "made")):
-                for difference in _different(a[what], b[what]):
-                    runs = found.setdefault(difference, [])
-                    runs += [run] if run not in runs else []
+    for run, seed in ((run, seed) for run, seeds in pairs.items() for seed in seeds):
+        a, b = (_kept(results, run, seed) for results in (first, second))
+        if a is None or b is None:
+            unknown += [run] if run not in unknown else []
+            continue
+        if not (_has_data(a) and _has_data(b)):  # shards of one are deleted: digests remain
+            a, b = _without_data(a), _without_data(b)
+        for found, what in ((asked, "asked"), (made, "made")):
+            for difference in _different(a[what], b[what]):
+                runs = found.setdefault(difference, [])
+                runs += [run] if run not in runs else []
     return asked, made, unknown
 
 
@@ -235,12 +225,6 @@ def _has_data(kept: dict) -> bool:
 
 def _without_data(kept: dict) -> dict:
     return kept | {"asked": {k: v for k, v in kept["asked"].items() if not k.startswith(DATA)}}
-
-
-def _without_seeds(kept: dict) -> dict:
-    names = {"seed", SHARDS, f"{DATA}replicate"}
-    names |= {f"{DATA}seed"} if f"{DATA}replicate" in kept["asked"] else set()
-    return kept | {"asked": {k: v for k, v in kept["asked"].items() if k not in names}}
 
 
 def _flat(spec: Mapping, prefix: str = "") -> dict[str, object]:
@@ -338,6 +322,7 @@ def _of(names: tuple[str, ...]) -> str:
     return f" of {'/'.join(names)}" if names else ""
 
 
-def _example(runs: Collection[Run]) -> str:
-    first, *more = ("/".join(run) for run in runs)
-    return first + (f" and {len(more)} more" if more else "")
+def _example(has: Mapping[Run, list[int]]) -> str:
+    first, *more = has
+    seeds = ", ".join(map(str, has[first]))
+    return f"{'/'.join(first)} (seeds {seeds})" + (f" and {len(more)} more" if more else "")

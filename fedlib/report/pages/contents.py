@@ -103,6 +103,7 @@ class Chapter:
       families: of data, by the title of a federation; methods: by the title of a run, of the
         first of that title; methods_of: by FEDERATION/LABEL.
       claims: titles of the criteria about its main claim.
+      printed: how many numbers in percent the paper prints, at whatever scale.
       words: of the configuration that makes it, less the scale.
       federations: titles by name.
       pairs: every published number with the reproduced one -> DataFrame exhibit (its anchor),
@@ -120,6 +121,7 @@ class Chapter:
     tables: tuple[Entry, ...]
     figures: tuple[Entry, ...]
     claims: tuple[str, ...]
+    printed: int
     words: tuple[str, ...]
     federations: Mapping[str, str]
     pairs: pd.DataFrame
@@ -226,6 +228,7 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
             for number, path in enumerate(drawn, start=1)
         ),
         claims=tuple(paper["claims"]),
+        printed=paper["printed"],
         words=tuple(paper["words"]),
         federations=federations,
         pairs=_pairs(tables, federations),

@@ -52,7 +52,9 @@ def headline(content: Content) -> str:
         return NEVER_COMPARED
     near = sum(chapter.near for chapter in content.chapters)
     if content.is_paper_scale:
-        return f"{near} of {content.num_pairs} published numbers reproduced within two points."
+        printed = sum(chapter.printed for chapter in content.chapters)
+        found = f"{near} of {content.num_pairs} numbers are reproduced within two points"
+        return f"{found}; {printed:,} are published."
     return f"{content.num_pairs} published numbers beside ours, which are not comparable."
 
 
@@ -63,6 +65,7 @@ def line(content: Content, chapter: Chapter) -> str:
     data = first + f" and {len(others)} more" * bool(others)
     if len(chapter.pairs):
         beside = f"{chapter.near} of {len(chapter.pairs)} published numbers within two points"
+        beside += f", of {chapter.printed} that it prints" * bool(chapter.printed)
     else:
         beside = "no published number for these data sets"
     return f"{made}{data}; {beside}."

@@ -26,11 +26,13 @@ class MadeRun:
       name: FEDERATION/LABEL.
       seeds: of which there is a history.
       spec: what determines it, without the seed.
+      spent: by all its seeds.
     """
 
     name: str
     seeds: tuple[int, ...]
     spec: dict
+    spent: "Spent"
 
 
 class Spent(NamedTuple):
@@ -88,7 +90,8 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
             if found:
                 _, spec = next(iter(found.values()))
                 spec = {name: spec[name] for name in spec if name not in ("seed", "data")}
-                made.append(MadeRun(f"{federation}/{label}", tuple(found), spec))
+                took = spent(provenance for provenance, _ in found.values())
+                made.append(MadeRun(f"{federation}/{label}", tuple(found), spec, took))
     facts = {name: dict(values) for name, values in counts.items() if values}
     return Origin(sum(len(run.seeds) for run in made), facts, tuple(made), spent(all_found))
 
