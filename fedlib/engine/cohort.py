@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import grad
 
 from fedlib import tree
-from fedlib.engine import shards
+from fedlib.engine import scratch, shards
 from fedlib.engine.batches import Batches, draw_batches
 from fedlib.engine.descent import descent
 from fedlib.engine.device import DeviceData, upload
@@ -292,15 +292,15 @@ class Cohort:
         one_loss = self.executor.lift(lambda w, s, *args: loss(tree.merge(w, s), *args))
         step = descent(one_loss, local, common, lr_scale or {})
         momenta = tree.take(memory.buffers, self.host_ids) if kept else ()
+        keep = scratch.keeper(momenta, len(memory.epochs), self.executor.notes) if kept else None
 
         def train(cut: slice) -> tuple[slice, Tree]:
             part, given = self.some(cut), tree.take((params, rates, momenta, per_client), cut)
             trained, losses, after = part._trained(step, *given, local=local, stream=stream)
             what = returns(part, trained) if returns else trained
-            return cut, (what, losses, after if kept else ())
+            return cut, (what, losses, keep(after) if keep else ())
 
-        least = self.size if returns is None else self.executor.together
-        cuts = slices(params, self.size, least)
+        cuts = slices(params, self.size, self.executor.together if returns else self.size)
         what, losses, momenta = joined(map(train, cuts), self.size)
         self.journal.add(self.host_ids, losses)
         return what, memory and memory.renewed(clients, momenta if kept else None, local.epochs)

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from fedlib import seals
+from fedlib.engine import scratch
 from fedlib.errors import DataError
 from fedlib.files import atomic, digest
 
@@ -29,8 +30,23 @@ def save_tensors(path: str | Path, tensors: dict[str, Tensor]) -> str:
     with atomic(path) as temporary:
         # Through a file object: given a name, torch would write that temporary name into it.
         with temporary.open("wb") as file:
-            torch.save({name: _compact(value.cpu()) for name, value in tensors.items()}, file)
+            compact = {name: _compact(value.cpu()) for name, value in tensors.items()}
+            torch.save(compact, _LettingGo(file))
     return digest(path)
+
+
+class _LettingGo:
+    """A file, writing to which lets go of what tensors in other files brought into memory."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self.flush = file.flush
+
+    def write(self, data: bytes) -> int:
+        """See `io.RawIOBase.write`."""
+        written = self._file.write(data)
+        scratch.let_go()
+        return written
 
 
 def _compact(value: Tensor) -> Tensor:
