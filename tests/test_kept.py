@@ -1,4 +1,4 @@
-"""What is kept of a paper, what its runs took, and what its packs say."""
+"""What is kept of a paper, and what its packs say."""
 
 import json
 import re
@@ -15,30 +15,9 @@ from fedlib import papers
 from fedlib.report import figures, inputs, packs
 from fedlib.report.pages import kept
 from fedlib.results import RunResult
-from fedlib.run.spent import CPU, MEMORY, WALL
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_IN = ROOT / "docs/results"
-
-
-def test_wall_and_cpu_time_are_added_up_by_stage(tmp_path):
-    made = {"train": [], "evaluate": []}
-    for stage, wall, cpu, memory in (
-        ("train", 3600, 1800, 1.4e9),
-        ("train", 1800, 600, 1.5e9),
-        ("train", None, None, None),  # of a version that did not record it
-        ("evaluate", 720, 360, 1.1e9),
-    ):
-        spent = {WALL: wall, CPU: cpu, MEMORY: memory}
-        file = tmp_path / f"{stage}{len(made[stage])}.h5"
-        result(provenance={"spent": spent} if wall else {}).save(file)
-        made[stage].append(file)
-    made["train"].append(tmp_path / "absent.h5")
-    text = kept.took(made)
-    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-    assert rows[2] == ["train", "2 of 3", "1.50 h", "40.0 min", "1.5 GB"]
-    assert rows[3] == ["evaluate", "1 of 1", "12.0 min", "6.0 min", "1.1 GB"]
-    assert kept.took({"train": made["train"][2:]}) == ""
 
 
 def test_a_comparison_with_one_member_is_not_kept():

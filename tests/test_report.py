@@ -21,6 +21,7 @@ from fedlib.errors import DataError
 from fedlib.report import printed
 from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
+from fedlib.run.spent import CPU, MEMORY, WALL
 from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
 
@@ -473,8 +474,9 @@ def test_papers_have_bibtex_and_exhibits_have_questions(name):
 
 
 def test_time_and_memory_are_those_that_were_recorded():
-    jobs = [{"spent": {"wall_seconds": 3600, "cpu_seconds": 1800, "memory_bytes": 2e9}}, {}] * 2
-    assert origin.spent(jobs).texts == ("2.00 h", "1.00 h", "2.0 GB")
+    jobs = [{"spent": {WALL: 3600, CPU: 1799.9, MEMORY: 2e9}}, {}] * 2
+    told = "2.00 h, 60.0 min of CPU time, at most 2.0 GB (2 recorded it)"
+    assert origin.spent(jobs).text == told
 
 
 @pytest.mark.parametrize(

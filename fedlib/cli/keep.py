@@ -21,7 +21,6 @@ from fedlib.report.pages import as_markdown, kept
 from fedlib.report.pages.contents import check_pictures, gather
 from fedlib.workflow.plan import Plan
 
-MADE = {"train": "history", "evaluate": "evaluation"}  # what a stage writes
 STAGES = ("table", "figure")
 KEPT = ("table_csv", "figure_pdf", "figure_png")
 
@@ -68,16 +67,10 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     # Figures are beside the page, in the folder that has the paper's name.
     results, page = Path(plan.path("results")), folder / "REPORT.md"
     text = as_markdown.page(gather(spec, results, folder.parent), page)
-    text += kept.took({stage: _made(plan, stage) for stage in MADE})
     files.write_text(page, text)
     return len(sources), packs.write(
         folder / packs.FOLDER, *_frames(plan, paper), _exhibits(plan, shown)
     )
-
-
-def _made(plan: Plan, stage: str) -> list[Path]:
-    """What jobs of a stage wrote, or will."""
-    return [Path(plan.path(MADE[stage], **job)) for s, job in plan.jobs() if s == stage]
 
 
 def _frames(plan: Plan, paper: str) -> list[Path]:

@@ -122,6 +122,7 @@ def _machines(chapter: Chapter) -> str:
         lines.append(f"- {FACT_TITLES.get(name, name)}: {', '.join(texts)}")
     if not lines:
         return ""
+    lines += [f"- time and memory: {chapter.origin.spent.text}"] * bool(chapter.origin.spent.jobs)
     head = _head(3, f"{chapter.name}-machines", "Machines and versions")
     told = f"As recorded by {chapter.origin.trainings} training runs."
     return f"{head}\n\n{told}\n\n" + "\n".join(lines)

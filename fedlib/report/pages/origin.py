@@ -48,6 +48,12 @@ class Spent(NamedTuple):
         """Wall time, CPU time and memory for people."""
         return _time(self.wall), _time(self.cpu), f"{self.memory / 1e9:.1f} GB"
 
+    @property
+    def text(self) -> str:
+        """The same in a sentence without its end."""
+        wall, cpu, memory = self.texts
+        return f"{wall}, {cpu} of CPU time, at most {memory} ({self.jobs} recorded it)"
+
 
 @dataclass(frozen=True)
 class Origin:
