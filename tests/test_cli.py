@@ -257,10 +257,9 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("name, value, message", NONSENSE)
-@pytest.mark.parametrize("target", ["plan", "clean"])
-def test_a_value_that_makes_no_sense_is_refused(target, name, value, message):
+def test_a_value_that_makes_no_sense_is_refused(name, value, message):
     with pytest.raises(ConfigError, match=message) as raised:
-        plan(target, **{name: value})
+        plan("clean", **{name: value})
     assert "\n" not in str(raised.value)
 
 

@@ -11,12 +11,12 @@ import same
 from fedlib import methods, models, papers, tree
 from fedlib.data import downloads, sources
 from fedlib.data.build import build, check
-from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.papers._frame import at_scale, everything, on
 from fedlib.report.exhibits import setting
 from fedlib.report.printed import read
-from fedlib.run.build import build_method, build_task
+from fedlib.run import buildable
+from fedlib.run.build import build_task
 from fedlib.spec import SCALES, tables
 from fedlib.workflow.provenance import ROOT
 
@@ -25,6 +25,7 @@ KEPT = json.loads((ROOT / "tests/kept.json").read_bytes())["declared"]
 every_scale = pytest.mark.parametrize(("name", "scale"), DECLARED)
 
 
+@functools.cache
 def declare(name, scale):
     return papers.load(name).declare(scale)
 
@@ -243,13 +244,10 @@ SENT = {
 
 @pytest.mark.parametrize(("federation", "label"), SENT)
 def test_what_the_paper_s_models_send_is_what_the_specification_counts(federation, label):
-    run = declare("pfedmm", "full").run(federation, label)
-    model = models.load(run.model)
-    task = Task(lambda: model.build(**run.model_params))
-    method = build_method(run.spec(0), task)
+    method = buildable.check(declare("pfedmm", "full").run(federation, label).spec(0))
     [shared] = method.shared
-    state = method.init(1, 0)
-    assert tree.numel(task.trainable(getattr(state, shared))) == SENT[federation, label]
+    sent = method.task.trainable(getattr(method.init(1, 0), shared))
+    assert tree.numel(sent) == SENT[federation, label]
 
 
 def test_registries_and_folders_agree():
