@@ -50,19 +50,22 @@ def toy_federation(sizes=(7, 12, 6, 10), test=4, features=4, classes=3, unseen=1
     x = draw.normal(size=(total, features))
     y = (x @ draw.normal(size=(features, classes))).argmax(1)
     rows = np.split(draw.permutation(total), np.cumsum([n + test for n in sizes])[:-1])
-    train = Split.from_lists([r[:-test] for r in rows])
-    held_out = Split.from_lists([r[-test:] for r in rows])
-    group = np.zeros(len(sizes), np.uint8)
-    group[len(sizes) - unseen :] = 1
+    return clients_with(x, y, [(r[:-test], r[-test:]) for r in rows], classes, unseen)
+
+
+def clients_with(x, y, rows, classes, unseen=0, **known):
+    """Clients who own these (training rows, test rows); the last `unseen` of them are unseen."""
+    train, test = (Split.from_lists(list(lists)) for lists in zip(*rows, strict=True))
     return Federation(
         x=x,
-        y=y.astype(np.int64),
+        y=y,
         num_classes=classes,
         train=train,
-        val=Split.from_lists([[] for _ in sizes]),
-        test=held_out,
-        group=group,
-        client_id=np.arange(len(sizes)),
+        val=Split.from_lists([[] for _ in rows]),
+        test=test,
+        group=(np.arange(len(rows)) >= len(rows) - unseen).astype(np.uint8),
+        client_id=np.arange(len(rows)),
+        **known,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import toy_paper
 from reference import Reference, assert_params, batches, descend, owned
-from support import TinyNet, cohort_of, sgd, tiny_task, toy_federation
+from support import TinyNet, clients_with, cohort_of, sgd, tiny_task, toy_federation
 from test_stages import evaluation, finish, options, start
 from torch import nn
 from torch.nn.functional import nll_loss
@@ -21,7 +21,6 @@ from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError, DivergedError
-from fedlib.federation import Federation, Split
 from fedlib.methods.adaptive_experts import Ensemble, Mixture
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import Features, Frozen
@@ -522,18 +521,9 @@ def images():
     """Four clients with 10 grey images of 16 x 16 pixels to train on and 5 to test on."""
     draw = np.random.default_rng(0)
     rows = np.arange(60).reshape(4, 15)
-    return Federation(
-        x=draw.integers(0, 256, (60, 1, 16, 16)).astype(np.uint8),
-        y=draw.integers(0, 3, 60),
-        num_classes=3,
-        train=Split.from_lists(rows[:, :10]),
-        val=Split.from_lists([[]] * 4),
-        test=Split.from_lists(rows[:, 10:]),
-        group=np.zeros(4, np.uint8),
-        client_id=np.arange(4),
-        mean=(0.5,),
-        std=(0.5,),
-    )
+    x, y = draw.integers(0, 256, (60, 1, 16, 16)).astype(np.uint8), draw.integers(0, 3, 60)
+    owned = [(own[:10], own[10:]) for own in rows]
+    return clients_with(x, y, owned, 3, mean=(0.5,), std=(0.5,))
 
 
 @pytest.mark.slow

@@ -22,14 +22,13 @@ from reference import (
     predicted,
     trained,
 )
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.experts import responsibilities
 from fedlib.engine.task import Task
-from fedlib.federation import Federation, Split
 
 
 @executors
@@ -262,16 +261,8 @@ def golden_federation():
     """Section 8.3: one client with three examples, which are one batch; tested on the same."""
     x = np.array([[1.0, 0, 2], [0, 1, -1], [1, 1, 0]])
     y = np.array([0, 1, 1])
-    return Federation(
-        x=np.concatenate([x, x]),
-        y=np.concatenate([y, y]),
-        num_classes=2,
-        train=Split.from_lists([[0, 1, 2]]),
-        val=Split.from_lists([[]]),
-        test=Split.from_lists([[3, 4, 5]]),
-        group=np.zeros(1, np.uint8),
-        client_id=np.zeros(1, np.int64),
-    )
+    both = np.concatenate([x, x]), np.concatenate([y, y])
+    return clients_with(*both, [([0, 1, 2], [3, 4, 5])], 2)
 
 
 def golden_state(method):

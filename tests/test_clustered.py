@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from support import assert_close, cohort_of, run, sgd, toy_federation
+from support import assert_close, clients_with, cohort_of, run, sgd, toy_federation
 
 from fedlib import methods, tree
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
-from fedlib.federation import Federation, Split
 from fedlib.models.linear import build
 from fedlib.run import checkpoint
 
@@ -40,18 +39,8 @@ def populations(of, examples=30, seed=0):
     best = (x @ draw.normal(size=(4, 3))).argmax(1)
     owner = np.arange(len(x)) // examples
     rows = [np.flatnonzero(owner == client) for client in range(len(of))]
-    group = np.zeros(len(of), np.uint8)
-    group[-kinds:] = 1
-    return Federation(
-        x=x,
-        y=((best + np.array(of)[owner]) % 3).astype(np.int64),
-        num_classes=3,
-        train=Split.from_lists([r[:-5] for r in rows]),
-        val=Split.from_lists([[] for _ in of]),
-        test=Split.from_lists([r[-5:] for r in rows]),
-        group=group,
-        client_id=np.arange(len(of)),
-    )
+    y = (best + np.array(of)[owner]) % 3
+    return clients_with(x, y, [(r[:-5], r[-5:]) for r in rows], 3, unseen=kinds)
 
 
 def as_sets(cluster):

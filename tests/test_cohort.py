@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from reference import batches, cross_entropy_of, descend, descent, module_of, owned, values_of
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, clients_with, cohort_of, sgd, tiny_task, toy_federation
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
@@ -20,7 +20,7 @@ from fedlib.engine.experts import padded
 from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
-from fedlib.federation import Federation, Split
+from fedlib.federation import Split
 from fedlib.models.emnist_cnn import EmnistCNN
 
 both_executors = pytest.mark.parametrize("executor", EXECUTORS)
@@ -384,19 +384,8 @@ def test_every_client_is_sampled_equally_often():
 
 def test_images_are_scaled_to_zero_mean_and_unit_deviation_per_channel():
     pixels = np.random.default_rng(0).integers(0, 256, size=(6, 2, 3, 3), dtype=np.uint8)
-    nobody = Split.from_lists([[]])
-    federation = Federation(
-        x=pixels,
-        y=np.zeros(6, np.int64),
-        num_classes=1,
-        train=Split.from_lists([range(6)]),
-        val=nobody,
-        test=nobody,
-        group=np.zeros(1, np.uint8),
-        client_id=np.zeros(1, np.int64),
-        mean=(0.1, 0.4),
-        std=(0.5, 0.2),
-    )
+    scale = {"mean": (0.1, 0.4), "std": (0.5, 0.2)}
+    federation = clients_with(pixels, np.zeros(6, np.int64), [(range(6), [])], 1, **scale)
     data = DeviceData(federation, torch.float64, torch.device("cpu"))
     rows = torch.tensor([[4, 0], [1, 1]])
     mean, std = np.array([0.1, 0.4]).reshape(2, 1, 1), np.array([0.5, 0.2]).reshape(2, 1, 1)

@@ -17,13 +17,12 @@ from reference import (
     owned,
     trained,
 )
-from support import cohort_of, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, sgd, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.solvers import SGD
 from fedlib.engine.task import Batch
-from fedlib.federation import Federation, Split
 from fedlib.report import recovery
 from fedlib.run import evaluate
 
@@ -196,18 +195,8 @@ def permuted_federation(seed, groups=2, members=4, classes=4, size=60):
     x = centres[kind] + draw.normal(size=(*kind.shape, 4))
     y = np.stack([names[group][row] for group, row in zip(cluster, kind, strict=True)])
     rows = np.arange(kind.size).reshape(kind.shape)
-    nobody = [[] for _ in cluster]
-    return Federation(
-        x=x.reshape(-1, 4),
-        y=y.reshape(-1).astype(np.int64),
-        num_classes=classes,
-        train=Split.from_lists(list(rows[:, :-20])),
-        val=Split.from_lists(nobody),
-        test=Split.from_lists(list(rows[:, -20:])),
-        group=np.zeros(len(cluster), np.uint8),
-        client_id=np.arange(len(cluster)),
-        cluster=cluster.astype(np.int64),
-    )
+    owned = [(own[:-20], own[-20:]) for own in rows]
+    return clients_with(x.reshape(-1, 4), y.reshape(-1), owned, classes, cluster=cluster)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4])

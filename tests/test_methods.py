@@ -214,8 +214,7 @@ def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
 
 
 @every_method
-@pytest.mark.parametrize("group", ["seen", "unseen"])
-def test_predictions_are_probabilities_whatever_the_batch_and_the_labels(name, group):
+def test_predictions_are_probabilities_whatever_the_batch_and_the_labels(name):
     method, federation = make(name, norm=True, dropout=0.3), federation_for(name)
     state = run(method, federation, 2)
 
@@ -225,11 +224,12 @@ def test_predictions_are_probabilities_whatever_the_batch_and_the_labels(name, g
         alone = (batch._replace(x=x[[i]], y=y[[i]], index=index[[i]]) for i in range(len(y)))
         return torch.cat([method.predict(personal, each) for each in alone])
 
-    whole = predictions(method, state, federation, group)
-    alone = predictions(method, state, federation, group, one_by_one)
-    for protocol, found in whole.items():
-        torch.testing.assert_close(found.sum(-1), torch.ones_like(found[..., 0]))
-        torch.testing.assert_close(found, alone[protocol])
+    for group in ("seen", "unseen"):
+        whole = predictions(method, state, federation, group)
+        alone = predictions(method, state, federation, group, one_by_one)
+        for protocol, found in whole.items():
+            torch.testing.assert_close(found.sum(-1), torch.ones_like(found[..., 0]))
+            torch.testing.assert_close(found, alone[protocol])
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in EVERYBODY])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, assert_close, cohort_of, sgd
+from support import EXECUTORS, assert_close, clients_with, cohort_of, sgd
 from torch import nn
 from torch.func import functional_call
 
@@ -11,7 +11,7 @@ from fedlib import methods, tree
 from fedlib.engine import ambient
 from fedlib.engine.experts import expert_losses, mixture_log_probs
 from fedlib.engine.task import Batch, Task, nll
-from fedlib.federation import Federation, Split
+from fedlib.federation import Federation
 from fedlib.models import char_lstm
 from fedlib.models.char_lstm import LSTM
 from fedlib.run import scoring
@@ -38,16 +38,8 @@ def text_federation(test=2) -> Federation:
     total = sum(SIZES) + test * len(SIZES)
     text = np.random.default_rng(0).integers(0, LETTERS, (total, LENGTH + 1)).astype(np.uint8)
     rows = np.split(np.arange(total), np.cumsum([n + test for n in SIZES])[:-1])
-    return Federation(
-        x=text[:, :-1],
-        y=text[:, 1:],
-        num_classes=LETTERS,
-        train=Split.from_lists([r[:-test] for r in rows]),
-        val=Split.from_lists([[] for _ in SIZES]),
-        test=Split.from_lists([r[-test:] for r in rows]),
-        group=np.zeros(len(SIZES), np.uint8),
-        client_id=np.arange(len(SIZES)),
-    )
+    owned = [(r[:-test], r[-test:]) for r in rows]
+    return clients_with(text[:, :-1], text[:, 1:], owned, LETTERS)
 
 
 def log_probs_of(*shape: int) -> torch.Tensor:
