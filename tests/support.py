@@ -16,6 +16,7 @@ from fedlib.federation import Federation, Split
 from fedlib.models import vae
 from fedlib.models.layers.random import Dropout
 from fedlib.results import TOTALS, RunResult
+from fedlib.run.simulate import Course, Simulation
 
 EXECUTORS = {"loop": Loop, "batched": Batched}
 MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
@@ -96,6 +97,17 @@ def run(method, federation, rounds=3, *, ids=None, state=None, seed=0, **options
         cohort = cohort_of(method.task, federation, ids, round=number, seed=seed, **options)
         state = method.round(state, cohort)
     return state
+
+
+def simulation_of(method, federation, executor="loop", **course) -> Simulation:
+    """A run of the method, with this course and the seed 0 unless it has another."""
+    data = DeviceData(federation, method.task.dtype, method.task.device)
+    return Simulation(method, data, Course(**{"seed": 0} | course), EXECUTORS[executor]())
+
+
+def silently(run, *args, **options):
+    """State and result of a run, which reports no progress."""
+    return run.run(*args, report=lambda line: None, **options)
 
 
 def assert_close(one, other, tolerance=1e-12):

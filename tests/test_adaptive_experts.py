@@ -10,14 +10,12 @@ import pytest
 import torch
 from conftest import toy_paper
 from reference import Reference, assert_params, batches, descend, owned
-from support import TinyNet, clients_with, cohort_of, sgd, tiny_task, toy_federation
+from support import TinyNet, clients_with, cohort_of, sgd, simulation_of, tiny_task, toy_federation
 from test_stages import evaluation, finish, options, start
 from torch import nn
 from torch.nn.functional import nll_loss
 
 from fedlib import methods, streams, tree
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import AdamW
 from fedlib.engine.task import Batch, Task
 from fedlib.errors import ConfigError, DataError, DivergedError
@@ -27,7 +25,6 @@ from fedlib.methods.parts.own_experts import Features, Frozen
 from fedlib.results import RunResult, View
 from fedlib.run import evaluate, progress
 from fedlib.run.build import build_method, build_task
-from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.seals import spec_digest
 from fedlib.spec import Run
@@ -428,8 +425,7 @@ def test_a_client_with_nothing_to_stop_on_is_named():
 
 
 def simulation(method, federation):
-    data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Course(rounds=2, seed=0), Loop())
+    return simulation_of(method, federation, rounds=2)
 
 
 @pytest.mark.parametrize("clients", [1, 3])

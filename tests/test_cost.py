@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from support import sgd, toy_federation
-from test_simulate import every_method, silently, simulation
+from support import sgd, silently, simulation_of, toy_federation
+from test_simulate import every_method, simulation
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedlib import methods, tree
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Batched, Loop
+from fedlib.engine.executors import Batched
 from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
@@ -29,7 +28,7 @@ from fedlib.run import cost, evaluate
 from fedlib.run.build import build_simulation
 from fedlib.run.checkpoint import Checkpoints, flatten
 from fedlib.run.evaluate import evaluate_state
-from fedlib.run.simulate import Course, Simulation
+from fedlib.run.simulate import Course
 from fedlib.run.train import train
 from fedlib.spec import Run
 
@@ -47,8 +46,7 @@ def small(name, model="mlp", sizes=(7, 12, 6, 10), federation=None, local=None, 
     }
     task = Task(builds.get(model, model))
     method = methods.load(name)(task=task, local=local or sgd(), **params)
-    data = DeviceData(federation or toy_federation(sizes), task.dtype, task.device)
-    return Simulation(method, data, Course(rounds=2, seed=0), Loop())
+    return simulation_of(method, federation or toy_federation(sizes), rounds=2)
 
 
 def measured(run) -> float:
@@ -230,9 +228,7 @@ def test_the_personal_stage_costs_its_examples_times_what_was_measured_of_one_cl
         **{"local_lr": 0.1, "gate_lr": 0.1, "local_epochs": 3, "local_check_every": 1},
         **{"gate_epochs": 2, "gate_check_every": 1, "expert_set": "all"},
     )
-    federation = toy_federation((7, 12, 6, 10))
-    data = DeviceData(federation, linear_task.dtype, linear_task.device)
-    run = Simulation(experts, data, Course(rounds=2, seed=0), Loop())
+    run = simulation_of(experts, toy_federation((7, 12, 6, 10)), rounds=2)
     state, history = silently(run)
     views = [("seen", "moe", "test"), ("seen", "finetuned", "test")]
     found = evaluate.final(experts, state, lambda group: run.everyone(group, 2), views=views)

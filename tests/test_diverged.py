@@ -6,18 +6,16 @@ from numbers import Real
 import numpy as np
 import pytest
 import torch
-from support import federation_for, toy_federation
+from support import federation_for, simulation_of, toy_federation
 from test_methods import METHODS, make
 from torch import nn
 
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import Solver
 from fedlib.errors import DataError, DivergedError
 from fedlib.methods.parts import chosen
 from fedlib.run import evaluate
-from fedlib.run.simulate import Course, Simulation
 
 HUGE = 1e25  # two layers of such weights are infinite in float32
 
@@ -54,8 +52,7 @@ FINITE = {
 def simulation(name, rate, rounds=2):
     method = unbounded(name)
     method = replace(method, **{rate: made_huge(rate, getattr(method, rate))})
-    data = DeviceData(federation_for(name), torch.float32, torch.device("cpu"))
-    return Simulation(method, data, Course(rounds=rounds, seed=0), Loop())
+    return simulation_of(method, federation_for(name), rounds=rounds)
 
 
 def evaluated(run):

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_simulate import METHODS, SIZES, silently, simulation
+from support import silently
+from test_simulate import METHODS, SIZES, simulation
 
 from fedlib.engine.executors import Loop
 from fedlib.engine.remembered import Remembered

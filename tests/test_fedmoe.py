@@ -7,12 +7,20 @@ import pytest
 import support
 import torch
 from reference import cross_entropy_of, learn, module_of, owned
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation, with_server
+from support import (
+    EXECUTORS,
+    assert_close,
+    cohort_of,
+    sgd,
+    silently,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+    with_server,
+)
 from torch.nn.functional import cross_entropy, softplus
 
 from fedlib import methods, tree
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.task import Batch
 from fedlib.errors import DataError
 from fedlib.federation import Split
@@ -20,7 +28,6 @@ from fedlib.methods.parts import server_mixture
 from fedlib.report import metrics
 from fedlib.results import SHARED, View
 from fedlib.run import evaluate, scoring
-from fedlib.run.simulate import Course, Simulation
 
 SIZES = (7, 12, 6, 10)  # the last client is unseen
 SERVER, PROBE = 4, 5
@@ -351,9 +358,7 @@ def test_what_is_written_down_is_the_gate_by_class_and_every_weight():
 
 def test_alpha_over_rounds_is_in_the_metrics():
     method, data = fedmoe(log_rounds=[1, 2, 9]), federation()
-    of_device = DeviceData(data, method.task.dtype, method.task.device)
-    simulation = Simulation(method, of_device, Course(rounds=2, seed=0), Loop())
-    state, history = simulation.run(report=lambda line: None)
+    state, history = silently(simulation_of(method, data, rounds=2))
     said = scoring.as_arrays(method.diagnostics(state))
     rows = metrics.run_rows(replace(history, diagnostics=said))
     alpha = rows[(rows["metric"] == "alpha") & (rows["at"] == "round")]

@@ -4,12 +4,10 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from support import EXECUTORS, assert_close, sgd, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, sgd, simulation_of, tiny_task, toy_federation
 
 from fedlib import methods, streams, tree
-from fedlib.engine.device import DeviceData
 from fedlib.engine.gossip import MIXINGS, connected_graph, fastest, metropolis, mixing_matrix, slem
-from fedlib.run.simulate import Course, Simulation
 
 GRAPHS = {
     "random": connected_graph(12, 0.3, seed=5),
@@ -31,9 +29,8 @@ SIZES = (7, 12, 6, 10, 8)
 def simulation(name, executor="loop", sizes=SIZES, rounds=3, **course):
     task = tiny_task(norm=True)
     method = methods.load(name)(task=task, local=sgd(), **DECENTRALISED.get(name, {}))
-    data = DeviceData(toy_federation(sizes=sizes), task.dtype, task.device)
-    settings = {"rounds": rounds, "seed": 0, "aggregation": "gossip"} | course
-    return Simulation(method, data, Course(**settings), EXECUTORS[executor]())
+    course = {"rounds": rounds, "aggregation": "gossip"} | course
+    return simulation_of(method, toy_federation(sizes=sizes), executor, **course)
 
 
 def run(*args, **options):

@@ -16,12 +16,10 @@ from reference import (
     executors,
     module_of,
 )
-from support import TinyNet, cohort_of, run, sgd, tiny_task, toy_federation
+from support import TinyNet, cohort_of, run, sgd, simulation_of, tiny_task, toy_federation
 from torch.nn.functional import cross_entropy
 
 from fedlib import methods, streams, tree
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.task import Task
 from fedlib.errors import DataError
 from fedlib.federation import Split
@@ -29,7 +27,7 @@ from fedlib.methods.parts import exploration
 from fedlib.models import leaf_cnn
 from fedlib.run import evaluate, scoring
 from fedlib.run.cost import flops_per_example
-from fedlib.run.simulate import Course, Simulation
+from fedlib.run.simulate import Simulation
 
 
 def make(num_experts=3, task=None, local=None, **params):
@@ -316,8 +314,7 @@ def stopping(rounds=6, **course) -> Simulation:
     """A run at a rate that leads away: the first check is the last that improves."""
     method, federation = make(2, stop_every=1, patience=1, horizon=rounds), toy_federation()
     method = replace(method, local=sgd(lr=3.0, momentum=0.0))
-    data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Course(rounds=rounds, seed=0, **course), Loop())
+    return simulation_of(method, federation, rounds=rounds, **course)
 
 
 @pytest.mark.parametrize("every", [1, 4])
@@ -368,8 +365,7 @@ def test_a_round_costs_a_step_and_a_forward_pass_of_every_model():
     federation = toy_federation()
     for num_experts, passes in [(1, 0), (2, 2), (3, 3)]:
         method = make(num_experts, stop="never")
-        data = DeviceData(federation, method.task.dtype, method.task.device)
-        simulation = Simulation(method, data, Course(rounds=1, seed=0), Loop())
+        simulation = simulation_of(method, federation, rounds=1)
         assert flops_per_example(simulation, simulation.init()) / 2 == step + passes * forward
 
 

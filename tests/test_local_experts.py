@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_paper, toy_run
-from support import assert_same_result, cohort_of, sgd, tiny_task, toy_federation
+from support import (
+    assert_same_result,
+    cohort_of,
+    sgd,
+    silently,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+)
 from test_adaptive_experts import make as mixture_of
 from test_stages import assert_one_line, evaluation, options, run_here, shards
 
 from fedlib import methods, papers, tree
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.methods.parts import early_stopping
@@ -20,7 +26,6 @@ from fedlib.methods.parts.own_experts import Networks
 from fedlib.results import RunResult
 from fedlib.run.build import build_method, build_task
 from fedlib.run.settle import settles
-from fedlib.run.simulate import Course, Simulation
 from fedlib.seals import spec_digest
 from fedlib.spec import SCALES, Run
 from fedlib.workflow.plan import Plan
@@ -189,9 +194,7 @@ def make(**params):
 def test_every_client_trains_once_and_alike_in_however_many_rounds(at_once):
     federation = toy_federation((7, 12, 6, 10, 9))  # the last one is unseen
     method = make(at_once=at_once)
-    data = DeviceData(federation, method.task.dtype, method.task.device)
-    run = Simulation(method, data, Course(rounds=7, seed=0), Loop())
-    state, result = run.run(report=lambda line: None)
+    state, result = silently(simulation_of(method, federation, rounds=7))
     assert state.epochs.tolist() == [3] * 5
     assert result.examples[-1] == 3 * (7 + 12 + 6 + 10 + 9)
     rounds = {1: [1] * 5, 2: [2, 2, 1], 10: [4, 1]}[at_once]  # group by group

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 from reference import Reference, assert_params, average, batches, descend, module_of, predicted
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
+from support import EXECUTORS, assert_close, cohort_of, sgd, silently, tiny_task, toy_federation
 from test_rows import simulation
-from test_simulate import silently
 from torch.nn.functional import cross_entropy, kl_div, mse_loss
 from zoo import Deep
 

@@ -20,21 +20,18 @@ from reference import (
     executors,
     module_of,
 )
-from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
+from support import assert_close, cohort_of, sgd, simulation_of, tiny_task, toy_federation
 from torch import nn
 from torch.nn.functional import cross_entropy
 from zoo import Deep
 
 from fedlib import methods, models, tree
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.experts import expert_seed
 from fedlib.engine.task import Batch, Task
 from fedlib.methods.parts.own_models import OwnModels
 from fedlib.methods.pfedmoe import mix
 from fedlib.models.layers.augment import erased
 from fedlib.run import cost
-from fedlib.run.simulate import Course, Simulation
 from fedlib.tree import Rows
 
 GOLDEN = 1e-6  # the specification prints six decimals
@@ -138,8 +135,7 @@ def test_a_step_costs_three_times_the_forward_pass_of_section_7():
     method = methods.load("pfedmoe")(
         task=cnn("cnn5"), large=(cnn("cnn1"),), gate=gate, local=sgd(batch_size=4)
     )
-    data = DeviceData(pictures(), torch.float32, torch.device("cpu"))
-    simulation = Simulation(method, data, Course(rounds=1, seed=0), Loop())
+    simulation = simulation_of(method, pictures(), rounds=1)
     # Nobody needs the gradient of the image, from the first convolutions of both extractors; the
     # norm before the gate's first layer does need one.
     first = 28 * 28 * 16 * 3 * 25

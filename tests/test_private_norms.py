@@ -4,17 +4,24 @@ import numpy as np
 import pytest
 import torch
 from reference import SOLVER, assert_params, average, executors, module_of
-from support import EXECUTORS, cohort_of, run, sgd, tiny_task, toy_federation
+from support import (
+    EXECUTORS,
+    cohort_of,
+    run,
+    sgd,
+    silently,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+)
 from test_by_hand import PFedMM
 from torch import nn
 
 from fedlib import methods, tree
-from fedlib.engine.device import DeviceData
 from fedlib.engine.gossip import connected_graph
 from fedlib.engine.task import Task
 from fedlib.methods.pfedmm import together
 from fedlib.run.checkpoint import flatten
-from fedlib.run.simulate import Course, Simulation
 
 ROUNDS, EXPERTS = 3, 3
 SIZES = (7, 12, 6, 10, 9)  # the last client is unseen; no batch of 4 leaves one alone
@@ -63,14 +70,8 @@ def make(task=None, private=True, **params):
 
 
 def simulation(method, executor="loop", federation=None, **course):
-    federation = federation or toy_federation(SIZES)
-    data = DeviceData(federation, method.task.dtype, method.task.device)
-    settings = Course(**{"rounds": ROUNDS, "seed": 3} | course)
-    return Simulation(method, data, settings, EXECUTORS[executor]())
-
-
-def silently(simulated, *args, **options):
-    return simulated.run(*args, report=lambda line: None, **options)
+    course = {"rounds": ROUNDS, "seed": 3} | course
+    return simulation_of(method, federation or toy_federation(SIZES), executor, **course)
 
 
 def assert_close(a, b, tolerance=0.0):

@@ -6,17 +6,25 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_paper, toy_run
-from support import EXECUTORS, assert_close, cohort_of, sgd, tiny_task, toy_federation
+from support import (
+    EXECUTORS,
+    assert_close,
+    cohort_of,
+    sgd,
+    silently,
+    simulation_of,
+    tiny_task,
+    toy_federation,
+)
 from test_executors import rounds
 from test_local import torch_run
-from test_simulate import silently
 from torch import nn
 from zoo import Deep, zoo
 
 import fedlib.engine.device
 import fedlib.engine.executors
 from fedlib import methods, tree
-from fedlib.engine.device import DeviceData, placed
+from fedlib.engine.device import placed
 from fedlib.engine.executors import Batched, Loop
 from fedlib.engine.graphs import Graphs
 from fedlib.engine.rewriting import available
@@ -25,7 +33,6 @@ from fedlib.engine.task import JointTask, Task
 from fedlib.errors import ConfigError
 from fedlib.run import calibrate, calibration, checkpoint, cost
 from fedlib.run.build import build_method
-from fedlib.run.simulate import Course, Simulation
 from fedlib.run_spec import run_roots
 from fedlib.tree import Rows
 from fedlib.workflow.plan import Plan
@@ -38,9 +45,8 @@ deep = {"v": torch.full((4,), 2.0)}
 
 
 def simulation(rounds=5, rate=0.5, method=None, **course):
-    method, federation = method or zoo(dtype=torch.float32), toy_federation(SIZES)
-    data = DeviceData(federation, method.task.dtype, method.task.device)
-    return Simulation(method, data, Course(rounds=rounds, seed=3, rate=rate, **course), Loop())
+    method, course = method or zoo(dtype=torch.float32), {"rounds": rounds, "rate": rate} | course
+    return simulation_of(method, toy_federation(SIZES), seed=3, **course)
 
 
 # -- trees of rows ------------------------------------------------------------------------

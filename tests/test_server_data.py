@@ -14,6 +14,8 @@ from support import (
     cohort_of,
     same_bits,
     sgd,
+    silently,
+    simulation_of,
     tiny_task,
     toy_federation,
     with_server,
@@ -22,8 +24,6 @@ from torch.nn.functional import cross_entropy
 
 from fedlib import methods, tree
 from fedlib.engine.batches import draw_batches
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.participation import sample
 from fedlib.engine.task import Task
 from fedlib.errors import DataError, DivergedError
@@ -57,14 +57,8 @@ def tuned(task=None, **network):
 
 
 def simulation(method=None, data=None, **course) -> Simulation:
-    method = method or tuned(**NETWORK)
-    device_data = DeviceData(data or federation(), method.task.dtype, method.task.device)
-    asked = Course(**{"rounds": 4, "seed": 3, "rate": 0.5} | course)
-    return Simulation(method, device_data, asked, Loop())
-
-
-def silently(run, *args, **options):
-    return run.run(*args, report=lambda line: None, **options)
+    course = {"rounds": 4, "seed": 3, "rate": 0.5} | course
+    return simulation_of(method or tuned(**NETWORK), data or federation(), **course)
 
 
 # -- the federation ------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from support import (
     federation_for,
     modules_of,
     sgd,
+    silently,
+    simulation_of,
     solver_of,
     tiny_task,
     toy_federation,
@@ -20,8 +22,6 @@ from support import (
 from torch import nn
 
 from fedlib import methods
-from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.participation import sample
 from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
@@ -29,7 +29,7 @@ from fedlib.federation import Split
 from fedlib.results import View
 from fedlib.run import evaluate
 from fedlib.run.checkpoint import Checkpoints, flatten
-from fedlib.run.simulate import Course, Simulation
+from fedlib.run.simulate import Course
 
 ADAM = {"server": {"solver": "adam", "lr": 0.01, "batch_size": 6}}
 # As in test_methods.py, but with more to remember from round to round, and more to evaluate.
@@ -65,15 +65,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     local = local or solver_of(name, schedule=schedule)
     method = methods.load(name)(task=task, local=local, **params, **modules)
     federation = federation or federation_for(name, SIZES)
-    data = DeviceData(federation, task.dtype, task.device)
-    return Simulation(
-        method, data, Course(**{"rounds": 4, "seed": 3, "rate": rate} | course), Loop()
-    )
-
-
-def silently(run, *args, **options):
-    """`run.run` without progress."""
-    return run.run(*args, report=lambda line: None, **options)
+    return simulation_of(method, federation, **{"rounds": 4, "seed": 3, "rate": rate} | course)
 
 
 def assert_same_bits(one, other):

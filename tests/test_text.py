@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 from data_fixtures import made_up_texts
-from support import tiny_task, toy_federation
+from support import silently, simulation_of, tiny_task, toy_federation
 from test_transformer import official, tiny  # noqa: F401
 
 from fedlib import files, methods, seals
 from fedlib.engine.device import DeviceData
-from fedlib.engine.executors import Loop
 from fedlib.engine.solvers import Adam
 from fedlib.engine.task import Task
 from fedlib.errors import ConfigError, DataError
@@ -21,7 +20,6 @@ from fedlib.federation import Federation, Tokens
 from fedlib.models import transformer
 from fedlib.report import metrics
 from fedlib.run.build import build_modules, build_simulation, build_task, weight_files
-from fedlib.run.simulate import Course, Simulation
 from fedlib.workflow.command import run_parser
 
 CPU = torch.device("cpu")
@@ -149,13 +147,8 @@ def test_a_transformer_learns_made_up_texts_from_several_clients(size):
         return transformer.build(5, size, vocabulary=200, max_length=16)
 
     method = methods.load("fedavg")(task=Task(build), local=Adam(lr=2e-3, batch_size=20, epochs=2))
-    run = Simulation(
-        method,
-        DeviceData(federation, torch.float32, CPU),
-        Course(rounds=6, seed=0, evaluate_every=6),
-        Loop(),
-    )
-    _, history = run.run(report=lambda line: None)
+    run = simulation_of(method, federation, rounds=6, evaluate_every=6)
+    _, history = silently(run)
     scores = history.scores[metrics.SERVER]
     first, last = scores.correct[:, 0] / scores.count[0]
     # Chance is 0.2, with a deviation of 0.018 over 500 examples.
