@@ -242,7 +242,7 @@ def test_mistakes_of_all_kinds_are_found_by_the_script(plan):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", SCALES[1:])  # the first is a part of the second
 def test_everything_that_is_declared_can_be_built(scale, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     preflight.check(Plan({"scale": scale}))
