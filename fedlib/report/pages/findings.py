@@ -65,7 +65,7 @@ def line(content: Content, chapter: Chapter) -> str:
     data = first + f" and {len(others)} more" * bool(others)
     if len(chapter.pairs):
         beside = f"{chapter.near} of {len(chapter.pairs)} published numbers within two points"
-        beside += f", of {chapter.printed} that it prints" * bool(chapter.printed)
+        beside += f"; the paper prints {chapter.printed}" * bool(chapter.printed)
     else:
         beside = "no published number for these data sets"
     return f"{made}{data}; {beside}."

@@ -69,7 +69,11 @@ function filter() {
   }
   const some = searched.length > 0 || Object.values(wanted).some(Boolean);
   all("nav li details").forEach((chapter) => { chapter.open = some; });
-  for (const part of all(".chapter")) part.hidden = !part.querySelector(".exhibit:not([hidden])");
+  for (const part of all(".chapter")) {
+    part.hidden = !part.querySelector(".exhibit:not([hidden])");
+    const link = document.querySelector(`nav a[href="#${part.getAttribute("aria-labelledby")}"]`);
+    link.closest("details").hidden = part.hidden;
+  }
   document.querySelector(".nothing").hidden = shown > 0;
   all(".front, .numbers").forEach((part) => { part.hidden = some; });
   form.querySelector("output").textContent = `${shown} of ${exhibits.length} shown`;
