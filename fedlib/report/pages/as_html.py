@@ -94,12 +94,12 @@ def linked(text: str) -> str:
     """A citation as HTML, in which identifiers lead to the paper and its official code.
 
     Args:
-      text: in which what HTML could take for markup is escaped.
+      text: escaped, of Jinja's own kind; a template would escape the links in any other.
     """
-    text = str(text)  # Jinja's own kind of text would be escaped once more
+    found = str(text)  # to which nothing is escaped that is added
     for pattern, address in LINKS.items():
-        text = re.sub(pattern, rf'<a href="{address}">\g<0></a>', text)
-    return text
+        found = re.sub(pattern, rf'<a href="{address}">\g<0></a>', found)
+    return type(text)(found)
 
 
 def _each(titles) -> list[str]:
