@@ -20,7 +20,7 @@ from fedlib.tree import Rows
 
 # Of a core's share of the machine's memory: a workflow runs a job on each core. Files are written
 # anew in every round, so what fits into memory stays there.
-ROOM_SHARE = 0.25
+ROOM_SHARE = 0.125
 ALIGNED = 64  # bytes, as PyTorch's own memory is
 
 _maps: weakref.WeakSet = weakref.WeakSet()  # of all files that are there
