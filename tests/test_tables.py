@@ -591,7 +591,7 @@ def test_a_wrong_file_of_published_numbers_is_refused(tmp_path, text, complaint)
 def test_unknown_kinds_and_params_name_the_choices():
     with pytest.raises(ConfigError, match="no kind 'pie'; choose from accuracy, accuracy_"):
         build(main_exhibit(), main_metrics(), kind="pie")
-    with pytest.raises(ConfigError, match="its fields are: parameter, methods, symbol"):
+    with pytest.raises(ConfigError, match="its fields are: parameter, methods, of, symbol"):
         build(main_exhibit(), main_metrics(), kind="sweep", parameters="x")
 
 
