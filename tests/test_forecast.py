@@ -10,6 +10,7 @@ from test_stages import SPEC
 
 from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
+from fedlib.engine.parts import PART_BYTES
 from fedlib.forecast import costs, rates, rehearsal
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
@@ -157,7 +158,7 @@ FEW = Sizes(
 
 def rehearsed(*done: tuple[Part, Load], **changes) -> Rehearsed:
     facts = {"shared": 10, "each": 5, "personal": 0, "shared_test": 0}
-    facts |= {"busy": 1, "brief": 1, "finalists": 0}
+    facts |= {"whole": True, "busy": 1, "brief": 1, "finalists": 0}
     return Rehearsed(loads=dict(done), **facts | changes)
 
 
@@ -233,6 +234,22 @@ def test_memory_grows_with_the_pool_and_with_what_clients_keep():
     )
     # Four clients keep a million numbers, and two are copied in a round.
     assert large - small == pytest.approx(costs.COPIES * 4 * (4 + 2))
+
+
+def test_a_cohort_that_trains_part_by_part_has_the_models_of_one_part():
+    many = {"shared": 1e7, "each": 0}
+    whole, parts = (
+        cost(part("round", "fold", "train"), **many, whole=whole)["train"].mb
+        for whole in (True, False)
+    )
+    room = max(PART_BYTES["cpu"] / 1e6, 4 * 10)  # of a part, or of one model of 40 MB
+    assert whole - parts == pytest.approx(costs.COPIES * (2 * 4 * 10 - room))
+
+
+@pytest.mark.parametrize(("method", "whole"), [("fedavg", False), ("clustered", True)])
+def test_a_rehearsal_sees_whether_all_models_of_a_round_exist_at_once(method, whole):
+    spec = run(method, participation={"rate": 1.0})
+    assert rehearsal.rehearse(spec, [], owned(DIGITS)).whole == whole
 
 
 # -- rates --------------------------------------------------------------------------------

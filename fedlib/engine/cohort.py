@@ -50,8 +50,7 @@ class Cohort:
       population_examples: their training examples, together.
       aggregation: "damped" or "renormalised"; see `average`.
       journal: filled in while the round runs.
-      known_ids: [C] the same as `ids`, in host memory, for those who make a cohort from there: to
-        read `ids` would wait for the device.
+      known_ids: [C] `ids` in host memory, if they come from there; to read `ids` would wait.
       remembered: scores that are not computed again; None computes all.
     """
 
@@ -302,7 +301,7 @@ class Cohort:
 
         cuts = slices(params, self.size, self.executor.together if returns else self.size)
         what, losses, momenta = joined(map(train, cuts), self.size)
-        self.journal.add(self.host_ids, losses)
+        self.journal.add(self.host_ids, losses, whole=returns is None)
         return what, memory and memory.renewed(clients, momenta if kept else None, local.epochs)
 
     def _trained(self, step, params, rates, momenta, per_client, *, local, stream) -> tuple:
@@ -326,6 +325,7 @@ class Cohort:
 
         The batches are those `local` asks for: its batch size, epochs or steps.
         """
+        self.journal.whole = True
         # A copy, because a forward pass renews running statistics in place.
         start, lifted = tree.clone(carry), self.executor.lift(step)
         kinds = tree.kinds((carry, per_client))

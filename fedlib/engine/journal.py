@@ -27,6 +27,7 @@ class Journal:
       clients: whose each of these losses are [C].
       down, up: numbers sent to and from ONE client; the mean where clients differ in it.
       examples: training examples in the local steps of ALL clients, counting repeats.
+      whole: whether the trained models of all clients existed at once.
       others: by group, what happened in the round to `Cohort.everyone` of that group.
     """
 
@@ -35,10 +36,12 @@ class Journal:
     down: int | float = 0
     up: int | float = 0
     examples: int = 0
+    whole: bool = False
     others: dict[str, "Journal"] = field(default_factory=dict)
 
-    def add(self, clients: np.ndarray, losses: Tensor) -> None:
-        """Training losses [C] of these clients [C]."""
+    def add(self, clients: np.ndarray, losses: Tensor, whole: bool = True) -> None:
+        """Training losses [C] of these clients [C], and whether all of their models were there."""
+        self.whole |= whole
         self.losses.append(losses)
         self.clients.append(clients)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedlib.data.sizes import Sizes
 from fedlib.engine.choice import BLOCK
+from fedlib.engine.parts import PART_BYTES
 from fedlib.federation import CLIENTS
 from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
@@ -103,6 +104,8 @@ class _Owners:
         model = self.rehearsed.shared + self.rehearsed.each
         state = self.rehearsed.shared + self.rehearsed.each * sum(self.number.values())
         clients = self.cohort * model
+        if not self.rehearsed.whole:
+            clients = min(clients, max(PART_BYTES["cpu"] / FLOAT_BYTES, model))
         together = min(self.cohort, BLOCK) if batched else 1
         # A forward pass has what memory must hold; backward ones also make gradients of weights,
         # which `clients` has.

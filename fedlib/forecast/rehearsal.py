@@ -100,6 +100,7 @@ class Rehearsed(NamedTuple):
       shared, each: numbers in the state, and of them for each owner in the federation.
       personal: numbers that the final evaluation needs for each client who trains for it.
       shared_test: operations by example where clients are scored on each other's test examples.
+      whole: whether the models of all clients of a round exist at once, see `Cohort.fit`.
       busy: share of the rounds in which clients do local steps.
       brief: epochs that final protocols may take for each that was rehearsed.
       finalists: the most clients of a group that are prepared for final protocols, or 0 for all.
@@ -110,6 +111,7 @@ class Rehearsed(NamedTuple):
     each: float
     personal: float
     shared_test: float
+    whole: bool
     busy: float
     brief: float
     finalists: int
@@ -155,7 +157,7 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     three, four = (_numbers(method, owners) for owners in (3, 4))
     each = four - three
     tally.phase = Phase.ROUND
-    tried, state = _rounds(few, state, tally)
+    tried, state, whole = _rounds(few, state)
     tally.phase = Phase.EVALUATION
     state, _ = scoring.during_training(method, state, _everyone(few))
     brief = method.briefly()
@@ -172,6 +174,7 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
         each=each,
         personal=method.personal_numbers(),
         shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
+        whole=whole,
         busy=1 / tried,
         brief=_longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
@@ -298,16 +301,16 @@ def _course(sizes: np.ndarray, batch_size: int, steps: list[int]) -> tuple[float
     return (0.0, float(steps[0])) if fixed and steps[0] else (epochs, 0.0)
 
 
-def _rounds(few: Simulation, state: Any, tally: Tally) -> tuple[int, Any]:
-    """The rounds that it took until somebody did a local step, and the state after them."""
+def _rounds(few: Simulation, state: Any) -> tuple[int, Any, bool]:
+    """The rounds until somebody did a local step, the state after them; see `Journal.whole`."""
     first = max(few.course.rounds - 1, 0)
     for tried in range(1, ATTEMPTS + 1):
         cohort = few.cohort(few.federation.ids("seen"), first + tried - 1)
         state = few.method.round(state, cohort)
         others = sum(journal.examples for journal in cohort.journal.others.values())
         if cohort.journal.examples or others or not few.method.clients_train:
-            return tried, state
-    return 1, state
+            return tried, state, cohort.journal.whole
+    return 1, state, cohort.journal.whole
 
 
 def _numbers(method: Any, owners: int) -> int:
