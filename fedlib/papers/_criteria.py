@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from fedlib.spec import Run
-from fedlib.spec.tables import Criteria
+from fedlib.spec.criteria import Criteria
 
 CAPTION = (
     "What the paper's numbers and text lead one to expect of a reproduction, and whether these "

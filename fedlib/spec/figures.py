@@ -78,6 +78,7 @@ class AccuracyOverRounds(Figure):
     """
 
     question: ClassVar = "How fast does each method learn, and where does it end?"
+    compares: ClassVar = True
 
     metric: str = "accuracy"
     protocol: str = "default"
@@ -86,8 +87,6 @@ class AccuracyOverRounds(Figure):
     chosen: bool = False
     peaks: str | None = None
     waypoints: str | None = None
-
-    compares: ClassVar = True
 
     @property
     def room_for_others(self) -> bool:
@@ -143,10 +142,9 @@ class ClientDifferences(Figure):
     """
 
     question: ClassVar = "For how many clients is the method better than the best baseline?"
+    is_lead: ClassVar = True
 
     of: str
-
-    is_lead: ClassVar = True
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of federations that have the run `of` and another."""
@@ -184,12 +182,10 @@ class CostToTarget(Figure):
     """
 
     question: ClassVar = "What does it cost to reach a target accuracy?"
+    compares: ClassVar = True
+    by_federation: ClassVar = ("targets",)
 
     targets: Mapping[str, float]
-
-    compares: ClassVar = True
-
-    by_federation: ClassVar = ("targets",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,13 +214,12 @@ class GainBars(Figure):
     """
 
     question: ClassVar = "What is gained where the conditions are better?"
+    is_lead: ClassVar = True
 
     pairs: Sequence[Mapping]
     bars: Sequence[Mapping]
     names: Sequence[str]
     gains: str = ""
-
-    is_lead: ClassVar = True
 
     def metrics(self) -> Iterator[str]:
         """Those of the bars."""
@@ -256,10 +251,9 @@ class GradientDivergence(Figure):
     """
 
     question: ClassVar = "How much do the clients' updates disagree?"
+    compares: ClassVar = True
 
     window: int = 50
-
-    compares: ClassVar = True
 
 
 @dataclass(frozen=True, kw_only=True)

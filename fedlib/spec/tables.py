@@ -18,7 +18,6 @@ class Accuracy(Table):
     """Accuracy of all clients and of the tenth worst: a block per federation, a row per method."""
 
     question: ClassVar = "How accurate is each method, for all clients and for the worst tenth?"
-
     room_for_others: ClassVar = True
     compares: ClassVar = True
 
@@ -34,10 +33,9 @@ class AccuracyAndTraffic(Table):
     """
 
     question: ClassVar = "How accurate is each method, and what does it send?"
+    room_for_others: ClassVar = True
 
     averaged: Mapping[str, Mapping] | None = None
-
-    room_for_others: ClassVar = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +49,13 @@ class BesidePublished(Table):
     """
 
     question: ClassVar = "How accurate is each method, beside what is published?"
+    room_for_others: ClassVar = True
+    compares: ClassVar = True
+    by_federation: ClassVar = ("names",)
 
     sources: Sequence[Mapping]
     names: Mapping[str, str]
     others: Mapping[str, str] | None = None
-
-    room_for_others: ClassVar = True
-    compares: ClassVar = True
-
-    by_federation: ClassVar = ("names",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,43 +74,6 @@ class ClusterRecovery(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Criteria(Table):
-    """Acceptance criteria; see `fedlib.papers._criteria` and `fedlib.report.tables.criteria`.
-
-    Attributes:
-      criteria: of each the "title", the "source" (where it was read), the "kind" (one of
-        `fedlib.report.predicates.KINDS`, with its arguments) and the "terms" that are compared. A
-        term is a cell, or two of which it is the difference: {"federation", "label"} of a run, and
-        whatever is not as here: "metric" "accuracy" (of the metrics, or one of
-        `fedlib.report.measures.MEASURES`), "at" "last", "group" "seen", "protocol" "default",
-        "split" "test", "published" {"exhibit", "dataset", "label", "metric"} of what stands beside
-        it. A criterion may have a "unit" ("percent", or "number" for what is no share), a "note",
-        and a "published" number of its own in place of the cells'. "main" ones are about the
-        paper's main claim, see `tests/standing.py`.
-    """
-
-    question: ClassVar = "Do these runs show what the paper says?"
-
-    criteria: Sequence[Mapping]
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """What criteria ask of this run."""
-        for term in self._terms():
-            if (term["federation"], term["label"]) == (federation, label):
-                yield View(**{name: term[name] for name in View._fields if name in term})
-
-    def metrics(self) -> Iterator[str]:
-        """Those of all criteria."""
-        return (term["metric"] for term in self._terms() if "metric" in term)
-
-    def _terms(self) -> Iterator[Mapping]:
-        """Every number of a run that some criterion names."""
-        for criterion in self.criteria:
-            for term in criterion["terms"]:
-                yield from [term] if isinstance(term, Mapping) else term
-
-
-@dataclass(frozen=True, kw_only=True)
 class Cost(Table):
     """Traffic and parameters; `personal`: of what clients keep, too.
 
@@ -123,10 +82,9 @@ class Cost(Table):
     """
 
     question: ClassVar = "What does training cost in examples, arithmetic and traffic?"
+    room_for_others: ClassVar = True
 
     personal: bool = False
-
-    room_for_others: ClassVar = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,11 +98,10 @@ class Gains(Table):
     """
 
     question: ClassVar = "How far is the method above the best baseline?"
+    is_lead: ClassVar = True
 
     of: str
     groups: Sequence[Mapping]
-
-    is_lead: ClassVar = True
 
     def compared(self, pairs: list[Pair]) -> list[Pair]:
         """Those of federations that have the run `of` and one of each group."""
@@ -168,15 +125,14 @@ class GlobalAccuracy(Table):
     """
 
     question: ClassVar = "How accurate is the model on the server's test examples?"
+    room_for_others: ClassVar = True
+    of_server: ClassVar = True
+    compares: ClassVar = True
 
     columns: Sequence[Mapping]
     rows: Sequence[Mapping] | None = None
     head: str = "Method"
     average: str | None = None
-
-    room_for_others: ClassVar = True
-    of_server: ClassVar = True
-    compares: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The state of the last round, of methods that choose another."""
@@ -251,13 +207,12 @@ class Lead(Table):
     """
 
     question: ClassVar = "How far is the method ahead of each other one?"
+    is_lead: ClassVar = True
 
     of: str
     claim: Mapping
     group: str = "seen"
     at: str = "best"
-
-    is_lead: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The group."""
@@ -289,11 +244,10 @@ class PairedDifferences(Table):
     """
 
     question: ClassVar = "How far is the method ahead on the same clients, and is that chance?"
+    is_lead: ClassVar = True
 
     of: str
     protocols: Sequence[Mapping] | None = None
-
-    is_lead: ClassVar = True
 
     @property
     def room_for_others(self) -> bool:
@@ -379,12 +333,10 @@ class ToTarget(Table):
     """
 
     question: ClassVar = "How soon is a target accuracy reached?"
+    compares: ClassVar = True
+    by_federation: ClassVar = ("targets",)
 
     targets: Mapping[str, float]
-
-    compares: ClassVar = True
-
-    by_federation: ClassVar = ("targets",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,7 +344,6 @@ class Unseen(Table):
     """Accuracy of clients that took no part in training, by each protocol."""
 
     question: ClassVar = "How accurate are methods for clients that took no part in training?"
-
     room_for_others: ClassVar = True
     compares: ClassVar = True
 
@@ -412,10 +363,9 @@ class Views(Table):
     """
 
     question: ClassVar = "How accurate is each method, seen in different ways?"
+    room_for_others: ClassVar = True
 
     columns: Sequence[Mapping]
-
-    room_for_others: ClassVar = True
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """Those of the columns."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.adaptive_experts.settings import EXPLORATIONS, Setting
 from fedlib.spec import Run
-from fedlib.spec.tables import Criteria
+from fedlib.spec.criteria import Criteria
 
 SOURCE = "Table 2"
 REPORTED = "cifar10"  # the data set of Table 2

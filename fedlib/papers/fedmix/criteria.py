@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.fedmix.settings import ETAS, MANY_EXPERTS, Setting
 from fedlib.spec import Run
-from fedlib.spec.tables import Criteria
+from fedlib.spec.criteria import Criteria
 
 MEAN = {"metric": "accuracy_client_mean"}
 NEW_SHARD = {"protocol": "new_shard"}  # pooled: all examples of the shard count the same

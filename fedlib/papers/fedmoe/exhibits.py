@@ -1,13 +1,23 @@
 """Tables and figures of Fed-MoE. Numbers of them in captions are the paper's."""
 
-from collections.abc import Callable, Mapping, Sequence
-
 from fedlib.papers._frame import each, everything, on
+from fedlib.papers.fedmoe.columns import (
+    SKEW_METRICS,
+    by_reserved,
+    columns,
+    of_figure_4,
+    of_skewed,
+    of_table_2,
+    of_table_3,
+    pairs,
+    rows,
+    same_rounds,
+    skewed_and_even,
+    some_rounds,
+)
 from fedlib.papers.fedmoe.criteria import skew_pairs
 from fedlib.papers.fedmoe.settings import (
     ABLATED,
-    EXPERTS,
-    FEWER,
     GATES,
     KEPT,
     MAINS,
@@ -17,22 +27,14 @@ from fedlib.papers.fedmoe.settings import (
     STEPS,
     WARM,
     WEIGHTS,
-    Setting,
 )
 from fedlib.spec import figures, tables
 
-Shown = Sequence[Setting]
 CONTRADICTIONS = (
     "Printed inconsistently: of Avg-MoE on FEMNIST at M = 50 Tables 2, 3 and 7 have 83.30, 82.78 "
     "and 82.60, of FedJETs Tables 2 and 7 have 76.96 and 75.88."
 )
-SKEW_METRICS = {  # of Figure 4: titles, and how the published ones are called
-    "accuracy": ("Accuracy", "accuracy"),
-    "macro_f1": ("F1", "f1"),
-    "auc": ("AUC", "auc"),
-}
 ROLLED = 100  # clients of the one number of FedRolex (section 0)
-SHOWN_ROUNDS = 4  # matrices in a row
 BETA_PAIR = ("fedmoe", "fedmoe-beta-1e-1")
 BY_CLASS = {"values": "mean gate", "rows": "Class"}
 
@@ -54,107 +56,6 @@ WITH_MAINS = {  # Table 8
     **{"fedmoe-main-0": "0", "fedmoe": "1"},
     **{f"fedmoe-main-{num}": str(num) for num in MAINS[1:]},
 }
-
-
-def columns(printed_at: int | None = None) -> Callable[[Shown], list[dict]]:
-    """A column for each federation; what is published is of `printed_at` clients.
-
-    None where that is so by the columns.
-    """
-    return lambda shown: [
-        {"federation": s.data.name, "title": s.column, **_elsewhere(s, printed_at)} for s in shown
-    ]
-
-
-def _elsewhere(setting: Setting, printed_at: int | None) -> dict[str, str]:
-    """Of a column whose published numbers are of another number of clients: of which."""
-    return {} if printed_at in (None, setting.num_clients) else {"of": f"M = {printed_at}"}
-
-
-def of_table_2(shown: Shown) -> list[dict]:
-    """A column for each federation, beside the number for as many clients."""
-    return [
-        {"federation": s.data.name, "title": s.column, "published": f"table2-m{s.num_clients}"}
-        for s in shown
-    ]
-
-
-def rows(titles: Mapping[str, str], printed: Mapping[str, str]) -> Callable[[Shown], list[dict]]:
-    """A row for each label that is run; `printed` has those that are published as another."""
-    return lambda shown: [
-        {"label": label, "title": title, "printed": printed.get(label, label)}
-        for label, title in titles.items()
-        if label in everything(shown)
-    ]
-
-
-def of_table_3(shown: Shown) -> list[dict]:
-    """Rows of as many experts on the server as in the clients' mixtures of Avg-MoE."""
-    usual = shown[0].num_experts
-    numbers = sorted({usual, 6, *FEWER, *EXPERTS})
-    found = [{"label": f"avg-moe-k{x}", "title": f"Avg-MoE, {x} experts"} for x in numbers]
-    for number in numbers:
-        printed = f"fedmoe-k{number}"
-        label = "fedmoe" if number == usual else printed
-        title = f"Fed-MoE, {number} experts"
-        found.append({"label": label, "title": title, "printed": printed})
-    return [row for row in found if row["label"] in everything(shown)]
-
-
-def by_reserved(shown: Shown) -> list[dict]:
-    """A column for each size of the reserved set, by data set."""
-    return [
-        {
-            "federation": setting.data.name,
-            "title": f"{setting.reserved} examples",
-            "published": f"reserved-{setting.reserved}",
-            **_elsewhere(setting, ABLATED),
-        }
-        for setting in sorted(shown, key=lambda s: (s.data.family, s.reserved))
-    ]
-
-
-def skewed_and_even(settings: Shown) -> list[Setting]:
-    """Pairs of federations whose reserved data are skewed, and are not."""
-    return [setting for pair in skew_pairs(settings) for setting in pair]
-
-
-def of_skewed(shown: Shown) -> list[str]:
-    """Labels of the skewed ones."""
-    return [label for skewed, _ in skew_pairs(shown) for label in skewed.labels]
-
-
-def of_figure_4(shown: Shown) -> list[dict]:
-    """By metric a column for the skewed set, and one for what is gained if it is even."""
-    found = []
-    for skewed, even in skew_pairs(shown):
-        for metric, (title, theirs) in SKEW_METRICS.items():
-            of = {"metric": metric, "printed": theirs, **_elsewhere(skewed, ABLATED)}
-            name = skewed.data.name
-            gain = {"federation": even.data.name, "minus": name, "title": f"{title}, gain if even"}
-            found += [
-                {"federation": name, "title": title, "published": "figure4-skewed", **of},
-                {**gain, "published": "figure4-gain", **of},
-            ]
-    return found
-
-
-def pairs(shown: Shown) -> list[dict]:
-    """Names of the federations that bars compare."""
-    return [{"below": s.data.name, "above": e.data.name} for s, e in skew_pairs(shown)]
-
-
-def some_rounds(setting: Setting) -> list[int]:
-    """A few of the rounds that are written down, the first and the last among them."""
-    logged = setting.logged()
-    last = len(logged) - 1
-    return [logged[last * i // (SHOWN_ROUNDS - 1)] for i in range(SHOWN_ROUNDS)]
-
-
-def same_rounds(shown: Shown) -> list[int]:
-    """Those of them that all federations have."""
-    first, *others = map(some_rounds, shown)
-    return [number for number in first if all(number in other for other in others)]
 
 
 TABLES = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.pfedmm.settings import PUBLISHED, Setting, has_unseen
 from fedlib.spec import Data, Run
-from fedlib.spec.tables import Criteria
+from fedlib.spec.criteria import Criteria
 
 REPORTED = {"emnist": "EMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 BY_TABLE = ("pfedmm", "fedavg", "fedprox", "fedavg-plus", "local")

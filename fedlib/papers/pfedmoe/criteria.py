@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fedlib.papers._criteria import cell, criterion, table
 from fedlib.papers.pfedmoe.settings import BASELINES, MUTUAL, SAME, Setting
 from fedlib.spec import Run
-from fedlib.spec.tables import Criteria
+from fedlib.spec.criteria import Criteria
 
 METRIC = "accuracy_client_mean"
 WITHIN = 0.02  # section 9.1: of cheap baselines
