@@ -16,6 +16,7 @@ GROUND = {
     "files",
     "hdf5",
     "locks",
+    "mapped",
     "run_spec",
     "seals",
     "spec",

@@ -9,6 +9,7 @@ import pytest
 import torch
 from support import cohort_of, run, same_bits, sgd, tiny_task, toy_federation
 
+from fedlib import mapped
 from fedlib.engine import scratch
 from fedlib.engine.solvers import Adam
 from fedlib.methods.fedavg import FedAvg
@@ -37,21 +38,21 @@ def trained(local, rounds=3):
 def test_momenta_in_a_file_have_the_same_bits(local, monkeypatch):
     in_memory = trained(local)
     monkeypatch.setattr(scratch, "ROOM_SHARE", 0)
-    before = len(scratch._maps)
+    before = len(mapped._maps)
     in_files = trained(local)
-    assert len(scratch._maps) > before
+    assert len(mapped._maps) > before
     assert same_bits(in_memory, in_files)
 
 
 def test_a_file_is_gone_with_its_last_tensor(no_room, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = len(scratch._maps)
+    before = len(mapped._maps)
     state = trained(sgd(), rounds=1)
-    assert len(scratch._maps) == before + 1
+    assert len(mapped._maps) == before + 1
     assert not list(tmp_path.iterdir())  # it has no name
     del state
     gc.collect()
-    assert len(scratch._maps) == before
+    assert len(mapped._maps) == before
 
 
 def test_a_state_in_files_is_saved_and_restored(no_room, tmp_path):
@@ -68,7 +69,7 @@ def test_rows_in_a_file_take_no_memory(no_room):
     assert resident() - before < 2**23
     assert [row["w"].max().item() for row in kept] == [0, 1, 2, 3]
     assert resident() - before > 2**25  # this is how it would be
-    scratch.let_go()
+    mapped.let_go()
     assert resident() - before < 2**23
 
 
@@ -86,6 +87,6 @@ def test_without_room_on_the_disk_momenta_stay_in_memory_and_it_is_noted(no_room
 
 
 def test_what_fits_into_memory_stays_there():
-    before = len(scratch._maps)
+    before = len(mapped._maps)
     states = [trained(sgd())]  # kept, as files would be gone with them
-    assert states and len(scratch._maps) == before
+    assert states and len(mapped._maps) == before

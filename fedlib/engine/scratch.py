@@ -1,20 +1,17 @@
 """What all clients keep between rounds and is too much for memory: tensors in a file.
 
 They are tensors like any other; the system reads and writes their pages. So that these do not pile
-up in the process, it lets go of them after every part of a cohort. A file has no name: it is gone
-with its last tensor, or with the process.
+up in the process, it lets go of them after every part of a cohort (`fedlib.mapped`).
 """
 
-import mmap
 import os
 import tempfile
-import weakref
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from fedlib import tree
+from fedlib import mapped, tree
 from fedlib.environment import memory
 from fedlib.tree import Rows
 
@@ -22,8 +19,6 @@ from fedlib.tree import Rows
 # anew in every round, so what fits into memory stays there.
 ROOM_SHARE = 0.125
 ALIGNED = 64  # bytes, as PyTorch's own memory is
-
-_maps: weakref.WeakSet = weakref.WeakSet()  # of all files that are there
 
 
 def keeper(rows: Rows, clients: int, notes: dict) -> Callable[[Rows], Rows]:
@@ -52,19 +47,14 @@ class File:
 
     def __init__(self, size: int):
         """Raises OSError if the disk has no room for `size` bytes."""
-        self._file = tempfile.TemporaryFile()
-        if hasattr(os, "posix_fallocate"):  # not on macOS: there a write fails later on
-            os.posix_fallocate(self._file.fileno(), 0, size)
-        self._file.truncate(size)
-        self._map = mmap.mmap(self._file.fileno(), size)
+        self._file, self._map = mapped.room(size)
         self._used = 0
-        _maps.add(self._map)
 
     def keep(self, rows: Rows) -> Rows:
         """Copies of the next rows in the file."""
         kept = tree.map(self._copy, rows)
         self._file.flush()
-        let_go()
+        mapped.let_go()
         return kept
 
     def _copy(self, x: Tensor) -> Tensor:
@@ -74,12 +64,6 @@ class File:
         self._used += _span(x)
         there = torch.frombuffer(self._map, dtype=x.dtype, count=x.numel(), offset=at)
         return there.reshape(x.shape)
-
-
-def let_go() -> None:
-    """Let the process forget the pages of all files; they are read again when they are needed."""
-    for file in _maps:
-        file.madvise(mmap.MADV_DONTNEED)
 
 
 def _span(x: Tensor) -> int:

@@ -84,7 +84,7 @@ def ends(low: float, high: float, text: Callable[[float], str]) -> str:
 
 
 def p_text(p: float) -> str:
-    """How probable something is that is known to be so, "= 0.012" or "< 0.001"."""
+    """A p value as tables print it, "= 0.012" or "< 0.001"."""
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 

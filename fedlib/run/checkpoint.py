@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
-from fedlib import seals
-from fedlib.engine import scratch
+from fedlib import mapped, seals
 from fedlib.errors import DataError
 from fedlib.files import atomic, digest
 
@@ -45,7 +44,7 @@ class _LettingGo:
     def write(self, data: bytes) -> int:
         """See `io.RawIOBase.write`."""
         written = self._file.write(data)
-        scratch.let_go()
+        mapped.let_go()
         return written
 
 

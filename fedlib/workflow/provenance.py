@@ -43,6 +43,7 @@ PLUMBING = frozenset(
         "errors",
         "files",
         "locks",
+        "mapped",
         "run.checkpoint",
         "run.progress",
         "run.spent",
