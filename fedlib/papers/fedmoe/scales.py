@@ -51,7 +51,7 @@ QUICK = {  # rates of ours, at which few rounds show something; lambda moves exp
 }
 DEMO = (
     *(*PRINTED, *OURS, "fedrolex", *PARTS, "fedmoe-beta-1e-1", "fedmoe-top-2"),
-    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-balanced", "fedmoe-code", *WARM),
+    *("fedmoe-main-0", "avg-moe-k3", "fedmoe-wc-paper", "fedmoe-code", *WARM),
 )
 ABLATIONS = (
     *("experts", "parts", "betas", "kept", "mixtures", "mains", "weights", "gates", "warm"),

@@ -19,6 +19,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Of `demo_all`, every method and every experiment once, and two thirds of the rounds."""
     note, seeds, (digits, synthetic) = demo_all()
     few = {"ablations": ("relu",), "alpha_labels": ("fedavg", "pfedmm"), "rounds": 20}
+    few["num_experts"] = (2, 3)
     linear = {"labels": ("fedavg", "fedem", "pfedmm"), "rounds": 20}
     return note, seeds[:1], (replace(digits, **few), replace(synthetic, **linear))
 
