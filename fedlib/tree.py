@@ -232,12 +232,17 @@ def together(tree: T) -> T:
 
 
 def _together(rows: Rows) -> Tree:
-    if kinds(rows) is not None:
+    check_alike(rows, len(rows))
+    return stack(list(rows))
+
+
+def check_alike(tree: Tree, size: int) -> None:
+    """Raise ValueError if `size` clients have `Rows` of different kinds in `tree`."""
+    if kinds(tree) is not None:
         raise ValueError(
-            f"{len(rows)} clients have trees of different shapes, which cannot be stacked or "
+            f"{size} clients have trees of different shapes, which cannot be stacked or "
             "averaged; do it kind by kind (fedlib.tree.kinds), or with what they have in common"
         )
-    return stack(list(rows))
 
 
 def combine(tree: T, weights: Tensor) -> T:

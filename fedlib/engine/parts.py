@@ -34,11 +34,7 @@ class Total:
         Raises:
           ValueError: for `Rows` of different shapes, which have no sum.
         """
-        if tree.kinds(terms) is not None:
-            raise ValueError(
-                f"{len(sizes)} clients have trees of different shapes, which cannot be averaged; "
-                "do it kind by kind (fedlib.tree.kinds), or with what they have in common"
-            )
+        tree.check_alike(terms, len(sizes))
         self.examples = int(sizes.sum())
         self._terms, self._sizes = terms, sizes  # of clients who are not in the sum yet
         self._sum = tree.map(torch.zeros_like, tree.take(terms, 0))

@@ -15,7 +15,6 @@ SIDE = 100  # of the square in which published and reproduced numbers stand, in 
 NUMBER = re.compile(r"[+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
 SIGNS = "+−"  # begin a difference
 ACCURACIES = ("accuracy", "accuracy_client_mean")  # of which one stands for a method
-SMALLER = "Rounds, data or models are smaller here than in the papers, so most points are below."
 
 
 @dataclass(frozen=True)
