@@ -72,7 +72,7 @@ workflow = $(BIN)/python -m fedlib make
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo demo-all reduced reproduce plan why list compare calibrate report test test-fast lint format
+.PHONY: help install demo demo-all reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
 .PHONY: lock pins unlock clean keep figures-from docs
@@ -109,9 +109,6 @@ list: $(STAMP)  ## list papers, methods, data, tables, ... and their sources; WH
 
 compare: $(STAMP)  ## compare two folders of results: A=demo B=demo-slow
 	@$(workflow) compare
-
-calibrate: $(STAMP)  ## find the fastest executor for the runs at SCALE on this machine
-	@$(workflow) calibrate
 
 report: $(STAMP)  ## write results/SCALE/report.html again; ARGS=--snakemake for Snakemake's own
 	@$(workflow) report

@@ -112,7 +112,7 @@ class _Federation:
         return Item(name=name, title=title, **self.fields | changes)
 
 
-# One by one on a CPU: what `auto` takes, and what `make calibrate` may put in its place.
+# One by one on a CPU: what `auto` takes, and what a long run may take in its place.
 TRACED = ("loop", "traced", "traced:fused", "traced:onednn")
 
 # Uneven as a pachinko or Dirichlet partition leaves them: the largest has about three times the

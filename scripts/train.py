@@ -47,7 +47,7 @@ def main() -> None:
     provenance.check_code(args.code, *roots)
     with gpu.device(args.device, args.gpus) as device:
         from fedlib.run import job
-        from fedlib.run.calibration import as_begun
+        from fedlib.run.calibration import settled
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.spent import Spent
         from fedlib.run.train import train
@@ -60,7 +60,7 @@ def main() -> None:
         noted = checkpoints.noted()
         checkpoints.spent = Spent(noted.get("spent", {}))
         if args.executor == "auto":
-            simulation = as_begun(simulation, noted.get("executor"))
+            simulation = settled(simulation, noted.get("executor"), tell)
         checkpoints.notes["executor"] = simulation.executor.setting
         lock = args.checkpoints / "lock"
         what, succeed = str(args.history.parent), args.code is not None

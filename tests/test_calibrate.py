@@ -60,27 +60,23 @@ def test_another_executor_than_the_rules_must_be_faster_by_a_margin(seconds, pri
     assert decide(seconds, prior) == expected
 
 
-def test_why_the_fastest_is_not_taken_is_said():
-    seconds = {"loop": 16.5, "traced": 9.4, "batched": 9.8}
-    assert decide(seconds, "batched") == "batched"
-    assert calibrate.reason(seconds, "batched") == (
-        "traced is 1.04 times as fast as batched, the rule's choice, and would be taken from 1.3 "
-        "times on"
-    )
-    assert calibrate.reason(seconds, "loop") == ""  # traced is taken, the fastest
-
-
 def scripted(monkeypatch, seconds):
-    """Make the measured time of a round depend on its executor alone."""
-    real = calibrate._rounds
+    """Make the time of a measured round depend on its executor alone -> executors, as timed"""
+    real, timed = calibrate.Rounds._round, []
 
-    def named(name, *args):
-        run = real(name, *args)
+    def named(self, name, clients):
+        run = real(self, name, clients)
         run.executor = name
         return run
 
-    monkeypatch.setattr(calibrate, "_rounds", named)
-    monkeypatch.setattr(calibrate, "_timed", lambda run, device: run() or seconds[run.executor])
+    def time_of(run, device):
+        run()
+        timed.append(run.executor)
+        return seconds[run.executor]
+
+    monkeypatch.setattr(calibrate.Rounds, "_round", named)
+    monkeypatch.setattr(calibrate, "_timed", time_of)
+    return timed
 
 
 def test_a_measurement_tells_the_times_and_the_winner(monkeypatch):
@@ -92,25 +88,40 @@ def test_a_measurement_tells_the_times_and_the_winner(monkeypatch):
     assert found == {"executor": "traced", "seconds": times}
 
 
-def test_a_measurement_tells_why_steps_were_not_traced():
-    # FedAPEN's steps read data that is no part of the cohort's.
-    found = calibrate.measure(*a_run("fedavg"))
-    assert "not_traced" not in found
-    method, data, course = a_run("fedapen", params={"holdout": 0.4, "lam_lr": 0.1, "large": ()})
-    found = calibrate.measure(method, data, course)
-    assert [*found["not_traced"]] == ["a DeviceData, which may change from round to round"]
-
-
 def test_a_hopeless_executor_is_tried_once(monkeypatch):
-    calls = []
     slow = 1.0 * calibrate.HOPELESS + 0.1
-    scripted(monkeypatch, {"loop": 1.0, "traced": 1.0, "batched": slow} | OTHERS)
-    timed = calibrate._timed
-    monkeypatch.setattr(
-        calibrate, "_timed", lambda run, device: calls.append(run.executor) or timed(run, device)
-    )
+    timed = scripted(monkeypatch, {"loop": 1.0, "traced": 1.0, "batched": slow} | OTHERS)
+    monkeypatch.setattr(calibrate, "rule", lambda task: "loop")
+    monkeypatch.setattr(calibrate, "SECONDS", 10.0)  # no step is too long for clients together
     calibrate.measure(*a_run())
-    assert calls.count("batched") == 1
+    assert timed.count("batched") == 1
+
+
+def test_steps_that_take_long_are_measured_one_by_one_with_one_client(monkeypatch):
+    asked = []
+    real = calibrate.Rounds.timed
+    monkeypatch.setattr(
+        calibrate.Rounds, "timed", lambda self, names: asked.append(self) or real(self, names)
+    )
+    monkeypatch.setattr(calibrate, "rule", lambda task: "loop")
+    scripted(monkeypatch, {"loop": 5.0, "traced": 4.0} | OTHERS)
+    found = calibrate.measure(*a_run())
+    assert (found["executor"], found["seconds"].keys()) == (
+        "traced:fused",
+        {"loop", "traced", *OTHERS},
+    )
+    assert len(asked[0].clients) == 1
+
+
+def test_an_executor_that_cannot_do_the_round_is_left_out(monkeypatch):
+    def breaks(run, device):
+        if run.executor == "traced":
+            raise RuntimeError("this layer cannot be traced")
+        return 0.01
+
+    scripted(monkeypatch, {})
+    monkeypatch.setattr(calibrate, "_timed", breaks)
+    assert calibrate.measure(*a_run())["seconds"].keys() == {"loop", "batched", *OTHERS}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +160,77 @@ def test_measuring_changes_neither_the_threads_nor_what_a_round_gives():
     assert same_bits(first, trained())
 
 
+# -- long runs ----------------------------------------------------------------------------
+
+
+def long_run(rounds=10_000):
+    """(method, data, course) of a run of five clients, who do 11 local steps a round together."""
+    return a_run(local=sgd(batch_size=4, epochs=1), course=Course(rounds=rounds, seed=0))
+
+
+@pytest.mark.parametrize(
+    # Three clients with two steps each are timed: 0.006 s are a millisecond a step, of which
+    # 10,000 rounds have 110,000. Fewer than 600 steps are not timed.
+    ("rounds", "seconds", "measures"),
+    [(10_000, 0.033, True), (10_000, 0.032, False), (55, 9.9, True), (54, 99.0, False)],
+)
+def test_only_runs_of_more_than_ten_minutes_are_measured(monkeypatch, rounds, seconds, measures):
+    timed = scripted(monkeypatch, dict.fromkeys(("loop", "traced", "batched", *OTHERS), seconds))
+    lines = []
+    entry = calibrate.known(long_run(rounds), lines.append)
+    assert (entry is not None, len(lines) == 1, len(timed) > 1) == (measures,) * 3
+
+
+def test_what_one_run_has_measured_the_next_one_takes(monkeypatch, cache):
+    timed = scripted(monkeypatch, {"loop": 1.0, "traced": 0.5, "batched": 1.0} | OTHERS)
+    lines, run = [], long_run()
+    first = calibrate.known(run, lines.append)
+    assert first["executor"] == "traced"
+    assert lines[0].startswith("fastest executor here: traced (loop 1000.0 ms, traced 500.0 ms, ")
+    number = len(timed)
+    assert calibrate.known(run, lines.append) == first
+    assert (len(timed), len(lines)) == (number, 1)
+    assert calibration.chosen("auto", *run).notes["chosen_by"] == "calibration"
+
+
+def test_a_training_measures_once_and_its_record_names_the_executor(tmp_path, monkeypatch, capsys):
+    """Another seed takes the same, and an executor that is asked for overrides what is measured."""
+    monkeypatch.setattr(calibrate, "LONG", 0.0)
+    times = {"loop": 1.0, "traced": 0.5, "batched": 1.0} | OTHERS
+    timed = scripted(monkeypatch, times)
+    root, found = shards(tmp_path), []
+    for name, seed, more in (("a", 3, {}), ("b", 4, {}), ("c", 3, {"executor": "loop"})):
+        spec = SPEC | {"rounds": 4, "seed": seed}
+        assert run_here("train", options(root / name, spec, **more)) == 0
+        told = RunResult.load(root / name / "history.h5").provenance
+        found.append((told["executor"], told["execution"]["chosen_by"], len(timed)))
+    number = found[0][2]
+    assert found == [
+        ("traced", "calibration", number),
+        ("traced", "calibration", number),
+        ("loop", "force", number),
+    ]
+    assert capsys.readouterr().out.count("fastest executor here: traced") == 1
+
+
+def test_a_cache_that_cannot_be_written_leaves_a_run_to_the_rule(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(calibrate, "LONG", 0.0)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    folder = shards(tmp_path) / "run"
+    assert run_here("train", options(folder, SPEC | {"rounds": 1})) == 0
+    told = RunResult.load(folder / "history.h5").provenance
+    assert told["execution"]["chosen_by"] == "rule"
+    assert "executors are not measured: " in capsys.readouterr().out
+
+
 # -- what is remembered -------------------------------------------------------------------
+
+
+def remember(name, entry):
+    """As if `entry` had been measured for the runs of that key."""
+    seals.write_json(calibration.file(), calibration.remembered() | {name: entry})
 
 
 def test_auto_follows_the_rule_until_something_was_measured(cache):
@@ -160,18 +241,18 @@ def test_auto_follows_the_rule_until_something_was_measured(cache):
 
 def test_auto_takes_what_was_remembered_for_this_run_and_no_other(cache):
     run, other = a_run(), a_run(local=sgd(batch_size=8))
-    calibrate.remember(calibration.key(*run), {"executor": "batched:2", "seconds": {}})
+    remember(calibration.key(*run), {"executor": "batched:2", "seconds": {}})
     executor = calibration.chosen("auto", *run)
     assert (executor.setting, executor.notes["chosen_by"]) == ("batched:2", "calibration")
     assert calibration.chosen("auto", *other).notes["chosen_by"] == "rule"
-    calibrate.remember(calibration.key(*other), {"executor": "loop", "seconds": {}})
+    remember(calibration.key(*other), {"executor": "loop", "seconds": {}})
     assert calibration.chosen("auto", *other).name == "loop"
     assert len(seals.read_json(cache)) == 2
 
 
 def test_a_forced_executor_is_what_it_is():
     run = a_run()
-    calibrate.remember(calibration.key(*run), {"executor": "batched:2", "seconds": {}})
+    remember(calibration.key(*run), {"executor": "batched:2", "seconds": {}})
     executor = calibration.chosen("loop", *run)
     assert (executor.name, executor.notes["chosen_by"]) == ("loop", "force")
 

@@ -27,7 +27,6 @@ MODULES = {
     "commands": "jobs",
     "list": "list",
     "compare": "compare",
-    "calibrate": "calibrate",
     "report": "report",
     "keep": "keep",
     "figures-from": "redraw",
@@ -114,8 +113,6 @@ def _parser() -> Parser:
     ):
         add(name, does).add_argument("job", nargs=number, metavar="STAGE NAME", help="see below")
     _add_results(add, plain)
-    calibrated = add("calibrate", "measure which executor is fastest here, for `executor: auto`")
-    calibrated.add_argument("--again", action="store_true", help="measure everything again")
     add("clean", "delete the results and figures of a configuration, after asking")
     add("unlock", "remove Snakemake's lock of this folder, after a crash")
     return top

@@ -1,13 +1,13 @@
 """Measure which executor is fastest for a run on this machine, for `fedlib.run.calibration`.
 
-`make calibrate` measures the runs of a configuration and remembers what it found.
-Training and evaluation import nothing of this module, so that an edit of how executors are measured
-repeats no run.
+A training does so before its first round, if it will take long and nothing is known of such runs.
+What it finds is remembered for training and evaluation. They load this module by name, so that an
+edit of how executors are measured repeats no run.
 
-Noise cannot make a choice flip from one run to the next, as nothing is measured twice unless asked
-for. A measurement replaces the rule's executor only where another is `MARGIN` times as fast, or
-`ALIKE` times if both go client by client. It is taken with one thread, so that more workers, too,
-give the same bits as one.
+Noise cannot make a choice flip from one run to the next, as nothing is measured twice. A
+measurement replaces the rule's executor only where another is `MARGIN` times as fast, or `ALIKE`
+times if both go client by client. It is taken with one thread, so that more workers, too, give the
+same bits as one.
 """
 
 import time
@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib import seals
+from fedlib import locks, seals
 from fedlib.engine.choice import choose, goes_one_by_one, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.rewriting import available
 from fedlib.methods.base import Method
-from fedlib.run.calibration import cohort_sizes, file, remembered
+from fedlib.run.calibration import cohort_sizes, file, key, num_steps, remembered
 from fedlib.run.simulate import Course, Simulation
 
+LONG = 600.0  # seconds of a run's local steps, from which on its executors are measured
+SLOWEST = 1.0  # seconds of a local step: fewer steps than would take `LONG` are not timed
 MARGIN = 1.3  # times as fast as the rule's executor, to be taken instead
 ALIKE = 1.1  # likewise, if both go client by client and need the same memory
 SECONDS = 0.15  # what the measured rounds of one executor may take, beyond the first
@@ -39,68 +41,132 @@ CANDIDATES = {
 }
 
 
-def remember(name: str, entry: dict) -> None:
-    """Add a measurement to the file, or replace it there."""
-    seals.write_json(file(), remembered() | {name: entry})
+def known(run: tuple[Method, DeviceData, Course], report: Callable[[str], None]) -> dict | None:
+    """What is remembered of runs like this one, measured now if need be; None for short ones.
+
+    Where several jobs begin at once, one of them measures and the others wait for it.
+
+    Args:
+      report: gets a line on what was measured.
+
+    Raises:
+      OSError: if nothing can be written to the user's cache.
+    """
+    method, data, course = run
+    size, sizes = cohort_sizes(data, course)
+    steps = course.rounds * size * float(np.mean(num_steps(sizes, method.local)))
+    if steps * SLOWEST <= LONG:
+        return None
+    with locks.exclusive(file().with_suffix(".lock"), str(file()), wait=True, report=report):
+        if (entry := remembered().get(key(*run))) is None and (entry := measure(*run, steps)):
+            seals.write_json(file(), remembered() | {key(*run): entry})
+            times = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in entry["seconds"].items())
+            report(f"fastest executor here: {entry['executor']} ({times})")
+    return entry
 
 
-def measure(method: Method, data: DeviceData, course: Course) -> dict:
+def measure(
+    method: Method, data: DeviceData, course: Course, steps: float = float("inf")
+) -> dict | None:
     """Time the executors on shortened rounds of a run -> {"executor": ..., "seconds": {...}}
 
-    With {"not_traced": {reason: shapes}} where "traced" went on as the loop.
-    Real clients and batches, in a cohort and with epochs as small as the time demands; nothing
-    that a run draws or remembers is touched. A second or so for light models.
+    None for a run whose `steps` local steps take no more than `LONG` seconds. Real clients and
+    batches, in a cohort and with epochs as small as the time demands; nothing that a run draws or
+    remembers is touched. A second or so for light models.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        short = _shortened(method)
-        clients = _affordable(short, data, course)
-        candidates = [c for c in CANDIDATES[data.device.type] if _block(c) < len(clients)]
-        rounds = {name: _rounds(name, short, data, course, clients) for name in candidates}
-        times = {name: [_timed(run, data.device)] for name, run in rounds.items()}
-        notes = [run.notes for run in rounds.values()]
-        # The first round also sets things up. Who is this slow even so needs no second one.
-        bound = HOPELESS * min(first for (first,) in times.values())
-        rounds = {name: run for name, run in rounds.items() if times[name][0] <= bound}
-        for _ in range(REPEATS):  # in turn, so that a busy moment meets all of them
-            for name, run in rounds.items():
-                if sum(times[name][1:]) < SECONDS:
-                    times[name].append(_timed(run, data.device))
-        seconds = {name: min(found) for name, found in times.items()}
+        rounds = Rounds(method, data, course)
+        if steps * rounds.seconds <= LONG:
+            return None
+        seconds = rounds.timed(CANDIDATES[data.device.type])
     finally:
         torch.set_num_threads(before)
-    reasons = {reason: n for note in notes for reason, n in note.get("not_traced", {}).items()}
-    found = {"executor": decide(seconds, rule(method.task)), "seconds": seconds}
-    return found | ({"not_traced": reasons} if reasons else {})
+    return {"executor": decide(seconds, rounds.prior), "seconds": seconds}
 
 
 def decide(seconds: dict[str, float], prior: str) -> str:
     """The fastest executor of those that beat `prior` by their margin; `prior` if none does."""
     for name in sorted(seconds, key=seconds.__getitem__):
-        if seconds[prior] > _margin(name, prior) * seconds[name]:
+        alike = goes_one_by_one(name) and goes_one_by_one(prior)
+        if seconds[prior] > (ALIKE if alike else MARGIN) * seconds[name]:
             return name
     return prior
 
 
-def reason(seconds: dict[str, float], prior: str) -> str:
-    """Why `decide` does not take the fastest executor; "" where it does."""
-    fastest = min(seconds, key=seconds.__getitem__)
-    if fastest == decide(seconds, prior):
-        return ""
-    return (
-        f"{fastest} is {seconds[prior] / seconds[fastest]:.2f} times as fast as {prior}, the "
-        f"rule's choice, and would be taken from {_margin(fastest, prior)} times on"
-    )
+class Rounds:
+    """Shortened rounds of a run: the first one, again and again.
 
+    Attributes:
+      prior: the executor of the rule.
+      clients: as many of a cohort as there is time for.
+      seconds: that a local step of a client takes with `prior`.
+    """
 
-def _margin(name: str, prior: str) -> float:
-    return ALIKE if goes_one_by_one(name) and goes_one_by_one(prior) else MARGIN
+    def __init__(self, method: Method, data: DeviceData, course: Course):
+        self.prior = rule(method.task)
+        self._run = _shortened(method), data, course
+        self._state = self._simulation(self.prior).init()
+        size, _ = cohort_sizes(data, course)
+        seen = data.federation.ids("seen")
+        largest = seen[np.argsort(-data.federation.train.sizes[seen], kind="stable")]
+        spread = np.sort(largest[np.linspace(0, len(largest) - 1, size).astype(int)])
+        few = spread[:: max(1, -(-len(spread) // CLIENTS))][:CLIENTS]
+        try:
+            of_client = self._seconds_of_each(few)
+        except ValueError:  # clustered and decentralised rounds are of everybody
+            few, of_client = spread, self._seconds_of_each(spread)
+        steps = num_steps(data.federation.train.sizes[few], self._run[0].local)
+        self.seconds = of_client / max(1.0, float(np.mean(steps)))
+        if few is not spread:
+            least = CLIENTS if self.seconds < SECONDS else 1
+            count = min(size, max(least, int(SECONDS / max(of_client, 1e-9))))
+            few = spread[np.unique(np.linspace(0, size - 1, count).astype(int))]
+        self.clients = few
 
+    def timed(self, candidates: tuple[str, ...]) -> dict[str, float]:
+        """Seconds of a round with each executor, its shortest; without those that cannot do it."""
+        device = self._run[1].device
+        rounds, times = {}, {}
+        for name in candidates:
+            if self._makes_sense(name):
+                rounds[name] = self._round(name, self.clients)
+                try:
+                    times[name] = [_timed(rounds[name], device)]
+                except Exception:  # such as a user's layer that cannot be batched
+                    if name == self.prior:
+                        raise
+        # The first round also sets things up. Who is this slow even so needs no second one.
+        bound = HOPELESS * min(first for (first,) in times.values())
+        going = [name for name, (first,) in times.items() if first <= bound]
+        for _ in range(REPEATS):  # in turn, so that a busy moment meets all of them
+            for name in going:
+                if sum(times[name][1:]) < SECONDS:
+                    times[name].append(_timed(rounds[name], device))
+        return {name: min(found) for name, found in times.items()}
 
-def _block(candidate: str) -> int:
-    """Clients in a block, if the setting says; a cohort without more than those is one block."""
-    return 0 if goes_one_by_one(candidate) else int(candidate.partition(":")[2] or 0)
+    def _makes_sense(self, candidate: str) -> bool:
+        if goes_one_by_one(candidate) or candidate == self.prior:
+            return True
+        # A cohort without more clients than are in a block is one block.
+        has_blocks = int(candidate.partition(":")[2] or 0) < len(self.clients)
+        # Clients are put together to launch less: that is nothing beside steps as long as this.
+        return has_blocks and (self._run[1].device.type == "cuda" or self.seconds < SECONDS)
+
+    def _simulation(self, executor: str) -> Simulation:
+        return Simulation(*self._run, choose(executor, self._run[0].task))
+
+    def _seconds_of_each(self, clients: np.ndarray) -> float:
+        """Seconds of a round of these clients, for each of them."""
+        run = self._round(self.prior, clients)
+        run()  # which also sets things up
+        return _timed(run, self._run[1].device) / len(clients)
+
+    def _round(self, executor: str, clients: np.ndarray) -> Callable[[], Any]:
+        """A function that does the first round in the executor of that name."""
+        simulation = self._simulation(executor)
+        return lambda: simulation.method.round(self._state, simulation.cohort(clients, 0))
 
 
 def _shortened(method: Method) -> Method:
@@ -112,41 +178,6 @@ def _shortened(method: Method) -> Method:
         return replace(method, **shorter)
     except ValueError:  # AFL does one step, L2SGD draws their number
         return method
-
-
-def _affordable(method: Method, data: DeviceData, course: Course) -> np.ndarray:
-    """Clients for a measured round: those of a cohort, as many as there is time for.
-
-    The time is that of client by client, of which the others' are not many times more.
-    """
-    size, _ = cohort_sizes(data, course)
-    seen = data.federation.ids("seen")
-    largest = seen[np.argsort(-data.federation.train.sizes[seen], kind="stable")]
-    spread = np.sort(largest[np.linspace(0, len(largest) - 1, size).astype(int)])
-    few = spread[:: max(1, -(-len(spread) // CLIENTS))][:CLIENTS]
-    run = _rounds("loop", method, data, course, few)
-    try:
-        run()
-    except ValueError:  # clustered and decentralised rounds are of everybody
-        return spread
-    per_client = _timed(run, data.device) / len(few)
-    count = min(len(spread), max(len(few), int(SECONDS / max(per_client, 1e-9))))
-    return spread[np.unique(np.linspace(0, len(spread) - 1, count).astype(int))]
-
-
-def _rounds(
-    name: str, method: Method, data: DeviceData, course: Course, clients: np.ndarray
-) -> Callable[[], Any]:
-    """A function that does the next round with `clients` in the executor called `name`."""
-    simulation = Simulation(method, data, course, choose(name, method.task))
-    state = simulation.init()
-
-    def run() -> None:
-        nonlocal state
-        state = method.round(state, simulation.cohort(clients, 0))
-
-    run.notes = simulation.executor.notes
-    return run
 
 
 def _timed(run: Callable[[], Any], device: torch.device) -> float:

@@ -1,16 +1,18 @@
 """The executor that a run takes: the one that is asked for, that was measured, or of the rule.
 
 With `executor: auto`, training and evaluation look their run up in a small JSON file in the user's
-cache folder, which `fedlib.run.calibrate` writes, and otherwise follow `fedlib.engine.choice.rule`.
+cache folder, and otherwise follow `fedlib.engine.choice.rule`. A long training that is not in it is
+measured before its first round, and added (`fedlib.run.calibrate`).
 
 What is guaranteed. Executors agree but for rounding, so which one runs decides a result's last
-bits. Hence `auto` never measures anything itself: it is a function of the run, the machine and that
-file, and training again gives the same bits as long as the file stays the same. A run that was
-interrupted goes on with the executor that it began with (its checkpoint says which), and provenance
-records what ran and why.
+bits. Hence nothing is measured twice: training again gives the same bits as long as the file stays
+the same. A run that was interrupted goes on with the executor that it began with (its checkpoint
+says which), and provenance records what ran and why.
 """
 
 import hashlib
+import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -24,6 +26,7 @@ from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose, rule
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Executor
+from fedlib.engine.solvers import Solver
 from fedlib.engine.task import Task
 from fedlib.environment import cache_folder
 from fedlib.files import canonical_json
@@ -55,16 +58,30 @@ def chosen(wanted: str, method: Method, data: DeviceData, course: Course) -> Exe
     return executor
 
 
-def as_begun(simulation: Simulation, setting: str | None) -> Simulation:
-    """The simulation with the executor that its checkpoint names, if there is one.
+def settled(simulation: Simulation, begun: str | None, report: Callable[[str], None]) -> Simulation:
+    """The simulation with the executor that it keeps to its end.
 
-    Another would go on with other last bits.
+    Args:
+      begun: what its checkpoint names, if there is one: another would go on with other last bits.
+      report: gets a line on what is measured.
     """
-    if setting is None:
+    if begun is not None:
+        return _with(simulation, begun, "checkpoint")
+    if simulation.executor.notes["chosen_by"] != "rule":
         return simulation
+    run = simulation.method, simulation.data, simulation.course
+    try:
+        entry = importlib.import_module("fedlib.run.calibrate").known(run, report)
+    except OSError as error:
+        report(f"executors are not measured: {error}")
+        return simulation
+    return _with(simulation, entry["executor"], "calibration") if entry else simulation
+
+
+def _with(simulation: Simulation, setting: str, by: str) -> Simulation:
     workers = simulation.executor.notes["workers"]
     executor = choose(setting, simulation.method.task, workers)
-    executor.notes |= {"setting": setting, "chosen_by": "checkpoint"}
+    executor.notes |= {"setting": setting, "chosen_by": by}
     return replace(simulation, executor=executor)
 
 
@@ -91,7 +108,7 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
     solver = method.local
     state = method.init(_num_kinds(method), 0)
     clients, sizes = cohort_sizes(data, course)
-    steps = [len(draw_batches(int(n), solver, 0).steps) for n in sizes]
+    steps = num_steps(sizes, solver)
     return {
         "method": type(method).__name__,
         "shapes": [[list(x.shape), str(x.dtype)] for x in tree.leaves(state)],
@@ -103,6 +120,11 @@ def facts(method: Method, data: DeviceData, course: Course) -> dict:
         "device": device_name(data.device),
         "torch": torch.__version__,
     }
+
+
+def num_steps(sizes: np.ndarray, solver: Solver) -> list[int]:
+    """Local steps in a round, of clients with `sizes` training examples."""
+    return [len(draw_batches(int(n), solver, 0).steps) for n in sizes]
 
 
 def _num_kinds(method: Method) -> int:

@@ -166,8 +166,8 @@ def run_parser(description: str, stage: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--executor",
         default="auto",
-        help="loop, traced (:fused, :onednn), batched or graphs; auto for what "
-        "`make calibrate` measured here, or else a rule (default: %(default)s)",
+        help="loop, traced (:fused, :onednn), batched or graphs; auto for the fastest here, which "
+        "a long training measures before its first round (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",
