@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from fedlib.workflow import provenance
 from fedlib.workflow.provenance import ROOT
@@ -59,10 +60,10 @@ def reached(test: Path) -> tuple[frozenset[str], frozenset[str]]:
     """(modules, paths of files and folders) that a test file depends on."""
     own = _helpers(test)
     modules = {*provenance.reachable(*own)}
-    words = set().union(*map(_strings, own))
+    words = set().union(*(_text(file).strings for file in own))
     while more := _named(words, modules) - modules:
         modules |= {*provenance.reachable(*more)}
-        words |= set().union(*(_strings(_file(name)) for name in more))
+        words |= set().union(*(_text(_file(name)).strings for name in more))
     paths = {word.partition("*")[0].strip("./") for word in words}
     return frozenset(modules), frozenset(own | {path for path in paths if _exists(path)})
 
@@ -72,20 +73,23 @@ def _helpers(test: Path) -> set[str]:
     waiting, found = [test], set()
     while waiting:
         path = waiting.pop()
-        found.add(str(path.relative_to(ROOT)))
-        names = _imported(ast.parse(path.read_bytes())) | _of_fixtures(path)
-        files = {TESTS / f"{name}.py" for name in names - {"conftest"}}
-        waiting += [
-            file for file in files if file.exists() and str(file.relative_to(ROOT)) not in found
-        ]
+        file = str(path.relative_to(ROOT))
+        if file in found:
+            continue
+        found.add(file)
+        of_fixtures = (
+            needs for name, needs in _fixtures().items() if name in _text(file).arguments
+        )
+        names = _text(file).imports.union(*of_fixtures) - {"conftest"}
+        waiting += [TESTS / f"{name}.py" for name in names if (TESTS / f"{name}.py").exists()]
     return found
 
 
 @cache
 def _fixtures() -> dict[str, set[str]]:
-    """What each function of conftest.py needs of tests/, by its name."""
+    """The modules of tests/ that each function of conftest.py needs, by its name."""
     tree = ast.parse((TESTS / "conftest.py").read_bytes())
-    modules = _imported(tree)
+    modules = _text("tests/conftest.py").imports
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     used = {f.name: {n.id for n in ast.walk(f) if isinstance(n, ast.Name)} for f in functions}
     takes = {f.name: {argument.arg for argument in f.args.args} for f in functions}
@@ -96,23 +100,29 @@ def _fixtures() -> dict[str, set[str]]:
     return needs
 
 
-def _of_fixtures(path: Path) -> set[str]:
-    """Modules of tests/ that the fixtures of conftest.py need that a test file names."""
-    names = {
-        node.arg for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.arg)
-    }
-    return set().union(*(needs for name, needs in _fixtures().items() if name in names))
+class _Text(NamedTuple):
+    """What a file's code names."""
+
+    imports: frozenset[str]  # what an import statement binds or imports from
+    arguments: frozenset[str]  # of functions
+    strings: frozenset[str]
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    """Names that an import statement binds or imports from."""
-    found = set()
-    for node in ast.walk(tree):
+@cache
+def _text(file: str) -> _Text:
+    """The names in a file of the checkout."""
+    imports, arguments, strings = set(), set(), set()
+    for node in ast.walk(ast.parse((ROOT / file).read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return found
+            imports.add(node.module)
+        elif isinstance(node, ast.arg):
+            arguments.add(node.arg)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            strings.add(node.value)
+    short = frozenset(string for string in strings if len(string) < 200)
+    return _Text(frozenset(imports), frozenset(arguments), short)
 
 
 def _named(words: set[str], modules: set[str]) -> set[str]:
@@ -126,14 +136,6 @@ def _named(words: set[str], modules: set[str]) -> set[str]:
                 f"fedlib.{package}.{name}" for name in (names if everything else names & words)
             }
     return found
-
-
-@cache
-def _strings(file: str) -> frozenset[str]:
-    """The texts in a file's code."""
-    nodes = ast.walk(ast.parse((ROOT / file).read_bytes()))
-    constants = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return frozenset(value for value in constants if isinstance(value, str) and len(value) < 200)
 
 
 @cache
