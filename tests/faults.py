@@ -1,14 +1,14 @@
-"""How often faults are provoked, and how large: briefly with all tests, or at length.
-
-At length it is with `make test-faults` and `make test-large`.
-"""
+"""How often faults are provoked: briefly by `make test`, at length by `make test-faults`."""
 
 import os
 from pathlib import Path
 
+import pytest
+
 from fedlib import seals
 
 LONG = os.environ.get("FEDLIB_FAULTS") == "long"
+at_length = pytest.mark.skipif(not LONG, reason="a test of `make test-faults` or `make test-large`")
 
 
 def often(briefly: int, at_length: int) -> int:

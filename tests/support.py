@@ -82,7 +82,7 @@ def cohort_of(
         ids=torch.as_tensor(seen if ids is None else np.asarray(ids)),
         round=round,
         seed=seed,
-        executor=EXECUTORS[executor](),
+        executor=EXECUTORS[executor]() if isinstance(executor, str) else executor,
         population=len(seen),
         population_examples=int(federation.train.sizes[seen].sum()),
         aggregation=aggregation,

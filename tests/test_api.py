@@ -168,7 +168,7 @@ def test_a_clients_module_predicts_as_the_client_does(name):
     tasks = modules_of(name, params.get("num_experts", 1))
     built = lambda task: tuple(map(built, task)) if isinstance(task, tuple) else task.build()  # noqa: E731
     more = params | {field: built(task) for field, task in tasks.items()}
-    result = quiet(federation, TinyNet(4, 3), name, local=solver_of(name), rounds=2, **more)
+    result = quiet(federation, TinyNet(4, 3), name, local=solver_of(name), rounds=1, **more)
     found = result.evaluate()
     found = found[(found.split == "test") & found.group.isin(["seen", "unseen"])]
     for row in found.itertuples():

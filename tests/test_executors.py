@@ -9,13 +9,12 @@ import torch
 from support import (
     assert_close,
     cohort_of,
-    federation_for,
     sgd,
     solver_of,
     tiny_task,
     toy_federation,
 )
-from test_methods import NETWORKS, every_method, every_network, make
+from test_methods import every_method, make
 from test_stages import SPEC, options, run_here, shards
 from torch import Tensor
 
@@ -70,17 +69,6 @@ def trained(executor, task=None, local=None, federation=None, count=4):
 
 
 # -- blocks and workers -------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("threads_of_torch")
-@every_network
-def test_blocks_of_clients_change_no_result_and_workers_that_share_them_no_bit(name, network):
-    # Three clients in blocks of two and one.
-    method, federation = make(name, **NETWORKS[network]), federation_for(name)
-    ways = Batched(), Batched(2), Batched(2, 3)
-    together, blocks, shared = (rounds(method, federation, way, 2) for way in ways)
-    assert_close(together, blocks, ROUNDING)
-    assert_close(blocks, shared, 0)
 
 
 @pytest.mark.usefixtures("threads_of_torch")
@@ -239,12 +227,6 @@ def test_rows_are_brought_to_the_device_and_taken_back(executor, monkeypatch):
 
 
 # -- replayed steps -----------------------------------------------------------------------
-
-
-@every_network
-def test_replayed_steps_are_those_of_the_batched_executor(name, network):
-    method, federation = make(name, **NETWORKS[network]), federation_for(name)
-    assert_close(*(rounds(method, federation, e, 3) for e in (Batched(), Graphs(2))), ROUNDING)
 
 
 def test_steps_are_replayed_from_the_third_wave_of_a_shape_on():

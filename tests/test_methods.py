@@ -1,6 +1,7 @@
 """The contract, on every method: what the engine, the evaluation and the workflow rely on."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -17,7 +18,11 @@ from support import (
 )
 
 from fedlib import methods, tree
+from fedlib.engine.executors import Batched
+from fedlib.engine.graphs import Graphs
+from fedlib.engine.rewriting import WAYS
 from fedlib.engine.solvers import Memory
+from fedlib.engine.traced import Traced
 from fedlib.run import evaluate
 from fedlib.run.scoring import during_training, score
 
@@ -110,6 +115,8 @@ METHODS = {
     ),
 }
 NETWORKS = {"plain": {}, "norm and dropout": {"norm": True, "dropout": 0.3}}
+# Float64: executors sum in different orders, and batch normalisation amplifies that.
+ROUNDING = 1e-10
 # AdamW divides gradients by their size: of those that are 0 but for rounding, rounding decides.
 LOOSER = {"adaptive_experts": 1e-7}
 # Methods in which it is not the round's cohort that trains: all clients, or those who have yet to.
@@ -144,6 +151,13 @@ def make(name, **network):
     return methods.load(name)(task=task, local=local, **params, **modules)
 
 
+@cache
+def after_two_rounds(name):
+    """A method with batch statistics and dropout, its federation, and its state then."""
+    method, federation = make(name, **NETWORKS["norm and dropout"]), federation_for(name)
+    return method, federation, run(method, federation, 2)
+
+
 def prepared(method, state, federation, group, executor="loop"):
     """Every protocol of a group and its clients' predictors, after one evaluation."""
     cohort = cohort_of(method.task, federation, federation.ids(group), executor=executor, round=2)
@@ -169,22 +183,35 @@ def test_an_unknown_method_names_the_choices():
         methods.load("fedem2")
 
 
+@pytest.mark.usefixtures("threads_of_torch")
 @every_network
-def test_both_executors_give_the_same_state_and_predictors(name, network):
-    # Float64: the executors sum in different orders, and batch normalisation amplifies that.
+def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network):
     method, federation = make(name, **NETWORKS[network]), federation_for(name)
-    loop, batched = (run(method, federation, executor=e) for e in EXECUTORS)
-    assert_close(loop, batched, 1e-10)
+
+    def rounds(executor, count=2):
+        return run(method, federation, count, executor=executor)
+
+    loop, batched = rounds("loop"), rounds("batched")
+    assert_close(loop, batched, ROUNDING)
     for group in ("seen", "unseen"):
         found = (prepared(method, loop, federation, group, executor) for executor in EXECUTORS)
-        assert_close(*found, LOOSER.get(name, 1e-10))
+        assert_close(*found, LOOSER.get(name, ROUNDING))
+    # Three clients in blocks of two and one, in one thread and in three.
+    blocks, shared = rounds(Batched(2)), rounds(Batched(2, 3))
+    assert_close(batched, blocks, ROUNDING)
+    assert same_bits(blocks, shared)
+    assert_close(rounds("batched", 3), rounds(Graphs(2), 3), ROUNDING)
+    for way in ("", *WAYS):
+        executor = Traced(way=way)
+        assert_close(loop, rounds(executor), ROUNDING if way else 0)
+        assert executor.notes["traced_shapes"] > 0
 
 
 @every_method
 def test_another_seed_gives_other_bits(name):
     # The same one gives the same: see test_simulate.py.
-    method, federation = make(name, dropout=0.3), federation_for(name)
-    assert not same_bits(*(run(method, federation, 2, seed=seed) for seed in (0, 100)))
+    method, federation, state = after_two_rounds(name)
+    assert not same_bits(state, run(method, federation, 2, seed=100))
 
 
 @every_method
@@ -195,10 +222,9 @@ def test_the_order_of_the_cohort_does_not_matter(name):
 
 @every_method
 def test_rounds_and_evaluations_leave_the_state_they_were_given_alone(name):
-    method, federation = make(name, norm=True), federation_for(name)
-    state = run(method, federation, 1)
+    method, federation, state = after_two_rounds(name)
     before = tree.map(torch.clone, state)
-    method.round(state, cohort_of(method.task, federation, round=1))
+    method.round(state, cohort_of(method.task, federation, round=2))
     for group in ("seen", "unseen"):
         prepared(method, state, federation, group)
     assert same_bits(before, state)
@@ -206,8 +232,8 @@ def test_rounds_and_evaluations_leave_the_state_they_were_given_alone(name):
 
 @every_method
 def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
-    method, federation = make(name, norm=True), federation_for(name)
-    state, after = method.init(federation.num_clients, 0), run(method, federation, 2)
+    method, federation, after = after_two_rounds(name)
+    state = method.init(federation.num_clients, 0)
     assert tree.flatten_with_structure(state)[1] == tree.flatten_with_structure(after)[1]
     for a, b in zip(tree.leaves(state), tree.leaves(after), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
@@ -215,8 +241,7 @@ def test_a_round_keeps_the_structure_shapes_and_types_of_the_state(name):
 
 @every_method
 def test_predictions_are_probabilities_whatever_the_batch_and_the_labels(name):
-    method, federation = make(name, norm=True, dropout=0.3), federation_for(name)
-    state = run(method, federation, 2)
+    method, federation, state = after_two_rounds(name)
 
     def one_by_one(personal, batch):
         """Of test examples that all have the label 0."""
@@ -253,8 +278,7 @@ def test_a_client_with_a_single_example_takes_part(name):
 
 @every_method
 def test_unseen_clients_never_influence_what_the_others_get(name):
-    method, federation = make(name), federation_for(name)
-    state = run(method, federation, 2)
+    method, federation, state = after_two_rounds(name)
     unseen = cohort_of(method.task, federation, federation.ids("unseen"), round=2)
     observed = method.observe(state, unseen, "unseen")
     seen = cohort_of(method.task, federation, round=2)

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 import yaml
-from support import assert_close, cohort_of, federation_for, sgd, tiny_task, toy_federation
-from test_executors import rounds, trained
-from test_methods import NETWORKS, every_method, make
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
+from test_executors import trained
 from workflow import ROOT
 
 from fedlib import tree
@@ -55,16 +54,6 @@ def normal(*shape, dtype=torch.float64):
 
 
 # -- whole rounds -------------------------------------------------------------------------
-
-
-@every_method
-def test_rounds_of_every_method_are_those_of_the_loop_but_for_rounding(name):
-    method, federation = make(name, **NETWORKS["plain"]), federation_for(name)
-    loop = rounds(method, federation, Loop(), 3)
-    for way in WAYS:
-        executor = Traced(way=way)
-        assert_close(loop, rounds(method, federation, executor, 3), 1e-9)
-        assert executor.notes["traced_shapes"] > 0
 
 
 @EVERY_WAY

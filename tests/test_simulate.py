@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from fedlib.engine.schedules import Schedule
 from fedlib.errors import DivergedError
 from fedlib.federation import Split
 from fedlib.results import View
-from fedlib.run import evaluate
+from fedlib.run import cost, evaluate
 from fedlib.run.checkpoint import Checkpoints, flatten
 from fedlib.run.simulate import Course
 
@@ -66,6 +67,15 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     method = methods.load(name)(task=task, local=local, **params, **modules)
     federation = federation or federation_for(name, SIZES)
     return simulation_of(method, federation, **{"rounds": 4, "seed": 3, "rate": rate} | course)
+
+
+@cache
+def uninterrupted(name):
+    """A run of four rounds, and its state and result."""
+    for seed in (torch.manual_seed, np.random.seed, random.seed):
+        seed(0)
+    run = simulation(name)
+    return run, silently(run)
 
 
 def assert_same_bits(one, other):
@@ -191,10 +201,9 @@ def test_predictions_are_kept_where_they_are_asked_for(size_of_parts, monkeypatc
 
 @every_method
 def test_the_final_evaluation_finds_what_the_last_one_during_training_found(name):
-    run = simulation(name, rounds=2)
-    state, result = silently(run)
-    final = evaluate.final(run.method, state, lambda group: run.everyone(group, 2))
-    assert final.round.tolist() == [2]
+    run, (state, result) = uninterrupted(name)
+    final = evaluate.final(run.method, state, lambda group: run.everyone(group, 4))
+    assert final.round.tolist() == [4]
     assert result.scores.keys() <= final.scores.keys()
     for view, scores in result.scores.items():
         assert np.array_equal(final.scores[view].correct[0], scores.correct[-1]), view
@@ -216,8 +225,12 @@ def test_progress_ends_with_round_loss_and_accuracies():
 
 @every_method
 def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, tmp_path):
-    # Every round is done by another run, which knows nothing but the checkpoint.
-    reference = silently(simulation(name, rounds=4))
+    # Every round is done by another run, which knows nothing but the checkpoint, and neither uses
+    # nor changes global generators.
+    _, reference = uninterrupted(name)
+    for seed in (torch.manual_seed, np.random.seed, random.seed):
+        seed(1)
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     for done in range(1, 4):
         checkpoints = Checkpoints(tmp_path, STAMP, every=100)
         with pytest.raises(SystemExit) as stopped:
@@ -226,6 +239,8 @@ def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, t
         assert checkpoints.load()[0] == done
     resumed = silently(simulation(name, rounds=4), Checkpoints(tmp_path, STAMP), stop=lambda: True)
     assert_same_bits(resumed, reference)
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
 
 
 @pytest.mark.parametrize("killed_in", [2, 3, 4])
@@ -305,15 +320,18 @@ def test_a_loss_that_is_no_number_comes_with_the_last_that_was(interrupted, tmp_
 
 
 @every_method
-def test_global_generators_are_neither_used_nor_changed(name):
-    torch.manual_seed(0)
-    reference = silently(simulation(name, rounds=2))
-    for seed in (torch.manual_seed, np.random.seed, random.seed):
-        seed(1)
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    assert_same_bits(silently(simulation(name, rounds=2)), reference)
-    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
+def test_measuring_its_cost_leaves_no_trace(name):
+    run, (state, _) = uninterrupted(name)
+    before = {key: value.clone() for key, value in flatten(state).items()}
+    groups = run.federation.group.copy()
+    random = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    first = cost.flops_per_example(run, state)
+    assert (first > 0) == (name != "centmoe")  # whose clients never train
+    assert all(torch.equal(value, before[key]) for key, value in flatten(state).items())
+    assert np.array_equal(run.federation.group, groups)
+    assert torch.equal(torch.get_rng_state(), random[0])
+    assert np.random.get_state()[1].tolist() == random[1]
+    assert cost.flops_per_example(run, state) == first
 
 
 def test_runs_before_it_in_the_same_process_do_not_change_a_run():

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support import assert_close, cohort_of, federation_for, sgd, tiny_task, toy_federation
-from test_executors import UNEVEN, rounds, trained
-from test_methods import NETWORKS, every_network, make
+from support import assert_close, cohort_of, sgd, tiny_task, toy_federation
+from test_executors import UNEVEN, trained
 
 import fedlib.engine.traced
 from fedlib import tree
@@ -48,13 +47,6 @@ def is_refused(step, reason):
 
 
 # -- the same bits ------------------------------------------------------------------------
-
-
-@every_network
-def test_traced_steps_are_those_of_the_loop_bit_by_bit(name, network):
-    method, federation, executor = make(name, **NETWORKS[network]), federation_for(name), Traced()
-    assert_close(*(rounds(method, federation, e, 3) for e in (Loop(), executor)), 0)
-    assert executor.notes["traced_shapes"] > 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
