@@ -7,7 +7,7 @@ UV        ?= uv
 SCALE     ?=
 # Paper whose results `keep` keeps.
 PAPER     ?= pfedmm
-# Folder of kept results that `figures-from` draws again.
+# Folder of kept results that `figures-from` draws again; folders with runs for `gather`.
 FROM      ?=
 # For `list`: a kind and words to search for, such as WHAT="methods fedmix"; for `compare`: words;
 # for `why`: a job, such as WHAT="train pfedmm/digits/fedem/seed1234".
@@ -19,7 +19,7 @@ B         ?=
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
 # `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `report`, ARGS=--snakemake; of `keep`,
-# ARGS=--replace; of `lock`, for uv.
+# ARGS=--replace; of `gather`, ARGS=--older-code; of `lock`, for uv.
 ARGS      ?=
 # Number of tests at a time; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2
@@ -75,7 +75,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo demo-all reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
-.PHONY: lock pins unlock clean keep figures-from docs
+.PHONY: lock pins unlock clean keep gather figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -115,6 +115,9 @@ report: $(STAMP)  ## write results/SCALE/report.html again; ARGS=--snakemake for
 
 keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/results
 	@$(workflow) keep
+
+gather: $(STAMP)  ## take finished runs of other clones or machines: FROM=../other/results/full
+	@$(workflow) gather
 
 figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
 	@$(workflow) figures-from

@@ -84,6 +84,20 @@ def content(path: str | Path) -> str:
     return found[0][len(MARK) :].decode() if found else files.digest(path)
 
 
+def stand_in(path: str | Path, digest: str) -> None:
+    """Write a file in place of one that is elsewhere, whose `content` it has."""
+    with atomic(path) as temporary:
+        temporary.write_bytes(MARK + digest.encode() + b"\nThe file of this digest is elsewhere.\n")
+
+
+def is_stand_in(path: str | Path) -> bool:
+    """Whether a file of weights is there, and is one that `stand_in` wrote."""
+    if not Path(path).exists():
+        return False
+    with files.regular(path).open("rb") as file:
+        return bool(_SEAL.match(file.read(len(BLANK))))
+
+
 def made(path: str | Path) -> Made | None:
     """The origin of a file; None if the file does not contain it."""
     with files.regular(path).open("rb") as file:

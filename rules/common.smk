@@ -79,7 +79,7 @@ try:
         if not any(word in READERS for word in words):
             narrowing.check(PLAN)
             preflight.check_frames(PLAN)
-            internals.make_again(stale.look(PLAN))
+            internals.make_again(*stale.look(PLAN))
         if not reads:
             why.note(PLAN)
             write_specifications(PLAN)

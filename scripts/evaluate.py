@@ -47,11 +47,10 @@ def main() -> None:
 
         spent = Spent()
         simulation = job.simulation(args, spec, device)
-        histories = [args.history, *(args.settled or [])[1:]]
         result = evaluate_state(
             simulation,
             spec,
-            job.record(args, simulation, device, provenance.code_digest(*roots), *histories),
+            job.record(args, simulation, device, provenance.code_digest(*roots), args.history),
             state_file=args.state,
             history_file=args.history,
             settled=args.settled,

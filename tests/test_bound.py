@@ -162,7 +162,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         stage, job = swap.reader
         code = stages.run_here(stage, arguments(stage, job))
         told = capfd.readouterr().err.strip().splitlines()
-        found = stale.look(PLAN)
+        found = stale.look(PLAN).wrong
     finally:
         put_back(kept)
     assert code == 1 and len(told) == 1 and told[0].startswith("error: "), told
@@ -172,7 +172,7 @@ def test_a_file_of_something_else_is_refused_by_its_reader_and_made_again(
         vouchers = {path for path in found if Path(path).parent in {Path(x).parent for x in places}}
         assert vouchers, found
     tally("a file of something else", "refused, and made again")
-    assert stale.look(PLAN) == set()
+    assert stale.look(PLAN).wrong == set()
 
 
 # --- What is exchanged while nobody looks ---------------------------------------------------------

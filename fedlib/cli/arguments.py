@@ -29,6 +29,7 @@ MODULES = {
     "compare": "compare",
     "report": "report",
     "keep": "keep",
+    "gather": "gather",
     "figures-from": "redraw",
     "clean": "clean",
     "unlock": "clean",
@@ -126,6 +127,13 @@ def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
     compared.add_argument("words", nargs="*", help="print only rows that contain all of these")
     reported = add("report", "write the report of the results that are there")
     reported.add_argument("--snakemake", action="store_true", help="write Snakemake's own instead")
+    gathered = add("gather", "take finished runs of other machines, as if they had been made here")
+    gathered.add_argument(
+        "sources", nargs="+", type=Path, help="folders of results, or of what is kept"
+    )
+    gathered.add_argument(
+        "--older-code", action="store_true", help="take runs of older code, too, and mark them"
+    )
     kept = add("keep", "copy a paper's tables, figures and report to docs/results")
     kept.add_argument("paper", help="its name")
     kept.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")

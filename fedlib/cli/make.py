@@ -3,7 +3,7 @@
 Values come from the environment, where no shell changes them: CONFIG (for the configuration), ARGS
 (options of Snakemake, or of the command), SCALE (demo, demo-all, reduced or full; default: demo),
 PAPER (for keep), WHAT (for list, why and compare), A and B (for compare) and FROM (for
-figures-from). They become words of a list, and no shell reads them.
+figures-from and gather). They become words of a list, and no shell reads them.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from fedlib.errors import ConfigError
 # Targets that run everything, and their scales.
 SCALES = {"demo": "demo", "demo-all": "demo-all", "reduced": "reduced", "reproduce": "full"}
 # Targets for whose command ARGS are; of others only --configfile counts.
-WITH_OPTIONS = ("compare", "report", "keep", "figures-from")
+WITH_OPTIONS = ("compare", "report", "keep", "gather", "figures-from")
 WITHOUT_PLAN = ("compare", "figures-from")
 TARGETS = (*SCALES, *arguments.MODULES)
 DEFAULTS = dict.fromkeys(("CONFIG", "ARGS", "SCALE", "WHAT", "A", "B", "FROM"), "") | {
@@ -111,6 +111,10 @@ def _about(target: str, values: Mapping[str, str]) -> list[str]:
             if not values["FROM"]:
                 raise ConfigError("FROM names what is kept, such as FROM=docs/results/pfedmm")
             return [values["FROM"]]
+        case "gather":
+            if not values["FROM"]:
+                raise ConfigError("FROM names folders, such as FROM=../other/results/full")
+            return _split("FROM", values["FROM"])
     return []
 
 

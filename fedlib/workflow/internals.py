@@ -14,7 +14,7 @@ resources and prints no commands. For ten thousand jobs this saves two thirds of
 import gc
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,20 +61,33 @@ def process(workflow: Any) -> Process:
     )
 
 
-def make_again(stale: Collection[str]) -> None:
-    """Let Snakemake take these files for incomplete: it makes those that it needs again."""
+def make_again(wrong: set[str], right: set[str]) -> None:
+    """Let Snakemake take files for incomplete, which it makes again if it needs them.
+
+    Args:
+      right: files that are what they should be, whatever Snakemake has noted of params and inputs.
+    """
     from snakemake.persistence import PersistenceBase
 
     incomplete = PersistenceBase.incomplete
 
-    async def with_stale(self, job) -> list:
+    async def with_wrong(self, job) -> list:
         found = await incomplete(self, job)
-        more = [file for file in job.output if file in stale and file not in found]
+        more = [file for file in job.output if file in wrong and file not in found]
         if more and self.has_metadata(job) and self.params_changed(job):
             return found  # Snakemake sees it, and can say why
         return [*found, *more]
 
-    PersistenceBase.incomplete = with_stale
+    def without_right(changed: Callable) -> Callable:
+        def of(self, job, file=None) -> Any:
+            is_right = right.issuperset(job.output if file is None else [file])
+            return () if is_right else changed(self, job, file)
+
+        return of
+
+    PersistenceBase.incomplete = with_wrong
+    for name in ("params_changed", "input_changed"):
+        setattr(PersistenceBase, name, without_right(getattr(PersistenceBase, name)))
 
 
 def run() -> None:

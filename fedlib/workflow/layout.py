@@ -25,6 +25,7 @@ PATHS = {
     "results": "results/{folder}",
     "estimates": "results/{folder}/estimates.json",
     "code": "results/{folder}/code.json",
+    "older": "results/{folder}/older.json",
     "specification": "results/{folder}/specifications/{digest}.json",
     "budget": "results/{folder}/budget.json",
     "figures": "figures/{folder}",
@@ -62,6 +63,7 @@ STAGES = {
     "figure": ("paper", "figure"),
     "report": (),
 }
+RESULTS_OF_RUNS = {"train": "history", "evaluate": "evaluation"}  # file that is written last
 WILDCARDS = {
     "paper": r"[a-z0-9_]+",
     "dataset": r"[a-z0-9_]+",

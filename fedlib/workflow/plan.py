@@ -1,8 +1,8 @@
 """The plan: all jobs of a configuration, with their files, specifications and code.
 
-`Plan(config)` is a pure function of the configuration, of the papers' declarations and of the code
-on disk. The Snakefile, the commands of `fedlib.cli` and the tests use it. It runs each time a
-Snakefile is read, so it imports the standard library only.
+`Plan(config)` is a function of the configuration, of the papers' declarations, of the code on disk,
+and of what was gathered (`fedlib.workflow.older`). The Snakefile, the commands of `fedlib.cli` and
+the tests use it. It runs each time a Snakefile is read, so it imports the standard library only.
 
 A *stage* is a rule with a script: download, partition, train, evaluate, events, metrics, table,
 figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
@@ -18,11 +18,11 @@ from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.run_spec import run_roots, run_weights
-from fedlib.seals import spec_digest
+from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec.exhibits import EVERYTHING
 from fedlib.workflow import declarations, specs
 from fedlib.workflow.declarations import Training
-from fedlib.workflow.layout import STAGES
+from fedlib.workflow.layout import RESULTS_OF_RUNS, STAGES
 from fedlib.workflow.provenance import code_digest
 from fedlib.workflow.selection import Selection
 
@@ -96,13 +96,15 @@ class Plan(Selection):
     def settled_files(self, paper: str, federation: str, label: str, seed: object) -> list[str]:
         """State and history of the run that the evaluation of this one takes something from.
 
-        Empty if it does everything itself, as where that run is not selected.
+        Empty if it does everything itself, as where that run is not selected, or its weights are
+        elsewhere.
         """
         settler = self.runs.get((paper, federation, self.run(paper, federation, label).settled_by))
         if settler is None or int(seed) not in self.paper(paper).seeds_of(settler):
             return []
         names = {"paper": paper, "federation": federation, "label": settler.label, "seed": seed}
-        return [self.path(file, **names) for file in ("state", "history")]
+        files = [self.path(file, **names) for file in ("state", "history")]
+        return [] if is_stand_in(files[0]) else files
 
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
@@ -189,7 +191,10 @@ class Plan(Selection):
         raise _no_job(stage, wildcards)
 
     def code(self, stage: str, **wildcards: object) -> str:
-        """Digest of the code of a job."""
+        """Digest of the code of a job; of a gathered run of older code, of that."""
+        if self.older and stage in RESULTS_OF_RUNS and "seed" in wildcards:
+            if code := self.older.get(self.path(RESULTS_OF_RUNS[stage], **wildcards)):
+                return code
         return code_digest(*self.roots(stage, **wildcards))
 
     def _spec(self, stage: str, **wildcards: object) -> dict:
@@ -230,8 +235,11 @@ class Plan(Selection):
         return self.run(paper, federation, label).spec(0)
 
     def _evaluated(self, paper: str, federation: str, label: str) -> dict:
-        """What a final evaluation scores, and keeps: what is shown of the run, or all views."""
-        declared, views = self.paper(paper), [EVERYTHING]
+        """What a final evaluation scores, and keeps: what is shown of the run, or all views.
+
+        Whatever else is selected, so that runs of several selections can be gathered.
+        """
+        declared, views = self.whole[paper], [EVERYTHING]
         if self.config["evaluate"] != "all":
             views = sorted(declared.views_of(federation, label))
         about = declared.exhibits_of(federation, label)

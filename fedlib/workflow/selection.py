@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 from fedlib.spec.exhibits import Exhibit
-from fedlib.workflow import declarations, overrides, own_methods
+from fedlib.workflow import declarations, older, overrides, own_methods
 from fedlib.workflow.config import DEFAULTS, check, check_choice, normalised
 from fedlib.workflow.declarations import Training, trainings_of
 from fedlib.workflow.layout import PATHS
@@ -23,9 +23,11 @@ class Selection:
       idle: overrides of `set` that equal the declared value.
       folder_note: what makes this folder differ from the scale's own, "" if nothing does.
       broken: by name, why a paper cannot be read that the configuration does not ask for by name.
-      declared: papers by name, each as it is declared, of which `papers` is a selection.
-      papers: by name, each as declared but with the configuration's seeds, rounds and selection.
+      declared: papers by name, each as it is declared.
+      whole: of these, each with the methods and the values of the configuration.
+      papers: of these, each with the configuration's seeds, rounds and selection.
       runs: of these, by paper, federation and label.
+      older: see `fedlib.workflow.older`.
     """
 
     def __init__(self, config: Mapping):
@@ -44,6 +46,7 @@ class Selection:
         for name, paper in self.papers.items():
             declarations.check_paper(paper, name, self.scale)
         check_selection(self.config, self.papers.values())
+        self.whole = self.papers
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
         # Without `papers`, the papers are those that contain what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
@@ -52,6 +55,8 @@ class Selection:
         chosen = {name: selected(found[name], self.config) for name in names}
         self.idle = overrides.idle(chosen, self.config["set"] or ())
         self.folder_note = folder_note(self.config, self.idle)
+        self.older = older.read(self.path("older"))
+        self.papers = {name: older.marked(x, self.older) for name, x in self.papers.items()}
         self._data = {
             (name, data.name): data for name, paper in self.papers.items() for data in paper.data
         }

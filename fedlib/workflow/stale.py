@@ -4,6 +4,7 @@ Snakemake compares times, and specifications with its notes in .snakemake. Both 
 exchanged, renamed or copied. So every result contains digests of its specification, code and inputs
 (`fedlib.seals.Made`). Results with other digests are made again. Results that are up to date get
 times no older than their inputs', so Snakemake sees that, too: a copy of results costs nothing.
+What Snakemake has noted of a file that was in the place of such a result does not count.
 
 Of large files only the first bytes are read.
 """
@@ -12,9 +13,10 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from fedlib import seals
 from fedlib.errors import DataError
@@ -35,14 +37,33 @@ RESULTS = {
 LARGE = "train"  # stage whose state is read only if its time shows that it was replaced
 
 
-def look(plan: Plan) -> set[str]:
-    """Paths of results that must be made again.
+class Looked(NamedTuple):
+    """Paths of results: those that must be made again, and those that are up to date."""
 
-    Sets the times of the others to the order of their dependences.
+    wrong: set[str]
+    right: set[str]
+
+
+def look(plan: Plan) -> Looked:
+    """Which of the results that are there are the plan's.
+
+    Sets the times of those that are up to date to the order of their dependences.
     """
-    folder = Folder(plan)
-    jobs = [(stage, job) for stage, job in plan.jobs() if stage in RESULTS]
-    return {path for stage, job in jobs for path in folder.look(stage, job)}
+    folder, wrong, right = Folder(plan), set(), set()
+    for stage, job in plan.jobs():
+        if stage in RESULTS:
+            outputs = folder.look(stage, job)
+            wrong |= outputs.wrong
+            right |= outputs.right
+    again = {path for x in plan.trainings() for path in _without_weights(plan, x._asdict(), right)}
+    return Looked(wrong | again, right - again)
+
+
+def _without_weights(plan: Plan, job: dict, right: Collection[str]) -> Iterator[str]:
+    """The results of a training whose weights its evaluation needs, if they are elsewhere."""
+    state = plan.path("state", **job)
+    if plan.path("evaluation", **job) not in right and seals.is_stand_in(state):
+        yield from (state, plan.path("history", **job))
 
 
 class Folder:
@@ -52,22 +73,27 @@ class Folder:
         self.plan = plan
         self.content = cache(seals.content)
 
-    def look(self, stage: str, job: dict) -> Iterator[str]:
-        """Results of a job that must be made again; if there are none, corrects their times."""
+    def look(self, stage: str, job: dict) -> Looked:
+        """The results of a job; those that are up to date get times in the order of their making.
+
+        Of a job of which one is missing, as Snakemake sees, none is either.
+        """
         kinds = ([self.plan.path(file, **job) for file in kind] for kind in RESULTS[stage])
         says, beside, others = kinds
-        if not all(Path(path).exists() for path in (*says, *beside, *others)):
-            return  # Snakemake itself finds that they are missing
+        outputs = [*says, *beside, *others]
+        if not all(Path(path).exists() for path in outputs):
+            return Looked(set(), set())
         read = inputs(self.plan, stage, job)
         try:
-            wrong = [path for path in says if not self._is_of(path, stage, job, read, beside)]
+            wrong = {path for path in says if not self._is_of(path, stage, job, read, beside)}
         except (DataError, OSError):
-            wrong = says  # not readable as files
-        yield from wrong
-        if not wrong:
-            times = (*read, *_companions(self.plan, stage, job))
-            timed = self.plan.path(f"{stage}_benchmark", **job)  # Snakemake looks at its time, too
-            self._put_right([*says, *beside, *others, timed], list(times))
+            wrong = set(says)  # not readable as files
+        if wrong:
+            return Looked(wrong, set())
+        times = (*read, *_companions(self.plan, stage, job))
+        timed = self.plan.path(f"{stage}_benchmark", **job)  # Snakemake looks at its time, too
+        self._put_right([*outputs, timed], list(times))
+        return Looked(set(), set(outputs))
 
     def _is_of(self, path: str, stage: str, job: dict, read: list[str], beside: list[str]) -> bool:
         """Whether a file is the result of this job, as far as its digests tell."""
@@ -106,7 +132,8 @@ class Folder:
 def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
     """Files that a job reads, in the order of the digest `Made.inputs`.
 
-    Without files whose digest is in another one: the shards, the state, the numbers of tables.
+    Without files whose digest is in another one: the shards, the state, the numbers of tables; and
+    without those that only save time, of a run that settles something.
     """
     run = {name: value for name, value in job.items() if name != "seed"}
     match stage:
@@ -116,8 +143,7 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
         case "train":
             return [plan.path("manifest", **job), *plan.weights(**run)]
         case "evaluate":
-            read = [plan.path("manifest", **job), *plan.weights(**run), plan.path("history", **job)]
-            return [*read, *plan.settled_files(**job)[1:]]
+            return [plan.path("manifest", **job), *plan.weights(**run), plan.path("history", **job)]
         case "metrics":
             return [*plan.run_files("history", **job), *plan.run_files("evaluation", **job)]
         case "table" | "figure":
@@ -135,7 +161,7 @@ def _companions(plan: Plan, stage: str, job: dict) -> list[str]:
     """Other files that a job reads, whose times Snakemake compares."""
     match stage:
         case "evaluate":
-            return [plan.path("state", **job), *plan.settled_files(**job)[:1]]
+            return [plan.path("state", **job), *plan.settled_files(**job)]
         case "report":
             return plan.exhibits("table_csv", "figure_pdf", "figure_png", "figure_svg")
     return []

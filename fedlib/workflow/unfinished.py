@@ -7,16 +7,16 @@ from pathlib import Path
 from fedlib.forecast.estimates import TIMED, Estimates, Timing, run_name
 from fedlib.forecast.requests import Request
 from fedlib.workflow import dryrun
+from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
 
 
 def jobs(plan: Plan) -> list[tuple[str, dict]]:
     """The trainings and evaluations whose result is not there -> [(stage, wildcards)]"""
-    files = {"train": "history", "evaluate": "evaluation"}
     return [
         (stage, job)
         for stage, job in plan.jobs()
-        if stage in TIMED and not Path(plan.path(files[stage], **job)).exists()
+        if stage in TIMED and not Path(plan.path(RESULTS_OF_RUNS[stage], **job)).exists()
     ]
 
 

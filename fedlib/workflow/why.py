@@ -14,6 +14,7 @@ from fedlib.workflow import provenance
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.stale import RESULTS, inputs
 
+GONE = "nothing at all"  # in place of a value that a mapping does not have
 REMEMBERED = 500  # code digests of a folder; a scale has about a hundred
 
 
@@ -51,7 +52,7 @@ def lines(
     if made.spec != plan.digest(stage, **job):
         if specification and stage in ("train", "evaluate"):
             now = json.loads(plan.spec(stage, **job))
-            found += _differences("", specification(Path(file)), now)
+            found += [_told(*one) for one in differences(specification(Path(file)), now)]
         found = found or ["specification changed"]
     if made.code != plan.code(stage, **job):
         found += _of_code(plan, made.code, plan.roots(stage, **job))
@@ -69,23 +70,28 @@ def _of_code(plan: Plan, then: str, roots: tuple[str, ...]) -> list[str]:
     before = seals.Cache(plan.path("code")).get(then)
     if before is None:
         return [f"code changed; {plan.path('code')} does not have the modules it had before"]
-    return _differences("", before, provenance.modules(*roots), show=False)
+    return [_told(*x, show=False) for x in differences(before, provenance.modules(*roots))]
 
 
-def _differences(where: str, before: Mapping, now: Mapping, show: bool = True) -> list[str]:
-    """What differs between two mappings, by dotted names; with both values, to `show` them."""
-    found: list[str] = []
+def differences(before: Mapping, now: Mapping, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """What differs between two mappings: dotted name, and both values, `GONE` where there is none.
+
+    Args:
+      where: what the names begin with.
+    """
     for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name), now.get(name)
+        old, new = before.get(name, GONE), now.get(name, GONE)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += _differences(f"{where}{name}.", old, new)
-        elif _plain(old) != _plain(new):
-            change = "changed" if name in before and name in now else "is new"
-            if name not in now:
-                change = "is gone"
-            values = f": {json.dumps(old)} before, {json.dumps(new)} now" if show else ""
-            found.append(f"{where}{name} {change}{values}")
-    return found
+            yield from differences(old, new, f"{where}{name}.")
+        elif GONE in (old, new) or _plain(old) != _plain(new):
+            yield where + name, old, new
+
+
+def _told(name: str, old: object, new: object, show: bool = True) -> str:
+    """A difference in words; with both values, to `show` them."""
+    change = "is new" if old == GONE else "is gone" if new == GONE else "changed"
+    texts = ["null" if value == GONE else json.dumps(value) for value in (old, new)]
+    return f"{name} {change}" + f": {texts[0]} before, {texts[1]} now" * show
 
 
 def _plain(value: Any) -> Any:

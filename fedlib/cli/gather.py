@@ -1,0 +1,214 @@
+"""Make finished runs of other machines part of results/FOLDER, as if they had been made here.
+
+They come from folders of results, such as results/full of another clone, and from what `make keep`
+keeps. Specification, code and shards must be the plan's, and every seal must hold; a run that
+differs is refused in a line that names the field, and the others are taken. What is here already
+with the same numbers stays as it is. Where weights are not taken with a run, a small file stands in
+their place: nothing is trained again, unless something needs them.
+"""
+
+import argparse
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+
+from fedlib import files, locks, seals
+from fedlib.cli import arguments, run
+from fedlib.errors import DataError
+from fedlib.report import packs
+from fedlib.report.pages.origin import attributes
+from fedlib.results import opened
+from fedlib.workflow import older, stale, why
+from fedlib.workflow.declarations import Training
+from fedlib.workflow.layout import RESULTS_OF_RUNS
+from fedlib.workflow.plan import Plan
+from fedlib.workflow.provenance import code_digest
+
+MANIFEST, STATE = "manifest_sha256", "state_sha256"  # in the provenance of results
+
+
+class RunFolder(NamedTuple):
+    """The folder of a run with one seed.
+
+    Attributes:
+      runs: the folder with those of all runs.
+    """
+
+    runs: Path
+    training: Training
+
+    def file(self, name: str) -> Path:
+        """One of its files, such as "history.h5"."""
+        *names, seed = map(str, self.training)
+        return self.runs.joinpath(*names, f"seed{seed}", name)
+
+    @property
+    def results(self) -> list[tuple[str, Path]]:
+        """Its results, with the stages that make them."""
+        return [(stage, self.file(f"{name}.h5")) for stage, name in RESULTS_OF_RUNS.items()]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is trained and evaluated."""
+        return all(path.exists() for _, path in self.results)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Gather, and say what was taken."""
+    plan = arguments.plan(args)
+    lock = locks.hold_folder(command=args.said)
+    places = [place(source) for source in args.sources]
+    jobs = [there.training._asdict() for there, _ in finished(plan, places)]
+    shards = sorted({path for path in plan.paths("manifest", jobs) if not Path(path).exists()})
+    if shards:  # which are compared, and before which Snakemake would train everything again
+        run.start([*run.SNAKEMAKE, *shards, *run.configured(args, plan)], lock)
+    done, refused = gather(plan, places, args.older_code)
+    told = [f"{number} {what}" for what, number in done.items()]
+    print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
+    if refused:
+        raise DataError("\n".join(refused))
+
+
+def finished(plan: Plan, places: Sequence[Path]) -> Iterator[tuple[RunFolder, RunFolder]]:
+    """Every run of the plan that is finished in one of these places: there, and here."""
+    for training in plan.trainings():
+        here = RunFolder(Path(plan.path("runs", paper=training.paper)).parent, training)
+        for there in (RunFolder(runs, training) for runs in places):
+            if there.is_finished:
+                yield there, here
+
+
+def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Counter, list[str]]:
+    """Take the plan's runs -> (how many were taken and so on, why others were not)
+
+    Args:
+      places: folders of runs, see `place`; the shards of all that are finished there are here.
+      old: whether to take runs of older code, too, and mark them.
+    """
+    done, refused = Counter(), []
+    for there, here in finished(plan, places):
+        try:
+            check(plan, there, old)
+            done["here already" if _is_there(plan, there, here) else "taken"] += 1
+        except DataError as error:
+            refused.append(str(error))
+    found = sum(len([*runs.glob("*/*/*/seed*/evaluation.h5")]) for runs in places)
+    if others := found - done.total() - len(refused):
+        done["of other configurations, left where they are"] = others
+    return done, refused
+
+
+def place(source: Path) -> Path:
+    """The folder of the runs in a folder of results, or in what is kept.
+
+    Raises:
+      DataError: if there is none.
+    """
+    for folder in (source / packs.RUNS, source / packs.FOLDER / packs.RUNS):
+        if folder.is_dir():
+            return folder
+    raise DataError(
+        f"{source} has no runs: FROM names folders of results, such as ../other/results/full, or "
+        "of what is kept, such as docs/results/full/pfedmm; packs of older versions have no runs"
+    )
+
+
+def check(plan: Plan, there: RunFolder, old: bool = False) -> None:
+    """Nothing, if a finished run is the plan's.
+
+    Args:
+      old: whether it may be of older code.
+
+    Raises:
+      DataError: names the first field that differs, or a file that is damaged.
+    """
+    job = there.training._asdict()
+    states, read = [], stale.inputs(plan, "train", job)
+    for stage, file in there.results:
+        provenance, spec = attributes(file)
+        made = seals.made(file)
+        _same(file, why.differences(spec, json.loads(plan.spec(stage, **job))))
+        if made is None or made.spec != seals.spec_digest(spec):
+            raise DataError(f"{file} is refused: it does not say what it was made of")
+        manifest = files.digest(read[0])
+        _same(file, [(f"{MANIFEST}, of the shards,", provenance.get(MANIFEST), manifest)])
+        if not old:
+            told = "; ARGS=--older-code takes it, and marks it"
+            _same(file, [("the digest of the code", made.code, _code(plan, stage, job))], told)
+        _same(file, [("the digest of its inputs", made.inputs, seals.contents(*read))])
+        read.append(str(file))  # an evaluation reads the history
+        states.append(provenance.get(STATE))
+    if states[0] != states[1]:
+        raise DataError(f"{file} is refused: its {STATE} is not that of the history beside it")
+
+
+def _same(file: Path, fields: Iterable[tuple], remedy: str = "") -> None:
+    """Raise DataError for the first (field, there, here) whose values differ."""
+    for field, there, here in fields:
+        if there != here:
+            raise DataError(f"{file} is refused: {field} is {there} there and {here} here{remedy}")
+
+
+def _code(plan: Plan, stage: str, job: dict) -> str:
+    """Digest of a job's code as it is now, also for one of which an older result was gathered."""
+    return code_digest(*plan.roots(stage, **job))
+
+
+def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
+    """Whether the plan has a run already; else it is copied.
+
+    The weights come first and the history last, without which there is no run for anybody.
+
+    Raises:
+      DataError: if both have different numbers.
+    """
+    job = there.training._asdict()
+    notes = {}
+    is_new = not here.is_finished
+    for (stage, theirs), (_, ours) in zip(there.results, here.results, strict=True):
+        code, now = seals.made(theirs).code, _code(plan, stage, job)
+        if code != now:
+            notes[str(ours)] = code
+        made = None if is_new else seals.made(ours)
+        if made is None or made.spec != plan.digest(stage, **job) or made.code not in (code, now):
+            is_new = True
+        elif made.code == code and _numbers(theirs) != _numbers(ours):
+            raise DataError(f"{theirs} and {ours} have different numbers: delete one of them")
+    if is_new:
+        older.note(plan.path("older"), notes)
+        _copy_weights(there, here)
+        for (_, theirs), (_, ours) in reversed([*zip(there.results, here.results, strict=True)]):
+            content = seals.checked(theirs)
+            with files.atomic(ours) as temporary:
+                temporary.write_bytes(content)
+    return not is_new
+
+
+def _numbers(path: Path) -> dict[str, bytes]:
+    """All arrays of a result, without how it was made."""
+    arrays: dict[str, bytes] = {}
+
+    def add(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()].tobytes()
+
+    with opened(path) as file:
+        file.visititems(add)
+    return arrays
+
+
+def _copy_weights(there: RunFolder, here: RunFolder) -> None:
+    """Copy the final state of a run, or write what stands for it."""
+    digest = attributes(there.file("history.h5"))[0][STATE]
+    theirs, ours = there.file("state.pt"), here.file("state.pt")
+    if not theirs.exists() or seals.is_stand_in(theirs):
+        seals.stand_in(ours, digest)
+        return
+    with files.atomic(ours) as temporary:
+        shutil.copyfile(theirs, temporary)
+        _same(theirs, [("sha256", files.digest(temporary), digest)])

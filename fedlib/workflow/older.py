@@ -1,0 +1,45 @@
+"""Gathered runs of older code: which the plan accepts as they are, and every table marks.
+
+`make gather ARGS=--older-code` notes them in results/FOLDER/older.json: the digest of the code of
+each of their files. A file that is made again is of the code that is there then.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fedlib import seals
+from fedlib.spec import Paper, Run
+
+MARK = " †"
+NOTE = "†: made elsewhere with older code, which may compute something else"
+
+
+def read(path: str | Path) -> dict[str, str]:
+    """Digests of the code of the files that are noted and still those, by their paths."""
+    noted = seals.remembered(path)
+    return {file: code for file, code in noted.items() if _is_of(Path(file), code)}
+
+
+def note(path: str | Path, codes: Mapping[str, str]) -> None:
+    """Add files and digests of their code to what is noted."""
+    if codes:
+        seals.write_json(path, {**read(path), **codes})
+
+
+def marked(paper: Paper, noted: Iterable[str]) -> Paper:
+    """The paper with a mark and a note on the runs whose files are noted."""
+    folders = {Path(file).parts[-5:-1] for file in noted}
+
+    def of(run: Run) -> Run:
+        names = paper.name, run.federation, run.label
+        if folders.isdisjoint((*names, f"seed{seed}") for seed in paper.seeds_of(run)):
+            return run
+        return replace(run, title=run.title + MARK, notes=(*run.notes, NOTE))
+
+    return replace(paper, runs=tuple(map(of, paper.runs)))
+
+
+def _is_of(file: Path, code: str) -> bool:
+    made = seals.made(file) if file.exists() else None
+    return made is not None and made.code == code

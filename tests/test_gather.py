@@ -1,0 +1,177 @@
+"""Runs that other clones made become part of a folder of results, or are refused."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import dry_runs
+import pytest
+import workflow
+
+from fedlib import seals
+from fedlib.cli import arguments, gather
+from fedlib.results import RunResult
+from fedlib.workflow import command, config, stale
+from fedlib.workflow.plan import Plan
+
+RESULTS = "results/demo-smoke"
+RUNS, TABLE = "runs/pfedmm/digits", f"{RESULTS}/tables/pfedmm/main.csv"
+HALVES = ("fedavg", "fedem")
+pytestmark = pytest.mark.slow  # they need a finished workflow
+
+
+@pytest.fixture
+def halves(finished, tmp_path):
+    """Two folders of results with the runs of a method each, without weights."""
+    for label in HALVES:
+        shutil.copytree(finished / RESULTS / RUNS / label, tmp_path / label / RUNS / label)
+        for state in (tmp_path / label).rglob("state.pt"):
+            state.unlink()
+    return [tmp_path / label for label in HALVES]
+
+
+@pytest.fixture
+def whole(finished, tmp_path, monkeypatch):
+    """A copy of the checkout with the shards, in which nothing was trained."""
+    folder = workflow.copy_checkout(tmp_path / "whole")
+    for part in ("data/raw", f"{RESULTS}/shards"):
+        shutil.copytree(finished / part, folder / part)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(gather.locks, "hold_folder", lambda **_: None)
+    return folder
+
+
+def gathered(*sources, options=()) -> int:
+    """The exit code of `gather` here."""
+    args = arguments.read(["gather", *workflow.smoke(), *options, "--", *map(str, sources)])
+    return command.run(lambda: gather.main(args))
+
+
+def run_of(half: Path) -> Path:
+    """The folder of one of its runs."""
+    return half / RUNS / half.name / "seed0"
+
+
+def test_two_halves_become_what_one_place_makes_and_nothing_is_trained(
+    finished, halves, whole, capsys
+):
+    assert gathered(*halves) == 0
+    code, told = workflow.dry_run(whole, workflow.smoke())
+    assert code == 0, told
+    assert {job.rule for job in dry_runs.parse(told)} == {"metrics", "table", "figure", "report"}
+    done = workflow.snakemake(whole, TABLE, *workflow.smoke())
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert (whole / TABLE).read_bytes() == (finished / TABLE).read_bytes()
+    times = {path: path.stat().st_mtime_ns for path in whole.rglob("*.h5")}
+    capsys.readouterr()
+    assert gathered(*halves) == 0  # again, which changes nothing
+    assert "runs: 4 here already" in capsys.readouterr().out
+    assert times == {path: path.stat().st_mtime_ns for path in whole.rglob("*.h5")}
+    (whole / RESULTS / RUNS / "fedem/seed1/evaluation.h5").unlink()
+    _, told = workflow.dry_run(whole, workflow.smoke())
+    trained = [job.wildcards for job in dry_runs.parse(told) if job.rule == "train"]
+    assert [(one["label"], one["seed"]) for one in trained] == [("fedem", "1")]  # for its weights
+
+
+def changed(path: Path, **changes) -> None:
+    """Write a result again with other contents, sealed."""
+    result = RunResult.load(path)
+    for name, value in changes.items():
+        old = getattr(result, name)
+        changes[name] = {**old, **value} if isinstance(old, dict) else value
+    replace(result, **changes).save(path)
+
+
+def damage(run: Path) -> None:
+    content = (run / "history.h5").read_bytes()
+    (run / "history.h5").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+REFUSED = {
+    "damaged": (damage, "history.h5 is truncated or corrupted"),
+    "of another specification": (
+        lambda run: changed(run / "history.h5", spec={"rounds": 3}),
+        r"history.h5 is refused: rounds is 3 there and 2 here",
+    ),
+    "evaluated otherwise": (
+        lambda run: changed(run / "evaluation.h5", spec={"predictions": True}),
+        r"evaluation.h5 is refused: predictions is True there and False here",
+    ),
+    "on other shards": (
+        lambda run: changed(run / "history.h5", provenance={"manifest_sha256": "ab"}),
+        r"history.h5 is refused: manifest_sha256, of the shards, is ab there and \w{64} here",
+    ),
+    "of older code": (
+        lambda run: changed(run / "history.h5", provenance={"code": "0" * 16}),
+        r"history.h5 is refused: the digest of the code is 0{16} there and \w{16} here; ARGS=--old",
+    ),
+    "of other inputs": (
+        lambda run: changed(run / "evaluation.h5", provenance={"inputs_sha256": "0" * 64}),
+        r"evaluation.h5 is refused: the digest of its inputs is 0{64} there",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_differs_is_refused_in_a_line_and_the_others_are_taken(
+    halves, whole, capsys, change, message
+):
+    change(run_of(halves[0]))
+    assert gathered(*halves) == 1
+    told = capsys.readouterr()
+    assert "runs: 3 taken" in told.out
+    [line] = told.err.splitlines()
+    assert re.search(message, line), line
+    assert not (whole / RESULTS / RUNS / "fedavg/seed0").exists()
+
+
+def test_runs_of_older_code_are_taken_if_asked_and_marked(halves, whole):
+    history = run_of(halves[0]) / "history.h5"
+    changed(history, provenance={"code": "0" * 16})
+    inputs = seals.contents("results/demo-smoke/shards/pfedmm/digits.json", history)
+    changed(run_of(halves[0]) / "evaluation.h5", provenance={"inputs_sha256": inputs})
+    assert gathered(*halves, options=["--older-code"]) == 0
+    plan = Plan(config.read(["config.yaml", workflow.SMOKE]))
+    titles = {run.label: (run.title, run.notes) for run in plan.papers["pfedmm"].runs}
+    assert titles["fedavg"][0] == "FedAvg †" and "older code" in titles["fedavg"][1][-1]
+    assert titles["fedem"][0] == "FedEM"
+    assert stale.look(plan).wrong == set()
+    job = {"paper": "pfedmm", "federation": "digits", "label": "fedavg", "seed": 0}
+    Path(plan.path("history", **job)).unlink()  # as it is not here, that code counts no more
+    plan = Plan(plan.config)
+    assert plan.code("train", **job) != "0" * 16 and "†" not in plan.run(*[*job.values()][:3]).title
+
+
+def test_two_results_of_a_run_are_an_error_that_names_both(halves, whole, tmp_path, capsys):
+    shutil.copytree(halves[0], tmp_path / "second")
+    other = tmp_path / "second" / RUNS / "fedavg/seed0/evaluation.h5"
+    changed(other, bytes_up=RunResult.load(other).bytes_up + 1)
+    assert gathered(*halves, tmp_path / "second") == 1
+    [line] = capsys.readouterr().err.splitlines()
+    here = f"{RESULTS}/{RUNS}/fedavg/seed0/evaluation.h5"
+    assert line.endswith(f"{other} and {here} have different numbers: delete one of them")
+
+
+def test_a_gathering_that_is_killed_leaves_no_run_without_a_history_and_goes_on(
+    halves, whole, monkeypatch
+):
+    copy, copied = gather.files.atomic, []
+
+    def until_killed(path):
+        copied.append(path)
+        if len(copied) == 2:  # the history of the first run
+            raise KeyboardInterrupt
+        return copy(path)
+
+    monkeypatch.setattr(gather.files, "atomic", until_killed)
+    assert gathered(*halves) == command.INTERRUPTED
+    assert not [*(whole / RESULTS).rglob("history.h5")]
+    assert gathered(*halves) == 0
+    assert len([*(whole / RESULTS).rglob("history.h5")]) == 4
+
+
+def test_a_folder_without_runs_is_told_so(whole, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert gathered(tmp_path / "empty") == 1
+    assert "empty has no runs: FROM names folders of results" in capsys.readouterr().err
