@@ -53,8 +53,8 @@ class Noted(dict):
             yield key, value
 
 
-def made_up(plan: Plan, paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Metrics and clients with a half for whatever a run of the paper may be asked for."""
+def made_up(plan: Plan, paper: str, runs: list[dict]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Metrics and clients with a half for whatever these runs of the paper may be asked for."""
     protocols = ("default", "local", "ifca", *TITLES)
     views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
     names = [m.__name__ for m in (*metrics.METRICS, *metrics.METRICS_OF_PREDICTIONS)]
@@ -76,14 +76,15 @@ def made_up(plan: Plan, paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         [("last", "seen", protocol, "test", client) for protocol in protocols for client in (0, 1)],
         columns=["at", "group", "protocol", "split", "client"],
     ).assign(count=4, correct=2.0, accuracy=0.5, loss=1.0, choice=0, cluster=0)
-    runs, owners = [], []
-    for run in plan.papers[paper].runs:
-        data = plan.data(paper, run.federation)
-        about = {"paper": paper, "federation": run.federation, "label": run.label, "seed": SEED}
-        about |= {"dataset": data.dataset, "partition": data.partition_label, "method": run.method}
-        runs.append(evaluated.assign(**about, round=run.rounds, value=0.5))
-        owners.append(everybody.assign(**about))
-    return pd.concat(runs, ignore_index=True), pd.concat(owners, ignore_index=True)
+    known = []
+    for run in runs:
+        data = plan.data(paper, run["federation"])
+        about = {"paper": paper, "seed": SEED}
+        about |= {name: run[name] for name in ("federation", "label", "method")}
+        known.append(about | {"dataset": data.dataset, "partition": data.partition_label})
+    rounds = [{"round": run["rounds"], "value": 0.5} for run in runs]
+    of_runs = pd.DataFrame([a | b for a, b in zip(known, rounds, strict=True)])
+    return evaluated.merge(of_runs, "cross"), everybody.merge(pd.DataFrame(known), "cross")
 
 
 def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
@@ -98,7 +99,6 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
 
     monkeypatch.setattr(printed, "fractions", noting)
     file = printed.read(ROOT / f"fedlib/papers/{paper}/published.csv")
-    frames = made_up(plan, paper)
     for stage, module in (("table", tables), ("figure", figures)):
         for name, declared in getattr(plan.papers[paper], f"{stage}s").items():
             if declared.published is None:
@@ -106,6 +106,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
             exhibit = json.loads(plan.spec(stage, paper=paper, **{stage: name}))
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
+            frames = made_up(plan, paper, exhibit["runs"])
             module.load(exhibit["kind"])(exhibit, *frames, file, **exhibit["params"])
     return seen
 

@@ -9,6 +9,7 @@ import pytest
 from support import toy_federation
 
 from fedlib import spec
+from fedlib.results import RunResult
 from fedlib.seals import spec_digest
 from fedlib.workflow.provenance import closure, registered
 
@@ -23,10 +24,10 @@ KINDS = [
 ]
 
 
-def loaded(program: str, *arguments: object) -> set[str]:
+def loaded(program: str) -> set[str]:
     """Names in `sys.modules` after a Python program."""
     program += "\nimport sys; print('\\n', *sys.modules)"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+    command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
@@ -63,14 +64,16 @@ def test_training_and_evaluation_import_pytorch_but_no_compiler_and_no_tables(tm
     common += [f"--state={tmp_path}/state.pt", f"--history={tmp_path}/history.h5", "--device=cpu"]
     own = {"train": f"--checkpoints={tmp_path}/checkpoints", "evaluate": f"--out={tmp_path}/out.h5"}
     views = {"train": {}, "evaluate": {"views": [], "predictions": False}}
+    program = ["import runpy, sys"]
     for stage, option in own.items():
-        given = f"--spec={json.dumps(run.spec(3) | {'data': spec_digest({})} | views[stage])}"
-        program = (
-            "import runpy, sys\n"
-            f"sys.argv[0] = 'scripts/{stage}.py'\n"
-            "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
-            "except SystemExit as done: assert not done.code, done.code"
-        )
-        modules = loaded(program, given, *common, option)
-        assert "torch" in modules
-        assert not modules & {*COMPILERS, *OTHERS}
+        given = json.dumps(run.spec(3) | {"data": spec_digest({})} | views[stage])
+        program += [
+            f"sys.argv[:] = {[f'scripts/{stage}.py', f'--spec={given}', *common, option]!r}",
+            "try: runpy.run_path(sys.argv[0], run_name='__main__')",
+            "except SystemExit as done: assert not done.code, done.code",
+        ]
+    modules = loaded("\n".join(program))
+    assert "torch" in modules
+    assert not modules & {*COMPILERS, *OTHERS}
+    evaluated = RunResult.load(tmp_path / "out.h5").diagnostics
+    assert evaluated["flops_per_example"] > 0  # counting needs no compiler either
