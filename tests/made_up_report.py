@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from fedlib.report import metrics, pictures, printed, tables
 from fedlib.report.figures import numbers, saving
 from fedlib.report.tables import render
-from fedlib.report.tables.render import Block, Cell, Column, Sheet
+from fedlib.report.tables.render import Block, Cell, Claim, Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "fedlib/papers/pfedmm/published.csv"
@@ -34,7 +34,16 @@ def criteria() -> Sheet:
         blocks=[Block("", heads, rows)],
         notes=["A note of the criteria.", *shared_notes()],
         numbers=pd.DataFrame({"reached": VERDICTS}),
+        claims=[
+            Claim("Criterion 0", "yes", False, *claimed(paper=[2.5, 1.0], here=[0.5])),
+            Claim("Criterion 1", "no", False, *claimed(here=[1.5])),
+        ],
     )
+
+
+def claimed(**numbers: list[float]) -> tuple[dict[str, str], dict[str, list[float]]]:
+    """Numbers of a claim as text, and as they are."""
+    return {who: ", ".join(map(str, x)) for who, x in numbers.items()}, numbers
 
 
 def shared_notes() -> list[str]:
@@ -74,7 +83,6 @@ def spec(shown: dict[str, Sheet], **changes) -> dict:
         "citation": "Somebody, 2025 (arXiv:2501.00001; official code: some/body).",
         "bibtex": "@misc{somebody2025}",
         "printed": 1234,
-        "claims": ["Criterion 0", "Criterion 1"],
         "scale_note": "embedded data, 20 clients, 30 rounds",
         "seeds": [1, 2],
         "words": ["seeds=[1,2]"],

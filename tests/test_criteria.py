@@ -133,6 +133,21 @@ def test_the_table_has_a_verdict_from_means_over_seeds_and_the_paper_s_own_numbe
     assert any(note.startswith("1 reached, 1 not reached, 0 not testable") for note in sheet.notes)
 
 
+def test_a_main_claim_has_its_numbers_beside_their_texts_where_none_is_missing():
+    gain = {"terms": [[cell("pfedmm", None), cell("fedavg", None)]]}
+    claimed = [
+        ordered("pfedmm", "fedavg", main=True),
+        about("between", at_least=0.1, main=True) | gain,
+        ordered("pfedmm", "fedavg"),
+    ]
+    first, second = build(claimed).claims
+    assert first.numbers == {"paper": [0.842, 0.812], "here": pytest.approx([0.82, 0.71])}
+    assert first.texts == {"paper": "84.2, 81.2", "here": "82.0, 71.0"}
+    assert (first.verdict, first.is_difference) == ("yes", False)
+    assert (second.numbers, second.is_difference) == ({"here": [0.11]}, True)
+    assert build(claimed, labels=["pfedmm"]).claims == []
+
+
 def test_a_criterion_whose_runs_are_missing_is_not_run_and_shows_what_is_published():
     (row,) = build([ordered("pfedmm", "fedem")], labels=["pfedmm"]).blocks[0].rows
     assert [c.text for c in row][2:] == ["84.2, 83.5", "–", "not run", "–"]

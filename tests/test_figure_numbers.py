@@ -1,5 +1,6 @@
 """The numbers that are read off a drawn figure: what was drawn, where, and what it is called."""
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -86,3 +87,11 @@ def test_dots_are_where_they_are(axes):
     axes.scatter([1, 2], [3, 4], label="class 0")
     (dots,) = panel(axes)["series"]
     assert (dots["name"], dots["line"], dots["x"], dots["y"]) == ("class 0", False, [1, 2], [3, 4])
+
+
+def test_a_matrix_of_very_many_cells_is_a_picture_alone(axes):
+    axes.imshow(np.zeros((100, 100)))
+    assert len(panel(axes)["series"][0]["value"]) == 10_000
+    axes.images[0].remove()
+    axes.imshow(np.zeros((100, 101)))
+    assert panel(axes)["series"] == []

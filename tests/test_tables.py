@@ -168,7 +168,7 @@ def test_clients_are_counted_seed_by_seed_where_seeds_differ_in_who_is_unseen():
         }
     )
     sheet = build(exhibit, pd.concat([seen, unseen]), clients, kind="unseen")
-    told = "Clients with test examples: EMNIST 2 seen, 1 to 2 unseen."
+    told = "Clients with test examples: 2 seen and 1 to 2 unseen on EMNIST."
     assert told in render.to_markdown(sheet)
 
 
@@ -198,7 +198,7 @@ def test_unseen_table_has_a_row_per_protocol_and_na_without_a_default():
     first = next(line for line in text.splitlines() if line.startswith("| Local"))
     assert [cell.strip() for cell in first.split("|")][4:7] == ["N/A", "N/A", "N/A"]
     assert "| the method's own |" in first and "default" not in text
-    assert "EMNIST 1 seen, 1 unseen" in text
+    assert "1 seen and 1 unseen on EMNIST" in text
 
 
 LEAD = {
@@ -418,7 +418,7 @@ def test_what_holds_for_a_family_is_said_once():
         for run in exhibits.runs_of(exhibit, federation["name"]):
             run["rounds"] = rounds
     assert exhibits.data_notes(exhibit) == ["EMNIST: half of the images."]
-    assert exhibits.rounds_text(exhibit) == "Communication rounds: EMNIST 30 to 40."
+    assert exhibits.rounds_text(exhibit) == "Communication rounds: 30 to 40."
     exhibit["federations"][1]["notes"] = ["one client is empty"]
     assert exhibits.data_notes(exhibit) == [
         *("EMNIST, alpha = 0.1: half of the images.", "EMNIST, alpha = 10: one client is empty."),

@@ -225,17 +225,19 @@ def scale_text(exhibit: dict) -> str:
 
 
 def rounds_text(exhibit: dict) -> str:
-    """Communication rounds of the runs, per family; "40 to 100" where its runs differ."""
+    """Communication rounds of the runs; per family, if several; "40 to 100" where runs differ."""
     rounds: dict[str, set[int]] = {}
     for federation in exhibit["federations"]:
         of_family = rounds.setdefault(federation["family"], set())
         of_family.update(run["rounds"] for run in runs_of(exhibit, federation["name"]))
     parts = [
-        f"{family} {min(found)}" + (f" to {max(found)}" if len(found) > 1 else "")
+        f"{min(found)}"
+        + (f" to {max(found)}" if len(found) > 1 else "")
+        + (f" on {family}" if len(rounds) > 1 else "")
         for family, found in rounds.items()
         if found
     ]
-    return f"Communication rounds: {', '.join(parts)}."
+    return f"Communication rounds: {'; '.join(parts)}."
 
 
 def data_notes(exhibit: dict) -> list[str]:

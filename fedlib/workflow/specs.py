@@ -159,14 +159,12 @@ def _of_paper(selection: Selection, digest: Digest, paper: Paper) -> dict:
     runs: dict[str, dict[str, list[int]]] = {}
     for run in paper.runs:
         runs.setdefault(run.federation, {})[run.label] = list(paper.seeds_of(run))
-    asked = [x for table in paper.tables.values() for x in getattr(table, "criteria", ())]
     return {
         "name": paper.name,
         "title": paper.title,
         "citation": paper.citation,
         "bibtex": papers.bibtex(paper.name),
         "printed": papers.num_printed(paper.name),
-        "claims": [criterion["title"] for criterion in asked if criterion.get("main")],
         "scale_note": paper.scale_note,
         "seeds": list(paper.seeds),
         "federations": [

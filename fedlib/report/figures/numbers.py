@@ -13,6 +13,7 @@ from matplotlib.patches import StepPatch
 from matplotlib.ticker import FixedLocator
 
 DIGITS = 5
+MOST = 10_000  # cells of a matrix whose numbers are given; of a larger one the picture says enough
 UNNAMED = "_"  # begins the labels that Matplotlib gives to what has none
 
 
@@ -23,7 +24,8 @@ def of(figure: Figure) -> list[dict]:
       Of each panel "title", "x" and "y" (names of the axes), "box" (left, top, width and height, as
       shares of the figure), "limits" and "log" of both axes, "percent" (whether an axis shows a
       share as percent), and its "series": "name", "color", "line" (whether its points are joined),
-      "at" (whether they are where they are drawn), "x", "y" and, of a matrix, "value".
+      "at" (whether they are where they are drawn), "x", "y" and, of a matrix of up to `MOST`
+      cells, "value".
     """
     titles = {
         _look(handle): text.get_text()
@@ -70,7 +72,7 @@ def _series(axes: Axes, titles: dict) -> Iterator[dict]:
         yield _made(name, _look(steps)[0], (edges[1:] + edges[:-1]) / 2, height, at=False)
     for dots in (found for found in axes.collections if isinstance(found, PathCollection)):
         yield _made(_name(dots, dots, titles), _look(dots)[0], *dots.get_offsets().T)
-    for image in axes.get_images():
+    for image in (image for image in axes.get_images() if image.get_array().size <= MOST):
         values = np.ma.filled(np.ma.asarray(image.get_array(), float), np.nan)
         rows, columns = np.indices(values.shape).reshape(2, -1)
         yield _made("", "#000000", columns, rows, at=False) | {"value": _rounded(values.ravel())}

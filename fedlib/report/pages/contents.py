@@ -6,9 +6,10 @@ says is not repeated under its tables.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -35,7 +36,7 @@ COMPARED = (
     "the best one, which is chosen on the test set."
 )
 NEAR = 0.02  # a number is reproduced if it is within two points of the published one
-ALIKE = 0.5  # a table stands below a figure with which it has that share of all their runs
+ALIKE = 0.5  # a table stands below the first figure with which it shares so much of their runs
 METRICS = METRIC_TITLES | {"accuracy_client_mean": "Mean of clients"}
 COMPARED_BY = ("federation", "title", "metric", "published", "difference")
 NEVER_COMPARED = "The papers report no numbers on these data sets."
@@ -53,7 +54,7 @@ class Entry:
     """A table or figure in its place.
 
     Attributes:
-      kind: "Table" or "Figure"; number: from 1 on, of its kind in its paper.
+      kind: "Table" or "Figure"; number: from 1 on, of its kind in its paper, in reading order.
       name: as the paper declares it; anchor: identifier of its place on the page.
       question: that it answers.
       runs: FEDERATION/LABEL of what it shows.
@@ -63,7 +64,6 @@ class Entry:
     """
 
     kind: str
-    number: int
     name: str
     anchor: str
     title: str
@@ -75,6 +75,7 @@ class Entry:
     sheet: Sheet | None = None
     notes: tuple[str, ...] = ()
     picture: Path | None = None
+    number: int = 0
 
     @property
     def heading(self) -> str:
@@ -87,6 +88,12 @@ class Entry:
         blocks = self.sheet.blocks if self.sheet else []
         cells = [cell for block in blocks for row in block.rows for cell in row]
         return Counter(cell.verdict for cell in cells if cell.verdict)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has more columns than an upright page has room for."""
+        blocks = self.sheet.blocks if self.sheet else []
+        return any(len(block.filled().columns) > render.WIDE for block in blocks)
 
     def alike(self, other: "Entry") -> float:
         """The share of the runs of both that both show."""
@@ -102,7 +109,7 @@ class Chapter:
       facts: scale, seeds and data, a sentence or two each.
       families: of data, by the title of a federation; methods: by the title of a run, of the
         first of that title; methods_of: by FEDERATION/LABEL.
-      claims: titles of the criteria about its main claim.
+      exhibits: tables and figures in reading order.
       printed: how many numbers in percent the paper prints, at whatever scale.
       words: of the configuration that makes it, less the scale.
       federations: titles by name.
@@ -118,9 +125,7 @@ class Chapter:
     families: Mapping[str, str]
     methods: Mapping[str, str]
     methods_of: Mapping[str, str]
-    tables: tuple[Entry, ...]
-    figures: tuple[Entry, ...]
-    claims: tuple[str, ...]
+    exhibits: tuple[Entry, ...]
     printed: int
     words: tuple[str, ...]
     federations: Mapping[str, str]
@@ -128,17 +133,9 @@ class Chapter:
     origin: Origin
 
     @property
-    def exhibits(self) -> tuple[Entry, ...]:
-        """In reading order: each figure, and below it the tables of the same runs; then others.
-
-        Criteria come last.
-        """
-        below: dict[Entry | None, list[Entry]] = {figure: [] for figure in self.figures}
-        for table in sorted(self.tables, key=lambda table: bool(table.verdicts)):
-            nearest = max(self.figures, key=table.alike, default=None)
-            beside = nearest and not table.verdicts and table.alike(nearest) >= ALIKE
-            below.setdefault(nearest if beside else None, []).append(table)
-        return tuple(x for figure, tables in below.items() for x in (figure, *tables) if x)
+    def tables(self) -> tuple[Entry, ...]:
+        """Those of the exhibits that are tables."""
+        return tuple(exhibit for exhibit in self.exhibits if exhibit.sheet)
 
     @property
     def verdicts(self) -> Counter:
@@ -200,19 +197,17 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
     families, called = dict(paper["data"].values()), _method_titles(paper)
     runs = {name: (title, called[method]) for name, (title, method) in paper["methods"].items()}
     facts, told = _facts(spec, paper, families)
-    sheets = [_sheet(results / "tables" / paper["name"], table) for table in paper["tables"]]
-    tables = [
-        _exhibit(
-            paper,
-            called,
-            ("Table", number),
-            sheet=sheet,
-            notes=tuple(note for note in sheet.notes if note not in told),
-        )
-        for number, sheet in enumerate(sheets, start=1)
+    tables = []
+    for heading in paper["tables"]:
+        sheet = _sheet(results / "tables" / paper["name"], heading)
+        notes = tuple(note for note in sheet.notes if note not in told)
+        tables.append(_exhibit(paper, called, "Table", heading, sheet=sheet, notes=notes))
+    drawn = [
+        _exhibit(paper, called, "Figure", x, picture=figures / paper["name"] / x["name"])
+        for x in paper["figures"]
     ]
+    shown = in_order(tables, drawn)
     federations = {name: title for name, (title, _) in paper["data"].items()}
-    drawn = [figures / paper["name"] / figure["name"] for figure in paper["figures"]]
     return Chapter(
         name=paper["name"],
         title=paper["title"],
@@ -222,18 +217,28 @@ def _chapter(spec: dict, paper: dict, results: Path, figures: Path) -> Chapter:
         families=families,
         methods=dict(reversed(runs.values())),
         methods_of={name: method for name, (_, method) in runs.items()},
-        tables=tuple(tables),
-        figures=tuple(
-            _exhibit(paper, called, ("Figure", number), picture=path)
-            for number, path in enumerate(drawn, start=1)
-        ),
-        claims=tuple(paper["claims"]),
+        exhibits=shown,
         printed=paper["printed"],
         words=tuple(paper["words"]),
         federations=federations,
-        pairs=_pairs(tables, federations),
+        pairs=_pairs(shown, federations),
         origin=origin(results / "runs" / paper["name"], paper["runs"]),
     )
+
+
+def in_order(tables: list[Entry], figures: list[Entry]) -> tuple[Entry, ...]:
+    """Each figure, and below it the tables of the same runs; then others, and criteria last."""
+    below: dict[Entry | None, list[Entry]] = {figure: [] for figure in figures}
+    for table in sorted(tables, key=lambda table: bool(table.verdicts)):
+        beside = (figure for figure in figures if table.alike(figure) >= ALIKE)
+        place = None if table.verdicts else next(beside, None)
+        below.setdefault(place, []).append(table)
+    numbers: Counter[str] = Counter()
+    ordered = []
+    for shown in (x for figure, tables in below.items() for x in (figure, *tables) if x):
+        numbers[shown.kind] += 1
+        ordered.append(replace(shown, number=numbers[shown.kind]))
+    return tuple(ordered)
 
 
 def _method_titles(paper: dict) -> dict[str, str]:
@@ -249,27 +254,28 @@ def _facts(
     """Scale, seeds and data in sentences, and the notes of tables that say the same."""
     about = {name: spec[name] for name in ("scale", "folder_note")}
     scale = scale_text({**about, "scale_note": paper["scale_note"]})
-    notes = {data["title"]: federation_text(data) for data in paper["federations"]}
+    titles = [data["title"] for data in paper["federations"]]  # the first of each family
+    texts = [federation_text(data) for data in paper["federations"]]
+    notes = dict(zip(map(families.get, titles), texts, strict=True))
     seeds = f"Seeds: {', '.join(map(str, paper['seeds']))}."
-    told = {f"{head}: {text}" for t, text in notes.items() for head in (t, families[t])}
+    told = {f"{head}: {text}" for head, text in (*notes.items(), *zip(titles, texts, strict=True))}
     return (scale, seeds, *_of_data(notes)), frozenset({scale, *told})
 
 
 def _of_data(notes: Mapping[str, str]) -> list[str]:
-    """What is said of each federation by its title; of several at once where it is the same."""
+    """What is said of each family of data; of several at once where it is the same."""
     titles: dict[str, list[str]] = {}
     for title, text in notes.items():
         titles.setdefault(text or "as in the paper.", []).append(title)
     return [f"{'; '.join(alike)}: {text}" for text, alike in titles.items()]
 
 
-def _exhibit(paper: dict, called: Mapping[str, str], place: tuple[str, int], **content) -> Entry:
-    """The table or figure at a place, a kind and a number; methods are called as `called`."""
-    kind, number = place
-    heading = paper[f"{kind.lower()}s"][number - 1]
+def _exhibit(
+    paper: dict, called: Mapping[str, str], kind: str, heading: dict, **content: Any
+) -> Entry:
+    """A table or figure with its heading; methods are called as `called`."""
     return Entry(
         kind=kind,
-        number=number,
         name=heading["name"],
         anchor=f"{paper['name']}-{kind.lower()}-{heading['name']}",
         title=heading["title"],
@@ -307,7 +313,7 @@ def compared(numbers: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(title=titles, difference=off, reproduced=ours)
 
 
-def _pairs(tables: list[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
+def _pairs(shown: Iterable[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
     """The rows of all tables that have a published number and a difference from it.
 
     Args:
@@ -315,7 +321,7 @@ def _pairs(tables: list[Entry], titles: Mapping[str, str]) -> pd.DataFrame:
     """
     columns = ["exhibit", "table", *COMPARED_BY, "reproduced"]
     found = []
-    for table in tables:
+    for table in (x for x in shown if x.sheet):
         place = {"exhibit": table.anchor, "table": f"{table.kind} {table.number}"}
         found.append(compared(table.sheet.numbers).assign(**place)[columns])
     full = [frame for frame in found if len(frame)]

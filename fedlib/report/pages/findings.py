@@ -1,7 +1,6 @@
 """What the first screen of the report shows: what was found, in pictures and a sentence each."""
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -12,8 +11,6 @@ from fedlib.report.tables.render import percent, points
 
 SHOWN = 3  # claims of a paper in its picture
 SIDE = 100  # of the square in which published and reproduced numbers stand, in its own units
-NUMBER = re.compile(r"[+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?$")
-SIGNS = "+−"  # begin a difference
 ACCURACIES = ("accuracy", "accuracy_client_mean")  # of which one stands for a method
 
 
@@ -29,7 +26,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Picture:
     """A criterion about a paper's main claim: its numbers as printed, and where they stand.
 
     Attributes:
@@ -59,15 +56,16 @@ def headline(content: Content) -> str:
 
 def line(content: Content, chapter: Chapter) -> str:
     """A paper in a sentence."""
-    first, *others = dict.fromkeys(chapter.families.values())
-    made = f"{chapter.origin.trainings} trainings on " if chapter.origin.trainings else ""
-    data = first + f" and {len(others)} more" * bool(others)
+    number = len(chapter.federations)
+    data = f"{number} federation{'s' * (number != 1)}"
+    trainings = chapter.origin.trainings
+    parts = [f"{trainings} training{'s' * (trainings != 1)} on {data}" if trainings else data]
     if len(chapter.pairs):
-        beside = f"{chapter.near} of {len(chapter.pairs)} published numbers within two points"
-        beside += f"; the paper prints {chapter.printed}" * bool(chapter.printed)
-    else:
-        beside = "no published number for these data sets"
-    return f"{made}{data}; {beside}."
+        parts.append(f"{chapter.near} of {len(chapter.pairs)} published numbers within two points")
+        parts += [f"the paper prints {chapter.printed}"] * bool(chapter.printed)
+    elif content.num_pairs:
+        parts.append("no published number for these data sets")
+    return f"{'; '.join(parts)}."
 
 
 def made(content: Content) -> str:
@@ -112,47 +110,29 @@ def scatter(content: Content) -> Iterator[Point]:
             yield Point(x, SIDE - y, number, row["exhibit"], text)
 
 
-def claims(chapter: Chapter) -> list[Claim]:
+def claims(chapter: Chapter) -> list[Picture]:
     """The first claims of a paper whose runs are there, all on one scale."""
-    found = [claim for table in chapter.tables for claim in _claims(chapter, table)][:SHOWN]
-    signed = [any(text[0] in SIGNS for _, text, _ in rows) for _, _, rows in found]
-    every = [value for _, _, rows in found for _, _, values in rows for value in values]
-    every += [0.0] * any(signed)
+    found = [claim for table in chapter.tables for claim in table.sheet.claims][:SHOWN]
+    every = [value for claim in found for values in claim.numbers.values() for value in values]
+    every += [0.0] * any(claim.is_difference for claim in found)
     low, high = min(every, default=0.0), max(every, default=0.0)
 
     def placed(value: float) -> float:
         return (value - low) / ((high - low) or 1.0)
 
     return [
-        Claim(
-            title,
-            verdict,
-            placed(0.0) if is_difference else None,
-            tuple((who, text, tuple(map(placed, values))) for who, text, values in rows),
+        Picture(
+            claim.title,
+            claim.verdict,
+            placed(0.0) if claim.is_difference else None,
+            tuple(
+                (who, claim.texts[who], tuple(map(placed, claim.numbers[who])))
+                for who in ("paper", "here")
+                if who in claim.numbers
+            ),
         )
-        for (title, verdict, rows), is_difference in zip(found, signed, strict=True)
+        for claim in found
     ]
-
-
-def _claims(chapter: Chapter, table: Entry) -> Iterator[tuple[str, str, list]]:
-    """(title, verdict, [(who, text, numbers)]) of the criteria of a table that are main claims."""
-    for block in table.sheet.blocks if table.verdicts else ():
-        heads = [column.title for column in block.columns]
-        for cells in block.rows:
-            row = dict(zip(heads, cells, strict=True))
-            title, ours = row["Criterion"].text, row["Value"].text if "Value" in row else ""
-            if title in chapter.claims and _numbers(ours):
-                texts = (("paper", row["Published"].text), ("here", ours))
-                rows = [(who, text, _numbers(text)) for who, text in texts if _numbers(text)]
-                yield title, row["Reached"].verdict, rows
-
-
-def _numbers(text: str) -> list[float]:
-    """The numbers in a cell such as "84.2, 83.5" or "+2.1"; none if something else is in it."""
-    parts = text.split(", ")
-    if not all(NUMBER.match(part) for part in parts):
-        return []
-    return [float(part.replace("−", "-")) for part in parts]
 
 
 def shared(chapters: Iterable[Chapter]) -> list[dict]:

@@ -120,4 +120,6 @@ def _text(value: object) -> str:
 
 
 def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
     return f"{seconds / 3600:.2f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"

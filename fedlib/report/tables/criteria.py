@@ -7,6 +7,8 @@ with other settings.
 """
 
 from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,16 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, measures, predicates, printed
 from fedlib.report.metrics import PRIMARY, TRAFFIC
 from fedlib.report.tables.cost import in_bytes
-from fedlib.report.tables.render import ABSENT, Block, Cell, Column, Sheet, percent, points
+from fedlib.report.tables.render import (
+    ABSENT,
+    Block,
+    Cell,
+    Claim,
+    Column,
+    Sheet,
+    percent,
+    points,
+)
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
 
@@ -51,12 +62,13 @@ def build(given: TableInputs) -> Sheet:
         _row(criterion, source, given.published, predicates.testable(criterion, exhibit["scale"]))
         for criterion in kind.criteria
     ]
-    numbers = pd.DataFrame([row for row, _ in rows])
-    return given.sheet(
+    numbers = pd.DataFrame([row.numbers for row in rows])
+    sheet = given.sheet(
         numbers,
-        [Block("", _columns(), [cells for _, cells in rows], num_keys=2)],
+        [Block("", _columns(), [row.cells for row in rows], num_keys=2)],
         *_notes(exhibit, kind.criteria, numbers),
     )
+    return replace(sheet, claims=[row.claim for row in rows if row.claim])
 
 
 def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[str]:
@@ -73,6 +85,14 @@ def _notes(exhibit: dict, criteria: list[dict], numbers: pd.DataFrame) -> list[s
         *([UNTESTABLE_NOTE] if (numbers["reached"] == UNTESTABLE).any() else []),
         *(f"{'; '.join(titles)}: {note}." for note, titles in about.items()),
     ]
+
+
+class _Row(NamedTuple):
+    """A criterion as numbers, as cells and, if it is about the main claim and was run, a claim."""
+
+    numbers: dict
+    cells: list[Cell]
+    claim: Claim | None
 
 
 class _Numbers:
@@ -143,10 +163,8 @@ def _cells(term: dict | list[dict]) -> list[dict]:
     return [term] if isinstance(term, dict) else list(term)
 
 
-def _row(
-    criterion: dict, source: _Numbers, published: pd.DataFrame | None, testable: bool
-) -> tuple[dict, list[Cell]]:
-    """The numbers and the cells of one criterion, which has no verdict unless it is testable."""
+def _row(criterion: dict, source: _Numbers, published: pd.DataFrame | None, testable: bool) -> _Row:
+    """The row of one criterion, which has no verdict unless it is testable."""
     terms = [_cells(term) for term in criterion["terms"]]
     run = all(source.has(cell) for term in terms for cell in term)
     theirs = [_printed(term, published) for term in criterion["terms"]]
@@ -179,7 +197,21 @@ def _row(
         "margin": np.nan if margin is None else margin,
         "seeds": seeds,
     }
-    return texts | about, cells
+    claim = _claim(criterion, texts, {"paper": theirs, "here": ours}) if run else None
+    return _Row(texts | about, cells, claim)
+
+
+def _claim(criterion: dict, texts: dict, numbers: dict[str, list[float]]) -> Claim | None:
+    """A criterion about the main claim, with the numbers of which none is missing."""
+    if not criterion.get("main"):
+        return None
+    return Claim(
+        title=criterion["title"],
+        verdict=texts["reached"],
+        is_difference=any(len(_cells(term)) == 2 for term in criterion["terms"]),
+        texts={"paper": texts["published"], "here": texts["value"]},
+        numbers={who: found for who, found in numbers.items() if not np.isnan(found).any()},
+    )
 
 
 def _of_common_seeds(terms: list[list[pd.Series]]) -> list[list[pd.Series]]:

@@ -94,4 +94,4 @@ def _range_block(numbers: pd.DataFrame, groups: list[dict], ranges: list[list[fl
 def _ends(values: list[float]) -> str:
     if np.isnan(values).all():
         return ABSENT
-    return " to ".join(points(value, 2) for value in values)
+    return " to ".join(dict.fromkeys(points(value, 2) for value in values))

@@ -123,12 +123,30 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A criterion about the main claim of a paper, of which the runs are there.
+
+    Attributes:
+      verdict: as of a `Cell`.
+      is_difference: whether its numbers are differences of two.
+      texts: of its numbers, by who has them, "paper" or "here"; numbers: of the same.
+    """
+
+    title: str
+    verdict: str
+    is_difference: bool
+    texts: dict[str, str]
+    numbers: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
 class Sheet:
     """A table: the numbers for machines, the blocks for people, and what both must know.
 
     Attributes:
       label: path-safe name, the LaTeX label.
       numbers: one value per column, fractions in [0, 1].
+      claims: of a table of criteria.
     """
 
     label: str
@@ -137,6 +155,7 @@ class Sheet:
     blocks: list[Block]
     notes: list[str]
     numbers: pd.DataFrame = field(repr=False)
+    claims: list[Claim] = field(default_factory=list)
 
 
 def percent(fraction: float, spread: float = np.nan, decimals: int = 1) -> str:
@@ -251,7 +270,8 @@ def read(csv: str | Path, json: str | Path, spec: str | None = None) -> Sheet:
     if text.pop(DIGEST, None) != hashlib.sha256(numbers).hexdigest():
         raise DataError(f"{csv} is not the one that {json} was written with; {REMEDY}")
     blocks = [_block(block) for block in text.pop("blocks")]
-    return Sheet(**text, blocks=blocks, numbers=pd.read_csv(io.BytesIO(numbers)))
+    claims = [Claim(**claim) for claim in text.pop("claims", ())]
+    return Sheet(**text, blocks=blocks, claims=claims, numbers=pd.read_csv(io.BytesIO(numbers)))
 
 
 def to_csv(sheet: Sheet) -> str:
@@ -275,12 +295,14 @@ def to_json(sheet: Sheet, numbers: str) -> dict:
     Args:
       numbers: its csv, whose digest is noted.
     """
+    claims = {"claims": [asdict(claim) for claim in sheet.claims]} if sheet.claims else {}
     return {
         "label": sheet.label,
         "title": sheet.title,
         "caption": sheet.caption,
         "blocks": [asdict(block) for block in sheet.blocks],
         "notes": sheet.notes,
+        **claims,
         DIGEST: hashlib.sha256(numbers.encode()).hexdigest(),
     }
 

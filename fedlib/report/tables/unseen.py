@@ -81,8 +81,8 @@ def _clients_note(exhibit: dict, clients: pd.DataFrame) -> str:
     for federation in exhibit["federations"]:
         mine = exhibits.pick(clients, federation=federation["name"], split="test")
         seen, unseen = (_clients(mine[mine["group"] == group]) for group in ("seen", "unseen"))
-        parts.append(f"{federation['title']} {seen} seen, {unseen} unseen")
-    return f"Clients with test examples: {'; '.join(parts)}."
+        parts.append(f"{seen} seen and {unseen} unseen on {federation['title']}")
+    return f"Clients with test examples: {', '.join(parts)}."
 
 
 def _clients(rows: pd.DataFrame) -> str:

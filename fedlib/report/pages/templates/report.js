@@ -205,9 +205,12 @@ for (const image of images) {
   const file = image.dataset.file;
   readable(figure, panels);
   figure.closest(".exhibit").querySelector(".save").append(
-    saveAs("svg", file, () => { show(image); return image.src; }), " ",
-    saveAs("csv", file.replace(/svg$/, "csv"),
-      () => `data:text/csv;charset=utf-8,${encodeURIComponent(csv(panels))}`));
+    saveAs("svg", file, () => { show(image); return image.src; }));
+  if (panels.some((panel) => panel.series.length > 0)) {
+    figure.closest(".exhibit").querySelector(".save").append(" ",
+      saveAs("csv", file.replace(/svg$/, "csv"),
+        () => `data:text/csv;charset=utf-8,${encodeURIComponent(csv(panels))}`));
+  }
 }
 
 // The contents: closed on a phone, and following the reader elsewhere.
