@@ -19,7 +19,7 @@ B         ?=
 CONFIG    ?=
 # Options for Snakemake, such as ARGS="--dry-run" or ARGS="--workflow-profile profiles/slurm"; of
 # `bench`, such as ARGS="--items W1a,W2b --repeats 3"; of `report`, ARGS=--snakemake; of `keep`,
-# ARGS=--replace; of `gather`, ARGS=--older-code; of `lock`, for uv.
+# ARGS=--replace or --states; of `gather`, ARGS=--older-code; of `lock`, for uv.
 ARGS      ?=
 # Number of tests at a time; TESTS selects tests, such as TESTS="tests/test_data.py -k pachinko".
 TEST_JOBS ?= 2

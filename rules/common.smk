@@ -68,9 +68,9 @@ config.update(normalised(config))
 try:
     PLAN = Plan(config)
     validate(config, "schemas/config.schema.yaml")
-    if PLAN.config["budget"]:
+    for key, value in PLAN.choosing.items():
         raise ConfigError(
-            "budget is for make, which chooses cells with it: make reproduce CONFIG=budget=10h. "
+            f"{key} is for make, which chooses cells with it: make reproduce CONFIG={key}={value}. "
             f"Here, give --configfile {PLAN.path('budget')} or name runs"
         )
     ESTIMATES = Estimates.read(PLAN.path("estimates"))

@@ -10,7 +10,8 @@ import pytest
 import workflow
 
 from fedlib import seals
-from fedlib.cli import arguments, gather
+from fedlib.cli import arguments, gather, keep
+from fedlib.errors import ConfigError
 from fedlib.results import RunResult
 from fedlib.workflow import command, config, stale
 from fedlib.workflow.plan import Plan
@@ -175,3 +176,36 @@ def test_a_folder_without_runs_is_told_so(whole, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert gathered(tmp_path / "empty") == 1
     assert "empty has no runs: FROM names folders of results" in capsys.readouterr().err
+
+
+def kept(*words) -> None:
+    """Keep pFedMM's results of this folder in the folder `kept`."""
+    given = ["keep", "pfedmm", *workflow.smoke(), "--out", "kept", *map(str, words)]
+    keep.main(arguments.read(given))
+
+
+def test_what_is_kept_is_added_to_on_another_machine(finished, halves, whole, monkeypatch):
+    monkeypatch.chdir(finished)
+    kept("--out", whole / "kept")
+    page = whole / "kept/pfedmm"
+    tables = {path.name: path.read_bytes() for path in page.glob("*.csv")}
+    assert len([*page.rglob("pack/runs/pfedmm/digits/*/seed*/*.h5")]) == 8
+    assert not [*page.rglob("state.pt")]
+    (page / "main.csv").unlink()
+    monkeypatch.chdir(whole)
+    assert gathered(halves[0]) == 0  # FedAvg alone is here
+    kept("--config", "labels=[fedavg]")
+    assert tables == {path.name: path.read_bytes() for path in page.glob("*.csv")}
+    assert len([*page.rglob("*.h5")]) == 8
+    shutil.rmtree(page / "pack/runs")
+    with pytest.raises(ConfigError, match="such as pfedmm/digits/fedem, and as a pack of an older"):
+        kept("--config", "labels=[fedavg]")
+
+
+def test_weights_are_packed_if_they_are_asked_for(finished, whole, monkeypatch):
+    monkeypatch.chdir(finished)
+    kept("--out", whole / "kept", "--states")
+    monkeypatch.chdir(whole)
+    assert gathered("kept/pfedmm") == 0
+    state = f"{RESULTS}/{RUNS}/fedem/seed0/state.pt"
+    assert (whole / state).read_bytes() == (finished / state).read_bytes()

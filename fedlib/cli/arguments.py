@@ -131,15 +131,17 @@ def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
     gathered.add_argument(
         "sources", nargs="+", type=Path, help="folders of results, or of what is kept"
     )
-    gathered.add_argument(
-        "--older-code", action="store_true", help="take runs of older code, too, and mark them"
-    )
     kept = add("keep", "copy a paper's tables, figures and report to docs/results")
     kept.add_argument("paper", help="its name")
     kept.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")
     kept.add_argument(
-        "--replace", action="store_true", help="replace kept results of another scale or tag"
+        "--replace", action="store_true", help="replace kept results instead of adding to them"
     )
+    kept.add_argument("--states", action="store_true", help="pack the weights, too")
+    for taking in (gathered, kept):
+        taking.add_argument(
+            "--older-code", action="store_true", help="take runs of older code, too, and mark them"
+        )
     drawn = add("figures-from", "draw kept results again, without any run", plain)
     drawn.add_argument("source", type=Path, help="docs/results/PAPER, or its folder pack")
     drawn.add_argument("--out", type=Path, help="folder (default: figures/from/PAPER)")

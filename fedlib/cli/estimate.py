@@ -1,4 +1,4 @@
-"""Estimate time and memory of all runs on this machine, and choose what a budget buys.
+"""Estimate time and memory of all runs here, and choose what a budget buys or a share is.
 
 Nothing is trained and no data is read, see `fedlib.forecast`. Runs that are done or already
 estimated are left out.
@@ -9,17 +9,18 @@ from pathlib import Path
 
 from fedlib import files, seals
 from fedlib.cli import arguments
-from fedlib.forecast.cells import cells, hours
-from fedlib.forecast.estimates import Estimates
+from fedlib.forecast import budget
+from fedlib.forecast.cells import RunCost, cells, hours
+from fedlib.forecast.estimates import TIMED, Estimates
 from fedlib.workflow import config, dryrun, gpu, unfinished
 from fedlib.workflow.plan import Plan
 
 
 def main(args: argparse.Namespace) -> None:
-    """Estimate, and choose if the configuration has a budget."""
+    """Estimate, and choose if the configuration asks for it."""
     plan = arguments.plan(args)
     estimate(plan)
-    if plan.config["budget"]:
+    if plan.choosing:
         choose(plan)
 
 
@@ -42,36 +43,67 @@ def estimate(plan: Plan) -> None:
 
 
 def choose(plan: Plan) -> Plan:
-    """Write down what the budget of a plan buys, and print it -> the plan of that"""
-    from fedlib.forecast import budget  # takes a second to import
-
+    """Write down what is chosen of a plan, and print it -> the plan of that"""
     records = dryrun.records(plan)
     estimates = Estimates.read(Path(plan.path("estimates"))).corrected(plan.runs, records)
-    every = cells(plan.papers, unfinished.seconds(plan, records, estimates), estimates)
-    with_published = set().union(
-        *(
-            budget.with_published(paper, Path(plan.path("published", paper=name)))
-            for name, paper in plan.papers.items()
+    seconds = unfinished.seconds(plan, records, estimates)
+    every = bought = cells(plan.papers, seconds, estimates)
+    if plan.config["share"]:
+        bought = _share(plan, every, {key: len(jobs) for key, jobs in seconds.items()}, estimates)
+    if plan.config["budget"]:
+        with_published = set().union(
+            *(
+                budget.with_published(paper, Path(plan.path("published", paper=name)))
+                for name, paper in plan.papers.items()
+            )
         )
-    )
-    limit = config.budget_seconds(plan.config["budget"])
-    bought = budget.affordable(every, limit, with_published)
+        limit = config.budget_seconds(plan.config["budget"])
+        bought = budget.affordable(bought, limit, with_published)
     path = Path(plan.path("budget"))
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(path, budget.configuration(bought) + "\n")
     new = [cell for cell in bought if cell.jobs]
     spent = hours(sum(cell.seconds for cell in new))
-    left = len([cell for cell in every if cell.tables]) - len(bought)
+    left = len(every) - len(bought)
+    asked = ", ".join(f"{key} {value}" for key, value in plan.choosing.items())
     print(
-        f"budget {plan.config['budget']}: {len(new)} cells to run in {spent} "
+        f"{asked}: {len(new)} cells to run in {spent} "
         f"{estimates.unit}-hours, {len(bought) - len(new)} done, {left} not run; see {path}",
         flush=True,
     )
     return chosen(plan)
 
 
+def _share(
+    plan: Plan, every: list[RunCost], jobs: dict[tuple[str, str], int], estimates: Estimates
+) -> list[RunCost]:
+    """The cells of the plan's share, and what is done of the others, which tables show, too.
+
+    Parts are equal in operations, which are the same on all machines. They are noted when they are
+    first asked for, so that they stay the same while runs are done.
+
+    Args:
+      jobs: how many are not done, by run and stage.
+    """
+    mine, number = config.share_of(plan.config["share"])
+    weights = {
+        cell.name: sum(
+            jobs.get((cell.name, stage), 0) * cost.flops
+            for stage in TIMED
+            if (cost := estimates.costs.get((cell.name, stage)))
+        )
+        for cell in every
+    }
+    noted = seals.Cache(plan.path("shares"))
+    parts = noted.find([number, sorted(weights)], lambda: budget.parts(weights, number))
+    noted.write()
+    digest = seals.spec_digest(parts)[:6]
+    print(f"share {mine}/{number} of split {digest}, which must be the same on all machines")
+    return [cell for cell in every if parts[cell.name] == mine or not cell.jobs]
+
+
 def chosen(plan: Plan) -> Plan:
-    """The plan of what the budget of another one bought, or itself if that has none."""
-    if not plan.config["budget"]:
+    """The plan of what was chosen of another one, or itself if nothing was."""
+    if not plan.choosing:
         return plan
     return Plan({**plan.config, **config.read([plan.path("budget")])})

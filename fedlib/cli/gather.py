@@ -13,7 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import h5py
 
@@ -29,6 +29,7 @@ from fedlib.workflow.layout import RESULTS_OF_RUNS
 from fedlib.workflow.plan import Plan
 from fedlib.workflow.provenance import code_digest
 
+WEIGHTS = "state.pt"
 MANIFEST, STATE = "manifest_sha256", "state_sha256"  # in the provenance of results
 
 
@@ -57,17 +58,48 @@ class RunFolder(NamedTuple):
         """Whether it is trained and evaluated."""
         return all(path.exists() for _, path in self.results)
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether its final state is there, and not what stands for it."""
+        return self.file(WEIGHTS).exists() and not seals.is_stand_in(self.file(WEIGHTS))
+
+    def copy_results(self, to: "RunFolder") -> None:
+        """Copy its results; the history is last, without which there is no run for anybody."""
+        for (_, theirs), (_, ours) in reversed([*zip(self.results, to.results, strict=True)]):
+            content = seals.checked(theirs)
+            with files.atomic(ours) as temporary:
+                temporary.write_bytes(content)
+
+    def copy_weights(self, to: "RunFolder") -> None:
+        """Copy its final state, which must be that of the history."""
+        expected = attributes(self.file("history.h5"))[0][STATE]
+        with files.atomic(to.file(WEIGHTS)) as temporary:
+            shutil.copyfile(self.file(WEIGHTS), temporary)
+            _same(self.file(WEIGHTS), [("sha256", files.digest(temporary), expected)])
+
 
 def main(args: argparse.Namespace) -> None:
     """Gather, and say what was taken."""
     plan = arguments.plan(args)
     lock = locks.hold_folder(command=args.said)
-    places = [place(source) for source in args.sources]
+    bring(plan, args.sources, run.configured(args, plan), lock, args.older_code)
+
+
+def bring(
+    plan: Plan, sources: Sequence[Path], configured: list[str], lock: IO, old: bool = False
+) -> None:
+    """Gather the runs of a plan, say what was taken, and refuse what differs.
+
+    Args:
+      configured: the options of Snakemake with the configuration.
+      old: see `gather`.
+    """
+    places = [place(source) for source in sources]
     jobs = [there.training._asdict() for there, _ in finished(plan, places)]
     shards = sorted({path for path in plan.paths("manifest", jobs) if not Path(path).exists()})
     if shards:  # which are compared, and before which Snakemake would train everything again
-        run.start([*run.SNAKEMAKE, *shards, *run.configured(args, plan)], lock)
-    done, refused = gather(plan, places, args.older_code)
+        run.start([*run.SNAKEMAKE, *shards, *configured], lock)
+    done, refused = gather(plan, places, old)
     told = [f"{number} {what}" for what, number in done.items()]
     print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
     if refused:
@@ -76,11 +108,16 @@ def main(args: argparse.Namespace) -> None:
 
 def finished(plan: Plan, places: Sequence[Path]) -> Iterator[tuple[RunFolder, RunFolder]]:
     """Every run of the plan that is finished in one of these places: there, and here."""
-    for training in plan.trainings():
-        here = RunFolder(Path(plan.path("runs", paper=training.paper)).parent, training)
-        for there in (RunFolder(runs, training) for runs in places):
+    for here in of_plan(plan):
+        for there in (here._replace(runs=runs) for runs in places):
             if there.is_finished:
                 yield there, here
+
+
+def of_plan(plan: Plan) -> list[RunFolder]:
+    """The folders of all runs of a plan."""
+    runs = Path(plan.path("results")) / packs.RUNS
+    return [RunFolder(runs, training) for training in plan.trainings()]
 
 
 def gather(plan: Plan, places: Sequence[Path], old: bool = False) -> tuple[Counter, list[str]]:
@@ -162,8 +199,6 @@ def _code(plan: Plan, stage: str, job: dict) -> str:
 def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
     """Whether the plan has a run already; else it is copied.
 
-    The weights come first and the history last, without which there is no run for anybody.
-
     Raises:
       DataError: if both have different numbers.
     """
@@ -181,11 +216,11 @@ def _is_there(plan: Plan, there: RunFolder, here: RunFolder) -> bool:
             raise DataError(f"{theirs} and {ours} have different numbers: delete one of them")
     if is_new:
         older.note(plan.path("older"), notes)
-        _copy_weights(there, here)
-        for (_, theirs), (_, ours) in reversed([*zip(there.results, here.results, strict=True)]):
-            content = seals.checked(theirs)
-            with files.atomic(ours) as temporary:
-                temporary.write_bytes(content)
+        if there.has_weights:
+            there.copy_weights(here)
+        else:
+            seals.stand_in(here.file(WEIGHTS), attributes(there.file("history.h5"))[0][STATE])
+        there.copy_results(here)
     return not is_new
 
 
@@ -200,15 +235,3 @@ def _numbers(path: Path) -> dict[str, bytes]:
     with opened(path) as file:
         file.visititems(add)
     return arrays
-
-
-def _copy_weights(there: RunFolder, here: RunFolder) -> None:
-    """Copy the final state of a run, or write what stands for it."""
-    digest = attributes(there.file("history.h5"))[0][STATE]
-    theirs, ours = there.file("state.pt"), here.file("state.pt")
-    if not theirs.exists() or seals.is_stand_in(theirs):
-        seals.stand_in(ours, digest)
-        return
-    with files.atomic(ours) as temporary:
-        shutil.copyfile(theirs, temporary)
-        _same(theirs, [("sha256", files.digest(temporary), digest)])

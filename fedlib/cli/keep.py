@@ -1,11 +1,12 @@
 """Copy a paper's tables and figures to docs/results/PAPER, with a report of their making.
 
-Results of scale full go to docs/results/full/PAPER. Kept results of another scale or tag are
-replaced only with --replace. It replaces numbers (csv), figures (pdf, png), REPORT.md and the
-folder pack, from which `make figures-from` draws everything again. REPORT.md shows all of them with
-every published cell, machines, versions and times. README.md and other files stay unchanged.
-Comparisons with only one finished member are left out. If anything is missing or damaged, nothing
-changes.
+Results of scale full go to docs/results/full/PAPER. What is kept there already is added to: its
+runs are gathered from its pack, and tables and figures are made of all of them. With --replace, and
+where all kept runs are here, these results are kept instead. That replaces numbers (csv), figures
+(pdf, png), REPORT.md and the folder pack, from which `make figures-from` draws everything again and
+`make gather` takes the runs. REPORT.md shows all of them with every published cell, machines,
+versions and times. README.md and other files stay unchanged. Comparisons with only one finished
+member are left out. If anything is missing or damaged, nothing changes.
 """
 
 import argparse
@@ -13,12 +14,14 @@ import json
 import shutil
 from pathlib import Path
 
-from fedlib import files
-from fedlib.cli import arguments
+from fedlib import files, locks
+from fedlib.cli import arguments, gather, run
 from fedlib.errors import ConfigError, DataError
-from fedlib.report import packs
-from fedlib.report.pages import as_markdown, kept
-from fedlib.report.pages.contents import check_pictures, gather
+from fedlib.forecast.estimates import run_name
+from fedlib.report import frames, packs
+from fedlib.report.pages import as_markdown, contents, kept
+from fedlib.workflow import unfinished
+from fedlib.workflow.declarations import Training
 from fedlib.workflow.plan import Plan
 
 STAGES = ("table", "figure")
@@ -26,31 +29,74 @@ KEPT = ("table_csv", "figure_pdf", "figure_png")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Copy."""
+    """Add what is kept already, and copy."""
     args.config.append(f"papers={args.paper}")
     plan = arguments.plan(args)
     out = args.out or kept.shelf(Path("docs/results"), plan.scale)
     folder = out / args.paper
     if not args.replace:
         _check_kept(folder / "REPORT.md", plan.folder)
+        plan = _with_kept(plan, folder / packs.FOLDER, args)
     with files.folder_instead(folder) as new:
-        number, size = _keep(plan, args.paper, new)
+        number, size = _keep(plan, args.paper, new, args.states)
     print(f"{number} files, REPORT.md and a pack of {size / 1000:.0f} kB are in {folder}")
 
 
-def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
+def _with_kept(plan: Plan, pack: Path, args: argparse.Namespace) -> Plan:
+    """The plan with the runs that are kept, too, of all of which there are tables and figures now.
+
+    Raises:
+      ConfigError: if some cannot be added, or are not finished with all seeds.
+      DataError: if one is refused, see `fedlib.cli.gather`.
+    """
+    here, names = {*plan.trainings()}, list(Training._fields)
+    found = frames.read_parquet(pack / packs.METRICS)[names] if pack.exists() else []
+    there = {Training(*row) for row in found.itertuples(index=False)} if len(found) else set()
+    if there <= here:
+        return plan
+    if not (pack / packs.RUNS).exists():
+        name = run_name(min(there - here)._asdict())
+        raise ConfigError(
+            f"{pack} has runs that are not selected here, such as {name}, and as a pack of an "
+            "older version it cannot be added to; select them, too, or give --replace "
+            "(ARGS=--replace) to keep these results instead"
+        )
+    runs = sorted({run_name(one._asdict()) for one in here | there})
+    seeds = sorted({one.seed for one in here | there})
+    every = {"runs": runs, "seeds": seeds, "federations": None, "labels": None, "budget": None}
+    whole = Plan({**plan.config, **every})
+    file = Path(whole.path("kept"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    files.write_text(file, json.dumps(whole.config, indent=1) + "\n")
+    lock, configured = locks.hold_folder(command=args.said), ["--configfile", str(file)]
+    gather.bring(whole, [pack.parent], configured, lock, args.older_code)
+    for stage, job in unfinished.jobs(whole):
+        name = f"{run_name(job)}/seed{job['seed']}"
+        raise ConfigError(f"{stage} {name} is not done, and kept runs have it or its seed")
+    run.start([*run.SNAKEMAKE, *map(str, _sources(whole)), *configured], lock)
+    return whole
+
+
+def _sources(plan: Plan) -> list[Path]:
+    """The files of tables and figures that are kept."""
+    return [
+        Path(plan.path(file, **job))
+        for stage, job in _shown(plan)
+        for file in KEPT
+        if file.startswith(stage)
+    ]
+
+
+def _keep(plan: Plan, paper: str, folder: Path, states: bool) -> tuple[int, int]:
     """Put what is kept of a paper into a folder -> (number of files, bytes of the pack)
+
+    Args:
+      states: whether the pack has the weights of the runs, as far as they are here.
 
     Raises:
       DataError: for what is missing or damaged.
     """
-    shown = _shown(plan)
-    sources = [
-        Path(plan.path(file, **job))
-        for stage, job in shown
-        for file in KEPT
-        if file.startswith(stage)
-    ]
+    shown, sources = _shown(plan), _sources(plan)
     missing = [path for path in sources if not path.exists()]
     if missing:
         raise DataError(f"{missing[0]} does not exist; run the workflow with this configuration")
@@ -59,18 +105,23 @@ def _keep(plan: Plan, paper: str, folder: Path) -> tuple[int, int]:
     for chapter, stage in ((x, y) for x in spec["papers"] for y in STAGES):
         names = {job[stage] for of, job in shown if of == stage}
         chapter[f"{stage}s"] = [x for x in chapter[f"{stage}s"] if x["name"] in names]
-    check_pictures(spec, Path(plan.path("figures")))
+    contents.check_pictures(spec, Path(plan.path("figures")))
     for old in (old for kind in ("csv", "pdf", "png") for old in folder.glob(f"*.{kind}")):
         old.unlink()
     for source in sources:
         shutil.copyfile(source, folder / source.name)
     # Figures are beside the page, in the folder that has the paper's name.
     results, page = Path(plan.path("results")), folder / "REPORT.md"
-    text = as_markdown.page(gather(spec, results, folder.parent), page)
+    text = as_markdown.page(contents.gather(spec, results, folder.parent), page)
     files.write_text(page, text)
-    return len(sources), packs.write(
-        folder / packs.FOLDER, *_frames(plan, paper), _exhibits(plan, shown)
-    )
+    pack = folder / packs.FOLDER
+    shutil.rmtree(pack / packs.RUNS, ignore_errors=True)
+    for here in gather.of_plan(plan):
+        packed = here._replace(runs=pack / packs.RUNS)
+        here.copy_results(packed)
+        if states and here.has_weights:
+            here.copy_weights(packed)
+    return len(sources), packs.write(pack, *_frames(plan, paper), _exhibits(plan, shown))
 
 
 def _frames(plan: Plan, paper: str) -> list[Path]:

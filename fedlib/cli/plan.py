@@ -10,11 +10,11 @@ from fedlib.workflow import dryrun, narrowing
 
 
 def main(args: argparse.Namespace) -> None:
-    """Estimate what is not known yet, choose what a budget buys, and print."""
+    """Estimate what is not known yet, choose what a budget buys or a share is, and print."""
     plan = checked(args)  # before minutes of estimating
     estimate.estimate(plan)
     given = configured(args, plan)
-    if plan.config["budget"]:
+    if plan.choosing:
         plan = estimate.choose(plan)
     tell(narrowing.smaller(plan))
     tell(narrowing.remarks(plan))

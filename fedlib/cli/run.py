@@ -52,7 +52,7 @@ def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     """
     given = configured(args, plan)
     runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], [])]
-    if not plan.config["budget"]:
+    if not plan.choosing:
         return runs
     # A process of its own, because what it measures may keep a GPU busy until it ends.
     asked = arguments.configuration(args.configfile, args.config)
@@ -60,14 +60,14 @@ def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
 
 
 def configured(args: argparse.Namespace, plan: Plan) -> list[str]:
-    """The options of a configuration, in which a file with what it buys replaces a budget.
+    """The options of a configuration, in which a file with what was chosen replaces a budget.
 
     So the choice of cells stays the same, while estimates improve with every timed job.
     """
     files, words = args.configfile, args.config
-    if plan.config["budget"]:
+    if plan.choosing:
         files = [*files, plan.path("budget")]
-        words = [word for word in words if word.partition("=")[0].strip() != "budget"]
+        words = [word for word in words if word.partition("=")[0].strip() not in plan.choosing]
     return arguments.configuration(files, words)
 
 
@@ -101,9 +101,9 @@ def start(step: list[str], lock=None) -> None:
 def show(plan: Plan) -> None:
     """Print the main table of each paper, or else the first of the others, and where files are.
 
-    Without tables where a budget chose the runs.
+    Without tables where runs were chosen by their cost.
     """
-    papers = {} if plan.config["budget"] else plan.papers
+    papers = {} if plan.choosing else plan.papers
     for name, paper in papers.items():
         if paper.tables:
             path = Path(plan.path("table_md", paper=name, table=next(iter(paper.tables))))

@@ -1,11 +1,11 @@
-"""Which cells of tables a budget buys."""
+"""Which cells of tables a budget buys, and in which share each is."""
 
+import heapq
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fedlib.forecast.cells import RunCost
-from fedlib.report import printed
 from fedlib.spec import Paper
 
 
@@ -32,9 +32,23 @@ def affordable(
     return bought
 
 
+def parts(weights: Mapping[str, float], number: int) -> dict[str, int]:
+    """The part that each cell is in, from 1 on, of so many that weigh about the same.
+
+    The heaviest first, each goes to the lightest part, of equals to that with the fewest cells.
+    """
+    loads, found = [(0.0, 0, part) for part in range(1, number + 1)], {}
+    for name in sorted(weights, key=lambda name: (-weights[name], name)):
+        load, cells, part = heapq.heappop(loads)
+        heapq.heappush(loads, (load + weights[name], cells + 1, part))
+        found[name] = part
+    return found
+
+
 def configuration(bought: Iterable[RunCost]) -> str:
     """A configuration file that selects these cells, and no more."""
-    return json.dumps({"runs": sorted(cell.name for cell in bought), "budget": None}, indent=1)
+    runs = {"runs": sorted(cell.name for cell in bought)}
+    return json.dumps({**runs, "budget": None, "share": None}, indent=1)
 
 
 def with_published(paper: Paper, file: str | Path) -> set[str]:
@@ -46,6 +60,8 @@ def with_published(paper: Paper, file: str | Path) -> set[str]:
     Raises:
       DataError: for a file that cannot be used.
     """
+    from fedlib.report import printed  # takes a second to import
+
     tables = [x for x in paper.tables.values() if x.published and x.kind != "criteria"]
     numbers = printed.read(file) if tables else None
     datasets = {data.name: data.dataset for data in paper.data}

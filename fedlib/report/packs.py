@@ -1,8 +1,9 @@
 """Packs: what the tables and figures of a paper are made of, small enough for a repository.
 
 A pack is a folder with the tidy metrics and clients, as Parquet at its smallest, and the
-specification of every table and figure. No states, no data: everything can be drawn again from it,
-with the same numbers as from the runs, and nothing can be trained.
+specification of every table and figure: everything can be drawn again from it, with the same
+numbers as from the runs. It also has the history and the evaluation of every run, so that these can
+be gathered elsewhere. It has no data, and no weights unless they are asked for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,12 +35,12 @@ class Packed(NamedTuple):
 
 
 def write(folder: Path, metrics: Path, clients: Path, exhibits: Sequence[Packed]) -> int:
-    """Pack the frames in two files, and what is made of them -> bytes"""
+    """Pack the frames in two files, and what is made of them -> bytes of the pack"""
     for source, name in ((metrics, METRICS), (clients, CLIENTS)):
         made = seals.made(source)
         frames.write_parquet(frames.read_parquet(source), folder / name, made, **SMALL)
     seals.write_json(folder / EXHIBITS, {"exhibits": [list(exhibit) for exhibit in exhibits]})
-    return sum((folder / name).stat().st_size for name in (METRICS, CLIENTS, EXHIBITS))
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def read(folder: Path) -> tuple[Path, Path, list[Packed]]:

@@ -32,6 +32,7 @@ DEFAULTS = {
     "runs": None,
     "methods": None,
     "budget": None,
+    "share": None,
     "rounds": None,
     "precision": None,
     "set": None,
@@ -45,6 +46,7 @@ DEFAULTS = {
     "raw": "data/raw",
 }
 LISTS = ("papers", "seeds", "federations", "labels", "runs", "methods", "set", "sources")
+CHOOSING = ("budget", "share")  # keys by which make chooses runs, see `fedlib.cli.estimate`
 TAGGED = ("rounds", "precision", "set")  # keys that change numbers, not only the choice of runs
 SWITCHES = ("tensorboard",)
 LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # keys that should change no number
@@ -129,6 +131,8 @@ def check(config: Mapping) -> None:
             )
     if config["budget"] is not None:
         budget_seconds(config["budget"])
+    if config["share"] is not None:
+        share_of(config["share"])
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {shown(config[key])}")
@@ -152,6 +156,18 @@ def budget_seconds(text: object) -> float:
             f"{shown(text)}"
         )
     return float(found[1]) * UNITS[found[2]]
+
+
+def share_of(text: object) -> tuple[int, int]:
+    """Which part of how many, from a text such as "2/5".
+
+    Raises:
+      ConfigError: for anything else.
+    """
+    found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", str(text).strip())
+    if not found or int(found[1]) > int(found[2]):
+        raise ConfigError(f"share must be a part of several, such as 2/5, got {shown(text)}")
+    return int(found[1]), int(found[2])
 
 
 def check_choice(key: str, value: object, choices: Iterable, where: str = "known") -> None:

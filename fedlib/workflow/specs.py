@@ -20,7 +20,8 @@ Digest = Callable[..., str]  # of a job, by its stage and wildcards
 
 # Keys of the configuration that choose among what papers declare, and those that name what only
 # some papers have.
-SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "budget", "sources")
+SELECTING = ("papers", "seeds", "federations", "labels", "runs", "methods", "sources")
+SELECTING += config.CHOOSING
 NAMING = ("federations", "labels", "runs", "methods", "set", "sources")
 
 
