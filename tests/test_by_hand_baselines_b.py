@@ -3,12 +3,14 @@
 """
 
 import copy
+from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
 import pytest
 import torch
 from reference import SOLVER, Reference, assert_params, executors, module_of, predicted, trained
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from support import clients_with, cohort_of, run, sgd, tiny_task, toy_federation
 from test_by_hand import golden_federation
 from torch import nn
 from torch.func import functional_call
@@ -17,6 +19,7 @@ from torch.nn.functional import cross_entropy
 from fedlib import methods, tree
 from fedlib.engine.schedules import Schedule
 from fedlib.engine.task import Task
+from fedlib.errors import DataError
 from fedlib.methods.gated_experts import GatedExperts
 from fedlib.models.layers.gate import Gate
 from fedlib.run.scoring import score
@@ -58,6 +61,90 @@ def test_apfl(executor, alpha):
             mixed = interpolated(v[c], module_of(task, hand.shared))
             expected = functional_call(v[c].eval(), mixed, x).softmax(-1)
         torch.testing.assert_close(predicted(method, state, federation, c, executor), expected)
+
+
+@executors
+@pytest.mark.parametrize("lam", [0.3, 2.0])
+def test_ditto(executor, lam):
+    federation, task = toy_federation(), tiny_task(norm=True)
+    hand = Reference(federation, task)
+    own = {c: module_of(task, hand.shared) for c in hand.seen}
+    solvers = {c: hand.solvers[c] + hand.solvers_of(own[c]) for c in hand.seen}
+
+    def client(c, number):
+        w, v = hand.nets[c], own[c]
+        w.load_state_dict(hand.shared, strict=False)
+        received = [p.detach().clone() for p in w.parameters()]
+
+        def loss(batch):
+            pairs = zip(v.parameters(), received, strict=True)
+            away = sum(((p - r) ** 2).sum() for p, r in pairs)
+            both = cross_entropy(w(batch.x), batch.y) + cross_entropy(v(batch.x), batch.y)
+            return both + lam / 2 * away
+
+        hand.fit(c, number, solvers[c], loss)
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+
+    hand.rounds(client, server)
+    _, state = trained("ditto", task, federation, executor, lam=lam)
+    assert_params(state.params, hand.shared)
+    for c in hand.seen:
+        assert_params(tree.take(state.models, c), own[c].state_dict())
+
+
+@executors
+def test_known_clusters(executor):
+    federation, task = toy_federation(sizes=(7, 12, 6, 11, 10)), tiny_task(norm=True)
+    cluster = np.array([0, 1, 0, 1, 1])
+    hand = Reference(federation, task)
+    shared = {number: hand.shared for number in (0, 1)}
+
+    def client(c, number):
+        hand.nets[c].load_state_dict(shared[cluster[c]], strict=False)
+        hand.learn(c, number)
+
+    def server(ids):
+        for number in (0, 1):
+            members = {c: hand.nets[c] for c in ids if cluster[c] == number}
+            shared[number] = hand.average(members)
+
+    hand.rounds(client, server)
+    known = replace(federation, cluster=cluster)
+    _, state = trained("oracle_clusters", task, known, executor, num_clusters=2)
+    for number in (0, 1):
+        assert_params(tree.take(state.by_cluster, number), shared[number])
+
+
+def test_known_clusters_must_be_there_and_have_a_model_each():
+    method = methods.load("oracle_clusters")(task=tiny_task(), local=sgd(), num_clusters=2)
+    with pytest.raises(DataError, match="needs true clusters, which this federation has not"):
+        run(method, toy_federation(), 1)
+    three = replace(toy_federation(), cluster=np.array([0, 1, 2, 0]))
+    with pytest.raises(DataError, match="num_clusters must be at least 3, .* got 2"):
+        run(method, three, 1)
+
+
+@executors
+def test_pooled_data(executor):
+    federation, task = toy_federation(sizes=(7, 12, 7, 10)), tiny_task(norm=True)
+    seen = federation.ids("seen")
+    rows = np.concatenate([federation.train.of(c) for c in seen])
+    one = clients_with(
+        federation.x, federation.y, [(rows, federation.test.of(0))], federation.num_classes
+    )
+    hand = Reference(one, task)
+
+    def client(c, number):
+        hand.learn(c, number)
+
+    def server(ids):
+        hand.shared = hand.average(hand.nets)
+
+    hand.rounds(client, server)
+    _, state = trained("pooled", task, federation, executor)
+    assert_params(state.params, hand.shared)
 
 
 @executors

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedlib.engine.task import Task
+from fedlib.engine.task import Batch, Task
 from fedlib.methods.parts import gating
+from fedlib.models import linear
 
 
 def draw(*shape, seed=0):
@@ -23,6 +24,17 @@ def test_a_model_whose_head_has_no_matrix_is_refused():
 
     with pytest.raises(ValueError, match="linear head, got none"):
         gating.features_of(Task(build))
+
+
+def test_experts_without_a_body_see_the_input():
+    task = Task(lambda: linear.build(4, 3), dtype=torch.float64)
+    experts = {"head.weight": draw(2, 3, 4), "head.bias": draw(2, 3, seed=1)}
+    x = draw(5, 4, seed=2)
+    batch = Batch(x, torch.zeros(5, dtype=torch.int64), torch.arange(5))
+    features, log_probs = gating.outputs(task, experts, batch)
+    torch.testing.assert_close(features, x[:, None].expand(5, 2, 4))
+    logits = torch.einsum("bf,elf->bel", x, experts["head.weight"]) + experts["head.bias"]
+    torch.testing.assert_close(log_probs, logits.log_softmax(-1))
 
 
 def by_hand(gates, pooling, prior, features):

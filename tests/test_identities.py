@@ -132,6 +132,11 @@ CASES = {
         "apfl", {"alpha": 1.0}, "local", {}, "models", lambda s: tree.together(s.models)
     ),
     "APFL shares the model of FedAvg": Case("apfl", {}, "fedavg", {}, "params", "params"),
+    "Ditto shares the model of FedAvg": Case("ditto", {}, "fedavg", {}, "params", "params"),
+    "Ditto without its term is local training": Case(
+        "ditto", {"lam": 0.0}, "local", {}, "models", lambda s: tree.together(s.models)
+    ),
+    "pooled data of one client are FedAvg of it": Case("pooled", {}, "fedavg", {}, sizes=(12, 6)),
     "q-FFL without fairness is FedAvg of clients of one size": Case(
         "qffl", {"q": 0.0}, "fedavg", {}, "params", "params", sizes=EQUAL
     ),

@@ -44,6 +44,7 @@ METHODS = {
     "biased_fedavg": (SERVER | {"private": "head.1.bias"}, lambda model, body, head: model - 3),
     "centmoe": ({}, lambda model, body, head: 0),
     "clustered": ({}, lambda model, body, head: model),
+    "ditto": ({"lam": 0.1}, lambda model, body, head: model),
     "ensemble": ({}, lambda model, body, head: (0, model)),
     # The three clients hold 2, 3 and 3 classes; in the first round there is nothing to send them.
     "fd": ({}, lambda model, body, head: (0, 3 * 8 / 3)),
@@ -91,6 +92,7 @@ METHODS = {
     # Gate and noise network of 4 x 3 weights and 3 biases, batch normalisation of 4 x 3, then
     # 3 x 3 weights and 3 biases; alpha.
     "moe_fedavg": ({}, lambda model, body, head: 3 * model + 2 * (15 + 12 + 12) + 1),
+    "oracle_clusters": ({"num_clusters": 2}, lambda model, body, head: model),
     "pfedme": ({"mu": 0.5}, lambda model, body, head: model),
     "pfedme_moreau": ({"lam": 5.0, "inner_lr": 0.1}, lambda model, body, head: model),
     "pfedmm": ({"num_experts": 3}, lambda model, body, head: body + 3 * head),
@@ -104,6 +106,7 @@ METHODS = {
         {"num_experts": 3, "table_rounds": [0, 2], "table_split": "train"},
         lambda model, body, head: 3 * model + (6 * 3 + 3),
     ),
+    "pooled": ({}, lambda model, body, head: 0),
     "qffl": ({"q": 0.1}, lambda model, body, head: (model, model + 1)),
     "server_finetuning": (
         {"server": {"solver": "sgd", "lr": 0.1, "batch_size": 5}},
@@ -120,7 +123,7 @@ ROUNDING = 1e-10
 # AdamW divides gradients by their size: of those that are 0 but for rounding, rounding decides.
 LOOSER = {"adaptive_experts": 1e-7}
 # Methods in which it is not the round's cohort that trains: all clients, or those who have yet to.
-EVERYBODY = {"clustered", "local_experts"}
+EVERYBODY = {"clustered", "local_experts", "pooled"}
 PRIVATE = (
     "models",
     "private",

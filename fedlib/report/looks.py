@@ -89,6 +89,9 @@ METHODS = {
     "fedjets": Look("#3F7FBF", (7, 0, 26), LONG, title="FedJETs"),
     "ensemble": Look("#8F7A3E", (5, 1, 36), DOTTED, title="Ensemble of clients"),
     "fedrolex": Look("#7D5BA6", (10, 1, 0), DASHED, title="FedRolex"),
+    "ditto": Look("#4477AA", (4, 0, 45), DASHED, title="Ditto"),
+    "pooled": Look("#555555", (6, 1, 15), DASHDOT, title="Pooled data"),
+    "oracle_clusters": Look("#228833", (5, 0, 18), LONG, title="Known clusters"),
     "moe_fedavg": Look("#2E8B8B", (4, 1, 45), DASHDOT, title="Avg-MoE"),
     "fedmoe": Look("#B8336A", (9, 1, 0), SOLID, width=2.1, title="Fed-MoE"),
 }

@@ -74,8 +74,9 @@ def features_of(task: Task) -> int:
 
 def outputs(task: Task, experts: Params, batch: Batch) -> Outputs:
     """What experts [E, ...] make of a batch: features [B, E, F], log-probabilities [B, E, L]"""
-    body, head = task.split(experts)
-    features = each_expert(lambda expert: task.features(expert, batch), body)
+    _, head = task.split(experts)
+    # Of whole experts, as a linear model's body has nothing that would say how many there are.
+    features = each_expert(lambda expert: task.features(task.split(expert)[0], batch), experts)
     logits = each_expert(
         lambda pair: task.head_logits(*pair, batch), (head, features.movedim(1, 0))
     )

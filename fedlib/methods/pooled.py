@@ -1,0 +1,72 @@
+"""Pooled: one model on the training examples of all clients in one place.
+
+What federation costs: the same model without it. A round passes over the examples of all seen
+clients as often as a client of a federated method passes over its own.
+
+Source: a reference of ours, the "centralised" row of many papers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fedlib import tree
+from fedlib.engine.cohort import Cohort
+from fedlib.engine.journal import Journal
+from fedlib.engine.solvers import Memory, Solver
+from fedlib.engine.task import Params
+from fedlib.federation import Split
+from fedlib.methods.base import Method
+
+
+class State(NamedTuple):
+    """The model, and what its solver remembers."""
+
+    params: Params
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled(Method):
+    """No federation: whoever has all the data trains one model. Nothing is sent.
+
+    Attributes:
+      local: solver, run once per round.
+    """
+
+    local: Solver
+
+    def init(self, num_clients: int, seed: int) -> State:
+        """The drawn model; nothing remembered."""
+        params = self.task.init(seed)
+        return State(params, self.local.memory(self.task.trainable(params), num_clients))
+
+    def round(self, state: State, cohort: Cohort) -> State:
+        """Train on the examples of all seen clients; the loss is that of each who takes part."""
+        trainer = self.trainer(cohort)
+        trained, memory = trainer.fit(
+            self.task.loss,
+            tree.broadcast(state.params, 1),
+            local=self.local,
+            memory=state.memory,
+        )
+        [loss] = trainer.journal.losses
+        cohort.journal.add(cohort.host_ids, loss.expand(cohort.size), whole=False)
+        cohort.journal.examples += trainer.journal.examples
+        return State(tree.take(trained, 0), memory)
+
+    def trainer(self, cohort: Cohort) -> Cohort:
+        """The first seen client, who owns the training examples of all."""
+        seen = cohort.seen()
+        federation = cohort.data.federation
+        owned = [np.empty(0, np.int64)] * federation.num_clients
+        everything = [federation.train.of(client) for client in seen.host_ids]
+        owned[seen.host_ids[0]] = np.concatenate(everything)
+        first = seen.some(slice(1))
+        data = cohort.data.training_on(Split.from_lists(owned))
+        return replace(first, data=data, journal=Journal())
+
+    def personalise(self, state: State, cohort: Cohort) -> Params:
+        """The model, for everybody; nothing is sent."""
+        return cohort.held(state.params)
