@@ -24,7 +24,7 @@ from fedlib.files import atomic, canonical_json
 SPLITS = ("train", "val", "test")
 GROUPS = ("seen", "unseen", "server", "probe")
 CLIENTS = GROUPS[:2]  # the other two own what the server has, and are no clients to a reader
-OPTIONAL = ("side", "cluster")  # arrays that most shard files do not have
+OPTIONAL = ("side", "cluster", "truth")  # arrays that most shard files do not have
 FORMAT = 1  # of the shard file; a reader refuses any other
 
 # What HDF5, NumPy and JSON raise for a file that is not as it was written.
@@ -89,6 +89,8 @@ class Federation:
       cluster: [C] int64 true cluster of each client, such as the number of its permutation of the
         labels; None where there are none.
       tokens: of texts: the size of the vocabulary and the padding token; None for other inputs.
+      truth: [M, L] float32, p(y | x) of the client who owns the example, where data are made up and
+        it is known. Only tests read it: a prediction is right with the probability of its label.
     """
 
     x: np.ndarray
@@ -105,6 +107,7 @@ class Federation:
     side: np.ndarray | None = None
     cluster: np.ndarray | None = None
     tokens: Tokens | None = None
+    truth: np.ndarray | None = None
 
     def __post_init__(self):
         """Raises DataError unless every row belongs to at most one client and one split.
@@ -130,6 +133,7 @@ class Federation:
             self._check_finite()
         _check_numbers("side", self.side, len(self.x), "inputs")
         _check_numbers("cluster", self.cluster, clients, "clients")
+        _check_truth(self.truth, (len(self.x), self.num_classes))
         if clients and int(self.group.max()) >= len(GROUPS):
             raise DataError(f"group must be below {len(GROUPS)}, got {int(self.group.max())}")
         if self.tokens is not None:
@@ -166,6 +170,18 @@ class Federation:
                 labels = self.y[split.of(client)].ravel()
                 histogram[client] += np.bincount(labels, minlength=self.num_classes)
         return histogram
+
+    @cached_property
+    def optimum(self) -> np.ndarray | None:
+        """The best accuracy to expect of each client on its test examples -> [C]; see `truth`
+
+        NaN for a client without test examples; None if the truth is not known.
+        """
+        if self.truth is None:
+            return None
+        best = self.truth.max(1).astype(np.float64)
+        own = [best[self.test.of(client)] for client in range(self.num_clients)]
+        return np.array([values.mean() if len(values) else np.nan for values in own])
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -329,6 +345,18 @@ def _read(dataset: h5py.Dataset) -> np.ndarray:
         return dataset[:]
     mapped = np.memmap(dataset.file.filename, dataset.dtype, "c", offset, dataset.shape)
     return np.asarray(mapped)
+
+
+def _check_truth(truth: np.ndarray | None, shape: tuple[int, int]) -> None:
+    """Raises DataError unless this is None, or probabilities of every class for every input."""
+    if truth is None:
+        return
+    if truth.shape != shape or truth.dtype != np.float32:
+        raise DataError(
+            f"truth must be float32 of shape {shape}, got {truth.dtype} of shape {truth.shape}"
+        )
+    if truth.min(initial=0) < 0 or not np.allclose(truth.sum(1), 1, atol=1e-5):
+        raise DataError("truth must be probabilities that sum to 1 for every input")
 
 
 def _check_numbers(name: str, numbers: np.ndarray | None, length: int, of: str) -> None:

@@ -22,6 +22,7 @@ FORMAT = 3
 # Split: the test examples of all seen clients together, or the server's where they have none; the
 # same for everybody.
 SHARED = "shared"
+OPTIMUM = "optimum"  # diagnostic [num_clients]: the best accuracy to expect, where it is known
 TOTALS = ("bytes_down", "bytes_up", "examples", "client_rounds")  # sums since round 0
 
 
@@ -40,7 +41,7 @@ class Scores:
     Attributes:
       clients: [C] int64, positions in the federation.
       count: [C] int64 examples (label elements for sequences) of each client.
-      correct: [T, C] float64 right predictions.
+      correct: [T, C] float64 right predictions; expected ones where the truth is known.
       loss: [T, C] float64 mean negative log-likelihood over the client's examples.
     """
 

@@ -40,6 +40,8 @@ class Examples(NamedTuple):
       coarse: [L] coarse label of each class, where there is a hierarchy.
       group: [num_owners] uint8, an index into `GROUPS`, where some owner is a server or a probe.
       tokens: of texts, see `Federation`.
+      cluster: [num_owners] int64 true cluster of each owner, where these are known.
+      truth: [M, L] p(y | x) of the owner, see `Federation`, where it is known.
     """
 
     x: np.ndarray
@@ -53,6 +55,8 @@ class Examples(NamedTuple):
     coarse: np.ndarray | None = None
     group: np.ndarray | None = None
     tokens: Tokens | None = None
+    cluster: np.ndarray | None = None
+    truth: np.ndarray | None = None
 
     @property
     def num_train(self) -> int:
@@ -74,7 +78,7 @@ class Examples(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Examples":
         """These examples, in this order."""
-        each = {name: getattr(self, name) for name in ("x", "y", "part", "owner")}
+        each = {name: getattr(self, name) for name in ("x", "y", "part", "owner", "truth")}
         return self._replace(**{k: a if a is None else a[rows] for k, a in each.items()})
 
     def by_part(self) -> "Examples":
@@ -104,6 +108,7 @@ class Dealt(NamedTuple):
       group: [C] uint8, an index into `GROUPS`.
       client_id: [C] int64, see `Federation`; None numbers the clients as they come.
       side: [M] int64 of each example of the pool, cluster: [C] int64; see `Federation`.
+      known: whether the clients are the owners, so that the pool's `truth` is theirs.
     """
 
     examples: Examples
@@ -114,6 +119,7 @@ class Dealt(NamedTuple):
     client_id: np.ndarray | None = None
     side: np.ndarray | None = None
     cluster: np.ndarray | None = None
+    known: bool = False
 
     def without_the_untestable(self) -> "Dealt":
         """Without clients that have no training or no test example; `client_id` keeps numbers.
@@ -169,5 +175,6 @@ class Dealt(NamedTuple):
             std=pool.std,
             side=side,
             cluster=self.cluster,
+            truth=pool.truth if self.known else None,
             tokens=pool.tokens,
         )

@@ -16,7 +16,7 @@ from fedlib.engine.device import upload
 from fedlib.errors import DataError
 from fedlib.federation import GROUPS, SPLITS, Federation
 from fedlib.methods.base import Method
-from fedlib.results import SHARED, Predictions, RunResult, View
+from fedlib.results import OPTIMUM, SHARED, Predictions, RunResult, View
 from fedlib.run import scoring
 from fedlib.run.checkpoint import load_tensors, restore
 from fedlib.run.progress import Progress
@@ -134,7 +134,7 @@ def final(
                     shared = scored_shared(method, personals, part, everyone, group, splits)
                     for view, scores in (*own, *shared):
                         found.add(view, part, scores, cohort.size)
-    diagnostics = as_arrays(method.diagnostics(state)) | true_clusters(cohort_of)
+    diagnostics = as_arrays(method.diagnostics(state)) | known(cohort_of)
     return found.result(cohort_of("seen").round, diagnostics)
 
 
@@ -267,10 +267,11 @@ def parts(cohort: Cohort, numbers: int) -> list[Cohort]:
     return [cohort.some(positions[i : i + size]) for i in range(0, cohort.size, size)]
 
 
-def true_clusters(cohort_of: CohortOf) -> dict[str, np.ndarray]:
-    """The true cluster of each client [num_clients], if the federation has any."""
-    cluster = cohort_of("seen").data.federation.cluster
-    return {} if cluster is None else {"cluster": cluster}
+def known(cohort_of: CohortOf) -> dict[str, np.ndarray]:
+    """True cluster and best accuracy of each client [num_clients], where these are known."""
+    federation = cohort_of("seen").data.federation
+    found = {"cluster": federation.cluster, OPTIMUM: federation.optimum}
+    return {name: values for name, values in found.items() if values is not None}
 
 
 def shared_owners(federation: Federation, ids: np.ndarray) -> np.ndarray:

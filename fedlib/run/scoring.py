@@ -21,7 +21,7 @@ from fedlib.results import Scores, View
 class ClientScores(NamedTuple):
     """One evaluation of the clients of one view."""
 
-    correct: np.ndarray  # [C] right predictions
+    correct: np.ndarray  # [C] right predictions; expected ones where `Federation.truth` is known
     count: np.ndarray  # [C] examples, or labels of all examples for sequences
     loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
 
@@ -42,16 +42,17 @@ def score_alike(
 
     See `Method.alike`.
     """
+    federation = cohort.data.federation
+    known = federation.truth is not None
 
     def judge(*personals_and_batch: Any) -> Tensor:
         *personals, batch = personals_and_batch
         if len(personals) == 1:
-            return _judged(method.predict(personals[0], batch), batch)
+            return _judged(method.predict(personals[0], batch), batch, known)
         outputs = method.outputs(personals[0], batch)
         decided = [method.decide(personal, outputs, batch) for personal in personals]
-        return torch.stack([_judged(log_probs, batch) for log_probs in decided], dim=1)
+        return torch.stack([_judged(log_probs, batch, known) for log_probs in decided], dim=1)
 
-    federation = cohort.data.federation
     scores = cohort.score(judge, *personals, split=split)  # [C, N, 2], or [C, N, protocols, 2]
     each = [scores] if len(personals) == 1 else scores.unbind(2)
     examples = federation.split(split).sizes[cohort.host_ids]
@@ -59,8 +60,11 @@ def score_alike(
 
     def of_protocol(scores: Tensor) -> ClientScores:
         total = scores.contiguous().double().sum(1).cpu().numpy()
+        correct = (total[:, 0] * labels_per_example).round()
+        if known:
+            correct = _expected(federation, cohort.host_ids, scores[..., 0].cpu().numpy(), split)
         return ClientScores(
-            correct=(total[:, 0] * labels_per_example).round(),
+            correct=correct,
             count=examples * labels_per_example,
             loss=total[:, 1] / np.maximum(examples, 1),
         )
@@ -68,10 +72,19 @@ def score_alike(
     return list(map(of_protocol, each))
 
 
-def _judged(log_probs: Tensor, batch: Batch) -> Tensor:
-    """Share of right labels, and loss, of each example -> [B, 2]"""
-    right = mean_from(1, (log_probs.argmax(-1) == batch.y).to(log_probs.dtype))
-    return torch.stack([right, nll(log_probs, batch.y)], dim=-1)
+def _judged(log_probs: Tensor, batch: Batch, known: bool) -> Tensor:
+    """Share of right labels, or the predicted one if the truth is `known`, and loss -> [B, 2]"""
+    said = log_probs.argmax(-1)
+    judged = said if known else mean_from(1, (said == batch.y).to(log_probs.dtype))
+    return torch.stack([judged.to(log_probs.dtype), nll(log_probs, batch.y)], dim=-1)
+
+
+def _expected(federation: Federation, ids: np.ndarray, said: np.ndarray, split: str) -> np.ndarray:
+    """How many of the labels `said` [C, N] are right in expectation -> [C]"""
+    rows = [federation.split(split).of(client) for client in ids]
+    pairs = zip(rows, said.astype(np.int64), strict=True)
+    right = [federation.truth[own, row[: len(own)]] for own, row in pairs]
+    return np.array([each.sum(dtype=np.float64) for each in right])
 
 
 def during_training(

@@ -65,7 +65,9 @@ class Natural:
         if others:
             chosen, group = [*chosen, *others], np.append(group, examples.group[others])
         parts = ([rows[c] for c in chosen] for rows in (train, val, test))
-        return _packed(Dealt(examples, *parts, group).without_the_untestable())
+        cluster = None if examples.cluster is None else examples.cluster[chosen]
+        dealt = Dealt(examples, *parts, group, cluster=cluster, known=True)
+        return _packed(dealt.without_the_untestable())
 
     def _chosen(self, num_owners: int, seed: int) -> list[int]:
         if self.order == "random":

@@ -28,6 +28,7 @@ NAMES = (
     "shakespeare",
     "synthetic",
     "synthetic_text",
+    "worlds",
     "yelp",
 )
 

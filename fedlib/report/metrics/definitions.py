@@ -75,6 +75,16 @@ def auc(predictions: Predictions) -> float:
     return float(np.mean([roc_auc_score(y == label, scores[:, label]) for label in classes]))
 
 
+def regret(scores: Scores, optimum: np.ndarray) -> np.ndarray:
+    """How far the mean of the clients' accuracies is below the best to expect -> [T]
+
+    Args:
+      optimum: [num_clients] best accuracy of each client of the federation.
+    """
+    best = optimum[scores.clients[scores.count > 0]]
+    return (best - _client_accuracies(scores)).mean(axis=1)
+
+
 METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
 METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
 METRICS_OF_PREDICTIONS = (macro_f1, auc)

@@ -16,8 +16,9 @@ from fedlib.report.metrics.definitions import (
     PRIMARY,
     best_evaluation,
     chosen_evaluation,
+    regret,
 )
-from fedlib.results import TOTALS, RunResult, Scores, View
+from fedlib.results import OPTIMUM, TOTALS, RunResult, Scores, View
 
 TRAFFIC = View("all", "", "")  # of rows about the cost and loss of training, not about scores
 FLOPS = "flops_per_example"  # metric, and diagnostic of an evaluation
@@ -61,7 +62,8 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
       DataError: if the evaluation contradicts the last evaluation of the history, or a diagnostic
         has another shape than its name says.
     """
-    curves = list(_curves(history))
+    diagnostics = _diagnostics(history, evaluation)
+    curves = list(_curves(history, diagnostics.get(OPTIMUM)))
     best = int(history.round[best_evaluation(history)])
     blocks = [_block(curve, "round", slice(None)) for curve in curves]
     blocks += [_block(curve, "last", slice(-1, None)) for curve in curves]
@@ -73,7 +75,6 @@ def run_rows(history: RunResult, evaluation: RunResult | None = None) -> pd.Data
         check_agreement(history, evaluation)
         alone = _of_evaluation(history, evaluation)
         blocks += [_block(curve, "last", slice(-1, None)) for curve in alone]
-    diagnostics = _diagnostics(history, evaluation)
     if short := embeddings.as_metrics(diagnostics):
         values = {name: np.array([value]) for name, value in short.items()}
         blocks.append(_block(_Curve(TRAFFIC, history.round[-1:], values), "last", slice(None)))
@@ -152,10 +153,10 @@ class _Curve(NamedTuple):
     values: dict[str, np.ndarray]
 
 
-def _curves(result: RunResult) -> Iterator[_Curve]:
+def _curves(result: RunResult, optimum: np.ndarray | None) -> Iterator[_Curve]:
     for view, scores in result.scores.items():
         if scores.count.any():
-            yield _view_curve(view, result.round, scores)
+            yield _view_curve(view, result.round, scores, optimum)
     cost = {name: getattr(result, name) for name in TOTALS}
     cost["bytes"] = result.bytes_down + result.bytes_up
     if result.server_examples is not None:
@@ -169,7 +170,7 @@ def _of_evaluation(history: RunResult, evaluation: RunResult) -> Iterator[_Curve
     """What the evaluation of the final state alone says."""
     said, done = evaluation.diagnostics, evaluation.round
     for view, scores in _only_final(history, evaluation).items():
-        yield _view_curve(view, done, scores)
+        yield _view_curve(view, done, scores, said.get(OPTIMUM))
     for view, found in evaluation.predictions.items():
         yield _Curve(view, done, {m.__name__: np.array([m(found)]) for m in METRICS_OF_PREDICTIONS})
     if FLOPS in said:
@@ -282,10 +283,16 @@ def _diagnostics(history: RunResult, evaluation: RunResult | None) -> dict[str, 
     return history.diagnostics | (evaluation.diagnostics if evaluation is not None else {})
 
 
-def _view_curve(view: View, rounds: np.ndarray, scores: Scores) -> _Curve:
+def _view_curve(
+    view: View, rounds: np.ndarray, scores: Scores, optimum: np.ndarray | None
+) -> _Curve:
+    of_client = view.group in CLIENTS
     try:
-        metrics = METRICS if view.group in CLIENTS else METRICS_OF_SERVER
-        return _Curve(view, rounds, {metric.__name__: metric(scores) for metric in metrics})
+        metrics = METRICS if of_client else METRICS_OF_SERVER
+        values = {metric.__name__: metric(scores) for metric in metrics}
+        if optimum is not None and of_client and view.split == "test":
+            values[regret.__name__] = regret(scores, optimum)
+        return _Curve(view, rounds, values)
     except DataError as error:
         raise DataError(f"view {'/'.join(view)}: {error}") from None
 

@@ -1,0 +1,166 @@
+"""Made-up federations whose best possible prediction is known for every client; no raw files.
+
+Inputs are x ~ N(0, I) of `dim` numbers, the label is one of two. A *concept* is a direction theta,
+under which p(y = 1 | x) = sigmoid(5 theta . x). Each world is what one family of methods assumes:
+
+    own       each client has a concept of its own: training alone
+    one       all clients have the same concept: FedAvg
+    clusters  each client has one of K concepts: clusters of clients
+    mixtures  each example has a concept, drawn by its client's shares: FedEM, pFedMM
+    regions   the concept depends on x, and clients visit regions unequally: gates
+    priors    x given y is the same for all, how frequent the classes are is not: biases
+    heads     the label depends on three numbers B x; B is common, their use is not: shared bodies
+
+`truth` has p_k(y | x) of every example, so accuracy can be measured in expectation over the label
+and compared with the best possible one, client by client.
+
+Source: ours. W. Chen et al., "A Theorem of the Alternative for Personalized Federated Learning",
+  2021 (arXiv:2103.01901), has the trade-off between `divergence` and examples in "clusters".
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data.checks import check_choice, check_count, check_fraction, check_positive
+from fedlib.data.draws import dirichlet
+from fedlib.data.examples import TEST, TRAIN, VAL, Examples
+from fedlib.errors import ConfigError
+
+NUM_CLASSES = 2
+HAS = ("classes", "owner", "part")
+WORLDS = ("own", "one", "clusters", "mixtures", "regions", "priors", "heads")
+
+STEEPNESS = 5.0  # of the sigmoid; the best accuracy is about 0.88
+DISTANCE = 2.0  # between the means of two classes, in "priors"; best with equal classes: 0.84
+RANK = 3  # rows of B, in "heads"
+RAREST = 0.02  # least share of a class, in "priors"
+
+
+class World(NamedTuple):
+    """Directions [K, dim], and which of them a client's labels follow.
+
+    Attributes:
+      concepts: [K, dim], of length 1.
+      shares: [C, K], how often a client's examples follow each.
+    """
+
+    concepts: np.ndarray
+    shares: np.ndarray
+
+
+def read(
+    raw: Path,
+    *,
+    seed: int,
+    world: str,
+    num_clients: int = 50,
+    train_examples: int = 60,
+    val_examples: int = 15,
+    test_examples: int = 200,
+    num_concepts: int = 3,
+    divergence: float = 1.0,
+    alpha: float = 0.1,
+    dim: int = 20,
+) -> Examples:
+    """The examples, client by client.
+
+    Args:
+      raw: not read.
+      seed: of all draws.
+      world: one of `WORLDS`.
+      num_clients: C, unseen ones included.
+      train_examples, val_examples, test_examples: of every client.
+      num_concepts: K of "clusters", "mixtures" and "regions".
+      divergence: how unlike these concepts are: 0 is all the same, 1 independent directions.
+      alpha: Dirichlet concentration of clients' shares in "mixtures", "regions" and "priors".
+      dim: of an input.
+
+    Raises:
+      ConfigError: for a value that makes no sense.
+    """
+    sizes = {"train_examples": train_examples, "test_examples": test_examples}
+    counts = {"num_clients": num_clients, "num_concepts": num_concepts, "dim": dim, **sizes}
+    for name, value in counts.items():
+        check_count(name, value)
+    check_count("val_examples", val_examples, least=0)
+    check_choice("world", world, WORLDS)
+    check_fraction("divergence", divergence, zero=True, one=True)
+    check_positive("alpha", alpha)
+    if world == "heads" and dim < RANK:
+        raise ConfigError(f"dim must be at least {RANK} in the world 'heads', got {dim}")
+    if world == "regions" and num_concepts > dim:
+        raise ConfigError(f"num_concepts must be at most dim = {dim}, got {num_concepts}")
+
+    draw = streams.generator(seed, "worlds")
+    made = _world(draw, world, num_clients, num_concepts, divergence, alpha, dim)
+    parts = np.repeat([TRAIN, VAL, TEST], [train_examples, val_examples, test_examples])
+    x = np.empty((num_clients, len(parts), dim), np.float32)
+    positive = np.empty((num_clients, len(parts)))
+    for client, shares in enumerate(made.shares):
+        x[client], positive[client] = _client(draw, world, made.concepts, shares, len(parts))
+    y = draw.random(positive.shape) < positive
+    return Examples(
+        x.reshape(-1, dim),
+        y.reshape(-1).astype(np.int64),
+        NUM_CLASSES,
+        part=np.tile(parts.astype(np.uint8), num_clients),
+        owner=np.repeat(np.arange(num_clients), len(parts)),
+        num_owners=num_clients,
+        cluster=made.shares.argmax(1) if world == "clusters" else None,
+        truth=np.stack([1 - positive, positive], -1).reshape(-1, 2).astype(np.float32),
+    )
+
+
+def _world(draw, world, num_clients, num_concepts, divergence, alpha, dim) -> World:
+    """The concepts, and every client's shares of them."""
+    everybody = np.arange(num_clients)
+    if world == "own":
+        return World(_unit(draw, num_clients, dim), np.eye(num_clients))
+    if world == "heads":
+        rows = np.linalg.qr(draw.standard_normal((dim, RANK)))[0].T  # B, of orthonormal rows
+        return World(_unit(draw, num_clients, RANK) @ rows, np.eye(num_clients))
+    if world == "one":
+        return World(_unit(draw, 1, dim), np.ones((num_clients, 1)))
+    if world == "priors":
+        shares = np.stack([dirichlet(draw, alpha, 2) for _ in everybody])
+        return World(_unit(draw, 1, dim), shares.clip(RAREST, 1 - RAREST))
+    common, own = _unit(draw, 1, dim), _unit(draw, num_concepts, dim)
+    concepts = np.sqrt(1 - divergence) * common + np.sqrt(divergence) * own
+    concepts /= np.linalg.norm(concepts, axis=1, keepdims=True)
+    if world == "clusters":
+        return World(concepts, np.eye(num_concepts)[draw.permutation(everybody) % num_concepts])
+    return World(concepts, np.stack([dirichlet(draw, alpha, num_concepts) for _ in everybody]))
+
+
+def _client(
+    draw: np.random.Generator, world: str, concepts: np.ndarray, shares: np.ndarray, num: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [num, dim] of a client, and p_k(y = 1 | x) of each [num]"""
+    x = draw.standard_normal((num, concepts.shape[1]))
+    if world == "priors":
+        # Two normal distributions; the ratio of their densities is exp(DISTANCE theta . x).
+        side = np.where(draw.random(num) < shares[1], 0.5, -0.5)
+        x += DISTANCE * side[:, None] * concepts[0]
+        return x, _sigmoid(DISTANCE * (x @ concepts[0]) + np.log(shares[1] / shares[0]))
+    if world == "regions":
+        # Region m is where coordinate m is the largest of the first K.
+        region = draw.choice(len(shares), num, p=shares)
+        first = x[:, : len(shares)]
+        rows, largest = np.arange(num), first.argmax(1)
+        swapped = first[rows, region]
+        first[rows, region], first[rows, largest] = first[rows, largest], swapped
+        return x, _sigmoid(STEEPNESS * (x * concepts[region]).sum(1))
+    return x, _sigmoid(STEEPNESS * (x @ concepts.T)) @ shares
+
+
+def _unit(draw: np.random.Generator, num: int, dim: int) -> np.ndarray:
+    """Random directions of length 1 -> [num, dim]"""
+    found = draw.standard_normal((num, dim))
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def _sigmoid(z: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-z))

@@ -1,0 +1,154 @@
+"""Made-up worlds: their optimum is true, and accuracy in expectation has no noise of labels."""
+
+import numpy as np
+import pytest
+import torch
+from data_fixtures import federation
+from support import cohort_of, run, sgd
+
+from fedlib import methods
+from fedlib.data.sources import worlds
+from fedlib.engine.task import Task
+from fedlib.errors import ConfigError, DataError
+from fedlib.federation import Federation
+from fedlib.models import linear
+from fedlib.results import OPTIMUM, View
+from fedlib.run.evaluate import final
+from fedlib.run.scoring import score
+
+SMALL = {"num_clients": 6, "train_examples": 40, "val_examples": 8, "test_examples": 300}
+LINEAR = Task(lambda: linear.build(20, 2), dtype=torch.float64)
+
+
+def world(name, seed=1, **params):
+    params = {"world": name, **SMALL, **params}
+    return federation("worlds", "natural", seed=seed, params=params, unseen_fraction=0.2)
+
+
+@pytest.mark.parametrize("name", worlds.WORLDS)
+def test_labels_are_drawn_from_the_truth(name):
+    made = world(name, test_examples=4000)
+    p = made.truth[:, 1].astype(np.float64)
+    # The mean of y - p, for x on either side of every coordinate, within 4.5 standard errors.
+    for side in made.x.T > 0:
+        chosen = np.flatnonzero(side)
+        error = np.sqrt((p[chosen] * (1 - p[chosen])).sum())
+        assert abs((made.y[chosen] - p[chosen]).sum()) < 4.5 * error
+
+
+@pytest.mark.parametrize("name", worlds.WORLDS)
+def test_no_other_rule_beats_the_optimum(name):
+    made = world(name)
+    for client in range(made.num_clients):
+        own = made.truth[made.test.of(client)].astype(np.float64)
+        assert made.optimum[client] == pytest.approx(np.maximum(own[:, 0], own[:, 1]).mean())
+        assert 0.5 <= own.max(1).min() and made.optimum[client] > 0.7
+
+
+def test_clients_of_a_cluster_have_the_same_concept_and_others_another():
+    made = world("clusters", num_clients=9, train_examples=2000)
+    rules = {}
+    for client in range(made.num_clients):
+        rows = made.train.of(client)
+        logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
+        theta, *_ = np.linalg.lstsq(made.x[rows], logit, rcond=None)
+        rules[client] = theta / np.linalg.norm(theta)
+    same = np.array([[rules[a] @ rules[b] for b in rules] for a in rules]) > 0.99
+    assert np.array_equal(same, made.cluster[:, None] == made.cluster)
+    assert len(set(made.cluster)) == 3
+
+
+def test_without_divergence_all_clusters_are_one():
+    made = world("clusters", divergence=0.0)
+    logit = np.log(made.truth[:, 1] / made.truth[:, 0])
+    theta, *_ = np.linalg.lstsq(made.x, logit, rcond=None)
+    # Float32 of probabilities near 1 have logits that are off by a little.
+    np.testing.assert_allclose(made.x @ theta, logit, atol=0.02, rtol=0.02)
+
+
+def test_heads_see_three_numbers_of_the_input():
+    made = world("heads", num_clients=8, train_examples=500)
+    rules = []
+    for client in range(made.num_clients):
+        rows = made.train.of(client)
+        logit = np.log(made.truth[rows, 1] / made.truth[rows, 0])
+        rules.append(np.linalg.lstsq(made.x[rows], logit, rcond=None)[0])
+    sizes = np.linalg.svd(np.array(rules), compute_uv=False)
+    assert sizes[2] > 0.5 and sizes[3] < 0.01
+
+
+def test_a_region_is_where_its_coordinate_is_the_largest():
+    made = world("regions", num_concepts=2, test_examples=3000, alpha=1.0)
+    first = made.x[:, :2].argmax(1) == 0
+    logit = np.log(made.truth[:, 1] / made.truth[:, 0])
+    for side in (first, ~first):
+        theta, *_ = np.linalg.lstsq(made.x[side], logit[side], rcond=None)
+        np.testing.assert_allclose(made.x[side] @ theta, logit[side], atol=0.02, rtol=0.02)
+    # Visits differ between clients, and whoever does not choose sees both regions alike.
+    shares = [first[made.test.of(c)].mean() for c in range(made.num_clients)]
+    assert max(shares) - min(shares) > 0.2
+
+
+@pytest.mark.parametrize("executor", ["loop", "batched"])
+def test_accuracy_is_expected_over_the_label(executor):
+    made = world("one")
+    logit = np.log(made.truth[:, 1] / made.truth[:, 0])
+    theta = torch.from_numpy(np.linalg.lstsq(made.x, logit, rcond=None)[0]).double()
+    method = methods.load("fedavg")(task=LINEAR, local=sgd())
+    cohort = cohort_of(LINEAR, made, executor=executor)
+    for sign, expected in ((1, made.optimum), (-1, 1 - made.optimum)):
+        rule = {"head.weight": sign * theta[None], "head.bias": torch.zeros(1).double()}
+        personal = cohort.held(rule)
+        found = score(method, personal, cohort, "test")
+        np.testing.assert_allclose(found.correct / found.count, expected[cohort.host_ids])
+
+
+def test_a_final_evaluation_knows_the_optimum_and_regret_is_below_it():
+    made = world("one")
+    method = methods.load("fedavg")(task=LINEAR, local=sgd())
+    state = run(method, made, 5)
+
+    def cohort(group):
+        return cohort_of(LINEAR, made, made.ids(group)) if len(made.ids(group)) else None
+
+    found = final(method, state, cohort)
+    np.testing.assert_array_equal(found.diagnostics[OPTIMUM], made.optimum)
+    scores = found.scores[View("seen", "default", "test")]
+    accuracy = scores.correct[0] / scores.count
+    assert np.all(accuracy < made.optimum[scores.clients]) and accuracy.mean() > 0.6
+
+
+def test_a_shard_file_keeps_the_truth(tmp_path):
+    made = world("mixtures")
+    made.save(tmp_path / "shards.h5", tmp_path / "manifest.json")
+    again = Federation.load(tmp_path / "shards.h5", tmp_path / "manifest.json")
+    np.testing.assert_array_equal(again.truth, made.truth)
+
+
+def test_another_partition_does_not_know_the_truth():
+    params = {"world": "one", **SMALL}
+    dealt = federation("worlds", "iid", params=params, num_clients=3, train_fraction=0.8)
+    assert dealt.truth is None and dealt.optimum is None
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"world": "flat"}, "no world 'flat'; choose one of own, one, clusters"),
+        ({"world": "heads", "dim": 2}, "dim must be at least 3 in the world 'heads', got 2"),
+        ({"world": "one", "divergence": 1.5}, r"divergence must be in \[0, 1\], got 1.5"),
+        ({"world": "one", "val_examples": -1}, "val_examples must be an integer of at least 0"),
+        ({"world": "regions", "num_concepts": 21}, "num_concepts must be at most dim = 20"),
+    ],
+)
+def test_worlds_that_make_no_sense(params, message):
+    with pytest.raises(ConfigError, match=message):
+        world(**{"name" if k == "world" else k: v for k, v in params.items()})
+
+
+def test_truths_that_are_no_probabilities_are_refused():
+    made = world("one")
+    fields = {**vars(made), "truth": made.truth * 2}
+    known = {name: fields[name] for name in Federation.__dataclass_fields__}
+    with pytest.raises(DataError, match="truth must be probabilities"):
+        Federation(**known)
