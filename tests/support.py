@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedlib import tree
+from fedlib import papers, tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Batched, Loop
@@ -18,6 +18,7 @@ from fedlib.models.layers.random import Dropout
 from fedlib.results import TOTALS, RunResult
 from fedlib.run.simulate import Course, Simulation
 
+REPRODUCED = [*filter(papers.num_printed, papers.names())]  # all but comparisons of our own
 EXECUTORS = {"loop": Loop, "batched": Batched}
 MIXTURES = ("centmoe", "fedjets", "fedmoe", "moe_fedavg", "uniform_mixture")  # methods with a gate
 # Methods that need a server with data of its own.

@@ -7,21 +7,21 @@ from workflow import ROOT
 from fedlib.workflow import config
 from fedlib.workflow.plan import Plan
 
-BUDGET = 720  # seconds of a core: six minutes on two
+BUDGET = 540  # seconds of a core: four and a half minutes on two
 # Of a core of a Xeon, what a job takes on average: by its own record (`fedlib.run.spent`), and what
-# Snakemake does for it (0.2) and a shell that asks for a fork (0.1). These make 715 s of a demo
-# that took 665 as a whole.
+# Snakemake does for it (0.2) and a shell that asks for a fork (0.1). These make 497 s of a demo
+# that took 430 as a whole.
 PRICES = {
-    "download": 0.6,
-    "partition": 0.7,
-    "train": 2.75,
-    "evaluate": 1.5,
-    "metrics": 3.0,
-    "table": 0.9,
-    "figure": 1.7,
-    "report": 6.0,
+    "download": 0.4,
+    "partition": 0.5,
+    "train": 1.86,
+    "evaluate": 1.14,
+    "metrics": 2.0,
+    "table": 0.6,
+    "figure": 1.1,
+    "report": 4.0,
 }
-START = 60  # to plan, to import PyTorch, scikit-learn, pandas and Matplotlib once; what is left
+START = 40  # to plan, to import PyTorch, scikit-learn, pandas and Matplotlib once; what is left
 
 
 def test_the_demo_has_no_more_jobs_than_it_has_time_for():

@@ -10,6 +10,7 @@ import pictures
 import pytest
 import same
 import standing
+from support import REPRODUCED
 
 from fedlib import papers
 from fedlib.report import figures, inputs, packs
@@ -62,7 +63,7 @@ def test_a_main_claim_is_shown_or_not_or_opposite(tmp_path, rows, told):
 
 def test_the_table_of_papers_on_the_front_page_is_what_is_kept():
     stand = {}
-    for name in papers.names():
+    for name in REPRODUCED:
         declared = [papers.load(name).declare(scale) for scale in ("full", "reduced")]
         found = [x for one in declared for x in one.tables["criteria"].params["criteria"]]
         claims = tuple(x["title"] for x in found if x.get("main"))

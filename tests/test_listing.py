@@ -80,7 +80,10 @@ def test_without_a_kind_names_and_numbers_fit_a_screen(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     lines = printed(capsys)
     assert len(lines) < 40
-    assert lines[:2] == ["papers (5)", "    adaptive_experts, fedmix, fedmoe, pfedmm, pfedmoe"]
+    assert lines[:2] == [
+        "papers (6)",
+        "    adaptive_experts, benchmark, fedmix, fedmoe, pfedmm, pfedmoe",
+    ]
     methods = next(line for line in lines if line.startswith("methods"))
     assert methods == f"methods ({len(registered('methods'))})"
     assert f"{len(Plan({}).papers['fedmix'].figures)} of fedmix" in "\n".join(lines)

@@ -109,6 +109,8 @@ def test_a_label_means_the_same_method_and_title_in_every_federation(name, scale
 def test_only_the_full_scale_is_without_a_word_on_its_differences(name, scale):
     paper = declare(name, scale)
     assert paper.scale_note
+    if not papers.num_printed(name):
+        return  # there is nothing to differ from
     for declared in paper.data:
         own = [note for note in declared.notes if not note.startswith("Clients that draw too few")]
         assert bool(own) == (scale != "full"), declared.name

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from support import REPRODUCED
 
-from fedlib import papers
 from fedlib.report import figures, metrics, printed, tables
 from fedlib.report.comparisons import TITLES
 from fedlib.report.metrics import TRAFFIC
@@ -112,7 +112,7 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("paper", papers.names())
+@pytest.mark.parametrize("paper", REPRODUCED)
 def test_every_published_number_is_shown_at_scale_full_or_there_is_a_reason(paper, monkeypatch):
     file = printed.read(ROOT / f"fedlib/papers/{paper}/published.csv")
     rows = set(file[list(printed.COLUMNS[:4])].itertuples(index=False, name=None))

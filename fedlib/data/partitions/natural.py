@@ -66,7 +66,7 @@ class Natural:
             chosen, group = [*chosen, *others], np.append(group, examples.group[others])
         parts = ([rows[c] for c in chosen] for rows in (train, val, test))
         cluster = None if examples.cluster is None else examples.cluster[chosen]
-        dealt = Dealt(examples, *parts, group, cluster=cluster, known=True)
+        dealt = Dealt(examples, *parts, group)._replace(cluster=cluster, known=True)
         return _packed(dealt.without_the_untestable())
 
     def _chosen(self, num_owners: int, seed: int) -> list[int]:

@@ -76,7 +76,8 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """Of `demo_all`, one trial, half the rounds, and two thirds of the epochs of the rest."""
     note, seeds, settings = demo_all()
     epochs = {"local_epochs": 4, "gate_epochs": 4}
-    return note, seeds[:1], tuple(replace(x, rounds=x.rounds // 2, **epochs) for x in settings)
+    less = [replace(x, rounds=x.rounds // 2, **epochs) for x in settings]
+    return note, seeds[:1], tuple(replace(x, sweep=x.sweep[1:]) for x in less)
 
 
 def demo_all() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:

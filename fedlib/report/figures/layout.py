@@ -114,7 +114,8 @@ def _legend(figure: Figure, handles: list) -> tuple[Legend | None, bool]:
         return None, False
     drawn = figure.legend(handles=handles, loc="upper left")
     width, height = _inches(figure, drawn)
-    stacked = {axes.get_subplotspec().colspan.start for axes in figure.axes} == {0}
+    places = [axes.get_subplotspec() for axes in figure.axes]  # None of a bar of colours
+    stacked = {place.colspan.start for place in places if place} == {0}
     if stacked and width <= BESIDE * WIDTH and height <= figure.get_figheight() - PAD:
         return drawn, True
     for rows in range(1, len(handles) + 1):

@@ -57,6 +57,7 @@ CROWD = 8  # runs in a figure; of more, `STANDING` are in colour
 STANDING = 5
 CROWDED = 400  # clients in a panel: with more of them, a bar of each is thinner than a pixel
 GREY = "#6E6E6E"
+FRAME = "#D55E00"  # of cells that stand out from a matrix
 VARIANTS = {  # of methods with a flag set, which stand beside the method and must not look like it
     ("fedmix", "private_bias"): Look("#762A83", (4, 0, 65), DASHED),
 }

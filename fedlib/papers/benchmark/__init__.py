@@ -1,0 +1,33 @@
+"""Which method when: the families of the five papers in worlds whose best prediction is known.
+
+No paper of anybody's: a comparison of ours, in which every method has the same models, rounds and
+learning rates to choose from, and test examples choose nothing.
+
+Scales:
+  demo     two worlds at two sizes, three methods, one rate
+  reduced  seven worlds and a phase diagram of 16, three rates, three seeds
+  full     the same with a phase diagram of 25, five rates and ten seeds
+"""
+
+from collections.abc import Iterable
+
+from fedlib.papers import _criteria, _frame
+from fedlib.papers.benchmark import exhibits, scales
+from fedlib.papers.benchmark.settings import Setting
+from fedlib.spec import Run
+from fedlib.spec.criteria import Criteria
+
+
+def no_criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
+    """Nothing is to be shown: there is no paper whose claims these runs could reach."""
+    return _criteria.table([], runs, None)
+
+
+declare = _frame.paper(
+    "benchmark",
+    "Which method when",
+    "a comparison by this project of the methods of the papers that it reproduces",
+    scales,
+    exhibits,
+    no_criteria,
+)

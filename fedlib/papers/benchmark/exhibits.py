@@ -1,0 +1,55 @@
+"""Figures of the benchmark."""
+
+from fedlib.papers._frame import Settings, on
+from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, label_of
+from fedlib.spec.figures import PhaseDiagram, Regret
+
+
+def all_labels(shown: Settings) -> tuple[str, ...]:
+    """Every method at every rate."""
+    return tuple(label_of(label, rate) for label in METHODS for rate in shown[0].rates)
+
+
+def rows(shown: Settings) -> tuple[dict, ...]:
+    """A row for each method that some of the settings have."""
+    there = {label for setting in shown for label in setting.labels}
+    worlds = {setting.data.name for setting in shown}
+    return tuple(
+        {
+            "title": title,
+            "labels": tuple(label_of(label, rate) for rate in shown[0].rates),
+            "home": tuple(name for name in HOMES.get(label, ()) if name in worlds),
+        }
+        for label, (title, _, _) in METHODS.items()
+        if label in there
+    )
+
+
+def threshold(shown: Settings) -> dict[str, float]:
+    """By divergence: the examples at which training alone is expected to overtake one model."""
+    deltas = {setting.data.params["divergence"] for setting in shown}
+    return {f"{delta:g}": DIM / delta for delta in sorted(deltas) if delta > 0}
+
+
+TABLES: dict = {}
+FIGURES = {
+    "home_and_away": Regret(
+        title="Home and away: regret by method and world",
+        caption="Each world is what one family of methods assumes; a frame marks its home.",
+        labels=all_labels,
+        federations=on("worlds"),
+        rows=rows,
+    ),
+    "phase_diagram": PhaseDiagram(
+        title="When does federation help? Divergence against examples",
+        caption="Clients are mixtures of three concepts that differ by the divergence.",
+        labels=all_labels,
+        federations=on("phase"),
+        rows=rows,
+        x="params.train_examples",
+        y="params.divergence",
+        names=("Training examples per client n", "Divergence δ of the concepts"),
+        theory=threshold,
+        law="δ n = dim of x: theory, up to a constant",
+    ),
+}

@@ -1,0 +1,114 @@
+"""Which method is nearest the best possible one, by how unlike clients are and how much they have.
+
+Left the best method of each cell and its regret in points; beside it every method's own regret. The
+line is where theory expects training alone to overtake one model for all, up to a constant factor.
+
+Source: W. Chen, Q. Zheng, Q. Long, W. Su, "A Theorem of the Alternative for Personalized Federated
+Learning", 2021 (arXiv:2103.01901): whether to federate depends on the product of divergence and
+examples alone.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fedlib.report import exhibits, regrets
+from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures.regret import notes
+from fedlib.report.inputs import Inputs
+
+LINE = {"color": style.FRAME, "linestyle": "--", "linewidth": 1.4}
+PALE = 0.45  # opacity of a method's colour in its cells
+EQUAL = 1  # regrets within a point of the best one are equal to it, says the diagram
+
+
+@style.styled()
+def draw(given: Inputs) -> Figure:
+    """The figure."""
+    exhibit, kind = given.exhibit, given.kind
+    found = _placed(given)
+    xs, ys = sorted(found["x"].unique()), sorted(found["y"].unique())
+    titles = [row["title"] for row in kind.rows]
+    tables = {title: 100 * _table(found, title, xs, ys) for title in titles}
+    figure, grid = layout.panels(["Best method", *titles], *kind.names)
+    colors = {row["title"]: _color(exhibit, row) for row in kind.rows}
+    best = _best(tables)
+    _draw_best(grid[0], best, tables, colors)
+    most = max(float(np.nanmax(table)) for table in tables.values())
+    for title, axes in zip(titles, grid[1:], strict=True):
+        image = heat.draw(axes, tables[title], [""] * len(xs), most=most)
+        _line(axes, kind.theory, xs, ys)
+    for axes in grid:
+        axes.set_xticks(range(len(xs)), [exhibits.setting_text(x) for x in xs])
+        axes.set_yticks(range(len(ys)), [exhibits.setting_text(y) for y in ys])
+        axes.set_ylim(-0.5, len(ys) - 0.5)
+    _line(grid[0], kind.theory, xs, ys)
+    heat.scale(figure, image, grid[1:], "Regret (points)")
+    shown = {titles[number] for number in best.ravel()}
+    handles = [Patch(facecolor=(colors[t], PALE), label=t) for t in titles if t in shown]
+    handles.append(Line2D([], [], label=kind.law, **LINE))
+    equal = "A plus sign: another method is within a point of it."
+    return layout.finish(figure, exhibit, handles, *notes(given, found), equal)
+
+
+def _placed(given: Inputs) -> pd.DataFrame:
+    """The chosen regrets with the parameters "x" and "y" of their federations."""
+    kind = given.kind
+    where = pd.DataFrame(
+        {
+            "federation": federation["name"],
+            "x": exhibits.setting(kind.x, federation),
+            "y": exhibits.setting(kind.y, federation),
+        }
+        for federation in given.exhibit["federations"]
+    )
+    return regrets.chosen(given).merge(where, on="federation")
+
+
+def _table(found: pd.DataFrame, title: str, xs: Sequence[float], ys: Sequence[float]) -> np.ndarray:
+    """A method's regrets -> [y, x]; NaN where it was not run"""
+    own = exhibits.pick(found, title=title).pivot(index="y", columns="x", values="mean")
+    return own.reindex(index=ys, columns=xs).to_numpy()
+
+
+def _best(tables: dict[str, np.ndarray]) -> np.ndarray:
+    """Number of the method of least regret in every cell -> [y, x]"""
+    stacked = np.stack([np.nan_to_num(table, nan=np.inf) for table in tables.values()])
+    return stacked.argmin(0)
+
+
+def _color(exhibit: dict, row: dict) -> str:
+    looks = style.looks(exhibit)
+    return next(looks[label].color for label in row["labels"] if label in looks)
+
+
+def _draw_best(axes: Axes, best: np.ndarray, tables: dict, colors: dict) -> None:
+    """Every cell in the colour of its best method, with the regret of that."""
+    titles = [*tables]
+    stacked = np.stack([*tables.values()])
+    for (y, x), number in np.ndenumerate(best):
+        least = stacked[number, y, x]
+        if np.isnan(least):  # nobody ran there
+            continue
+        equal = (stacked[:, y, x] <= least + EQUAL).sum() > 1
+        box = ([x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5])
+        axes.fill(*box, facecolor=(colors[titles[number]], PALE), edgecolor="white")
+        text = layout.number(least, ".1f") + "+" * bool(equal)
+        axes.text(x, y, text, ha="center", va="center")
+    axes.set_xlim(-0.5, best.shape[1] - 0.5)
+    axes.grid(False)
+
+
+def _line(axes: Axes, theory: dict, xs: Sequence[float], ys: Sequence[float]) -> None:
+    """The line of theory, in a grid whose values of x grow by constant factors."""
+    at = {float(y): float(x) for y, x in theory.items()}
+    rows = [row for row, y in enumerate(ys) if float(y) in at]
+    logs = np.log([at[float(ys[row])] for row in rows])
+    columns = np.arange(len(xs))
+    ends = {"left": -0.5, "right": len(xs) - 0.5}
+    axes.plot(np.interp(logs, np.log(np.asarray(xs, float)), columns, **ends), rows, **LINE)

@@ -1,0 +1,76 @@
+"""Methods by made-up federations: how many points each is below the best possible accuracy.
+
+A frame marks a federation that is as the method assumes ("at home"); the best of a federation is
+bold.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from fedlib.report import regrets
+from fedlib.report.figures import heat, layout, style
+from fedlib.report.inputs import Inputs
+
+ROW = 0.26  # inches
+DARK = 0.55  # of the darkest shade, above which numbers are white
+HOME = {"fill": False, "edgecolor": style.FRAME, "linewidth": 1.6}
+NEAR = 0.05  # regrets that are printed alike are both the best
+
+
+@style.styled()
+def draw(given: Inputs) -> Figure:
+    """The figure."""
+    exhibit, rows = given.exhibit, given.kind.rows
+    found = regrets.chosen(given)
+    federations = {one["name"]: one["title"] for one in exhibit["federations"]}
+    titles = [row["title"] for row in rows]
+    table = found.pivot(index="title", columns="federation", values="mean")
+    table = 100 * table.reindex(index=titles, columns=[*federations])
+    figure, [axes] = layout.panels([""], "", "", columns=1, height=1 + ROW * len(titles))
+    most = float(np.nanmax(table.to_numpy()))
+    image = heat.draw(axes, table.to_numpy(), [*federations.values()], most=most)
+    axes.set_yticks(range(len(titles)), titles)
+    axes.tick_params(length=0)
+    _number(axes, table, most)
+    for y, row in enumerate(rows):
+        for x in (x for x, name in enumerate(federations) if name in row["home"]):
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, clip_on=False, **HOME))
+    heat.scale(figure, image, [axes], "Regret (points)")
+    handles = [Patch(label="at home", **HOME)]
+    return layout.finish(figure, exhibit, handles, *notes(given, found))
+
+
+def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
+    """How the numbers are to be read."""
+    labels = [len(row["labels"]) for row in given.kind.rows]
+    tuned = "Each method's learning rate is that of its best validation accuracy."
+    worst = found["high"] - found["mean"]
+    spread = f"The worst seed is up to {100 * worst.max():.1f} points above the mean."
+    several = len(given.exhibit["seeds"]) > 1
+    return [
+        "Regret: the best possible accuracy less the method's, both in expectation over the label; "
+        "0 cannot be beaten.",
+        *([tuned] if max(labels) > 1 else []),
+        *([spread] if several else []),
+    ]
+
+
+def _number(axes: Axes, table: pd.DataFrame, most: float) -> None:
+    """Write every regret into its cell; the least of a column is bold."""
+    values = table.to_numpy()
+    least = np.nanmin(values, axis=0)
+    for (y, x), value in np.ndenumerate(values):
+        text = "–" if np.isnan(value) else layout.number(value, ".1f")
+        best = value <= least[x] + NEAR
+        axes.text(
+            x,
+            y,
+            text,
+            ha="center",
+            va="center",
+            color="white" if value > DARK * most else "#262626",
+            fontweight="bold" if best else "normal",
+        )

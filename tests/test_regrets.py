@@ -1,0 +1,160 @@
+"""Regret: methods choose by validation, and figures show what they chose."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up import footer
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+
+from fedlib.errors import DataError
+from fedlib.report import figures, metrics
+from fedlib.report.figures import style
+from fedlib.results import OPTIMUM, RunResult, Scores, View
+from fedlib.spec.figures import rows_left
+
+# By federation and run: regret and validation accuracy of each of two seeds.
+NUMBERS = {
+    ("one", "fedavg-lr0.1"): ([0.02, 0.04], [0.7, 0.8]),
+    ("one", "fedavg-lr1"): ([0.01, 0.01], [0.6, 0.6]),
+    ("one", "local-lr0.1"): ([0.2, 0.1], [0.5, 0.5]),
+    ("own", "fedavg-lr0.1"): ([0.3, 0.3], [0.5, 0.5]),
+    ("own", "fedavg-lr1"): ([0.25, 0.35], [0.5, 0.6]),
+    ("own", "local-lr0.1"): ([0.05, 0.05], [0.5, 0.5]),
+}
+ROWS = (
+    {"title": "FedAvg", "labels": ["fedavg-lr0.1", "fedavg-lr1"], "home": ["one"]},
+    {"title": "Local", "labels": ["local-lr0.1"], "home": ["own"]},
+)
+SIZES = {"one": (8, 0.0), "own": (64, 1.0)}
+
+
+def federation(name):
+    size, divergence = SIZES[name]
+    return {
+        "name": name,
+        "title": name,
+        "family": name,
+        "dataset": "worlds",
+        "params": {"train_examples": size, "divergence": divergence},
+        "partition": {},
+        "seed": 1,
+        "notes": [],
+    }
+
+
+def drawn(kind, numbers=NUMBERS, **fields):
+    """The figure of these numbers."""
+    runs = [
+        {
+            "federation": name,
+            "label": label,
+            "title": label,
+            "method": label.split("-")[0],
+            "rounds": 1,
+            "params": {},
+            "notes": [],
+        }
+        for name, label in numbers
+    ]
+    exhibit = {
+        "paper": "benchmark",
+        "name": "figure",
+        "title": "A figure",
+        "caption": "",
+        "scale": "reduced",
+        "scale_note": "reduced: few",
+        "folder_note": "",
+        "seeds": [1, 2],
+        "federations": [federation(name) for name in SIZES],
+        "runs": runs,
+        "published": None,
+    }
+    about = {"paper": "benchmark", "at": "last", "round": 1, "group": "seen", "protocol": "default"}
+    rows = [
+        {**about, "federation": name, "label": label, "seed": seed, **number}
+        for (name, label), (found, validation) in numbers.items()
+        for seed, regret, accuracy in zip((1, 2), found, validation, strict=True)
+        for number in (
+            {"split": "test", "metric": "regret", "value": regret},
+            {"split": "val", "metric": "accuracy", "value": accuracy},
+        )
+        if number["value"] is not None
+    ]
+    return figures.load(kind)(exhibit, pd.DataFrame(rows), None, None, rows=ROWS, **fields)
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_method_shows_the_setting_of_its_best_validation_accuracy():
+    axes = drawn("regret").axes[0]
+    # FedAvg takes 0.1 in "one", where 1 has less regret, and 1 in "own".
+    assert texts(axes) == ["3.0", "30.0", "15.0", "5.0"]
+
+
+def test_the_best_of_a_world_is_bold_and_homes_are_framed():
+    axes = drawn("regret").axes[0]
+    assert [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"] == [
+        *("3.0", "5.0")
+    ]
+    frames = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert [patch.get_xy() for patch in frames] == [(-0.5, -0.5), (0.5, 0.5)]
+    assert {to_hex(patch.get_edgecolor()).upper() for patch in frames} == {style.FRAME}
+
+
+def test_the_footer_says_how_much_worse_the_worst_seed_is():
+    # Local in "one": 0.2 and 0.1, or 5 points above the mean; FedAvg in "own": 0.25 and 0.35.
+    assert "up to 5.0 points above the mean" in footer(drawn("regret"))
+
+
+def test_runs_without_a_known_optimum_are_refused():
+    with pytest.raises(DataError, match="own/local-lr0.1 has no regret"):
+        drawn("regret", {**NUMBERS, ("own", "local-lr0.1"): ([None, None], [0.5, 0.5])})
+
+
+PHASE = {
+    "x": "params.train_examples",
+    "y": "params.divergence",
+    "names": ("n", "divergence"),
+    "theory": {"1": 16},
+    "law": "theory",
+}
+
+
+def test_a_cell_of_the_phase_diagram_is_its_best_method():
+    panels = drawn("phase_diagram", **PHASE).axes
+    best, fedavg = panels[:2]
+    # Columns are 8 and 64, rows 0 (below) and 1; two of the four cells have no federation.
+    assert texts(best) == ["3.0", "5.0"]
+    assert [axes.get_title() for axes in panels[:3]] == ["Best method", "FedAvg", "Local"]
+    faces = [to_hex(patch.get_facecolor()) for patch in best.patches]
+    assert len(set(faces)) == 2
+    np.testing.assert_allclose(fedavg.images[0].get_array().filled(np.nan)[0, 0], 3)
+
+
+def test_the_line_of_theory_is_between_its_neighbours():
+    best, *_ = drawn("phase_diagram", **PHASE).axes
+    [line] = best.get_lines()
+    # 16 is a third of the way from 8 to 64, by factors of 2.
+    np.testing.assert_allclose(line.get_xydata(), [[1 / 3, 1]])
+
+
+def test_a_row_keeps_the_runs_that_are_left():
+    left = rows_left(ROWS, [type("Run", (), {"label": "fedavg-lr1"})])
+    assert left == [{**ROWS[0], "labels": ["fedavg-lr1"]}]
+
+
+def test_regret_is_the_optimum_less_the_mean_of_the_clients():
+    counts = np.array([10, 20])
+    scores = Scores(np.array([1, 2]), counts, np.array([[5.0, 12.0]]), np.ones((1, 2)))
+    nothing = np.zeros(1, np.int64)
+    result = RunResult(
+        *(np.array([3]), {View("seen", "default", "test"): scores}, nothing, nothing, nothing),
+        *(nothing, np.ones(3)),
+        diagnostics={OPTIMUM: np.array([0.9, 0.8, 0.7])},
+    )
+    rows = metrics.run_rows(result)
+    [regret] = rows[(rows["metric"] == "regret") & (rows["at"] == "last")]["value"]
+    assert regret == pytest.approx(((0.8 - 0.5) + (0.7 - 0.6)) / 2)
