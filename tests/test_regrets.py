@@ -43,7 +43,7 @@ def federation(name):
     }
 
 
-def drawn(kind, numbers=NUMBERS, **fields):
+def drawn(kind, numbers=NUMBERS, clients=None, rows=ROWS, **fields):
     """The figure of these numbers."""
     runs = [
         {
@@ -71,7 +71,7 @@ def drawn(kind, numbers=NUMBERS, **fields):
         "published": None,
     }
     about = {"paper": "benchmark", "at": "last", "round": 1, "group": "seen", "protocol": "default"}
-    rows = [
+    tidy = [
         {**about, "federation": name, "label": label, "seed": seed, **number}
         for (name, label), (found, validation) in numbers.items()
         for seed, regret, accuracy in zip((1, 2), found, validation, strict=True)
@@ -81,7 +81,7 @@ def drawn(kind, numbers=NUMBERS, **fields):
         )
         if number["value"] is not None
     ]
-    return figures.load(kind)(exhibit, pd.DataFrame(rows), None, None, rows=ROWS, **fields)
+    return figures.load(kind)(exhibit, pd.DataFrame(tidy), clients, None, rows=rows, **fields)
 
 
 def texts(axes):
@@ -107,6 +107,24 @@ def test_the_best_of_a_world_is_bold_and_homes_are_framed():
 def test_the_footer_says_how_much_worse_the_worst_seed_is():
     # Local in "one": 0.2 and 0.1, or 5 points above the mean; FedAvg in "own": 0.25 and 0.35.
     assert "up to 5.0 points above the mean" in footer(drawn("regret"))
+
+
+def test_a_client_may_pick_the_run_of_its_best_validation_accuracy():
+    # Two clients and seeds. FedAvg chose 0.1 in "one"; Local is better for client 1 there.
+    accuracies = {"fedavg-lr0.1": [0.9, 0.5], "fedavg-lr1": [1.0, 1.0], "local-lr0.1": [0.8, 0.7]}
+    about = {"paper": "benchmark", "at": "last", "group": "seen", "protocol": "default"}
+    clients = pd.DataFrame(
+        {**about, "federation": name, "label": label, "seed": seed, "client": client}
+        | {"split": split, "accuracy": accuracy - 0.1 * (split == "test"), OPTIMUM: 0.95}
+        for name, label in NUMBERS
+        for seed in (1, 2)
+        for client, accuracy in enumerate(accuracies[label])
+        for split in ("val", "test")
+    )
+    pick = {"title": "Pick", "labels": [*accuracies], "home": [], "pick": True}
+    axes = drawn("regret", clients=clients, rows=(*ROWS, pick)).axes[0]
+    # "one": 0.8 and 0.6 of 0.95, so 25 points; "own", where FedAvg chose 1: 0.9 of 0.95 twice.
+    assert texts(axes)[4:] == ["25.0", "5.0"]
 
 
 def test_runs_without_a_known_optimum_are_refused():

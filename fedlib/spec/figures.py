@@ -331,7 +331,8 @@ class Regret(Figure):
     Attributes:
       rows: of each method its "title", the "labels" of its runs, which differ in how they are
         tuned, and "home", the federations that are as it assumes. Of several labels the one of the
-        best validation accuracy is shown.
+        best validation accuracy is shown. With "pick", every client takes one of those that the
+        rows above have chosen, by its own validation accuracy.
     """
 
     question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"
