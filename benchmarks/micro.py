@@ -22,6 +22,8 @@ SECONDS = 1.0  # of a reading, about
 CHECKOUT = ("Snakefile", "config.yaml", "rules", "profiles", "envs", "fedlib", "scripts")
 PLANNED = {100: 1.2, 1_000: 2.5, 10_000: 16.0}  # jobs: goal in seconds
 GIGABYTE = 1e9
+MEGABYTE = 1e6
+COHORTS = (10, 100, 1_000)  # clients of a round
 
 
 def main() -> None:
@@ -196,6 +198,28 @@ def start(cores: int) -> dict:
     }
 
 
+_ROUND = """
+import sys
+from dataclasses import replace
+from benchmarks.clock import peak_memory
+from benchmarks.contenders import ours
+from benchmarks.items import ITEMS
+clients = int(sys.argv[1])
+some = {"num_clients": clients, "cohort": clients, "examples": 2 * clients}
+simulation = ours.build(replace(ITEMS["W1a"], **some), "loop")
+ours.one_round(simulation, simulation.init(), 0)
+print(peak_memory())
+"""
+
+
+def memory(cores: int) -> dict:
+    """Peak memory of a round of FedAvg, PyTorch included, over cohorts of different sizes."""
+    peak = {n: float(_output([sys.executable, "-c", _ROUND, str(n)])) for n in COHORTS}
+    found = {f"{n:,} clients": reading(x / MEGABYTE, "MB") for n, x in peak.items()}
+    few, *_, many = peak
+    return found | {"the most / the fewest": reading(peak[many] / peak[few], "", 1.1)}
+
+
 def planning(cores: int) -> dict:
     """Snakemake's dry run of so many jobs, in a fresh copy of the checkout."""
     found = {}
@@ -231,6 +255,7 @@ PARTS = {
     "evaluate": evaluate,
     "shards": shards,
     "start": start,
+    "memory": memory,
     "planning": planning,
 }
 
