@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_stages import SPEC
 
+from fedlib import files
 from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
 from fedlib.engine.parts import PART_BYTES
@@ -106,6 +107,9 @@ def test_the_state_of_clients_is_told_from_what_they_share():
     assert (shared.shared, shared.each) == (parameters, 1)  # of each client: its epochs so far
     own = rehearsal.rehearse(run("apfl", params={"alpha": 0.5}), [], owned(DIGITS))
     assert own.each >= parameters
+    # All have the same tensors until they have trained.
+    alone = rehearsal.rehearse(run("local"), [], owned(DIGITS))
+    assert (alone.shared, alone.each) == (0, parameters + 1)
 
 
 VAE = {"model": "vae", "params": {"in_features": 64, "hidden": [8], "latent": 2}}
@@ -255,15 +259,36 @@ def test_a_rehearsal_sees_whether_all_models_of_a_round_exist_at_once(method, wh
 # -- rates --------------------------------------------------------------------------------
 
 
-def test_a_rate_is_positive_and_of_its_method():
+def test_a_rate_is_positive_and_of_its_method_where_steps_are_short(monkeypatch):
     spec, few = run(), owned(DIGITS)
-    found = rates.measure(
-        spec, few, rehearsal.rehearse(spec, [], few), device="cpu", executor="batched"
-    )
+    known = rehearsal.rehearse(spec, [], few)
+    found = rates.measure(spec, few, known, device="cpu", executor="batched")
     assert found.fold > 0 and found.score > 0 and found.client >= 0
     machine = rates.machine("cpu")
-    facts, other = (rates.facts(x, few, "batched", machine) for x in (spec, run("fedprox")))
-    assert facts != other
+
+    def differ() -> bool:
+        both = (rates.facts(x, few, known, "batched", machine) for x in (spec, run("fedprox")))
+        return len({files.canonical_json(facts) for facts in both}) > 1
+
+    assert differ()
+    monkeypatch.setattr(rates, "LONG_STEP", 0)
+    assert not differ()
+
+
+def test_a_rehearsal_computes_one_batch_of_each_kind_of_clients(monkeypatch):
+    """However many clients there are and however many steps they do, it counts all of them."""
+    sizes = []
+    real = rehearsal._counted
+
+    def counted(fn, work, *args):
+        sizes.append(len(work.ids))
+        return real(fn, work, *args)
+
+    monkeypatch.setattr(rehearsal, "_counted", counted)
+    known = rehearsal.rehearse(run(local=run()["local"] | {"epochs": 3}), [], owned(DIGITS))
+    assert {*sizes} == {1}
+    [(part, _)] = known.of(Phase.ROUND, Kind.FOLD)
+    assert part.epochs == 3
 
 
 @pytest.mark.slow

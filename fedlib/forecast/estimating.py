@@ -29,6 +29,8 @@ from fedlib.run.build import build_task
 from fedlib.run_spec import is_file, of_training
 
 TELL_EVERY = 10  # seconds
+# What a run's specification has and a rehearsal does not use.
+UNUSED = {"participation": ("rate", "selection"), "local": ("batch_size", "schedule")}
 # What PyTorch says of steps that are batched over clients but for a layer that is not.
 PERFORMANCE = "There is a performance drop"
 
@@ -117,6 +119,9 @@ class Estimator:
 
     def _rehearsed(self, spec: dict, views: list, owned: Sizes) -> Rehearsed:
         course = {"rounds": 1, "evaluate_every": 1, "seed": 0, "data": ""}
+        # It has everybody in each round, batches of its own size, and rates of its own.
+        for part, unused in UNUSED.items():
+            course[part] = {k: v for k, v in spec[part].items() if k not in unused}
         splits = ("train", "val", "test")
         having = {
             split: sorted({g for n, g in zip(getattr(owned, split), owned.group, strict=True) if n})
@@ -131,7 +136,7 @@ class Estimator:
     def _rate(self, spec: dict, owned: Sizes, rehearsed: Rehearsed, executor: str) -> Rate:
         how = {"device": self._device, "executor": executor}
         kept = self._cache.find(
-            ["rate", rates.facts(spec, owned, executor, self._machine)],
+            ["rate", rates.facts(spec, owned, rehearsed, executor, self._machine)],
             lambda: rates.measure(spec, owned, rehearsed, **how)._asdict(),
         )
         return Rate(**kept)

@@ -1,9 +1,9 @@
 """How fast this machine is: operations that it does in a second with a kind of model, measured.
 
-A rate is measured on made-up examples, in about half a second. Runs share one if they are of the
-same method and train the same architectures in batches of about the same size with the same
-executor, on the same device and PyTorch (`facts`). How many operations there are is counted, see
-`fedlib.forecast.rehearsal`.
+A rate is measured on made-up examples, in about half a second. Runs share one if they train the
+same architectures in batches of about the same size with the same executor, on the same device and
+PyTorch (`facts`); where steps are short, also of the same method, as it is Python that takes the
+time. How many operations there are is counted, see `fedlib.forecast.rehearsal`.
 
 No table of processors could take its place: the operations per second of one processor differ by a
 factor of a hundred between a small linear model and a wide convolution.
@@ -32,6 +32,7 @@ ROUNDS = 5  # measured at most
 OPERATIONS = {"cpu": 1e10, "cuda": 1e12}  # of a measured round, about: batches shrink to that
 SMALLEST = 4  # examples of a batch, however costly they are
 TOGETHER = 16  # clients measured where they are batched
+LONG_STEP = 1e8  # operations, about two milliseconds, beside which what launches them is little
 SCORED = 64  # examples of each client and split
 
 
@@ -57,22 +58,25 @@ def machine(device: str) -> dict:
     return {"device": calibration.device_name(torch.device(device)), "torch": torch.__version__}
 
 
-def facts(spec: dict, sizes: Sizes, executor: str, machine: dict) -> dict:
+def facts(spec: dict, sizes: Sizes, rehearsed: Rehearsed, executor: str, machine: dict) -> dict:
     """What a rate depends on.
 
     Args:
+      rehearsed: the same run.
       machine: as the function of this name gives it.
     """
     modules = {
         name: [{k: one[k] for k in ("model", "params")} for one in _listed(module)]
         for name, module in spec["modules"].items()
     }
+    batch = _batch_size(spec, sizes)
+    is_short = batch * rehearsed.flops_by_example(Phase.ROUND, Kind.FOLD) < LONG_STEP
     return {
-        "method": spec["method"],
+        "method": spec["method"] if is_short else None,
         "model": [spec["model"], spec["model_params"]],
         "modules": modules,
         "precision": spec["precision"],
-        "batch": 1 << (_batch_size(spec, sizes) - 1).bit_length(),
+        "batch": 1 << (batch - 1).bit_length(),
         "executor": executor,
         **machine,
     }

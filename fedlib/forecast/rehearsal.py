@@ -1,18 +1,19 @@
 """What a run does, found by doing a round of it with a handful of made-up examples.
 
 A rehearsal is a round, an evaluation during training and a final evaluation of a few clients with
-two or three batches of two examples, client by client, while operations are counted as in
-`fedlib.run.cost`. It keeps who computed what on which examples, with the operations for each
-example. These do not depend on the number of examples, on rounds or on the batch size. In a final
-evaluation they may grow in proportion to the number of clients, as where all their models are asked
-together; so that evaluation is done with twice as many clients, too. No data are read.
+batches of two examples, while operations are counted as in `fedlib.run.cost`. It keeps who computed
+what on which examples, with the operations for each example. These do not depend on the number of
+examples, on rounds or on the batch size; so one batch of one client of each kind is computed. In a
+final evaluation they may grow in proportion to the number of clients, as where all their models are
+asked together; so that evaluation is done with twice as many clients, too. No data are read.
 
 A rehearsal cannot know how long clients train who may stop early (see `STOPS_AFTER` in
 `fedlib.forecast.costs`), or about rounds that differ from the last one, which is the one it does.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum, auto
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,14 +24,16 @@ import torch
 from fedlib import tree
 from fedlib.data.sizes import Sizes
 from fedlib.engine import ambient
+from fedlib.engine.device import DeviceData
 from fedlib.engine.executors import Loop
-from fedlib.engine.waves import Work
+from fedlib.engine.waves import Work, pad
 from fedlib.federation import GROUPS, Federation
 from fedlib.forecast.made_up import made_up, simulation
 from fedlib.results import SHARED
 from fedlib.run import evaluate, scoring
 from fedlib.run.cost import Operations
 from fedlib.run.simulate import Simulation
+from fedlib.tree import Rows
 
 BATCH = 2  # examples in a rehearsed batch: one is too few for batch normalisation
 SMALL, LARGE = 2 * BATCH, 3 * BATCH  # examples of clients: unequal, so that epochs and steps differ
@@ -151,11 +154,11 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     Raises:
       ConfigError: for a run that cannot be built.
     """
-    tally = Tally()
-    few = _few_clients(spec, sizes, tally, CLIENTS_EACH)
+    tally, counts = Tally(), {"train": (SMALL, LARGE), "scored": SCORED}
+    local = spec["local"] | {"batch_size": BATCH}
+    few = simulation(spec | {"local": local}, sizes, tally, **counts, clients=CLIENTS_EACH)
     method, state = few.method, few.init()
-    three, four = (_numbers(method, owners) for owners in (3, 4))
-    each = four - three
+    before = _numbers(state)
     tally.phase = Phase.ROUND
     tried, state, whole = _rounds(few, state)
     tally.phase = Phase.EVALUATION
@@ -164,13 +167,17 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
     # To be scored on everybody's test examples, clients are prepared as for their own.
     own_views = [(*view[:2], "test" if view[2] == SHARED else view[2]) for view in views]
     _final(few, state, own_views, tally)
-    number = few.federation.ids("seen").size
-    twice = _few_clients(spec, sizes, Tally(), 2 * number)
-    loads = _with_growth(tally.loads(few.federation), number, twice, own_views)
+    del state
+    number, owners = few.federation.ids("seen").size, few.federation.num_clients
+    more = DeviceData(made_up(sizes, 2 * number, **counts), few.data.dtype, few.data.device)
+    twice = replace(few, data=more, executor=Tally())
+    state = twice.init()
+    each = (_numbers(state) - before) / (twice.federation.num_clients - owners)
+    loads = _with_growth(tally.loads(few.federation), number, twice, state, own_views)
     tests = [load.flops for part, load in loads.items() if _is_final_test(part)]
     return Rehearsed(
         loads=loads,
-        shared=three - 3 * each,
+        shared=before - owners * each,
         each=each,
         personal=method.personal_numbers(),
         shared_test=max(tests, default=0.0) if any(view[2] == SHARED for view in views) else 0.0,
@@ -179,13 +186,6 @@ def rehearse(spec: dict, views: Sequence[Sequence[str]], sizes: Sizes) -> Rehear
         brief=_longer(method, brief) if brief else 1.0,
         finalists=_finalists(method, sizes),
     )
-
-
-def _few_clients(spec: dict, sizes: Sizes, tally: "Tally", clients: int) -> Simulation:
-    """The run on a few made-up examples, with so many clients of each group at least."""
-    local = spec["local"] | {"batch_size": BATCH}
-    counts = {"train": (SMALL, LARGE), "scored": SCORED, "clients": clients}
-    return simulation(spec | {"local": local}, sizes, tally, **counts)
 
 
 def _final(few: Simulation, state: Any, views: list, tally: "Tally") -> None:
@@ -200,11 +200,11 @@ def _everyone(few: Simulation) -> scoring.CohortOf:
 
 
 def _with_growth(
-    loads: dict[Part, Load], number: int, twice: Simulation, views: list
+    loads: dict[Part, Load], number: int, twice: Simulation, state: Any, views: list
 ) -> dict[Part, Load]:
     """Loads of `number` clients, with their growth as found by the final evaluation of `twice`."""
     tally = twice.executor
-    _final(twice, twice.init(), views, tally)
+    _final(twice, state, views, tally)
     of_twice = tally.loads(twice.federation)
 
     def grown(part: Part, load: Load) -> Load:
@@ -222,7 +222,10 @@ def _is_final_test(part: Part) -> bool:
 
 
 class Tally(Loop):
-    """Client by client; notes who computes what, and how many operations that takes.
+    """Notes who computes what, and how many operations that takes.
+
+    One client of each kind does it, a single step or batch: further ones take as many operations by
+    example. Clients who train keep their models; those who score have the scores of that one.
 
     Attributes:
       phase: under which it is noted; None notes nothing.
@@ -237,28 +240,46 @@ class Tally(Loop):
 
     def fold(self, work: Work, drawn: list, batch_size: int, step, carry, per_client):
         """See `Executor.fold`."""
-        result, counter = _counted(super().fold, work, drawn, batch_size, step, carry, per_client)
         sizes = work.data.federation.train.sizes[work.ids]
-        examples = sum(s.size for batches in drawn for s in batches.steps)
-        epochs, steps = _course(sizes, batch_size, [len(batches.steps) for batches in drawn])
+        steps = [len(batches.steps) for batches in drawn]
+        done = np.array([sum(step.size for step in batches.steps) for batches in drawn])
+        epochs, number = _course(sizes, batch_size, steps)
         batch = 0 if batch_size == BATCH else batch_size
-        self._note(work, (Kind.FOLD, "train", epochs, steps, batch), examples, counter)
-        return result
+        for one, kind in _one_of_each_kind(work, done):
+            first = drawn[one.start]
+            first = replace(first, steps=first.steps[:1], keys=first.keys[:1])
+            own, args = tree.take((carry, per_client), one)
+            _, counter = _counted(super().fold, work.of(one), [first], batch_size, step, own, args)
+            times = float(done[kind].sum() / first.steps[0].size)
+            part = Kind.FOLD, "train", epochs, number, batch
+            self._note(work.of(kind), part, done[kind].sum(), times, counter)
+        return carry
 
     def each(self, work: Work, fn, per_client, split: str, batch_size: int):
         """See `Executor.each`."""
-        result, counter = _counted(super().each, work, fn, per_client, split, batch_size)
-        examples = int(work.data.federation.split(split).sizes[work.ids].sum())
-        self._note(work, (Kind.SCORE, split, 1, 0, batch_size), examples, counter)
-        return result
+        sizes = work.data.federation.split(split).sizes[work.ids]
+        if not sizes.any():
+            return super().each(work, fn, per_client, split, batch_size)
+        parts: list = [None] * len(sizes)
+        for one, kind in _one_of_each_kind(work, sizes):
+            args = tree.take(per_client, one)
+            scores, counter = _counted(super().each, work.of(one), fn, args, split, batch_size)
+            times = float(sizes[kind].sum() / sizes[one.start])
+            part = Kind.SCORE, split, 1, 0, batch_size
+            self._note(work.of(kind), part, sizes[kind].sum(), times, counter)
+            for position in kind:
+                parts[position] = scores[0, np.arange(sizes[position]) % scores.shape[1]]
+        return pad(parts, sizes)
 
-    def _note(self, work: Work, what: tuple, examples: int, counter: "_Counting") -> None:
-        if self.phase is None or not examples:
+    def _note(
+        self, work: Work, what: tuple, examples: int, times: float, counter: "_Counting"
+    ) -> None:
+        if self.phase is None:
             return
         kind, *rest = what
         part = Part(self.phase, kind, GROUPS[work.data.federation.group[work.ids[0]]], *rest)
-        noted = {"flops": counter.flops, "numbers": counter.numbers}
-        self._noted[part].update(noted, owners=len(work.ids), examples=examples)
+        noted = {"flops": times * counter.flops, "numbers": times * counter.numbers}
+        self._noted[part].update(noted, owners=len(work.ids), examples=int(examples))
 
     def loads(self, federation: Federation) -> dict[Part, Load]:
         """Everything that was noted, by example."""
@@ -270,6 +291,16 @@ class Tally(Loop):
             )
             for part, noted in self._noted.items()
         }
+
+
+def _one_of_each_kind(work: Work, amounts: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """(a client who does something, all of its kind), by position, for each kind of clients."""
+    kinds = np.zeros(len(amounts)) if work.kinds is None else work.kinds
+    for kind in np.unique(kinds):
+        everyone = np.flatnonzero(kinds == kind)
+        busy = everyone[amounts[everyone] > 0]
+        if len(busy):
+            yield slice(busy[0], busy[0] + 1), everyone
 
 
 class _Counting(Operations):
@@ -313,10 +344,16 @@ def _rounds(few: Simulation, state: Any) -> tuple[int, Any, bool]:
     return 1, state, cohort.journal.whole
 
 
-def _numbers(method: Any, owners: int) -> int:
-    """Numbers in the state of so many owners; what several share counts once."""
-    leaves = tree.leaves(method.init(owners, 0))
-    return sum({id(x): x.untyped_storage().nbytes() // x.element_size() for x in leaves}.values())
+def _numbers(state: Any) -> int:
+    """Numbers in a state in which every client has trained.
+
+    Until then clients may share the tensors of their rows. What else several share counts once.
+    """
+    parts: list = []
+    tree.map_clients(parts.append, state)
+    others = {id(x): x for x in parts if type(x) is not Rows}
+    shared = sum(x.untyped_storage().nbytes() // x.element_size() for x in others.values())
+    return shared + sum(tree.numel(x) for x in parts if type(x) is Rows)
 
 
 def _finalists(method: Any, sizes: Sizes) -> int:
