@@ -3,9 +3,9 @@
   python tests/planted.py            all of them
   python tests/planted.py 3 17       these, counted from 1
 
-Each is planted in a copy of the checkout. There the test runs that the list names, if it names one.
-If that passes, all tests run that can reach the file until one fails: first those whose text names
-the module, then the others, and at last those marked slow.
+Each is planted in a copy of the checkout. There the test runs that noticed it last, as the list
+says. If that passes, all tests run that can reach the file until one fails: first those whose text
+names the module, then the others, and at last those marked slow. Name that one in the list.
 """
 
 import multiprocessing
@@ -28,7 +28,7 @@ _FORKS.set_forkserver_preload(["pytest", "torch", "pandas", "h5py", "jinja2"])
 
 
 def faults() -> list[dict[str, str]]:
-    """All faults: a file, and the text `old` in it that becomes `new`."""
+    """All faults: a file, the text `old` in it that becomes `new`, the `test` that notices it."""
     return tomllib.loads(FAULTS.read_text(encoding="utf-8"))["fault"]
 
 

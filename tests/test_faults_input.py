@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import pickle
+import runpy
 import time
 import zipfile
 from pathlib import Path
@@ -31,9 +32,9 @@ from fedlib.data.sources import _femnist_leaf, own
 from fedlib.errors import ConfigError, DataError
 from fedlib.run.build import build_simulation
 from fedlib.run_spec import RUN_ENTRIES
-from fedlib.workflow import command, config
+from fedlib.workflow import command, config, preflight
 from fedlib.workflow.plan import Plan
-from fedlib.workflow.preflight import check as preflight
+from fedlib.workflow.provenance import ROOT
 
 hypothesis = pytest.importorskip("hypothesis", reason="make install")
 st = hypothesis.strategies
@@ -97,9 +98,21 @@ def refused(tally, what: str, use, *names: str) -> None:
 
 def planned(words: dict) -> None:
     values = config.DEFAULTS | {"papers": ["pfedmm"]} | words
-    preflight(Plan(config.normalised(values)))
+    preflight.check(Plan(config.normalised(values)))
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Build what is declared here: PyTorch takes seconds to load."""
+    answer = runpy.run_path(str(ROOT / preflight.SCRIPT))["_answer"]
+
+    def answers(wanted):
+        return [answer(stage, json.loads(spec)) for stage, spec, *_ in wanted]
+
+    monkeypatch.setattr(preflight, "_answers", answers)
+
+
+@pytest.mark.usefixtures("in_this_process")
 @drawn(25)
 @hypothesis.given(key=st.sampled_from(sorted(config.DEFAULTS)), value=VALUES)
 def test_a_value_of_the_configuration(tally, key, value):
@@ -343,6 +356,7 @@ def test_an_array_that_claims_to_be_huge_is_refused(tmp_path):
 PAPER = papers.load("pfedmm").declare("demo")
 
 
+@pytest.mark.usefixtures("in_this_process")
 @drawn(15)
 @hypothesis.given(data=st.data(), value=VALUES)
 def test_a_declaration_of_a_run(declare, tally, data, value):
@@ -352,6 +366,6 @@ def test_a_declaration_of_a_run(declare, tally, data, value):
     def use():
         other = dataclasses.replace(run, **{data.draw(st.sampled_from(names)): value})
         declare(toy=dataclasses.replace(PAPER, name="toy", runs=(other,), tables={}, figures={}))
-        preflight(Plan(config.DEFAULTS | {"papers": ["toy"]}))
+        preflight.check(Plan(config.DEFAULTS | {"papers": ["toy"]}))
 
     refused(tally, "declaration of a run", use)

@@ -6,12 +6,13 @@ What is pruned is really left out here, where the method masks it.
 import copy
 import json
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pytest
 import torch
-from reference import EPOCHS, ROUNDS, Reference, descend, descent, double_sum, executors, module_of
-from support import cohort_of, run, sgd, tiny_task, toy_federation
+from reference import EPOCHS, ROUNDS, Reference, descend, descent, double_sum, module_of
+from support import EXECUTORS, cohort_of, run, sgd, tiny_task, toy_federation
 
 from fedlib import methods, tree
 from fedlib.errors import DataError
@@ -212,7 +213,7 @@ def skewed(sizes=(9, 12, 10, 11)):
 
 
 SETTINGS = [
-    *({}, {"gates": "shared"}, {"private_bias": True}, {"pruning": 0.9}, {"pruning": 0.97}),
+    *({"gates": "shared"}, {"private_bias": True}, {"pruning": 0.9}, {"pruning": 0.97}),
     *({"pruning": 0.97, "private_bias": True}, {"pruning": 0.9, "gates": "shared"}),
     *({"reweight": False}, {"prior": "empirical"}, {"entropy_weight": 0.3}),
     *({"local_entropy": True}, {"grad_to_features": False}, {"grad_to_marginal": True}),
@@ -220,8 +221,10 @@ SETTINGS = [
 ]
 
 
-@executors
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+# Every setting with one of the executors, and the first with both.
+@pytest.mark.parametrize(
+    ("settings", "executor"), [*zip([{}, *SETTINGS], cycle(EXECUTORS), strict=False)], ids=str
+)
 def test_rounds_and_predictions_are_those_of_the_paper_by_hand(executor, settings):
     federation, method = skewed(), mix(horizon=ROUNDS, **settings)
     hand = FedMixByHand(federation, method, federation.side if "condition" in settings else None)

@@ -192,7 +192,11 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network
     method, federation = make(name, **NETWORKS[network]), federation_for(name)
 
     def rounds(executor, count=2):
-        return run(method, federation, count, executor=executor)
+        state = method.init(federation.num_clients, 0)
+        cohort = cohort_of(method.task, federation, executor=executor)
+        for number in range(count):
+            state = method.round(state, cohort.in_round(number))
+        return state
 
     loop, batched = rounds("loop"), rounds("batched")
     assert_close(loop, batched, ROUNDING)
@@ -203,7 +207,10 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network
     blocks, shared = rounds(Batched(2)), rounds(Batched(2, 3))
     assert_close(batched, blocks, ROUNDING)
     assert same_bits(blocks, shared)
-    assert_close(rounds("batched", 3), rounds(Graphs(2), 3), ROUNDING)
+    executor = Graphs(2)
+    assert_close(rounds("batched", 3), rounds(executor, 3), ROUNDING)
+    # What clients of FedRolex train, and how long those of L2SGD do, differs from round to round.
+    assert (executor.notes["replays"] > 0) == (name not in ("fedrolex", "l2sgd"))
     for way in ("", *WAYS):
         executor = Traced(way=way)
         assert_close(loop, rounds(executor), ROUNDING if way else 0)

@@ -161,6 +161,15 @@ def test_a_selection_is_told_with_its_size(folder):
     assert line.endswith("added to results/demo-own")
 
 
+def test_a_figure_shows_the_rounds_that_all_of_its_runs_come_to(declare):
+    runs = [toy_run(), toy_run(label="short", method="fedavg", rounds=4)]
+    labels, rounds = ("fedavg", "short"), [2, 4, 5, 20]
+    figure = Figure("tables_over_time", "Tables", "", labels, ("digits",), {"rounds": rounds})
+    declare(toy=toy_paper(federations=("digits",), runs=runs, figures={"tables": figure}))
+    shown = Plan({"rounds": 6, "tag": "quick"}).papers["toy"].figures["tables"]
+    assert shown.params["rounds"] == [2, 4]
+
+
 def test_a_figure_of_what_is_recorded_later_is_left_out_and_that_is_told(declare):
     runs = [toy_run("digits", "fedavg", params={"table_rounds": [5, 10]}), toy_run("digits")]
     runs[1] = replace(runs[1], label="early", params={"table_rounds": [2]})

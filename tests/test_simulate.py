@@ -74,7 +74,7 @@ def uninterrupted(name):
     """A run of four rounds, and its state and result."""
     for seed in (torch.manual_seed, np.random.seed, random.seed):
         seed(0)
-    run = simulation(name)
+    run = simulation(name, evaluate_every=2)
     return run, silently(run)
 
 
@@ -234,10 +234,11 @@ def test_a_run_that_is_stopped_after_every_round_ends_with_the_same_bits(name, t
     for done in range(1, 4):
         checkpoints = Checkpoints(tmp_path, STAMP, every=100)
         with pytest.raises(SystemExit) as stopped:
-            silently(simulation(name, rounds=4), checkpoints, stop=lambda: True)
+            silently(simulation(name, evaluate_every=2), checkpoints, stop=lambda: True)
         assert stopped.value.code == 143
         assert checkpoints.load()[0] == done
-    resumed = silently(simulation(name, rounds=4), Checkpoints(tmp_path, STAMP), stop=lambda: True)
+    last = simulation(name, evaluate_every=2)
+    resumed = silently(last, Checkpoints(tmp_path, STAMP), stop=lambda: True)
     assert_same_bits(resumed, reference)
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0]) and before[1:] == after[1:]

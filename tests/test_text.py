@@ -139,12 +139,11 @@ def test_made_up_texts_that_make_no_sense_are_refused(change, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", ["bert-lite", "gpt2-lite"])
-def test_a_transformer_learns_made_up_texts_from_several_clients(size):
+def test_a_transformer_learns_made_up_texts_from_several_clients():
     federation = made_up_texts(num_clients=4, train_examples=100, signal=0.5)
 
     def build():
-        return transformer.build(5, size, vocabulary=200, max_length=16)
+        return transformer.build(5, "gpt2-lite", vocabulary=200, max_length=16)
 
     method = methods.load("fedavg")(task=Task(build), local=Adam(lr=2e-3, batch_size=20, epochs=2))
     run = simulation_of(method, federation, rounds=6, evaluate_every=6)
