@@ -75,7 +75,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo demo-all reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
-.PHONY: lock pins unlock clean keep gather figures-from docs
+.PHONY: lock pins unlock clean keep gather wall figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -118,6 +118,10 @@ keep: $(STAMP)  ## copy tables, figures and report of PAPER at SCALE to docs/res
 
 gather: $(STAMP)  ## take finished runs of other clones or machines: FROM=../other/results/full
 	@$(workflow) gather
+
+wall: override SCALE = full
+wall: $(STAMP)  ## write docs/results/full/README.md: every published number beside ours, or its cost
+	@$(workflow) wall
 
 figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
 	@$(workflow) figures-from

@@ -1,16 +1,13 @@
 """Every number that a paper printed is shown by a table or figure, or there is a reason."""
 
-import itertools
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from support import REPRODUCED
 
-from fedlib.report import figures, metrics, printed, tables
-from fedlib.report.comparisons import TITLES
-from fedlib.report.metrics import TRAFFIC
+from fedlib.report import figures, printed, tables
+from fedlib.report.wall import cells
 from fedlib.workflow.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,40 +50,6 @@ class Noted(dict):
             yield key, value
 
 
-def made_up(plan: Plan, paper: str, runs: list[dict]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Metrics and clients with a half for whatever these runs of the paper may be asked for."""
-    protocols = ("default", "local", "ifca", *TITLES)
-    views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
-    names = [m.__name__ for m in (*metrics.METRICS, *metrics.METRICS_OF_PREDICTIONS)]
-    cells = [(*view, name) for view in views for name in names]
-    costs = (
-        "bytes",
-        "bytes_down",
-        "bytes_up",
-        "client_rounds",
-        "examples",
-        "divergence_0",
-        "alpha",
-    )
-    costs += (metrics.PARAMETERS,)
-    cells += [(*TRAFFIC, cost) for cost in costs]
-    of_view = pd.DataFrame(cells, columns=["group", "protocol", "split", "metric"])
-    evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best", "chosen"))
-    everybody = pd.DataFrame(
-        [("last", "seen", protocol, "test", client) for protocol in protocols for client in (0, 1)],
-        columns=["at", "group", "protocol", "split", "client"],
-    ).assign(count=4, correct=2.0, accuracy=0.5, loss=1.0, choice=0, cluster=0)
-    known = []
-    for run in runs:
-        data = plan.data(paper, run["federation"])
-        about = {"paper": paper, "seed": SEED}
-        about |= {name: run[name] for name in ("federation", "label", "method")}
-        known.append(about | {"dataset": data.dataset, "partition": data.partition_label})
-    rounds = [{"round": run["rounds"], "value": 0.5} for run in runs]
-    of_runs = pd.DataFrame([a | b for a, b in zip(known, rounds, strict=True)])
-    return evaluated.merge(of_runs, "cross"), everybody.merge(pd.DataFrame(known), "cross")
-
-
 def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
     """What all tables and figures of the full scale look up."""
     plan = Plan({"scale": "full", "papers": [paper], "seeds": [SEED]})
@@ -106,8 +69,9 @@ def looked_up(paper: str, monkeypatch) -> set[tuple[str, str, str, str]]:
             exhibit = json.loads(plan.spec(stage, paper=paper, **{stage: name}))
             datasets = {data["name"]: data["dataset"] for data in exhibit["federations"]}
             pairs = {(datasets[run["federation"]], run["label"]) for run in exhibit["runs"]}
-            frames = made_up(plan, paper, exhibit["runs"])
-            module.load(exhibit["kind"])(exhibit, *frames, file, **exhibit["params"])
+            module.load(exhibit["kind"])(
+                exhibit, *cells.made_up(exhibit), file, **exhibit["params"]
+            )
     return seen
 
 

@@ -30,6 +30,7 @@ MODULES = {
     "report": "report",
     "keep": "keep",
     "gather": "gather",
+    "wall": "wall",
     "figures-from": "redraw",
     "clean": "clean",
     "unlock": "clean",
@@ -131,6 +132,7 @@ def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
     gathered.add_argument(
         "sources", nargs="+", type=Path, help="folders of results, or of what is kept"
     )
+    add("wall", "write docs/results/full/README.md: published numbers beside ours, or their costs")
     kept = add("keep", "copy a paper's tables, figures and report to docs/results")
     kept.add_argument("paper", help="its name")
     kept.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")

@@ -1,0 +1,103 @@
+"""Published numbers by the table that shows them, and ours, by packs of kept results.
+
+A cell is what a table shows of a run beside a published number. Which there are is found by making
+the tables of metrics that nobody measured.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from fedlib.report import comparisons, inputs, metrics, packs, printed, tables
+from fedlib.report.pages import origin
+from fedlib.report.pages.contents import METRICS, compared
+from fedlib.results import opened
+
+# What tells the rows of a table apart, as far as a kind has it.
+KEY = ("table", "federation", "label", "title", "metric", "protocol", "column", "key")
+OURS = ("published", "reproduced", "difference", "seeds")
+COSTS = ("bytes", "bytes_down", "bytes_up", "client_rounds", "examples", "divergence_0", "alpha")
+MADE_UP = 0.5
+
+
+def declared(exhibits: Iterable[dict], published: Path) -> pd.DataFrame:
+    """The cells of tables -> DataFrame with `KEY`, data, head, table_title, published.
+
+    Args:
+      exhibits: see `fedlib.report.exhibits`.
+      published: the paper's numbers.
+    """
+    found = []
+    for exhibit in exhibits:
+        exhibit = {**exhibit, "seeds": exhibit["seeds"][:1]}
+        frames = made_up(exhibit)
+        load = tables.load(exhibit["kind"])
+        sheet = load(exhibit, *frames, printed.read(published), **exhibit["params"])
+        titles = {data["name"]: data["title"] for data in exhibit["federations"]}
+        rows = _rows(exhibit, sheet.numbers)
+        shown = rows["metric"].map(lambda metric: METRICS.get(metric, metric))
+        heads = rows["column"].where(rows["column"] != "", shown)
+        several = heads.groupby(rows["federation"]).transform("nunique") > 1
+        data = rows["federation"].map(titles)
+        heads = data.where(~several, data + ", " + heads)
+        found.append(rows.assign(data=data, head=heads, table_title=exhibit["title"]))
+    return pd.concat(found, ignore_index=True).drop(columns=[*OURS[1:]])
+
+
+def reproduced(pack: Path, published: Path) -> pd.DataFrame:
+    """The cells of a pack that stand beside a published number -> DataFrame with `KEY`, `OURS`."""
+    metrics_file, clients, exhibits = packs.read(pack)
+    found = [pd.DataFrame(columns=[*KEY, *OURS])]
+    for stage, spec, has_published in exhibits:
+        if stage == "table" and has_published:
+            sheet = inputs.made(tables.load, spec, metrics_file, clients, published)
+            found.append(_rows(spec, sheet.numbers))
+    return pd.concat([frame for frame in found if len(frame)] or found, ignore_index=True)
+
+
+def made(pack: Path, paper: str, federation: str, label: str) -> tuple[str, float] | None:
+    """The machines of a packed run, and its core-hours a seed; None if the pack has no runs."""
+    folder = pack / packs.RUNS / paper / federation / label
+    histories = sorted(folder.glob("seed*/history.h5"))
+    if not histories:
+        return None
+    files = [path.with_name(name) for path in histories for name in ("history.h5", "evaluation.h5")]
+    found = []
+    for path in files:
+        with opened(path):
+            found.append(origin.attributes(path)[0])
+    machines = dict.fromkeys(one.get("gpu") or one["cpu"] for one in found)
+    return ", ".join(machines), origin.spent(found).cpu / 3600 / len(histories)
+
+
+def made_up(exhibit: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Metrics and clients with a half for whatever the runs of an exhibit may be asked for."""
+    protocols = ("default", "local", "ifca", *comparisons.TITLES)
+    views = itertools.product(("seen", "unseen", "server"), protocols, ("val", "test"))
+    names = [m.__name__ for m in (*metrics.METRICS, *metrics.METRICS_OF_PREDICTIONS)]
+    rows = [(*view, name) for view in views for name in names]
+    rows += [(*metrics.TRAFFIC, cost) for cost in (*COSTS, metrics.PARAMETERS)]
+    of_view = pd.DataFrame(rows, columns=["group", "protocol", "split", "metric"])
+    evaluated = pd.concat(of_view.assign(at=at) for at in ("round", "last", "best", "chosen"))
+    everybody = pd.DataFrame(
+        [("last", "seen", protocol, "test", client) for protocol in protocols for client in (0, 1)],
+        columns=["at", "group", "protocol", "split", "client"],
+    ).assign(count=4, correct=2.0, accuracy=MADE_UP, loss=1.0, choice=0, cluster=0)
+    runs, owners = [], []
+    data = {one["name"]: one for one in exhibit["federations"]}
+    for run, seed in itertools.product(exhibit["runs"], exhibit["seeds"]):
+        federation = data[run["federation"]]
+        about = {name: run[name] for name in ("federation", "label", "method")}
+        about |= {"paper": exhibit["paper"], "seed": seed, "dataset": federation["dataset"]}
+        about |= {"partition": federation["partition_label"]}
+        runs.append(evaluated.assign(**about, round=run["rounds"], value=MADE_UP))
+        owners.append(everybody.assign(**about))
+    return pd.concat(runs, ignore_index=True), pd.concat(owners, ignore_index=True)
+
+
+def _rows(exhibit: Mapping, numbers: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table's numbers that are compared: `KEY`, "" where it has none, and `OURS`."""
+    rows = compared(numbers).assign(table=exhibit["name"]).reindex(columns=[*KEY, *OURS])
+    return rows.assign(**{name: rows[name].astype(object).fillna("").astype(str) for name in KEY})
