@@ -160,6 +160,15 @@ def test_a_budget_is_spent_before_anything_runs_and_all_steps_share_what_it_boug
     assert steps("reproduce", CONFIG="share=2/5 seeds=[1]")[1:] == others
 
 
+def test_a_part_of_the_workflow_ends_without_a_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "checked", lambda args: Plan({"papers": ["fedmix"]}))
+    monkeypatch.setattr(run, "steps", lambda *_: [[sys.executable, "-c", ""]])
+    run.main(read("demo", ARGS="partitions"))
+    told = capsys.readouterr()
+    assert "Report:" not in told.out and "Nothing to do" not in told.out + told.err
+
+
 def test_kept_results_and_their_folder_are_words_of_their_own():
     drawn = read("figures-from", FROM="docs/results/a b", ARGS="--out x")
     assert (drawn.source, drawn.out) == (Path("docs/results/a b"), Path("x"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ from fedlib.errors import DataError
 from fedlib.report import printed
 from fedlib.report.pages import as_html, as_markdown, contents, findings, origin
 from fedlib.report.tables import render
+from fedlib.results import RunResult
 from fedlib.run.spent import CPU, MEMORY, WALL
 from fedlib.workflow import specs
 from fedlib.workflow.plan import Plan
@@ -184,6 +186,17 @@ def test_machines_are_those_that_the_runs_recorded(page, elements):
     assert "As recorded by 8 training runs." in page
     assert "- device: cpu\n- torch: 2.14.1" in page
     assert [text for _, text in elements.all("dd")] == ["cpu", "2.14.1"]
+
+
+def test_of_runs_that_were_made_in_several_places_each_says_where(project, tmp_path):
+    shutil.copytree(project.results, tmp_path / "results")
+    history = next((tmp_path / "results/runs/pfedmm/emnist/pfedmm").glob("*/history.h5"))
+    made = RunResult.load(history)
+    replace(made, provenance={**made.provenance, "cpu": "Abacus", "device": "beads"}).save(history)
+    found = gathered(project, results=tmp_path / "results")
+    page = as_markdown.page(found, project.results / "REPORT.md")
+    assert re.search(r"^\| emnist/pfedmm +\| 1, 2 +\| beads; cpu", page, re.M)
+    assert "CPU: Abacus; torch: 2.14.1" in as_html.page(found)
 
 
 def test_runs_that_the_plan_no_longer_has_are_not_counted(project):

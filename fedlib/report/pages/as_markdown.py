@@ -125,4 +125,21 @@ def _machines(chapter: Chapter) -> str:
     lines += [f"- time and memory: {chapter.origin.spent.text}"] * bool(chapter.origin.spent.jobs)
     head = _head(3, f"{chapter.name}-machines", "Machines and versions")
     told = f"As recorded by {chapter.origin.trainings} training runs."
-    return f"{head}\n\n{told}\n\n" + "\n".join(lines)
+    parts = [head, told, "\n".join(lines), _by_run(chapter)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _by_run(chapter: Chapter) -> str:
+    """What was not the same for all runs, and their times, run by run; "" if all was the same."""
+    differing = [name for name, values in chapter.origin.facts.items() if len(values) > 1]
+    rows = [
+        [
+            markdown(run.name),
+            ", ".join(map(str, run.seeds)),
+            *(markdown("; ".join(run.facts.get(name, {}))) for name in differing),
+            run.spent.texts[1] if run.spent.jobs else "",
+        ]
+        for run in chapter.origin.runs
+    ]
+    heads = ["run", "seeds", *(FACT_TITLES.get(name, name) for name in differing), "CPU time"]
+    return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True) if differing else ""

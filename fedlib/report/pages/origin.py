@@ -27,12 +27,14 @@ class MadeRun:
       seeds: of which there is a history.
       spec: what determines it, without the seed.
       spent: by all its seeds.
+      facts: as those of `Origin`.
     """
 
     name: str
     seeds: tuple[int, ...]
     spec: dict
     spent: "Spent"
+    facts: Mapping[str, Mapping[str, int]]
 
 
 class Spent(NamedTuple):
@@ -82,24 +84,28 @@ def origin(folder: Path, runs: Mapping[str, Mapping[str, list[int]]]) -> Origin:
     Raises:
       DataError: if a history is damaged.
     """
-    counts: dict[str, Counter] = {name: Counter() for name in FACTS}
     made, all_found = [], []
     for federation, labels in runs.items():
         for label, seeds in labels.items():
             files = {n: folder / federation / label / f"seed{n}/history.h5" for n in seeds}
             found = {seed: attributes(path) for seed, path in files.items() if path.exists()}
-            for provenance, _ in found.values():
-                all_found.append(provenance)
-                for name in FACTS:
-                    if provenance.get(name) is not None:
-                        counts[name][_text(provenance[name])] += 1
+            provenances = [provenance for provenance, _ in found.values()]
+            all_found += provenances
             if found:
                 _, spec = next(iter(found.values()))
                 spec = {name: spec[name] for name in spec if name not in ("seed", "data")}
-                took = spent(provenance for provenance, _ in found.values())
-                made.append(MadeRun(f"{federation}/{label}", tuple(found), spec, took))
-    facts = {name: dict(values) for name, values in counts.items() if values}
-    return Origin(sum(len(run.seeds) for run in made), facts, tuple(made), spent(all_found))
+                about = spent(provenances), facts(provenances)
+                made.append(MadeRun(f"{federation}/{label}", tuple(found), spec, *about))
+    return Origin(len(all_found), facts(all_found), tuple(made), spent(all_found))
+
+
+def facts(provenances: Iterable[Mapping]) -> dict[str, dict[str, int]]:
+    """What results say of where they were made: each value of `FACTS`, and how many say so."""
+    known = [{name: found.get(name) for name in FACTS} for found in provenances]
+    counts = {
+        name: Counter(_text(one[name]) for one in known if one[name] is not None) for name in FACTS
+    }
+    return {name: dict(values) for name, values in counts.items() if values}
 
 
 def spent(provenances: Iterable[Mapping]) -> Spent:
