@@ -78,7 +78,7 @@ rule report:
     input:
         tables=PLAN.exhibits("table_csv", "table_json"),
         figures=PLAN.exhibits("figure_pdf", "figure_png", "figure_svg", "figure_json"),
-        histories=[PLAN.path("history", **training._asdict()) for training in PLAN.trainings()],
+        histories=PLAN.run_files("history"),
         templates=[os.path.relpath(file) for file in templates(CHECKOUT)],
     output:
         report=path("report"),

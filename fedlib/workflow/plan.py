@@ -119,9 +119,9 @@ class Plan(Selection):
         seed, names = spec["seeds"][0], [data["name"] for data in spec["federations"]]
         return [self.path("manifest", paper=paper, federation=x, seed=seed) for x in names]
 
-    def run_files(self, file: str, paper: str) -> list[str]:
-        """`file` ("history", "evaluation") of all runs of a paper."""
-        return [self.path(file, **training._asdict()) for training in self.trainings(paper)]
+    def run_files(self, file: str, paper: str | None = None) -> list[str]:
+        """`file` ("history", "evaluation") of all runs of a paper, or of all papers."""
+        return self.paths(file, map(Training._asdict, self.trainings(paper)))
 
     def exhibits(self, *files: str) -> list[str]:
         """Those `files` ("table_md", "figure_png", ...) of all tables and figures."""
@@ -144,8 +144,8 @@ class Plan(Selection):
         tables = ("table_csv", "table_md", "table_tex", "table_json")
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
-        runs = [self.paths(x, map(Training._asdict, self.trainings())) for x in RUN_FILES]
-        return [*pages, *self.exhibits(*files), *self.events(), *sum(runs, [])]
+        runs = [path for file in RUN_FILES for path in self.run_files(file)]
+        return [*pages, *self.exhibits(*files), *self.events(), *runs]
 
     # --- What each job is given ----------------------------------------------------------------
 
