@@ -47,8 +47,7 @@ def with_fault(text: str, fault: dict[str, str]) -> str:
 
 def noticed(fault: dict[str, str], checkout: Path) -> str:
     """The first line of pytest on a test that fails with the fault alone; "" if all pass."""
-    known = [fault["test"]] if "test" in fault else []
-    return _noticed(fault, checkout, known) or _searched(fault, checkout)
+    return _noticed(fault, checkout, [fault["test"]]) or _searched(fault, checkout)
 
 
 def _searched(fault: dict[str, str], checkout: Path) -> str:

@@ -105,6 +105,18 @@ def test_both_executors_agree_on_a_sparse_graph(name):
     assert_close(*(run(name, executor, edge_probability=0.4)[0] for executor in EXECUTORS), 1e-9)
 
 
+def test_the_order_of_the_cohort_does_not_matter():
+    run = simulation(
+        "fedavg", edge_probability=0.3, mixing="metropolis", sizes=(7, 12, 6, 8, 11, 10, 8)
+    )
+    start, ids = run.init(), run.federation.ids("seen")
+    assert (run.cohort(ids, 0).mixing == 0).any()  # not all are neighbours
+    orders = ids, ids[::-1], ids[[2, 0, 3, 1, 5, 4]]
+    ends = [run.method.round(start, run.cohort(order.copy(), 0)) for order in orders]
+    for other in ends[1:]:
+        assert_close(ends[0].params, other.params)
+
+
 def test_unseen_clients_get_the_uniform_average_of_the_copies():
     simulated = simulation("fedavg")
     state, _ = simulated.run(report=lambda line: None)

@@ -13,6 +13,8 @@ def test_a_planted_fault_changes_its_file_in_one_place(fault):
     faulty = planted.with_fault(text, fault)
     assert faulty != text
     compile(faulty, fault["file"], "exec")
+    file, _, test = fault["test"].partition("::")  # the one that noticed it
+    assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_there_are_sixty_and_no_two_alike():
