@@ -72,7 +72,7 @@ def test_terms_are_compared_with_the_published_ones_each_within_the_tolerance():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"kind": "larger"}, "kind must be one of descending, .* got 'larger'"),
+        ({"kind": "larger"}, "kind must be descending or .* got 'larger'"),
         ({"kind": "spread"}, "spread takes at_most, got nothing"),
         ({"tolerance": 0.1}, "descending takes by, or_equal, got tolerance"),
         ({"kind": "between"}, "between takes at_least, at_most, got nothing"),

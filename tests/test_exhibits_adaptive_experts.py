@@ -15,6 +15,8 @@ from fedlib.report.figures import gate_weights, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.tables import render
 from fedlib.results import RunResult, View
+from fedlib.spec.exhibits import Protocol
+from fedlib.spec.tables import ProtocolGrid
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = printed.read(ROOT / "fedlib/papers/adaptive_experts/published.csv")
@@ -131,7 +133,7 @@ def test_columns_of_diagnostics_are_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_a_protocol_is_called_by_its_key():
-    shown = comparisons.declared([{"name": "default", "key": "ifca"}, {"name": "x", "title": "X"}])
+    shown = comparisons.declared([Protocol("default", "ifca"), Protocol("x", title="X")])
     assert shown == [("default", "ifca", "IFCA"), ("x", "x", "X")]
 
 
@@ -140,13 +142,14 @@ def test_a_protocol_is_called_by_its_key():
     [
         ([], "must be different ones, got none"),
         ([{"name": "moe"}, {"name": "moe"}], "must be different ones, got moe, moe"),
-        ([{"title": "MoE"}], "has a name, maybe a key and a title, got {'title': 'MoE'}"),
-        (["moe"], "has a name, maybe a key and a title, got 'moe'"),
+        ([{"title": "MoE"}], "each of protocols has name, maybe key, title; got {'title': 'MoE'}"),
+        (["moe"], "each of protocols has name, maybe key, title; got 'moe'"),
     ],
 )
 def test_wrong_protocols_are_refused(declared, complaint):
     with pytest.raises(ConfigError, match=complaint):
-        comparisons.declared(declared)
+        grid = ProtocolGrid("A table", "", (), (), protocols=declared)
+        comparisons.declared(grid.formed("protocols"))
 
 
 def test_a_run_that_is_none_of_the_variants_is_named(collected):
@@ -157,17 +160,13 @@ def test_a_run_that_is_none_of_the_variants_is_named(collected):
         comparisons.variants(collected["p"][0], {"values": []})
 
 
-@pytest.mark.parametrize(
-    ("group", "error", "complaint"),
-    [
-        ("all", ConfigError, "group must be seen or unseen or server, got 'all'"),
-        ("unseen", DataError, "the protocol 'moe' on unseen clients; there are none"),
-    ],
-)
-def test_accuracies_of_what_does_not_exist_are_refused(collected, group, error, complaint):
+def test_accuracies_of_what_does_not_exist_are_refused(collected):
+    with pytest.raises(ConfigError, match="group must be seen or unseen or server, got 'all'"):
+        ProtocolGrid("A table", "", (), (), protocols=WAYS, group="all").check()
     given = Inputs(*collected["p"], None, None)
-    with pytest.raises(error, match=complaint):
-        comparisons.accuracies(given, comparisons.declared(WAYS), group)
+    ways = comparisons.declared([Protocol(**way) for way in WAYS])
+    with pytest.raises(DataError, match="the protocol 'moe' on unseen clients; there are none"):
+        comparisons.accuracies(given, ways, "unseen")
 
 
 def test_a_published_number_is_found_by_pattern_for_its_own_data_only():
@@ -315,10 +314,10 @@ def test_headlines_are_recomputed_from_the_paper_s_table_and_from_our_runs(colle
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"formula": "ratio"}, "formula must be one of difference, reduction, got 'ratio'"),
+        ({"formula": "ratio"}, "formula must be difference or reduction, got 'ratio'"),
         ({"cells": []}, r"claim 'over IFCA' must have two cells, got \[\]"),
-        ({"cells": [cell("eps", "ifca")] * 2}, "protocol must be one of moe, default"),
-        ({"cells": [cell("eps", "moe", "max")] * 2}, "statistic must be one of mean, std"),
+        ({"cells": [cell("eps", "ifca")] * 2}, "protocol must be moe or default"),
+        ({"cells": [cell("eps", "moe", "max")] * 2}, "statistic must be mean or std"),
     ],
 )
 def test_a_claim_that_means_nothing_is_refused(collected, changes, complaint):

@@ -157,7 +157,7 @@ def test_a_federation_is_shown_up_to_its_limit():
     ("kind", "params", "error", "complaint"),
     [
         ("rounds", {"metric": "loss"}, ConfigError, "bottom10 or accuracy_client_mean, got 'loss'"),
-        ("rounds", {"split": "dev"}, ConfigError, "split must be test, val or train, got 'dev'"),
+        ("rounds", {"split": "dev"}, ConfigError, "split must be test or val or train, got 'dev'"),
         ("bytes", {"until": {"x": 3}}, ConfigError, "about x, which main does not show; it shows"),
         ("bytes", {"until": {"emnist": 0}}, ConfigError, "until must be above 0, got 0 for emnist"),
         ("bytes", {"unit": "GiB"}, ConfigError, "unit must be MB or GB, got 'GiB'"),
@@ -569,8 +569,12 @@ def test_a_column_that_no_selected_run_has_is_left_out_and_said(viewed):
     [
         ([], ConfigError, "must have different titles, got no columns"),
         ([{"title": "A"}, {"title": "A"}], ConfigError, "must have different titles, got A, A"),
-        ([{"group": "seen"}], ConfigError, "a column has a title, maybe group, protocol, split"),
-        ([{"title": "A", "split": "dev"}], ConfigError, "split of the column 'A' must be train or"),
+        (
+            [{"group": "seen"}],
+            ConfigError,
+            "each of columns has title, maybe group, protocol, split",
+        ),
+        ([{"title": "A", "split": "dev"}], ConfigError, "split of the column 'A' must be test or"),
         ([{"title": "A", "group": "all"}], ConfigError, "group of the column 'A' must be seen or"),
         (
             *([{"title": "A", "protocol": "moe"}], DataError),

@@ -179,11 +179,11 @@ def test_an_average_stands_beside_the_published_one_of_the_same_columns():
 
 
 def test_a_column_or_row_of_another_form_is_refused():
-    with pytest.raises(ConfigError, match="a column has a federation and a title"):
+    with pytest.raises(ConfigError, match="each of columns has federation and title"):
         build("global_accuracy", shown(), columns=[{"title": "M"}])
     with pytest.raises(ConfigError, match="metric of the column 'M' must be accuracy or"):
         build("global_accuracy", shown(), columns=[COLUMNS[0] | {"title": "M", "metric": "bytes"}])
-    with pytest.raises(ConfigError, match="a row has a label"):
+    with pytest.raises(ConfigError, match="each of rows has label"):
         build("global_accuracy", shown(), columns=COLUMNS, rows=[{"title": "A"}])
 
 
@@ -292,7 +292,7 @@ def test_curves_of_the_server_have_a_star_where_validation_chose():
 def test_without_a_choice_there_is_no_star():
     figure = draw("accuracy_over_rounds", shown(("fedavg",)), group="server", chosen=True)
     assert "Star" not in figure.get_supxlabel()
-    with pytest.raises(ConfigError, match="group must be seen, unseen or server, got 'probe'"):
+    with pytest.raises(ConfigError, match="group must be seen or unseen or server, got 'probe'"):
         draw("accuracy_over_rounds", shown(("fedavg",)), group="probe")
 
 
@@ -338,8 +338,8 @@ def test_a_pair_that_was_not_run_is_left_out_and_a_wrong_one_refused():
     frames = with_f1(collect(exhibit))
     assert len(draw("gain_bars", exhibit, frames, **GAINS | {"pairs": more}).axes) == 1
     for wrong, message in (
-        ({"pairs": [{"below": "even"}]}, "a pair has a federation below and one above"),
-        ({"bars": [{"metric": "accuracy"}]}, "a bar has a metric and a title"),
+        ({"pairs": [{"below": "even"}]}, "each of pairs has below and above"),
+        ({"bars": [{"metric": "accuracy"}]}, "each of bars has metric and title"),
         ({"bars": [{"metric": "bytes", "title": "B"}]}, "metric of a bar must be accuracy or"),
         ({"names": ["one"]}, "names are of what is below and above, got"),
     ):

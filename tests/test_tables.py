@@ -274,9 +274,9 @@ def test_where_nobody_is_ahead_of_anybody_only_the_claim_is_left(labels):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"group": "all"}, "group must be one of seen, unseen, server, got 'all'"),
-        ({"at": "round"}, "at must be one of last, best, got 'round'"),
-        ({"over": "most"}, "over must be one of best, any, got 'most'"),
+        ({"group": "all"}, "group must be seen or unseen or server, got 'all'"),
+        ({"at": "round"}, "at must be last or best, got 'round'"),
+        ({"over": "most"}, "over must be best or any, got 'most'"),
     ],
 )
 def test_a_lead_of_something_else_is_refused(changes, message):

@@ -9,7 +9,6 @@ Runs that are to be told apart by one hyper-parameter, such as how they explore,
 {"parameter": dotted path into a run's params, "values": [{"value", "title"}, ...]}.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -18,6 +17,7 @@ from fedlib.errors import ConfigError, DataError
 from fedlib.report import exhibits, printed
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
+from fedlib.spec.exhibits import Protocol
 
 TITLES = {  # of keys that are no method's registry name
     "moe": "MoE",
@@ -40,14 +40,6 @@ METRICS = {
 }
 
 
-class Protocol(NamedTuple):
-    """A protocol in a table or figure: `key` finds its published number and its colour."""
-
-    name: str
-    key: str
-    title: str
-
-
 class Variants(NamedTuple):
     """Titles of the variants, in order, and which of them each run is, by (federation, label)."""
 
@@ -60,21 +52,16 @@ def protocol_title(key: str) -> str:
     return TITLES.get(key) or exhibits.method_title(key)
 
 
-def declared(protocols: list[dict]) -> list[Protocol]:
-    """The protocols of the params of an exhibit.
+def declared(protocols: list[Protocol]) -> list[Protocol]:
+    """The protocols of an exhibit with their keys and titles.
 
     Raises:
-      ConfigError: if there are none, or one is twice or has other fields.
+      ConfigError: if there are none, or one is twice.
     """
     found = []
-    for protocol in protocols:
-        if not isinstance(protocol, Mapping) or not {"name"} <= protocol.keys() <= {
-            *Protocol._fields
-        }:
-            raise ConfigError(f"a protocol has a name, maybe a key and a title, got {protocol!r}")
-        key = protocol.get("key", protocol["name"])
-        title = protocol.get("title", protocol_title(key))
-        found.append(Protocol(protocol["name"], key, title))
+    for name, key, title in protocols:
+        key = key or name
+        found.append(Protocol(name, key, title or protocol_title(key)))
     names = [protocol.name for protocol in found]
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"protocols must be different ones, got {', '.join(names) or 'none'}")
@@ -119,11 +106,8 @@ def accuracies(given: Inputs, shown: list[Protocol], group: str = PRIMARY.group)
       lacks.
 
     Raises:
-      ConfigError: for another group.
       DataError: if no run has one of the protocols.
     """
-    if group not in GROUPS:
-        raise ConfigError(f"group must be {' or '.join(GROUPS)}, got {group!r}")
     key = ["federation", "label", "protocol", "seed"]
     where = {"at": "last", "split": PRIMARY.split, "group": group, "metric": MEAN}
     mine = exhibits.pick(given.rows, **where)

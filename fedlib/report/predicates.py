@@ -9,6 +9,7 @@ import numpy as np
 from fedlib.errors import ConfigError
 from fedlib.report.exhibits import PAPER_SCALE
 from fedlib.report.printed import difference
+from fedlib.spec.exhibits import one_of
 
 ROUNDING = 1e-9  # of sums of fractions
 KINDS = {  # kind: arguments it must have, arguments it may have
@@ -31,10 +32,7 @@ def check(criterion: dict) -> None:
       ConfigError: with what is wrong.
     """
     kind, title = criterion["kind"], criterion["title"]
-    if kind not in KINDS:
-        raise ConfigError(
-            f"criterion {title!r}: kind must be one of {', '.join(KINDS)}, got {kind!r}"
-        )
+    one_of(KINDS, kind, f"criterion {title!r}: kind")
     needed, possible = KINDS[kind]
     given = [name for name in ARGUMENTS if name in criterion]
     if not {*needed} <= {*given} <= {*needed, *possible} or (kind == "between" and not given):

@@ -45,6 +45,10 @@ class Paper:
     tables: dict[str, Exhibit]
     figures: dict[str, Exhibit]
 
+    def __post_init__(self):
+        for exhibit in (*self.tables.values(), *self.figures.values()):
+            exhibit.check()
+
     def federation(self, name: str) -> Data:
         """The declared federation of that name; KeyError with the choices otherwise."""
         for data in self.data:

@@ -17,7 +17,12 @@ from fedlib.spec.trainings import Run
 
 KINDS: dict[str, dict[str, type["Exhibit"]]] = {"table": {}, "figure": {}}
 # Of `fedlib.report.metrics.definitions`, which this does not import: plans need no NumPy.
-OF_PREDICTIONS = frozenset({"macro_f1", "auc"})
+OF_PREDICTIONS = ("macro_f1", "auc")
+OF_SERVER = ("accuracy", "loss", *OF_PREDICTIONS)
+OF_CLIENTS = ("accuracy", "bottom10", "accuracy_client_mean")
+GROUPS = ("seen", "unseen", "server")
+SPLITS = ("test", "val", "train")
+OWNERS = ("run", "federation")  # of a parameter that is varied
 
 
 class View(NamedTuple):
@@ -31,6 +36,14 @@ class View(NamedTuple):
 PRIMARY = View()
 EVERYTHING = View("*", "*", "*")
 Pair = tuple[str, str]  # (federation, label) of a run
+
+
+class Protocol(NamedTuple):
+    """A way to predict, as evaluations call it; see `fedlib.report.comparisons`."""
+
+    name: str
+    key: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,7 @@ class Exhibit:
       is_lead: whether it shows by how much one run is above others, of which one has none.
       shows_data: whether it shows who owns what; it is given the manifests of its federations.
       by_federation: names of fields that are mappings by federation, or None.
+      choices: what fields may be; forms: named tuples of what is in fields with a list of mappings.
     """
 
     title: str
@@ -69,6 +83,36 @@ class Exhibit:
     compares: ClassVar[bool] = False
     is_lead: ClassVar[bool] = False
     shows_data: ClassVar[bool] = False
+    choices: ClassVar[Mapping[str, Collection[str]]] = {}
+    forms: ClassVar[Mapping[str, type]] = {}
+
+    def check(self) -> None:
+        """Nothing, if its fields have values that it can show; a paper checks its exhibits so.
+
+        Raises:
+          ConfigError: for a field with another value.
+        """
+        for name, known in self.choices.items():
+            one_of(known, getattr(self, name), f"{self.stage} {self.title!r}: {name}")
+        for name in self.forms:
+            self.formed(name)
+
+    def formed(self, name: str) -> list[Any]:
+        """What is in a field with a list of mappings, each as the named tuple of its form.
+
+        Raises:
+          ConfigError: for a mapping that is of another form.
+        """
+        form: Any = self.forms[name]
+        needed = [field for field in form._fields if field not in form._field_defaults]
+        for one in getattr(self, name) or ():
+            if not isinstance(one, Mapping) or not {*needed} <= one.keys() <= {*form._fields}:
+                maybe = f", maybe {', '.join(form._field_defaults)}" * bool(form._field_defaults)
+                raise ConfigError(
+                    f"{self.stage} {self.title!r}: each of {name} has {' and '.join(needed)}"
+                    f"{maybe}; got {one!r}"
+                )
+        return [form(**one) for one in getattr(self, name) or ()]
 
     def __init_subclass__(cls, **rest: Any):
         super().__init_subclass__(**rest)
@@ -98,7 +142,7 @@ class Exhibit:
     @property
     def shows_predictions(self) -> bool:
         """Whether it shows metrics of single predictions, for which counts do not suffice."""
-        return not OF_PREDICTIONS.isdisjoint(self.metrics())
+        return not {*OF_PREDICTIONS}.isdisjoint(self.metrics())
 
     def narrowed(self, runs: Sequence[Run]) -> Self | None:
         """The exhibit of those of `runs` that are in it; None if nothing is left to show."""
@@ -152,6 +196,7 @@ class Swept(Exhibit):
 
     room_for_others: ClassVar = True
     compares: ClassVar = True
+    choices: ClassVar = {"of": OWNERS}
 
     def beside(self, label: str, method: str, like: str) -> Self:
         """With a further method, where it is the federations that differ.
@@ -197,7 +242,15 @@ def declared(
             its = f"its fields are: {', '.join(own) or 'none'}"
             text = f"the kind {kind} {problem} {', '.join(names)}; {its}"
             raise ConfigError(f"{stage} {title!r}: {text}")
-    return made(title, caption, labels, federations, published=published, **given)
+    exhibit = made(title, caption, labels, federations, published=published, **given)
+    exhibit.check()
+    return exhibit
+
+
+def one_of(known: Collection[str], value: object, where: str) -> None:
+    """Raise ConfigError, which says `where`, for a value that is none of the known ones."""
+    if value not in known:
+        raise ConfigError(f"{where} must be {' or '.join(known)}, got {value!r}")
 
 
 def without(gone: Collection[str], by_federation: Mapping | None) -> dict | None:

@@ -5,15 +5,23 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import (
+    GROUPS,
+    OF_CLIENTS,
+    OF_SERVER,
+    OWNERS,
+    SPLITS,
     Exhibit,
     Pair,
+    Protocol,
     Swept,
     View,
     against,
     of_protocols,
+    one_of,
     reached,
     without,
 )
@@ -50,6 +58,9 @@ class AccuracyOverBytes(Figure):
     shaded: str | None = None
 
     compares: ClassVar = True
+    choices: ClassVar = {
+        **{"metric": OF_CLIENTS, "split": SPLITS, "unit": ("MB", "GB"), "scale": ("log", "linear")}
+    }
 
     @property
     def room_for_others(self) -> bool:
@@ -88,6 +99,8 @@ class AccuracyOverRounds(Figure):
     peaks: str | None = None
     waypoints: str | None = None
 
+    choices: ClassVar = {"metric": OF_CLIENTS, "split": SPLITS, "group": GROUPS}
+
     @property
     def room_for_others(self) -> bool:
         """Whether every method has the predictor that is shown."""
@@ -122,6 +135,16 @@ class ClientAccuracyCdf(Figure):
     unseen: bool = False
     protocols: Sequence[Mapping] | None = None
     variants: Mapping | None = None
+
+    forms: ClassVar = {"protocols": Protocol}
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        if self.unseen and self.protocols is not None:
+            raise ConfigError("unseen clients cannot be told apart beside protocols")
+        if self.variants is not None and self.protocols is None:
+            raise ConfigError("variants need protocols")
 
     @property
     def room_for_others(self) -> bool:
@@ -202,13 +225,27 @@ class Exploration(Figure):
     question: ClassVar = "Do clients settle on a cluster?"
 
 
+class GainPair(NamedTuple):
+    """Two federations."""
+
+    below: str
+    above: str
+
+
+class GainBar(NamedTuple):
+    """A metric, how its group of bars is called, and under which name its number is published."""
+
+    metric: str
+    title: str
+    printed: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GainBars(Figure):
     """What is gained from one federation to another.
 
     Attributes:
-      pairs: of each the federations "below" and "above".
-      bars: of each the "metric" and "title", maybe the metric by which it is "printed".
+      pairs: of each what a `GainPair` has; bars: what a `GainBar` has.
       names: of what is below and above, for the legend.
       gains: published exhibit of the gains; the exhibit's own is of the federation below.
     """
@@ -220,6 +257,16 @@ class GainBars(Figure):
     bars: Sequence[Mapping]
     names: Sequence[str]
     gains: str = ""
+
+    forms: ClassVar = {"pairs": GainPair, "bars": GainBar}
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        for bar in self.formed("bars"):
+            one_of(OF_SERVER, bar.metric, "metric of a bar")
+        if len(self.names) != 2:
+            raise ConfigError(f"names are of what is below and above, got {self.names!r}")
 
     def metrics(self) -> Iterator[str]:
         """Those of the bars."""
@@ -254,6 +301,12 @@ class GradientDivergence(Figure):
     compares: ClassVar = True
 
     window: int = 50
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        if self.window < 1:
+            raise ConfigError(f"window must be at least 1 round, got {self.window}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +372,9 @@ class ProtocolSweep(Figure):
     panels: str = "federation"
     variants: Mapping | None = None
 
+    choices: ClassVar = {"of": OWNERS, "panels": ("federation", "variant")}
+    forms: ClassVar = {"protocols": Protocol}
+
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The protocols."""
         yield from of_protocols(self.protocols)
@@ -369,6 +425,8 @@ class Sweep(Swept, Figure):
 
     symbol: str = ""
     metric: str = "accuracy"
+
+    choices: ClassVar = {**Swept.choices, "metric": OF_CLIENTS}
 
 
 @dataclass(frozen=True, kw_only=True)

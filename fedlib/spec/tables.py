@@ -2,9 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from fedlib.spec.exhibits import Exhibit, Pair, Swept, View, against, of_protocols
+from fedlib.errors import ConfigError
+from fedlib.spec.exhibits import (
+    GROUPS,
+    OF_SERVER,
+    SPLITS,
+    Exhibit,
+    Pair,
+    Protocol,
+    Swept,
+    View,
+    against,
+    of_protocols,
+    one_of,
+)
 
 
 class Table(Exhibit):
@@ -108,17 +121,39 @@ class Gains(Table):
         return against(self.of, [group["labels"] for group in self.groups], pairs)
 
 
+class ServerColumn(NamedTuple):
+    """A column: the metric of a federation, `minus` that of another.
+
+    Attributes:
+      published: exhibit of its numbers, that of the table if left out; printed: the metric by which
+        it has them, the same if left out; of: title of the setting that they are of ("M = 50"), if
+        that is another one, from which there is no difference.
+    """
+
+    federation: str
+    title: str
+    metric: str = "accuracy"
+    minus: str = ""
+    published: str = ""
+    printed: str = ""
+    of: str = ""
+
+
+class ServerRow(NamedTuple):
+    """A run, its title (the run's if left out), and the label of its published number (its own)."""
+
+    label: str
+    title: str = ""
+    printed: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GlobalAccuracy(Table):
     """Accuracy of one model on the server's test examples.
 
     Attributes:
-      columns: of each the "federation" and "title", maybe the "metric" (accuracy), the federation
-        to be subtracted ("minus"), the exhibit that is "published", that of the table if it is left
-        out, the metric by which that is "printed", the same if it is left out, and the title of the
-        setting that it is printed "of" ("M = 50"), if that is another.
-      rows: of each the "label", maybe a "title" (the run's) and the label under which it is
-        "printed" (its own); the exhibit's runs if not given.
+      columns: of each what a `ServerColumn` has.
+      rows: of each what a `ServerRow` has; the exhibit's runs if not given.
       head: of the column of titles.
       average: published exhibit of the means over all columns, of the data set "all"; with it, or
         with "", these are shown too.
@@ -133,6 +168,14 @@ class GlobalAccuracy(Table):
     rows: Sequence[Mapping] | None = None
     head: str = "Method"
     average: str | None = None
+
+    forms: ClassVar = {"columns": ServerColumn, "rows": ServerRow}
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        for column in self.formed("columns"):
+            one_of(OF_SERVER, column.metric, f"metric of the column {column.title!r}")
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The state of the last round, of methods that choose another."""
@@ -168,6 +211,8 @@ class Headlines(Table):
     protocols: Sequence[Mapping]
     cells: str | None = None
 
+    forms: ClassVar = {"protocols": Protocol}
+
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The protocols, and those that claims name."""
         yield from of_protocols(self.protocols)
@@ -202,7 +247,7 @@ class Lead(Table):
       of: label of the method that is ahead.
       claim: {"title", "exhibit", "dataset" and "metric" of the published number, "over": one of
         `OVER`}.
-      group: one of `fedlib.report.comparisons.GROUPS`.
+      group: whose accuracy.
       at: one of `WHEN`.
     """
 
@@ -213,6 +258,8 @@ class Lead(Table):
     claim: Mapping
     group: str = "seen"
     at: str = "best"
+
+    choices: ClassVar = {"group": GROUPS, "at": ("last", "best")}
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The group."""
@@ -249,6 +296,8 @@ class PairedDifferences(Table):
     of: str
     protocols: Sequence[Mapping] | None = None
 
+    forms: ClassVar = {"protocols": Protocol}
+
     @property
     def room_for_others(self) -> bool:
         """Whether every method has the predictors that are shown."""
@@ -281,6 +330,9 @@ class ProtocolGrid(Table):
     parameter: str | None = None
     symbol: str | None = None
     group: str = "seen"
+
+    choices: ClassVar = {"group": GROUPS}
+    forms: ClassVar = {"protocols": Protocol}
 
     def views(self, federation: str, label: str) -> Iterator[View]:
         """The protocols, of the group."""
@@ -352,14 +404,26 @@ class Unseen(Table):
         yield View("unseen", "*")
 
 
+class ViewColumn(NamedTuple):
+    """A column: its title, whose accuracy it has, and the `key` of its published numbers.
+
+    That is the protocol if left out.
+    """
+
+    title: str
+    group: str = "seen"
+    protocol: str = "default"
+    split: str = "test"
+    metric: str = "accuracy_client_mean"
+    key: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Views(Table):
     """A column for each of some views.
 
     Attributes:
-      columns: of each the "title", and whatever is not as here: "group" "seen", "protocol"
-        "default", "split" "test", "metric" "accuracy_client_mean" (or "accuracy"), "key" of
-        published numbers, the protocol.
+      columns: of each what a `ViewColumn` has.
     """
 
     question: ClassVar = "How accurate is each method, seen in different ways?"
@@ -367,11 +431,25 @@ class Views(Table):
 
     columns: Sequence[Mapping]
 
+    forms: ClassVar = {"columns": ViewColumn}
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        shown = self.formed("columns")
+        for column in shown:
+            for name, known in (
+                ("group", GROUPS),
+                ("split", (*SPLITS, "shared")),
+                ("metric", ("accuracy_client_mean", "accuracy")),
+            ):
+                one_of(known, getattr(column, name), f"{name} of the column {column.title!r}")
+        titles = [column.title for column in shown]
+        if not titles or len({*titles}) < len(titles):
+            named = ", ".join(titles) or "no columns"
+            raise ConfigError(f"columns must have different titles, got {named}")
+
     def views(self, federation: str, label: str) -> Iterator[View]:
         """Those of the columns."""
         for column in self.columns:
             yield View(**{name: column[name] for name in View._fields if name in column})
-
-    def metrics(self) -> Iterator[str]:
-        """Those of the columns."""
-        return (column["metric"] for column in self.columns if "metric" in column)

@@ -1,7 +1,6 @@
 """Accuracy of the seen clients against what was communicated for it."""
 
 import math
-from collections.abc import Iterable
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,7 +14,6 @@ from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.traffic import UNITS, scaled
 
-SCALES = ("log", "linear")
 DECADE = 10  # ratio of amounts, below which a logarithmic axis would have too few ticks
 
 
@@ -27,15 +25,12 @@ def draw(given: Inputs) -> Figure:
     """The figure; a run that sends nothing is a horizontal line at its last accuracy.
 
     Raises:
-      ConfigError: for another metric, split, unit, scale or federation.
+      ConfigError: for another federation.
       DataError: if a run was not evaluated so.
     """
     exhibit, kind = given.exhibit, given.kind
     accuracy = curves.Accuracy(kind.metric, kind.protocol, kind.split)
-    curves.check(accuracy)
     _check_until(exhibit, kind.until or {})
-    _check("unit", kind.unit, UNITS)
-    _check("scale", kind.scale, SCALES)
     shown, unit, size = _cut(_with_traffic(given, accuracy), kind.unit, kind.until or {})
     looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
     figure, grid = layout.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
@@ -66,12 +61,6 @@ def _check_until(exhibit: dict, until: dict[str, float]) -> None:
     for federation, limit in until.items():
         if not limit > 0:
             raise ConfigError(f"until must be above 0, got {limit} for {federation}")
-
-
-def _check(name: str, value: str, known: Iterable[str]) -> None:
-    """Raise ConfigError for a value that is not one of these."""
-    if value not in known:
-        raise ConfigError(f"{name} must be {' or '.join(known)}, got {value!r}")
 
 
 def _cut(

@@ -6,7 +6,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import layout, style
 from fedlib.report.inputs import Inputs
@@ -17,20 +16,11 @@ AXES = ("Test accuracy of a client (%)", "Fraction of clients at or below")
 
 @style.styled()
 def draw(given: Inputs) -> Figure:
-    """The figure, after the last round; the clients of all seeds are pooled.
-
-    Raises:
-      ConfigError: if `unseen` clients are to be shown with `protocols`, whose dashes are taken, or
-        `variants` without `protocols`.
-    """
+    """The figure, after the last round; the clients of all seeds are pooled."""
     exhibit, kind = given.exhibit, given.kind
     if kind.protocols is not None:
-        if kind.unseen:
-            raise ConfigError("unseen clients cannot be told apart beside protocols")
         kinds = comparisons.variants(exhibit, kind.variants)
-        return _draw_protocols(given, comparisons.declared(kind.protocols), kinds)
-    if kind.variants is not None:
-        raise ConfigError("variants need protocols")
+        return _draw_protocols(given, comparisons.declared(kind.formed("protocols")), kinds)
     default = {"at": "last", "protocol": PRIMARY.protocol, "split": PRIMARY.split}
     shown = exhibits.pick(given.client_rows, **default)
     shown = shown[shown["count"] > 0]

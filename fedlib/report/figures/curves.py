@@ -1,12 +1,12 @@
 """What curves of accuracy have in common: whose accuracy they show, how far, and its name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import comparisons, exhibits
 from fedlib.report.figures import style
 from fedlib.report.inputs import Inputs
@@ -39,16 +39,6 @@ class Accuracy(NamedTuple):
         if self.protocol == PRIMARY.protocol:
             return f"{accuracy}\n{METRICS[self.metric]}"
         return f"{comparisons.protocol_title(self.protocol)}\n{accuracy}\n{METRICS[self.metric]}"
-
-
-def check(shown: Accuracy) -> None:
-    """Nothing, if that accuracy exists; ConfigError for another metric, split or group."""
-    if shown.group not in comparisons.GROUPS:
-        raise ConfigError(f"group must be {_choices(comparisons.GROUPS)}, got {shown.group!r}")
-    if shown.metric not in METRICS:
-        raise ConfigError(f"metric must be {_choices(METRICS)}, got {shown.metric!r}")
-    if shown.split not in SPLITS:
-        raise ConfigError(f"split must be {_choices(SPLITS)}, got {shown.split!r}")
 
 
 def over_rounds(given: Inputs, shown: Accuracy) -> pd.DataFrame:
@@ -108,8 +98,3 @@ def focus(axes: Axes, drawn: Sequence[pd.Series], levels: Sequence[float] = ()) 
     peak = max(*levels, *(curve.max() for curve in drawn))
     axes.set_ylim(start, peak + max(0.1 * room, 0.01))
     return "The lowest accuracies, with which curves begin, are not shown."
-
-
-def _choices(names: Mapping) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"

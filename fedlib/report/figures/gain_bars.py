@@ -5,8 +5,6 @@ Source: J. Jiang et al., "Heterogeneous Federated Learning with Scalable Server 
 IJCAI 2025, Figure 4.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedlib.errors import ConfigError
 from fedlib.report import exhibits, printed
 from fedlib.report.figures import layout, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import SERVER, check_of_server, over_seeds
+from fedlib.report.metrics import SERVER, over_seeds
+from fedlib.spec.figures import GainBar
 
 WIDTH = 0.8  # of the bars of one metric, of the distance between two metrics
 GAIN = "After the last round, on the test examples of the server. Numbers: the gain, in points."
@@ -27,28 +25,20 @@ PRINTED = {"linestyle": "None", "marker": "D", "markersize": 4, "color": style.G
 KEY = ["federation", "label", "metric"]
 
 
-class _Bar(NamedTuple):
-    """A metric, how its group of bars is called, and under which name its number is published."""
-
-    metric: str
-    title: str
-    printed: str = ""
-
-
 @style.styled()
 def draw(given: Inputs) -> Figure:
     """The figure, a panel per pair of federations.
 
     Pairs of which a federation is not in the exhibit are left out, as only some may be wanted.
-
-    Raises:
-      ConfigError: for a pair, bar or pair of names that is not such.
     """
     exhibit, kind = given.exhibit, given.kind
-    groups = _groups(kind.bars)
-    shown = _pairs(exhibit, kind.pairs)
-    if len(kind.names) != 2:
-        raise ConfigError(f"names are of what is below and above, got {kind.names!r}")
+    groups = kind.formed("bars")
+    there = {federation["name"]: federation for federation in exhibit["federations"]}
+    shown = [
+        (there[below], there[above])
+        for below, above in kind.formed("pairs")
+        if {below, above} <= {*there}
+    ]
     last = exhibits.pick(given.rows, **SERVER._asdict(), at="last")
     found = over_seeds(last, KEY).set_index(KEY)
     looks = style.looks(exhibit)
@@ -73,28 +63,9 @@ def draw(given: Inputs) -> Figure:
     return layout.finish(figure, exhibit, handles, GAIN, *notes)
 
 
-def _groups(bars: list[dict]) -> list[_Bar]:
-    for bar in bars:
-        if not {"metric", "title"} <= bar.keys() <= {*_Bar._fields}:
-            raise ConfigError(f"a bar has a metric and a title, maybe printed, got {bar!r}")
-        check_of_server(bar["metric"], "a bar")
-    return [_Bar(**bar) for bar in bars]
-
-
-def _pairs(exhibit: dict, pairs: list[dict]) -> list[tuple[dict, dict]]:
-    """Those whose federations are both in the exhibit."""
-    there = {federation["name"]: federation for federation in exhibit["federations"]}
-    for pair in pairs:
-        if pair.keys() != {"below", "above"}:
-            raise ConfigError(f"a pair has a federation below and one above, got {pair!r}")
-    return [
-        (there[pair["below"]], there[pair["above"]])
-        for pair in pairs
-        if {*pair.values()} <= {*there}
-    ]
-
-
-def _values(found: pd.DataFrame, federation: str, label: str, groups: list[_Bar]) -> pd.DataFrame:
+def _values(
+    found: pd.DataFrame, federation: str, label: str, groups: list[GainBar]
+) -> pd.DataFrame:
     """One row per group of bars, with mean, low and high; NaN where there is none."""
     index = [(federation, label, bar.metric) for bar in groups]
     return found.reindex(index)[["mean", "low", "high"]].reset_index(drop=True)
@@ -122,7 +93,7 @@ def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndar
             axes.annotate(layout.number(gain, "+.1f"), (place, top), **above)
 
 
-def _published(given: Inputs, where: tuple[str, str], groups: list[_Bar]) -> np.ndarray:
+def _published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> np.ndarray:
     """Printed numbers, below and above -> [2, groups of bars]; NaN where there is none."""
     names = [bar.printed or bar.metric for bar in groups]
     gains = [printed.fractions(given.published, given.kind.gains or None, name) for name in names]

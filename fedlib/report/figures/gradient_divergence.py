@@ -7,7 +7,7 @@ section 7.3. The paper's window is unknown.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import curves, layout, style
 from fedlib.report.inputs import Inputs
@@ -24,12 +24,9 @@ def draw(given: Inputs) -> Figure:
     """The figure: mean over seeds, and a band over seeds.
 
     Raises:
-      ConfigError: for a window below 1.
       DataError: if a run did not record its divergence.
     """
     exhibit, window = given.exhibit, given.kind.window
-    if window < 1:
-        raise ConfigError(f"window must be at least 1 round, got {window}")
     shown = exhibits.pick(given.rows, at="round", **TRAFFIC._asdict())
     shown = shown[shown["metric"].str.startswith(f"{DIVERGENCE}_")]
     looks = style.looks(exhibit)

@@ -16,7 +16,6 @@ from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
 from fedlib.report.inputs import Inputs
 from fedlib.spec.figures import ProtocolSweep
 
-PANELS = ("federation", "variant")
 PUBLISHED = {"linestyle": "None", "marker": "x", "markersize": 5, "markeredgewidth": 1.2}
 
 
@@ -25,11 +24,11 @@ def draw(given: Inputs) -> Figure:
     """The figure; what is published is marked by crosses, see `comparisons.Printed`.
 
     Raises:
-      ConfigError: for other `panels` or `of`, or if two runs would be at the same place.
+      ConfigError: if two runs would be at the same place.
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = comparisons.declared(kind.protocols)
+    shown = comparisons.declared(kind.formed("protocols"))
     kinds = comparisons.variants(exhibit, kind.variants)
     places = _places(exhibit, kind, kinds)
     settings = sorted(places["setting"].unique())
@@ -57,8 +56,6 @@ def draw(given: Inputs) -> Figure:
 
 def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
     """Where every run is drawn -> DataFrame federation, label, setting, panel, dashes."""
-    if kind.panels not in PANELS:
-        raise ConfigError(f"panels must be {' or '.join(PANELS)}, got {kind.panels!r}")
     places = exhibits.placed(exhibit, kind.parameter, kind.of)
     order = exhibits.panels(exhibit, kind.of)
     names = zip(places["federation"], places["label"], strict=True)

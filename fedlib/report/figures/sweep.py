@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from fedlib.errors import ConfigError
 from fedlib.report import exhibits
 from fedlib.report.figures import curves, layout, style
 from fedlib.report.inputs import Inputs
@@ -25,11 +24,9 @@ def draw(given: Inputs) -> Figure:
     """The figure.
 
     Raises:
-      ConfigError: for another metric, and see `fedlib.report.exhibits.swept`.
+      ConfigError: see `fedlib.report.exhibits.swept`.
     """
     exhibit, kind = given.exhibit, given.kind
-    if kind.metric not in curves.METRICS:
-        raise ConfigError(f"metric must be {' or '.join(curves.METRICS)}, got {kind.metric!r}")
     runs = exhibits.swept(exhibit, kind.parameter, kind.methods, kind.of)
     points = _points(given, runs)
     settings = points["setting"].drop_duplicates().tolist()

@@ -32,7 +32,6 @@ from fedlib.report.metrics.definitions import (
     best_evaluation,
     bottom10,
     bottom10_mean,
-    check_of_server,
     loss,
     macro_f1,
     primary,

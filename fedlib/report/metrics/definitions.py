@@ -6,7 +6,7 @@ predicted for each example after the last round, Predictions -> a number.
 
 import numpy as np
 
-from fedlib.errors import ConfigError, DataError
+from fedlib.errors import DataError
 from fedlib.results import Predictions, RunResult, Scores, View
 
 PRIMARY = View("seen", "default", "test")
@@ -88,13 +88,6 @@ def regret(scores: Scores, optimum: np.ndarray) -> np.ndarray:
 METRICS = (accuracy, accuracy_client_mean, accuracy_client_std, bottom10, bottom10_mean, loss)
 METRICS_OF_SERVER = (accuracy, loss)  # the others compare clients
 METRICS_OF_PREDICTIONS = (macro_f1, auc)
-
-
-def check_of_server(metric: str, where: str) -> None:
-    """Raise ConfigError, which says `where`, unless it is the name of a metric of the server."""
-    known = [found.__name__ for found in (*METRICS_OF_SERVER, *METRICS_OF_PREDICTIONS)]
-    if metric not in known:
-        raise ConfigError(f"metric of {where} must be {' or '.join(known)}, got {metric!r}")
 
 
 def _owned(scores: Scores) -> Scores:

@@ -29,6 +29,7 @@ from fedlib.report.tables.render import (
 )
 from fedlib.report.tables.sheets import TableInputs
 from fedlib.results import TOTALS
+from fedlib.spec.exhibits import one_of
 
 NOT_RUN = "not run"
 UNTESTABLE = "not testable"  # at this scale
@@ -143,10 +144,7 @@ def _check(criterion: dict) -> None:
             f"criterion {name!r} must have title, source, kind and terms, maybe "
             f"{', '.join(sorted(FIELDS))}; got {', '.join(criterion)}"
         )
-    if criterion.get("unit", "percent") not in UNITS:
-        raise ConfigError(
-            f"criterion {name!r}: unit must be {' or '.join(UNITS)}, got {criterion['unit']!r}"
-        )
+    one_of(UNITS, criterion.get("unit", "percent"), f"criterion {name!r}: unit")
     for term in criterion["terms"]:
         cells = _cells(term)
         if len(cells) > 2 or not all(

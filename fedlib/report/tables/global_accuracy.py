@@ -8,17 +8,15 @@ Two states of every run are shown: that of its last round, and the one with the 
 server's validation examples, whether the method looks at these or not.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import ConfigError
 from fedlib.report import exhibits, printed
-from fedlib.report.metrics import SERVER, check_of_server, over_seeds
+from fedlib.report.metrics import SERVER, over_seeds
 from fedlib.report.tables import notes, render, sheets
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, differences, texts
+from fedlib.spec.tables import ServerColumn, ServerRow
 
 AVERAGE = "Average"
 ROUNDED = 1e-4  # how far a printed average may be from that of printed numbers
@@ -37,39 +35,13 @@ CHOICE = "selected_round"  # metric of methods that choose a state themselves
 RUN = ["federation", "label", "seed"]
 
 
-class _Row(NamedTuple):
-    """A run, how the table calls it, and under which label its number is published."""
-
-    label: str
-    title: str = ""
-    printed: str = ""
-
-
-class _Column(NamedTuple):
-    """A column: the metric of a federation, `minus` that of another; which are `published`.
-
-    What is printed `of` a setting that is not the federation's has no difference.
-    """
-
-    federation: str
-    title: str
-    metric: str = "accuracy"
-    minus: str = ""
-    published: str = ""
-    printed: str = ""
-    of: str = ""
-
-
 def build(given: TableInputs) -> Sheet:
     """The table, a block per family of federations; its numbers have one row per run and column.
 
     Rows and columns whose runs are not in the exhibit are left out, as only some may be wanted.
-
-    Raises:
-      ConfigError: for a row or column that is not such.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown, wanted = _columns(exhibit, kind.columns), _rows(exhibit, kind.rows)
+    shown, wanted = _columns(given), _rows(given)
     numbers = _numbers(given, shown, wanted)
     blocks = [
         _block(family, part, kind.head) for family, part in numbers.groupby("family", sort=False)
@@ -88,38 +60,29 @@ def build(given: TableInputs) -> Sheet:
     )
 
 
-def _columns(exhibit: dict, columns: list[dict]) -> list[_Column]:
+def _columns(given: TableInputs) -> list[ServerColumn]:
     """Those whose federations are in the exhibit."""
-    there = {federation["name"] for federation in exhibit["federations"]}
-    found = []
-    for column in columns:
-        if not {"federation", "title"} <= column.keys() <= {*_Column._fields}:
-            raise ConfigError(
-                "a column has a federation and a title, maybe "
-                f"{', '.join(_Column._fields[2:])}, got {column!r}"
-            )
-        shown = _Column(**column)
-        check_of_server(shown.metric, f"the column {shown.title!r}")
-        if {shown.federation, shown.minus or shown.federation} <= there:
-            found.append(shown._replace(published=shown.published or exhibit["published"] or ""))
-    return found
+    there = {federation["name"] for federation in given.exhibit["federations"]}
+    own = given.exhibit["published"] or ""
+    return [
+        column._replace(published=column.published or own)
+        for column in given.kind.formed("columns")
+        if {column.federation, column.minus or column.federation} <= there
+    ]
 
 
-def _rows(exhibit: dict, rows: list[dict] | None) -> list[_Row]:
+def _rows(given: TableInputs) -> list[ServerRow]:
     """Those whose runs are in the exhibit, with titles and published labels."""
-    titles = exhibits.titles(exhibit)
-    found = []
-    for row in [{"label": label} for label in titles] if rows is None else rows:
-        if not {"label"} <= row.keys() <= {*_Row._fields}:
-            raise ConfigError(f"a row has a label, maybe a title and printed, got {row!r}")
-        own = _Row(**row)
-        if own.label in titles:
-            title, known = own.title or titles[own.label], own.printed or own.label
-            found.append(own._replace(title=title, printed=known))
-    return found
+    titles = exhibits.titles(given.exhibit)
+    rows = given.kind.formed("rows") if given.kind.rows is not None else map(ServerRow, titles)
+    return [
+        ServerRow(row.label, row.title or titles[row.label], row.printed or row.label)
+        for row in rows
+        if row.label in titles
+    ]
 
 
-def _reproduced(mine: pd.DataFrame, shown: list[_Column]) -> dict[str, pd.DataFrame]:
+def _reproduced(mine: pd.DataFrame, shown: list[ServerColumn]) -> dict[str, pd.DataFrame]:
     """`over_seeds` of every run and column, by state; indexed by label and the column's place."""
     runs = [tuple(run) for run in exhibits.pick(mine, metric=CHOICE)[RUN].to_numpy()]
     server = exhibits.pick(mine, group=SERVER.group, split=SERVER.split)
@@ -135,7 +98,7 @@ def _reproduced(mine: pd.DataFrame, shown: list[_Column]) -> dict[str, pd.DataFr
     }
 
 
-def _columnwise(rows: pd.DataFrame, shown: list[_Column]) -> pd.DataFrame:
+def _columnwise(rows: pd.DataFrame, shown: list[ServerColumn]) -> pd.DataFrame:
     """`over_seeds` of every run and column -> DataFrame indexed by label and column's place."""
     values = rows.set_index(["federation", "metric", "label", "seed"])["value"]
     parts = []
@@ -156,7 +119,7 @@ def _of(values: pd.Series, federation: str, metric: str) -> pd.Series:
     return mine.droplevel(names)
 
 
-def _numbers(given: TableInputs, shown: list[_Column], rows: list[_Row]) -> pd.DataFrame:
+def _numbers(given: TableInputs, shown: list[ServerColumn], rows: list[ServerRow]) -> pd.DataFrame:
     """Everything the table shows, as fractions -> one row per column and run."""
     federations = {federation["name"]: federation for federation in given.exhibit["federations"]}
     found = _reproduced(given.rows, shown)
@@ -192,7 +155,7 @@ def _numbers(given: TableInputs, shown: list[_Column], rows: list[_Row]) -> pd.D
 
 
 def _averages(
-    numbers: pd.DataFrame, theirs: dict[tuple[str, str], float], rows: list[_Row]
+    numbers: pd.DataFrame, theirs: dict[tuple[str, str], float], rows: list[ServerRow]
 ) -> pd.DataFrame:
     """The mean of each run over all columns, NaN unless it has all of them.
 

@@ -4,8 +4,6 @@ A claim is arithmetic on two cells, and a cell is one federation, run and protoc
 trials of its accuracy, or the standard deviation. Claims are declared as data.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
@@ -14,6 +12,7 @@ from fedlib.report import comparisons, exhibits, printed
 from fedlib.report.metrics import INTERVAL_SEEDS
 from fedlib.report.tables.render import Block, Cell, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import TableInputs, is_compared
+from fedlib.spec.exhibits import one_of
 
 DECIMALS = 2
 FORMULAS = {  # of the first and the second cell
@@ -44,7 +43,7 @@ def build(given: TableInputs) -> Sheet:
       DataError: see `fedlib.report.comparisons.accuracies`.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = {protocol.name: protocol for protocol in comparisons.declared(kind.protocols)}
+    shown = {protocol.name: protocol for protocol in comparisons.declared(kind.formed("protocols"))}
     for claim in kind.claims:
         _check(claim, shown)
     missing = [claim["title"] for claim in kind.claims if not _covers(exhibit, claim)]
@@ -70,19 +69,13 @@ def build(given: TableInputs) -> Sheet:
 
 def _check(claim: dict, shown: dict[str, comparisons.Protocol]) -> None:
     """Nothing, if the claim is well formed."""
+    name = f"claim {claim['title']!r}"
     if len(claim["cells"]) != 2:
-        raise ConfigError(f"claim {claim['title']!r} must have two cells, got {claim['cells']}")
-    _check_choice(claim, "formula", claim["formula"], FORMULAS)
+        raise ConfigError(f"{name} must have two cells, got {claim['cells']}")
+    one_of(FORMULAS, claim["formula"], f"{name}: formula")
     for cell in claim["cells"]:
-        _check_choice(claim, "protocol", cell["protocol"], shown)
-        _check_choice(claim, "statistic", cell["statistic"], STATISTICS)
-
-
-def _check_choice(claim: dict, what: str, value: str, choices: Iterable[str]) -> None:
-    if value not in choices:
-        raise ConfigError(
-            f"claim {claim['title']!r}: {what} must be one of {', '.join(choices)}, got {value!r}"
-        )
+        one_of(shown, cell["protocol"], f"{name}: protocol")
+        one_of(STATISTICS, cell["statistic"], f"{name}: statistic")
 
 
 def _covers(exhibit: dict, claim: dict) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedlib.errors import ConfigError
 from fedlib.report import exhibits, printed
 from fedlib.report.comparisons import GROUPS
 from fedlib.report.metrics import PRIMARY, over_seeds
 from fedlib.report.tables import notes, render, sheets
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import STATISTICS, TableInputs, is_compared, texts
+from fedlib.spec.exhibits import one_of
 
 WHEN = {"last": "after the last round", "best": "at each run's best round on the test data"}
 OVER = {"best": "idxmin", "any": "idxmax"}  # which of the leads on a federation a claim is about
@@ -28,17 +28,10 @@ def build(given: TableInputs) -> Sheet:
     A run is left out where it, or the method that is ahead, has no default protocol for the group.
 
     Raises:
-      ConfigError: for another `group`, `at` or `over`.
+      ConfigError: for a claim over others than `OVER` has.
     """
     exhibit, kind, of = given.exhibit, given.kind, given.kind.of
-    over = kind.claim["over"]
-    for name, value, known in (
-        ("group", kind.group, GROUPS),
-        ("at", kind.at, WHEN),
-        ("over", over, OVER),
-    ):
-        if value not in known:
-            raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    one_of(OVER, kind.claim["over"], "over")
     where = {"group": kind.group, "at": kind.at, "metric": "accuracy"}
     mine = exhibits.pick(given.rows, **PRIMARY._asdict() | where)
     numbers = _numbers(given, _leads(mine, of))

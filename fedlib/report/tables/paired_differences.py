@@ -15,6 +15,7 @@ from fedlib.report.metrics import PRIMARY
 from fedlib.report.tables import sheets
 from fedlib.report.tables.render import ABSENT, Cell, Column, Sheet, percent, points
 from fedlib.report.tables.sheets import Columns, TableInputs, texts
+from fedlib.spec.exhibits import Protocol
 
 SHOWN = {comparisons.MEAN: "mean of clients", "accuracy": "all examples"}
 CERTAIN = 0.05  # p of all differences of a federation together, below which one is bold
@@ -39,7 +40,7 @@ def build(given: TableInputs) -> Sheet:
       DataError: if a federation lacks the method that the others are compared with.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = comparisons.declared(kind.protocols or [{"name": PRIMARY.protocol}])
+    shown = comparisons.declared(kind.formed("protocols") or [Protocol(PRIMARY.protocol)])
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
     rows = exhibits.pick(given.client_rows, **where).groupby(["federation", "label", "protocol"])
     found = {key: intervals.by_client(mine) for key, mine in rows}

@@ -33,7 +33,7 @@ def build(given: TableInputs) -> Sheet:
       ConfigError, DataError: see `fedlib.report.comparisons`.
     """
     exhibit, kind = given.exhibit, given.kind
-    shown = comparisons.declared(kind.protocols)
+    shown = comparisons.declared(kind.formed("protocols"))
     numbers = _numbers(given, shown).assign(metric=comparisons.MEAN, group=kind.group)
     head = "Data" if kind.parameter is None else kind.symbol or kind.parameter.rpartition(".")[2]
     heads = {f["name"]: _head(f, kind.parameter) for f in exhibit["federations"]}
