@@ -416,7 +416,7 @@ def test_cluster_usage_is_the_mean_of_what_each_seed_has_sorted(collected):
 def test_usage_of_what_nobody_chose_or_cannot_exist_is_refused(collected):
     exhibit, tidy, clients = collected["p"]
     usage = figures.load("cluster_usage")
-    with pytest.raises(DataError, match="clients of cifar10-p0.2/eps have no choice"):
+    with pytest.raises(DataError, match="cifar10-p0.2/eps has no choice"):
         usage(exhibit, tidy, clients.drop(columns="choice"), None)
     with pytest.raises(DataError, match=r"choice of cifar10-p0.2/eps must be in \[0, 5\]"):
         usage(exhibit, tidy, clients.assign(choice=6), None)
@@ -461,7 +461,7 @@ def test_exploration_shows_shares_of_one_seed_that_fill_the_panel(collected):
     assert (steps[0].edges[0], steps[0].edges[-1]) == (0.5, 30.5)
     exhibit, _, clients = collected["p"]
     none = tidy[~tidy["metric"].str.startswith("picks_")]
-    with pytest.raises(DataError, match="cifar10-p0.2/eps has no picks_0"):
+    with pytest.raises(DataError, match="cifar10-p0.2/eps recorded no picks in any round"):
         figures.load("exploration")(exhibit, none, clients, None)
 
 

@@ -206,7 +206,7 @@ def test_divergence_is_a_sliding_mean_over_rounds_and_experts(diverging):
 
 
 def test_divergence_of_what_was_not_recorded_is_refused(diverging, curves):
-    with pytest.raises(DataError, match=r"emnist/fedavg has no divergence_0, .* its horizon is 0"):
+    with pytest.raises(DataError, match="emnist/fedavg recorded no divergence in any round"):
         draw("gradient_divergence", *curves)
     with pytest.raises(ConfigError, match="window must be at least 1 round, got 0"):
         draw("gradient_divergence", *diverging, window=0)
@@ -248,7 +248,7 @@ def test_tables_have_a_panel_per_run_and_round_with_the_numbers_of_one_seed(over
 def test_tables_that_were_not_recorded_are_refused(over_time, curves):
     with pytest.raises(DataError, match="plain recorded no table at round 10; there are 30"):
         draw("tables_over_time", *over_time[:2], rounds=[10])
-    with pytest.raises(DataError, match="fedavg recorded no table at any round; there are none"):
+    with pytest.raises(DataError, match="fedavg recorded no table in any round"):
         draw("tables_over_time", *curves)
 
 

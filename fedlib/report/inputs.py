@@ -14,7 +14,9 @@ from typing import Any
 import pandas as pd
 
 from fedlib import seals
+from fedlib.errors import DataError
 from fedlib.report import exhibits, frames, printed
+from fedlib.report.metrics import TRAFFIC
 from fedlib.spec.exhibits import declared
 
 
@@ -54,6 +56,21 @@ class Inputs:
     def printed(self, metric: str = "accuracy") -> dict[tuple[str, str], float]:
         """The exhibit's own published numbers, by data set and label."""
         return printed.fractions(self.published, self.exhibit["published"], metric)
+
+    def recorded(self, run: dict, name: str, **where: object) -> pd.DataFrame:
+        """What a run wrote down by round as the metric `name`, or as `name`_0, `name`_1, ...
+
+        Raises:
+          DataError: if it has nothing that is `where`.
+        """
+        rows = exhibits.pick(self.rows, at="round", **TRAFFIC._asdict(), **where)
+        mine = exhibits.of_run(rows[rows["metric"].str.match(rf"{name}(_\d|$)")], run)
+        if mine.empty:
+            raise DataError(
+                f"{exhibits.name(run)} recorded no {name} in any round; its method, or its "
+                "settings, do not, or the metrics stage must run again"
+            )
+        return mine
 
     @property
     def runs(self) -> Iterable[tuple[dict, dict]]:

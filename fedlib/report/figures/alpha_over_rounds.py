@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.report import exhibits
-from fedlib.report.alphas import ALPHA, recorded
 from fedlib.report.figures import curves, layout, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds
 
+ALPHA = "alpha"  # as a metric and a published metric
 PRINTED = {"color": style.GREY, "linestyle": style.DASHED, "linewidth": 1.1}
 
 
@@ -29,8 +29,9 @@ def draw(given: Inputs) -> Figure:
     figure, grid = layout.by_federation(exhibit, "Communication round", "α")
     panels = {federation["name"]: axes for axes, federation in grid}
     marked = False
-    for federation, run, alpha in recorded(given):
-        axes, curve = panels[federation["name"]], over_seeds(alpha, ["label", "round"])
+    for federation, run in given.runs:
+        axes = panels[federation["name"]]
+        curve = over_seeds(given.recorded(run, ALPHA), ["label", "round"])
         curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         number = theirs.get((federation["dataset"], run["label"]))
         if number is not None:

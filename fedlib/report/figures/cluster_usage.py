@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.errors import DataError
-from fedlib.report import exhibits
+from fedlib.report import exhibits, of_clients
 from fedlib.report.figures import layout, ranked, style
 from fedlib.report.inputs import Inputs
 
@@ -41,15 +41,12 @@ def draw(given: Inputs) -> Figure:
 
 def _counts(clients: pd.DataFrame, run: dict) -> np.ndarray:
     """Clients per expert in descending order, of each seed -> [seeds, E]"""
-    number, name = int(exhibits.setting("num_experts", run)), f"{exhibits.name(run)}"
-    if "choice" not in clients or clients.empty or clients["choice"].isna().any():
-        raise DataError(
-            f"the clients of {name} have no choice; run its evaluation and the metrics stage again"
-        )
-    if not clients["choice"].between(0, number - 1).all():
+    number, chosen = int(exhibits.setting("num_experts", run)), of_clients.column(clients, "choice")
+    if chosen.min() < 0 or chosen.max() >= number:
+        name = exhibits.name(run)
         raise DataError(f"choice of {name} must be in [0, {number - 1}], one of its experts")
     found = [
-        np.sort(np.bincount(chosen.astype(int), minlength=number))[::-1]
-        for _, chosen in clients.groupby("seed")["choice"]
+        np.sort(np.bincount(of_seed, minlength=number))[::-1]
+        for _, of_seed in pd.Series(chosen).groupby(clients["seed"].to_numpy())
     ]
     return np.stack(found).astype(float)

@@ -12,7 +12,7 @@ from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import layout, stacks, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import PICKS, TRAFFIC
+from fedlib.report.metrics import PICKS
 
 WINDOWS = 40  # about so many steps on the x axis; a single round has few clients
 
@@ -25,23 +25,18 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run did not record its choices.
     """
     exhibit = given.exhibit
-    shown = exhibits.pick(given.rows, at="round", **TRAFFIC._asdict())
-    shown = shown[shown["metric"].str.startswith(f"{PICKS}_")]
-    shown = exhibits.pick(shown, seed=exhibit["seeds"][0])
-    federations = exhibit["federations"]
     places = [
-        (label, federation)
+        (federation, run)
         for label in exhibits.titles(exhibit)
-        for federation in federations
-        if any(run["label"] == label for run in exhibits.runs_of(exhibit, federation["name"]))
+        for federation, run in given.runs
+        if run["label"] == label
     ]
-    titles = [f"{there['title']}, {exhibits.titles(exhibit)[label]}" for label, there in places]
+    titles = [f"{federation['title']}, {run['title']}" for federation, run in places]
     names = "Communication round", "Share of picks (%)"
-    figure, grid = layout.panels(titles, *names, columns=len(federations), height=1.7)
+    figure, grid = layout.panels(titles, *names, columns=len(exhibit["federations"]), height=1.7)
     most, window = 0, 1
-    for axes, (label, federation) in zip(grid, places, strict=True):
-        mine = exhibits.pick(shown, federation=federation["name"], label=label)
-        rounds, picks = _picks(mine, f"{federation['name']}/{label}")
+    for axes, (_, run) in zip(grid, places, strict=True):
+        rounds, picks = _picks(given.recorded(run, PICKS, seed=exhibit["seeds"][0]))
         window = max(window, -(-len(rounds) // WINDOWS))
         _draw_shares(axes, rounds, picks)
         most = max(most, picks.shape[1])
@@ -52,17 +47,13 @@ def draw(given: Inputs) -> Figure:
     return layout.finish(figure, exhibit, handles, windows, seed)
 
 
-def _picks(rows: pd.DataFrame, run: str) -> tuple[np.ndarray, np.ndarray]:
+def _picks(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Rounds in which clients chose [R], and how often they chose each expert [R, E]."""
-    if rows.empty:
-        raise DataError(
-            f"{run} has no {PICKS}_0, ... among its metrics: it did not record its choices"
-        )
     table = rows.pivot_table("value", "round", "metric")
     names = sorted(table, key=lambda name: int(name.removeprefix(f"{PICKS}_")))
     chose = table[names].sum(axis=1) > 0  # not after an early stop
     if not chose.any():
-        raise DataError(f"{run}: no client ever chose an expert")
+        raise DataError(f"{exhibits.name(rows.iloc[0])}: no client ever chose an expert")
     table = table.loc[chose, names]
     return table.index.to_numpy(), table.to_numpy()
 

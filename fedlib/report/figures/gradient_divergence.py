@@ -7,11 +7,10 @@ section 7.3. The paper's window is unknown.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import curves, layout, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import DIVERGENCE, TRAFFIC, over_seeds
+from fedlib.report.metrics import DIVERGENCE, over_seeds
 
 MEANING = (
     "Averaged over the experts of a run.",
@@ -27,13 +26,11 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run did not record its divergence.
     """
     exhibit, window = given.exhibit, given.kind.window
-    shown = exhibits.pick(given.rows, at="round", **TRAFFIC._asdict())
-    shown = shown[shown["metric"].str.startswith(f"{DIVERGENCE}_")]
     looks = style.looks(exhibit)
     figure, grid = layout.by_federation(exhibit, "Communication round", "Gradient divergence")
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
-            curve = _windowed(_recorded(shown, run), window)
+            curve = _windowed(given.recorded(run, DIVERGENCE), window)
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         layout.rounds_axis(axes)
         axes.set_ylim(bottom=0)
@@ -42,17 +39,6 @@ def draw(given: Inputs) -> Figure:
     band = layout.spread_text(exhibit, "band")
     handles = style.method_handles(exhibit, looks)
     return layout.finish(figure, exhibit, handles, mean, smoothed, zero, band)
-
-
-def _recorded(rows: pd.DataFrame, run: dict) -> pd.DataFrame:
-    """The rows of a run's divergence; DataError if it has none."""
-    mine = exhibits.of_run(rows, run)
-    if mine.empty:
-        raise DataError(
-            f"{exhibits.name(run)} has no {DIVERGENCE}_0, ... among its metrics: its "
-            "method does not record it, or its horizon is 0"
-        )
-    return mine
 
 
 def _windowed(rows: pd.DataFrame, window: int) -> pd.DataFrame:

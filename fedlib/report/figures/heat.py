@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from fedlib.errors import DataError
 from fedlib.report import exhibits
 from fedlib.report.figures import layout, style
+from fedlib.report.inputs import Inputs
 
 
 def draw(
@@ -50,20 +51,21 @@ def scale(figure: Figure, image: AxesImage, axes: list[Axes], label: str) -> Non
 
 
 def at_rounds(
-    frame: pd.DataFrame, run: dict, what: str, rounds: Sequence[int] | None
+    given: Inputs, run: dict, what: str, rounds: Sequence[int] | None
 ) -> dict[int, pd.DataFrame]:
-    """The rows of the metrics `what`_... of a run by round, of all recorded or of these rounds.
+    """What a run's first seed recorded as `what`_..., by round: of all of them, or of these.
 
     Raises:
       DataError: if one of them was not recorded, or none at all.
     """
-    mine = exhibits.of_run(frame[frame["metric"].str.startswith(f"{what}_")], run)
+    mine = given.recorded(run, what, seed=given.exhibit["seeds"][0])
     recorded = sorted(set(mine["round"].astype(int)))
     missing = [number for number in rounds or [] if number not in recorded]
-    if not recorded or missing:
-        at = f"at round {missing[0]}" if missing else "at any round"
-        there = ", ".join(map(str, recorded)) or "none"
-        raise DataError(f"{exhibits.name(run)} recorded no {what} {at}; there are {there}")
+    if missing:
+        there = ", ".join(map(str, recorded))
+        raise DataError(
+            f"{exhibits.name(run)} recorded no {what} at round {missing[0]}; there are {there}"
+        )
     return {number: exhibits.pick(mine, round=number) for number in rounds or recorded}
 
 

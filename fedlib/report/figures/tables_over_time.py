@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.report import exhibits
 from fedlib.report.figures import heat, layout, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import TABLE, TRAFFIC
+from fedlib.report.metrics import TABLE
 
 
 @style.styled()
@@ -25,9 +24,7 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run recorded no table, or none at one of the rounds.
     """
     exhibit, kind = given.exhibit, given.kind
-    where = {"at": "round", "seed": exhibit["seeds"][0], **TRAFFIC._asdict()}
-    shown = exhibits.pick(given.rows, **where)
-    found = [heat.at_rounds(shown, run, TABLE, kind.rounds) for run in exhibit["runs"]]
+    found = [heat.at_rounds(given, run, TABLE, kind.rounds) for run in exhibit["runs"]]
     tables = [[_table(cells) for cells in some.values()] for some in found]
     titles = [[f"Round {number}" for number in some] for some in found]
     figure, grid = heat.panels(titles)

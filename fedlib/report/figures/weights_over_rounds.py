@@ -15,10 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedlib.report import exhibits
 from fedlib.report.figures import heat, layout, style
 from fedlib.report.inputs import Inputs
-from fedlib.report.metrics import TRAFFIC
 
 DARK = 0.55  # from which on numbers in cells are white
 WEIGHTS = {"client_weights": "$W^r$", "sync_weights": "$W^c$"}
@@ -43,10 +41,8 @@ def draw(given: Inputs) -> Figure:
       DataError: if a run recorded no weights, or none in one of the rounds.
     """
     exhibit, rounds = given.exhibit, given.kind.rounds or {}
-    where = {"at": "round", "seed": exhibit["seeds"][0], **TRAFFIC._asdict()}
-    shown = exhibits.pick(given.rows, **where)
     rows = [
-        (run, what, heat.at_rounds(shown, run, what, rounds.get(run["federation"])))
+        (run, what, heat.at_rounds(given, run, what, rounds.get(run["federation"])))
         for run in exhibit["runs"]
         for what in WEIGHTS
     ]

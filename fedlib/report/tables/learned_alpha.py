@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import exhibits
-from fedlib.report.alphas import ALPHA, recorded
 from fedlib.report.metrics import over_seeds
 from fedlib.report.tables import notes, sheets
 from fedlib.report.tables.render import ABSENT, Column, Sheet, with_spread
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
+ALPHA = "alpha"  # as a metric, a hyper-parameter and a published metric
 RATE = "alpha_lr_scale"  # hyper-parameter: its rate, over that of the server's solver
 EXPLAINED = (
     "Learned: in the last round at which it was written down. Rate: of its solver, of which a step "
@@ -25,7 +25,10 @@ def build(given: TableInputs) -> Sheet:
     """
     exhibit = given.exhibit
     theirs, num_seeds = given.printed(ALPHA), len(exhibit["seeds"])
-    numbers = pd.DataFrame(_row(*found, theirs, num_seeds) for found in recorded(given))
+    numbers = pd.DataFrame(
+        _row(federation, run, given.recorded(run, ALPHA), theirs, num_seeds)
+        for federation, run in given.runs
+    )
     compared = sheets.is_compared(numbers)
     return given.sheet(
         numbers,
