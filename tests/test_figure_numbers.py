@@ -6,7 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedlib.report.figures import layout, numbers
+from fedlib.report.figures import canvas, numbers
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_curve_has_its_numbers_and_its_place(axes):
 def test_an_axis_in_percent_is_known_by_its_ticks(axes):
     axes.plot([0, 1], [0, 0.5])
     assert panel(axes)["percent"] == [False, False]
-    layout.percent_axis(axes)
+    canvas.percent_axis(axes)
     assert panel(axes)["percent"] == [False, True]
 
 

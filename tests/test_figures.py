@@ -15,7 +15,7 @@ from pictures import faults
 from fedlib import methods, papers
 from fedlib.errors import ConfigError, DataError
 from fedlib.report import figures, metrics, printed, traffic
-from fedlib.report.figures import layout, saving, style
+from fedlib.report.figures import canvas, saving, style
 from fedlib.report.figures.curves import focus
 from fedlib.report.figures.saving import wrapped
 from fedlib.spec import SCALES
@@ -90,7 +90,7 @@ def test_a_legend_has_the_room_that_it_needs_and_all_figures_are_of_one_width(co
     single = draw(collected, "accuracy_over_rounds", changes=of_one(main))
     for figure in (long, plain, single):
         assert faults(figure) == []
-        assert figure.get_figwidth() == layout.WIDTH
+        assert figure.get_figwidth() == canvas.WIDTH
     assert long.get_figheight() > plain.get_figheight()  # more rows of it
     below, beside = (f.legends[0].get_window_extent() for f in (plain, single))
     assert below.y1 <= plain.axes[0].get_window_extent().y0
@@ -185,22 +185,22 @@ def test_a_curve_that_lies_under_another_is_wide_and_pale(collected):
     grey, colour = style.OTHERS.curve(), style.METHODS["pfedmm"].curve()
     axes = Figure().subplots()
     (top,), (below,) = axes.plot([0, 1], **colour), axes.plot([0, 1], **grey)
-    assert layout._uncover(axes)  # although the grey one was drawn last
+    assert canvas._uncover(axes)  # although the grey one was drawn last
     assert below.get_linewidth() > top.get_linewidth() == colour["linewidth"]
 
 
 def test_flat_curves_look_flat_and_numbers_have_a_minus_sign():
     axes = Figure().subplots()
     axes.plot([0.90, 0.91])
-    layout.percent_axis(axes)
-    assert np.ptp(axes.get_ylim()) == pytest.approx(layout.SPAN)
-    assert layout.number(-0.25) == "\N{MINUS SIGN}0.25" and layout.number(1.5, "+.1f") == "+1.5"
+    canvas.percent_axis(axes)
+    assert np.ptp(axes.get_ylim()) == pytest.approx(canvas.SPAN)
+    assert canvas.number(-0.25) == "\N{MINUS SIGN}0.25" and canvas.number(1.5, "+.1f") == "+1.5"
 
 
 def test_rounds_are_whole_numbers_in_steps_that_are_easy_to_read():
     axes = Figure().subplots()
     axes.plot([0, 5, 10, 15], [0, 1, 1, 1])
-    layout.rounds_axis(axes)
+    canvas.rounds_axis(axes)
     inside = [x for x in axes.get_xticks() if 0 <= x <= 15]
     assert inside == [0, 5, 10, 15]
 

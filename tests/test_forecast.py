@@ -11,7 +11,6 @@ from test_stages import SPEC
 from fedlib import files
 from fedlib.data import build, sizes
 from fedlib.data.sizes import Sizes
-from fedlib.engine.parts import PART_BYTES
 from fedlib.forecast import costs, rates, rehearsal
 from fedlib.forecast.rates import Rate
 from fedlib.forecast.rehearsal import Kind, Load, Part, Phase, Rehearsed
@@ -246,8 +245,7 @@ def test_a_cohort_that_trains_part_by_part_has_the_models_of_one_part():
         cost(part("round", "fold", "train"), **many, whole=whole)["train"].mb
         for whole in (True, False)
     )
-    room = max(PART_BYTES["cpu"] / 1e6, 4 * 10)  # of a part, or of one model of 40 MB
-    assert whole - parts == pytest.approx(costs.COPIES * (2 * 4 * 10 - room))
+    assert whole - parts == pytest.approx(costs.COPIES * (2 - 1) * 4 * 10)  # of 40 MB each
 
 
 @pytest.mark.parametrize(("method", "whole"), [("fedavg", False), ("clustered", True)])

@@ -38,7 +38,7 @@ def project(tmp_path_factory):
     return made_up_report.project(tmp_path_factory.mktemp("project"))
 
 
-def gathered(project, **changes) -> contents.Content:
+def gathered(project, **changes) -> contents.Report:
     folders = {"results": project.results, "figures": project.figures}
     return contents.gather(**{"spec": project.spec, **folders, **changes})
 

@@ -8,10 +8,11 @@ Left out: what the server computes besides local steps, and reading and writing 
 """
 
 import numpy as np
+import torch
 
 from fedlib.data.sizes import Sizes
 from fedlib.engine.choice import BLOCK
-from fedlib.engine.parts import PART_BYTES
+from fedlib.engine.parts import slices
 from fedlib.federation import CLIENTS
 from fedlib.forecast.estimates import Estimate
 from fedlib.forecast.rates import Rate
@@ -103,10 +104,11 @@ class _Owners:
         """Memory of a process that trains or evaluates."""
         model = self.rehearsed.shared + self.rehearsed.each
         state = self.rehearsed.shared + self.rehearsed.each * sum(self.number.values())
+        together = min(self.cohort, BLOCK) if batched else 1
         clients = self.cohort * model
         if not self.rehearsed.whole:
-            clients = min(clients, max(PART_BYTES["cpu"] / FLOAT_BYTES, model))
-        together = min(self.cohort, BLOCK) if batched else 1
+            models = torch.zeros(1).expand(self.cohort, int(model))  # takes no memory
+            clients = slices(models, self.cohort, together)[0].stop * model
         # A forward pass has what memory must hold; backward ones also make gradients of weights,
         # which `clients` has.
         passes = [x.numbers for part, x in self.rehearsed.loads.items() if part.kind == Kind.SCORE]

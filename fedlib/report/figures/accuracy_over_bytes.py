@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedlib.errors import ConfigError
 from fedlib.report import exhibits
-from fedlib.report.figures import curves, layout, style
+from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.traffic import UNITS, scaled
@@ -33,7 +33,7 @@ def draw(given: Inputs) -> Figure:
     _check_until(exhibit, kind.until or {})
     shown, unit, size = _cut(_with_traffic(given, accuracy), kind.unit, kind.until or {})
     looks = style.looks(exhibit, kind.shaded, curves.scores(shown))
-    figure, grid = layout.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
+    figure, grid = canvas.by_federation(exhibit, f"Communicated so far ({unit})", accuracy.axis())
     scale, silent, focused = _scale(kind.scale, shown), False, ""
     for axes, federation in grid:
         axes.set_xscale(scale)
@@ -42,14 +42,14 @@ def draw(given: Inputs) -> Figure:
         for run, curve in zip(runs, drawn, strict=True):
             silent |= _draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
         focused = curves.focus(axes, [curve["mean"] for curve in drawn]) or focused
-        layout.percent_axis(axes)
+        canvas.percent_axis(axes)
         _mark(axes)
-    layout.finish(
+    canvas.finish(
         figure,
         exhibit,
         style.method_handles(exhibit, looks),
         f"Communicated: all clients together, up and down; 1 {unit} is {size:,.0f} bytes.",
-        *(layout.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
+        *(canvas.spread_text(exhibit, "band"), focused, SILENT_NOTE if silent else ""),
         style.others_note(exhibit, looks),
     )
     return figure

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits, printed
-from fedlib.report.figures import curves, layout, style
+from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TRAFFIC
 
@@ -66,7 +66,7 @@ def draw(given: Inputs) -> Figure:
     paper = _Paper(given.printed(kind.metric), peaks, waypoints)
     stars = _chosen(given) if kind.chosen else {}
     looks = style.looks(exhibit, scores=curves.scores(shown))
-    figure, grid = layout.by_federation(exhibit, "Communication round", accuracy.axis())
+    figure, grid = canvas.by_federation(exhibit, "Communication round", accuracy.axis())
     marks, focused = set(), ""
     for axes, federation in grid:
         mine, drawn = exhibits.pick(shown, federation=federation["name"]), []
@@ -78,17 +78,17 @@ def draw(given: Inputs) -> Figure:
                 _mark_chosen(axes, curve, stars.get((federation["name"], run["label"]), []), look)
                 where = federation["dataset"], run["label"]
                 marks |= _mark_published(axes, paper, where, curve, look)
-        layout.rounds_axis(axes)
+        canvas.rounds_axis(axes)
         focused = curves.focus(axes, drawn, paper.levels(federation["dataset"])) or focused
-        layout.percent_axis(axes)
+        canvas.percent_axis(axes)
     handles = [*style.method_handles(exhibit, looks), *_mark_handles(marks)]
-    return layout.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
+    return canvas.finish(figure, exhibit, handles, *_notes(exhibit, looks, stars, focused, marks))
 
 
 def _notes(exhibit: dict, looks: dict, stars: dict, focused: str, marks: set[str]) -> list[str]:
     """What is said below the figure."""
     return [
-        layout.spread_text(exhibit, "band"),
+        canvas.spread_text(exhibit, "band"),
         CHOSEN_NOTE if stars else "",
         focused,
         MARKS_NOTE if marks else "",

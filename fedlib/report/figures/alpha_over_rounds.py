@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.report import exhibits
-from fedlib.report.figures import curves, layout, style
+from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import over_seeds
 
@@ -26,7 +26,7 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     theirs = given.printed(ALPHA)
     looks = style.looks(exhibit)
-    figure, grid = layout.by_federation(exhibit, "Communication round", "α")
+    figure, grid = canvas.by_federation(exhibit, "Communication round", "α")
     panels = {federation["name"]: axes for axes, federation in grid}
     marked = False
     for federation, run in given.runs:
@@ -39,9 +39,9 @@ def draw(given: Inputs) -> Figure:
             marked = True
     for axes in panels.values():
         axes.set_ylim(0, 1)
-        layout.rounds_axis(axes)
+        canvas.rounds_axis(axes)
     handles = style.method_handles(exhibit, looks)
     handles += [Line2D([], [], label="published, learned", **PRINTED)] if marked else []
     sentences = exhibits.published_note(exhibit, shown=marked)
-    band = layout.spread_text(exhibit, "band")
-    return layout.finish(figure, exhibit, handles, band, *sentences)
+    band = canvas.spread_text(exhibit, "band")
+    return canvas.finish(figure, exhibit, handles, band, *sentences)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedlib.report import comparisons, exhibits
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
@@ -26,7 +26,7 @@ def draw(given: Inputs) -> Figure:
     shown = shown[shown["count"] > 0]
     scores = shown[shown["group"] == PRIMARY.group].groupby("label")["accuracy"].mean()
     looks = style.looks(exhibit, scores=scores)
-    figure, grid = layout.by_federation(exhibit, *AXES)
+    figure, grid = canvas.by_federation(exhibit, *AXES)
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.of_run(shown, run)
@@ -55,7 +55,7 @@ def _draw_protocols(
     where = {"at": "last", "split": PRIMARY.split, "group": PRIMARY.group}
     exhibit, rows = given.exhibit, exhibits.pick(given.client_rows, **where)
     rows = rows[rows["count"] > 0]
-    figure, grid = layout.by_federation(exhibit, *AXES)
+    figure, grid = canvas.by_federation(exhibit, *AXES)
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             mine = exhibits.of_run(rows, run)
@@ -83,7 +83,7 @@ def _scale(axes: Axes) -> None:
 
 def _finish(figure: Figure, exhibit: dict, handles: list[Line2D], *sentences: str) -> None:
     seeds = "Clients of all seeds together." if len(exhibit["seeds"]) > 1 else ""
-    layout.finish(figure, exhibit, handles, "After the last round.", seeds, *sentences)
+    canvas.finish(figure, exhibit, handles, "After the last round.", seeds, *sentences)
 
 
 def _draw_steps(axes: Axes, values: pd.Series, curve: dict) -> None:

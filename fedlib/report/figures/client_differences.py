@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
@@ -29,7 +29,7 @@ def draw(given: Inputs) -> Figure:
     exhibit, of = given.exhibit, given.kind.of
     shown = exhibits.pick(given.client_rows, at="last", **PRIMARY._asdict())
     shown = shown[shown["count"] > 0]
-    figure, grid = layout.by_federation(exhibit, "", "Difference of accuracies (points)")
+    figure, grid = canvas.by_federation(exhibit, "", "Difference of accuracies (points)")
     spreads: dict[str, None] = {}
     for axes, federation in grid:
         mine = exhibits.pick(shown, federation=federation["name"])
@@ -44,8 +44,8 @@ def draw(given: Inputs) -> Figure:
             xlabel="Client, sorted by difference" if crowded else "Client",
         )
         axes.grid(False, axis="x")
-        axes.yaxis.set_major_formatter(lambda value, _: layout.number(100 * value))
-    layout.finish(
+        axes.yaxis.set_major_formatter(lambda value, _: canvas.number(100 * value))
+    canvas.finish(
         figure,
         exhibit,
         [],
@@ -53,7 +53,7 @@ def draw(given: Inputs) -> Figure:
         "minus that of the best other, which is the method of highest mean "
         "accuracy over clients and seeds.",
         "After the last round.",
-        layout.spread_text(exhibit, " or ".join(spreads)),
+        canvas.spread_text(exhibit, " or ".join(spreads)),
     )
     return figure
 

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.errors import DataError
 from fedlib.federation import CLIENTS, SPLITS
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
 TITLES = {"train": "to train", "val": "to validate", "test": "to be tested on"}
@@ -62,15 +62,15 @@ def draw(given: Inputs) -> Figure:
         "Not drawn: clients left without examples to train or to be tested on.": any(
             len(shown.shares) < shown.num_asked for shown in found
         ),
-        layout.first_seed_note(exhibit, "others have partitions of their own"): redrawn,
+        canvas.first_seed_note(exhibit, "others have partitions of their own"): redrawn,
     }
     told = [note for note, holds in notes.items() if holds]
-    return layout.finish(figure, exhibit, _handles(found), MEANING, *told)
+    return canvas.finish(figure, exhibit, _handles(found), MEANING, *told)
 
 
 def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
     """Rows of sizes, each above a row of shares."""
-    columns = layout.side_by_side(len(found))
+    columns = canvas.side_by_side(len(found))
     rows = [found[first : first + columns] for first in range(0, len(found), columns)]
     names = iter(federation["title"] for federation in exhibit["federations"])
     titles: list[str | None] = []
@@ -78,7 +78,7 @@ def _drawn(exhibit: dict, found: list[_Shown]) -> Figure:
         gaps = [None] * (columns - len(row))
         titles += [f"{next(names)}\n{_counted(shown)}" for shown in row] + gaps
         titles += [""] * len(row) + gaps
-    figure, grid = layout.panels(titles, "Client", columns=columns, height=HEIGHT)
+    figure, grid = canvas.panels(titles, "Client", columns=columns, height=HEIGHT)
     free = iter(grid)
     for row in rows:
         for drawn, name in ((_draw_sizes, "Examples"), (_draw_shares, "Class")):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from fedlib.report import exhibits, of_clients, recovery
-from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
 LINE = {"color": "#D55E00", "linewidth": 0.8}
@@ -73,7 +73,7 @@ def draw(given: Inputs) -> Figure:
         titles += [_title(exhibit, panel.run, panel.matrix) for panel in row]
         titles += [None] * (columns - 1 - len(row))
     about = {"columns": columns, "height": height}
-    figure, grid = layout.panels(titles, "", "Client, sorted by cluster", **about)
+    figure, grid = canvas.panels(titles, "", "Client, sorted by cluster", **about)
     free = iter(grid)
     for row in rows:
         true = row[0].matrix.cluster
@@ -81,7 +81,7 @@ def draw(given: Inputs) -> Figure:
         for panel in row:
             image = _draw(next(free), _ordered(panel.matrix), panel.matrix.cluster, "Expert")
     heat.scale(figure, image, grid, "weight of the expert")
-    layout.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
+    canvas.finish(figure, exhibit, [], CHOSEN if len(exhibit["seeds"]) > 1 else "", MEANING)
     return figure
 
 

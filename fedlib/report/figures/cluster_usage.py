@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits, of_clients
-from fedlib.report.figures import layout, ranked, style
+from fedlib.report.figures import canvas, ranked, style
 from fedlib.report.inputs import Inputs
 
 EVEN = {"color": style.GREY, "linestyle": style.DOTTED, "linewidth": 1.0}
@@ -28,7 +28,7 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit = given.exhibit
     color = style.protocol_look("ifca").color
-    figure, grid = layout.by_federation(exhibit, "Cluster, most popular first", "Clients")
+    figure, grid = canvas.by_federation(exhibit, "Cluster, most popular first", "Clients")
     for axes, federation in grid:
         counts = ranked.by_label(given, federation["name"], _counts)
         ranked.draw_bars(axes, counts, color)

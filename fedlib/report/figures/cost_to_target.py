@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedlib.report import comparisons, exhibits, time_to_accuracy
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
 PANELS = {  # field of `Costs`: name of its axis, and its unit
@@ -36,7 +36,7 @@ def draw(given: Inputs) -> Figure:
     most = max(len(exhibits.runs_of(exhibit, f["name"])) for f in exhibit["federations"])
     height = AROUND + ROW_HEIGHT * most
     titles = [f"{f['title']}: {100 * targets[f['name']]:g} %" for f, _ in where]
-    figure, grid = layout.panels(titles, columns=len(PANELS), height=height)
+    figure, grid = canvas.panels(titles, columns=len(PANELS), height=height)
     looks = style.looks(exhibit)
     for axes, (federation, field) in zip(grid, where, strict=True):
         runs = exhibits.runs_of(exhibit, federation["name"])
@@ -45,14 +45,14 @@ def draw(given: Inputs) -> Figure:
         _draw_bars(axes, spent, [looks[run["label"]].color for run in runs])
         axes.set_yticks(range(len(runs)), [run["title"] for run in runs])
         axes.set_xlabel(name)
-    layout.finish(
+    canvas.finish(
         figure,
         exhibit,
         [],
         f"Until the first evaluated round at which the {comparisons.METRICS[comparisons.MEAN]}, "
         "reaches the target on test examples; means over the seeds that reach it. Logarithmic "
         "axes.",
-        layout.spread_text(exhibit, "whisker"),
+        canvas.spread_text(exhibit, "whisker"),
     )
     return figure
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
 from fedlib.report import of_clients
-from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
 NOTHING = "#E6E6E6"  # a class that the client has no test examples of
@@ -25,18 +25,18 @@ def draw(given: Inputs) -> Figure:
       DataError: if the clients of a run have no such columns.
     """
     exhibit = given.exhibit
-    figure, grid = layout.panels(layout.by_run(exhibit, 2), columns=2)
+    figure, grid = canvas.panels(canvas.by_run(exhibit, 2), columns=2)
     for run, histogram, by_class in zip(exhibit["runs"], grid[::2], grid[1::2], strict=True):
         mine = of_clients.of_seed(given, run, exhibit["seeds"][0])
         look = style.method_look(run["method"])
         draw_histogram(histogram, of_clients.matrix(mine, "local_weight_bins"), look.color)
         image = draw_means(by_class, _by_class(mine))
     heat.scale(figure, image, grid[1::2], "mean weight of the local expert")
-    layout.finish(
+    canvas.finish(
         figure,
         exhibit,
         [],
-        layout.first_seed_note(exhibit),
+        canvas.first_seed_note(exhibit),
         "After the last round, test examples of the clients that train. The weights of the local "
         "and the global expert sum to 1. Lines: clients; bars: all of them. Grey: the client has "
         "no test examples of the class.",
@@ -64,7 +64,7 @@ def draw_histogram(axes: Axes, counts: np.ndarray, color: str) -> None:
         axes.stairs(own / own.sum(), edges, color=color, linewidth=0.6, alpha=0.7)
     axes.set(xlim=(0, 1), xlabel="Weight of the local expert", ylabel="Test examples (%)")
     axes.set_ylim(bottom=0)
-    layout.percent_axis(axes)
+    canvas.percent_axis(axes)
 
 
 def draw_means(axes: Axes, values: np.ndarray):

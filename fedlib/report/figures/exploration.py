@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.figures import layout, stacks, style
+from fedlib.report.figures import canvas, stacks, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PICKS
 
@@ -33,7 +33,7 @@ def draw(given: Inputs) -> Figure:
     ]
     titles = [f"{federation['title']}, {run['title']}" for federation, run in places]
     names = "Communication round", "Share of picks (%)"
-    figure, grid = layout.panels(titles, *names, columns=len(exhibit["federations"]), height=1.7)
+    figure, grid = canvas.panels(titles, *names, columns=len(exhibit["federations"]), height=1.7)
     most, window = 0, 1
     for axes, (_, run) in zip(grid, places, strict=True):
         rounds, picks = _picks(given.recorded(run, PICKS, seed=exhibit["seeds"][0]))
@@ -43,8 +43,8 @@ def draw(given: Inputs) -> Figure:
     others = [f"cluster {rank}" for rank in range(2, most + 1)]
     handles = stacks.handles(["most trained cluster", *others])
     windows = f"Steps of up to {window} rounds." if window > 1 else ""
-    seed = layout.first_seed_note(exhibit, "clusters of different seeds do not correspond")
-    return layout.finish(figure, exhibit, handles, windows, seed)
+    seed = canvas.first_seed_note(exhibit, "clusters of different seeds do not correspond")
+    return canvas.finish(figure, exhibit, handles, windows, seed)
 
 
 def _picks(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -66,5 +66,5 @@ def _draw_shares(axes: Axes, rounds: np.ndarray, picks: np.ndarray) -> None:
     shares = shares[:, np.argsort(-picks.sum(axis=0), kind="stable")]
     edges = np.array([*(rounds[part[0]] for part in parts), rounds[-1] + 1]) - 0.5
     stacks.draw(axes, shares, edges)
-    layout.rounds_axis(axes)
+    canvas.rounds_axis(axes)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")

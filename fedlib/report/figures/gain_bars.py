@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedlib.report import exhibits, printed
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import SERVER, over_seeds
 from fedlib.spec.figures import GainBar
@@ -43,7 +43,7 @@ def draw(given: Inputs) -> Figure:
     found = over_seeds(last, KEY).set_index(KEY)
     looks = style.looks(exhibit)
     ylabel = f"{', '.join(bar.title for bar in groups)} (%)"
-    figure, grid = layout.panels([below["family"] for below, _ in shown], "", ylabel)
+    figure, grid = canvas.panels([below["family"] for below, _ in shown], "", ylabel)
     marked = False
     for axes, (below, above) in zip(grid, shown, strict=True):
         labels = [run["label"] for run in exhibits.runs_of(exhibit, below["name"])]
@@ -57,10 +57,10 @@ def draw(given: Inputs) -> Figure:
         axes.set_xticks(range(len(groups)), [bar.title for bar in groups])
         axes.set_ylim(0, 1.12)  # room for the numbers above the bars
         axes.grid(False, axis="x")
-        layout.percent_axis(axes)
-    notes = layout.spread_text(exhibit, "whisker"), *exhibits.published_note(exhibit, shown=marked)
+        canvas.percent_axis(axes)
+    notes = canvas.spread_text(exhibit, "whisker"), *exhibits.published_note(exhibit, shown=marked)
     handles = _handles(exhibit, looks, kind.names, marked)
-    return layout.finish(figure, exhibit, handles, GAIN, *notes)
+    return canvas.finish(figure, exhibit, handles, GAIN, *notes)
 
 
 def _values(
@@ -90,7 +90,7 @@ def _number(axes: Axes, x: np.ndarray, ends: list[pd.DataFrame], theirs: np.ndar
     for place, top, gain in zip(x, tops, gains, strict=True):
         if np.isfinite(gain):
             above = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center"}
-            axes.annotate(layout.number(gain, "+.1f"), (place, top), **above)
+            axes.annotate(canvas.number(gain, "+.1f"), (place, top), **above)
 
 
 def _published(given: Inputs, where: tuple[str, str], groups: list[GainBar]) -> np.ndarray:

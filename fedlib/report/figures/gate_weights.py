@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.figures import layout, ranked, style
+from fedlib.report.figures import canvas, ranked, style
 from fedlib.report.inputs import Inputs
 
 MEAN_WEIGHT = (
@@ -31,7 +31,7 @@ def draw(given: Inputs) -> Figure:
     exhibit = given.exhibit
     color = style.protocol_look("moe").color
     names = "Expert, shared ones by weight", "Mean weight of the gate"
-    figure, grid = layout.by_federation(exhibit, *names)
+    figure, grid = canvas.by_federation(exhibit, *names)
     for axes, federation in grid:
         values = ranked.by_label(given, federation["name"], _weights)
         most = max(found.shape[1] for found in values) - 1

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.report import exhibits
-from fedlib.report.figures import curves, layout, style
+from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import DIVERGENCE, over_seeds
 
@@ -27,18 +27,18 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit, window = given.exhibit, given.kind.window
     looks = style.looks(exhibit)
-    figure, grid = layout.by_federation(exhibit, "Communication round", "Gradient divergence")
+    figure, grid = canvas.by_federation(exhibit, "Communication round", "Gradient divergence")
     for axes, federation in grid:
         for run in exhibits.runs_of(exhibit, federation["name"]):
             curve = _windowed(given.recorded(run, DIVERGENCE), window)
             curves.draw_curve(axes, curve, looks[run["label"]], exhibit["runs"])
-        layout.rounds_axis(axes)
+        canvas.rounds_axis(axes)
         axes.set_ylim(bottom=0)
     mean, zero = MEANING
     smoothed = f"Means over the last {window} rounds, fewer at the start." if window > 1 else ""
-    band = layout.spread_text(exhibit, "band")
+    band = canvas.spread_text(exhibit, "band")
     handles = style.method_handles(exhibit, looks)
-    return layout.finish(figure, exhibit, handles, mean, smoothed, zero, band)
+    return canvas.finish(figure, exhibit, handles, mean, smoothed, zero, band)
 
 
 def _windowed(rows: pd.DataFrame, window: int) -> pd.DataFrame:

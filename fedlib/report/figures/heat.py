@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedlib.errors import DataError
 from fedlib.report import exhibits
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
 
@@ -70,10 +70,10 @@ def at_rounds(
 
 
 def panels(titles: list[list[str]], height: float | None = None) -> tuple[Figure, list[Axes]]:
-    """`layout.panels` in rows of these titles, of which some may be shorter than others."""
+    """`canvas.panels` in rows of these titles, of which some may be shorter than others."""
     columns = max(map(len, titles))
     padded = [title for row in titles for title in row + [None] * (columns - len(row))]
-    return layout.panels(padded, "Expert", columns=columns, height=height)
+    return canvas.panels(padded, "Expert", columns=columns, height=height)
 
 
 def experts(number: int) -> list[str]:

@@ -9,7 +9,7 @@ have a small panel for each client; specification section 7.5.
 from matplotlib.figure import Figure
 
 from fedlib.report import of_clients, recovery
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
 POINTS = {"s": 9, "color": style.PALETTE[0], "alpha": 0.4, "linewidths": 0}
@@ -24,7 +24,7 @@ def draw(given: Inputs) -> Figure:
     """
     exhibit = given.exhibit
     names = "True share of a label (%)", "Share that is read (%)"
-    figure, grid = layout.panels(layout.by_run(exhibit), *names, height=2.6)
+    figure, grid = canvas.panels(canvas.by_run(exhibit), *names, height=2.6)
     about = []
     for axes, run in zip(grid, exhibit["runs"], strict=True):
         mine = of_clients.of_seed(given, run, exhibit["seeds"][0])
@@ -32,12 +32,12 @@ def draw(given: Inputs) -> Figure:
         axes.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
         axes.scatter(true, guess, **POINTS)
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
-        layout.percent_axis(axes)
+        canvas.percent_axis(axes)
         about.append(
             f"{run['title']}, {len(mine)} clients: mean total variation "
             f"{recovery.total_variation(guess, true).mean():.3f}, correlation "
             f"{recovery.correlation(guess, true):.3f}."
         )
     meaning = "Points: clients' labels, as shares of their training examples. Line: read exactly."
-    seed = layout.first_seed_note(exhibit)
-    return layout.finish(figure, exhibit, [], seed, meaning, *about)
+    seed = canvas.first_seed_note(exhibit)
+    return canvas.finish(figure, exhibit, [], seed, meaning, *about)

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.report import exhibits
-from fedlib.report.figures import layout, stacks, style
+from fedlib.report.figures import canvas, stacks, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
@@ -30,14 +30,14 @@ def draw(given: Inputs) -> Figure:
     }
     found = {title: mine for title, mine in rows.items() if len(mine)}
     names = [*found] or ["None has mixture weights"], "Client, sorted", "Mixture weight"
-    columns = min(len(exhibit["federations"]), layout.MAX_COLUMNS)
-    figure, grid = layout.panels(*names, columns=columns, height=1.7)
+    columns = min(len(exhibit["federations"]), canvas.MAX_COLUMNS)
+    figure, grid = canvas.panels(*names, columns=columns, height=1.7)
     for axes, mine in zip(grid, found.values(), strict=False):
         _draw(axes, mine[_experts(mine)].dropna(axis="columns").to_numpy())
     number = int(weights[_experts(weights)].notna().any().sum())
     handles = stacks.handles([f"expert {expert + 1}" for expert in range(number)])
-    seed = layout.first_seed_note(exhibit, "experts of different seeds do not correspond")
-    return layout.finish(figure, exhibit, handles, "After the last round.", seed)
+    seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
+    return canvas.finish(figure, exhibit, handles, "After the last round.", seed)
 
 
 def _experts(frame: pd.DataFrame) -> list[str]:

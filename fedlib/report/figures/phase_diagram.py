@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedlib.report import exhibits, regrets
-from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures import canvas, heat, style
 from fedlib.report.figures.regret import notes
 from fedlib.report.inputs import Inputs
 
@@ -35,7 +35,7 @@ def draw(given: Inputs) -> Figure:
     xs, ys = sorted(found["x"].unique()), sorted(found["y"].unique())
     titles = [row["title"] for row in kind.rows]
     tables = {title: 100 * _table(found, title, xs, ys) for title in titles}
-    figure, grid = layout.panels(["Best method", *titles], *kind.names)
+    figure, grid = canvas.panels(["Best method", *titles], *kind.names)
     colors = {row["title"]: _color(exhibit, row) for row in kind.rows}
     best = _best(tables)
     _draw_best(grid[0], best, tables, colors)
@@ -53,7 +53,7 @@ def draw(given: Inputs) -> Figure:
     handles = [Patch(facecolor=(colors[t], PALE), label=t) for t in titles if t in shown]
     handles.append(Line2D([], [], label=kind.law, **LINE))
     equal = "A plus sign: another method is within a point of it."
-    return layout.finish(figure, exhibit, handles, *notes(given, found), equal)
+    return canvas.finish(figure, exhibit, handles, *notes(given, found), equal)
 
 
 def _placed(given: Inputs) -> pd.DataFrame:
@@ -98,7 +98,7 @@ def _draw_best(axes: Axes, best: np.ndarray, tables: dict, colors: dict) -> None
         equal = (stacked[:, y, x] <= least + EQUAL).sum() > 1
         box = ([x - 0.5, x + 0.5, x + 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5])
         axes.fill(*box, facecolor=(colors[titles[number]], PALE), edgecolor="white")
-        text = layout.number(least, ".1f") + "+" * bool(equal)
+        text = canvas.number(least, ".1f") + "+" * bool(equal)
         axes.text(x, y, text, ha="center", va="center")
     axes.set_xlim(-0.5, best.shape[1] - 0.5)
     axes.grid(False)

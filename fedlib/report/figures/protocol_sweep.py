@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.figures.sweep import EVEN, lay_out, positions, scale_of
 from fedlib.report.inputs import Inputs
 from fedlib.spec.figures import ProtocolSweep
@@ -37,7 +37,7 @@ def draw(given: Inputs) -> Figure:
     points = _points(places, comparisons.accuracies(given, shown))
     printed = comparisons.Printed(given.published, exhibit["published"])
     names = exhibits.parameter_title(kind.parameter, kind.symbol), "Mean client accuracy (%)"
-    figure, grid = layout.panels([*places["panel"].unique()], *names)
+    figure, grid = canvas.panels([*places["panel"].unique()], *names)
     crossed = False
     for axes, (title, here) in zip(grid, places.groupby("panel", sort=False), strict=True):
         for protocol in shown:
@@ -46,12 +46,12 @@ def draw(given: Inputs) -> Figure:
             crossed |= _mark_published(axes, exhibit, here, protocol, printed)
         lay_out(axes, settings, scale)
         axes.margins(x=0.06, y=0.08)
-        layout.percent_axis(axes)
+        canvas.percent_axis(axes)
     if kind.panels == "variant":  # they are there to be compared
         _level(grid)
     about = exhibits.parameter_note(kind.parameter, kind.symbol)
     handles = _handles(shown, kinds, kind.panels, crossed)
-    return layout.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
+    return canvas.finish(figure, exhibit, handles, about, *_notes(exhibit, scale, crossed))
 
 
 def _places(exhibit: dict, kind: ProtocolSweep, kinds: comparisons.Variants) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def _notes(exhibit: dict, scale: str, crossed: bool) -> list[str]:
     """What the reader must know, under the panels."""
     return [
         "After the last round, on the clients that train.",
-        layout.spread_text(exhibit, "band"),
+        canvas.spread_text(exhibit, "band"),
         EVEN if scale == "even" else "",
         *comparisons.selection_note(exhibit),
         *exhibits.published_note(exhibit, shown=crossed),

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from fedlib.errors import ConfigError
 from fedlib.report import comparisons, exhibits
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY
 
@@ -41,9 +41,9 @@ def by_label(
 
 def finish(figure: Figure, exhibit: dict, entries: list, what: str) -> Figure:
     """Add the legend, and say what the bars are and what the whiskers."""
-    whisker = layout.spread_text(exhibit, "whisker")
+    whisker = canvas.spread_text(exhibit, "whisker")
     notes = comparisons.selection_note(exhibit)
-    return layout.finish(figure, exhibit, entries, what, whisker, *notes)
+    return canvas.finish(figure, exhibit, entries, what, whisker, *notes)
 
 
 def draw_bars(axes: Axes, values: list[np.ndarray], color: str) -> None:

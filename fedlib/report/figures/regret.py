@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from fedlib.report import regrets
-from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
 ROW = 0.26  # inches
@@ -29,7 +29,7 @@ def draw(given: Inputs) -> Figure:
     titles = [row["title"] for row in rows]
     table = found.pivot(index="title", columns="federation", values="mean")
     table = 100 * table.reindex(index=titles, columns=[*federations])
-    figure, [axes] = layout.panels([""], "", "", columns=1, height=1 + ROW * len(titles))
+    figure, [axes] = canvas.panels([""], "", "", columns=1, height=1 + ROW * len(titles))
     most = float(np.nanmax(table.to_numpy()))
     image = heat.draw(axes, table.to_numpy(), [*federations.values()], most=most)
     axes.set_yticks(range(len(titles)), titles)
@@ -40,7 +40,7 @@ def draw(given: Inputs) -> Figure:
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, clip_on=False, **HOME))
     heat.scale(figure, image, [axes], "Regret (points)")
     handles = [Patch(label="at home", **HOME)]
-    return layout.finish(figure, exhibit, handles, *notes(given, found))
+    return canvas.finish(figure, exhibit, handles, *notes(given, found))
 
 
 def notes(given: Inputs, found: pd.DataFrame) -> list[str]:
@@ -63,7 +63,7 @@ def _number(axes: Axes, table: pd.DataFrame, most: float) -> None:
     values = table.to_numpy()
     least = np.nanmin(values, axis=0)
     for (y, x), value in np.ndenumerate(values):
-        text = "–" if np.isnan(value) else layout.number(value, ".1f")
+        text = "–" if np.isnan(value) else canvas.number(value, ".1f")
         best = value <= least[x] + NEAR
         axes.text(
             x,

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from fedlib.errors import ConfigError
 from fedlib.report import embeddings, exhibits
-from fedlib.report.figures import layout, style
+from fedlib.report.figures import canvas, style
 from fedlib.report.inputs import Inputs
 
 PERPLEXITY = 30.0  # that of the software, and at most a third of the points
@@ -37,9 +37,9 @@ def draw(given: Inputs) -> Figure:
     shown = exhibits.pick(given.rows, at="last", seed=exhibit["seeds"][0])
     several = len(exhibit["runs"]) > 1
     titles = [
-        f"{run}\n{kind}" if several else kind for run in layout.by_run(exhibit) for kind in kinds
+        f"{run}\n{kind}" if several else kind for run in canvas.by_run(exhibit) for kind in kinds
     ]
-    figure, grid = layout.panels(titles, columns=len(kinds))
+    figure, grid = canvas.panels(titles, columns=len(kinds))
     seen: dict[str, set[int]] = {"class": set(), "client": set()}
     for row, run in enumerate(exhibit["runs"]):
         points = _points(shown, run, len(kinds))
@@ -47,11 +47,11 @@ def draw(given: Inputs) -> Figure:
         _draw_row(panels, points)
         seen["class"] |= set(points.label.tolist())
         seen["client"] |= set(points.client.tolist())
-    layout.finish(
+    canvas.finish(
         figure,
         exhibit,
         _handles(seen),
-        layout.first_seed_note(exhibit),
+        canvas.first_seed_note(exhibit),
         f"t-SNE of the {embeddings.COMPONENTS} leading principal components of all vectors of "
         "a run together, test examples of some clients after the last round. A panel shows the "
         "part of the map where its points are; distances between far points mean little.",

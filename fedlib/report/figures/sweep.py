@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from fedlib.report import exhibits
-from fedlib.report.figures import curves, layout, style
+from fedlib.report.figures import canvas, curves, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import PRIMARY, over_seeds
 
@@ -34,7 +34,7 @@ def draw(given: Inputs) -> Figure:
     points["x"] = positions(points["setting"], settings, scale)
     titles = exhibits.panels(exhibit, kind.of)
     ylabel = f"Test accuracy, {curves.METRICS[kind.metric]} (%)"
-    figure, grid = layout.panels(
+    figure, grid = canvas.panels(
         titles, exhibits.parameter_title(kind.parameter, kind.symbol), ylabel
     )
     for axes, title in zip(grid, titles, strict=True):
@@ -43,14 +43,14 @@ def draw(given: Inputs) -> Figure:
             _draw_points(axes, mine, style.method_look(method))
         lay_out(axes, settings, scale)
         axes.margins(x=0.08, y=0.12)
-        layout.percent_axis(axes)
+        canvas.percent_axis(axes)
     handles = _handles(points, kind.methods, exhibit["runs"])
     even = EVEN if scale == "even" else ""
     meaning = (
-        layout.spread_text(exhibit, "bar"),
+        canvas.spread_text(exhibit, "bar"),
         exhibits.parameter_note(kind.parameter, kind.symbol),
     )
-    layout.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
+    canvas.finish(figure, exhibit, handles, "After the last round.", *meaning, even)
     return figure
 
 

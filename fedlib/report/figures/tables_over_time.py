@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 from fedlib.report.metrics import TABLE
 
@@ -35,8 +35,8 @@ def draw(given: Inputs) -> Figure:
             image = heat.draw(axes, table, heat.experts(table.shape[1]), most=most)
             axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}{kind.rows}")
     heat.scale(figure, image, grid, kind.values)
-    seed = layout.first_seed_note(exhibit, "experts of different seeds do not correspond")
-    return layout.finish(figure, exhibit, [], seed)
+    seed = canvas.first_seed_note(exhibit, "experts of different seeds do not correspond")
+    return canvas.finish(figure, exhibit, [], seed)
 
 
 def _table(cells: pd.DataFrame) -> np.ndarray:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from fedlib.report.figures import heat, layout, style
+from fedlib.report.figures import canvas, heat, style
 from fedlib.report.inputs import Inputs
 
 DARK = 0.55  # from which on numbers in cells are white
@@ -55,8 +55,8 @@ def draw(given: Inputs) -> Figure:
             image = _draw(axes, _of_round(cells), main)
             axes.set_ylabel("" if number else f"{heat.of_run(exhibit, run)}Client")
     heat.scale(figure, image, grid, "Weight")
-    seed = layout.first_seed_note(exhibit, "other seeds have other cohorts")
-    return layout.finish(figure, exhibit, [], seed, MEANING)
+    seed = canvas.first_seed_note(exhibit, "other seeds have other cohorts")
+    return canvas.finish(figure, exhibit, [], seed, MEANING)
 
 
 def _of_round(cells: pd.DataFrame) -> _Weights:

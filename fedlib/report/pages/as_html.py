@@ -18,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from fedlib.errors import DataError
 from fedlib.report import pictures
 from fedlib.report.pages import contents, findings
-from fedlib.report.pages.contents import Chapter, Content, Entry
+from fedlib.report.pages.contents import Chapter, Entry, Report
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables import render
 from fedlib.report.tables.render import Block, Column, Sheet
@@ -35,7 +35,7 @@ ENLARGED = 1.3 * 4 / 3  # CSS pixels for a point: for a screen rather than a pag
 NUMBER = re.compile(r"([+−-]?\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?: ?([kMGTP])\b)?")
 
 
-def page(content: Content) -> str:
+def page(content: Report) -> str:
     """The report as the text of an HTML file.
 
     Raises:

@@ -13,8 +13,8 @@ from fedlib.report.pages.contents import (
     ORIENTATION,
     VERDICTS,
     Chapter,
-    Content,
     Entry,
+    Report,
 )
 from fedlib.report.pages.origin import FACT_TITLES
 from fedlib.report.tables.render import markdown, markdown_blocks, percent, points
@@ -22,7 +22,7 @@ from fedlib.report.tables.render import markdown, markdown_blocks, percent, poin
 TITLE = "# Reproduction report: "
 
 
-def page(content: Content, out: Path) -> str:
+def page(content: Report, out: Path) -> str:
     """The report; `out` is where it will be, as links are relative to its folder.
 
     Raises:
@@ -43,7 +43,7 @@ def page(content: Content, out: Path) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _contents(content: Content) -> str:
+def _contents(content: Report) -> str:
     lines = ["- [Published and reproduced](#published)"]
     for chapter in content.chapters:
         lines.append(f"- [{markdown(chapter.title)}](#{chapter.name})")
@@ -78,7 +78,7 @@ def _figure(figure: Entry, folder: Path) -> str:
     return f"![{markdown(figure.title)}]({link}.png)\n\n[As PDF]({link}.pdf)"
 
 
-def _criteria(content: Content) -> str:
+def _criteria(content: Report) -> str:
     """How many criteria of each paper were reached, not reached and not run."""
     lines = []
     for chapter in content.chapters:
@@ -89,7 +89,7 @@ def _criteria(content: Content) -> str:
     return "\n".join(lines)
 
 
-def _pairs(content: Content) -> list[str]:
+def _pairs(content: Report) -> list[str]:
     """Every published number beside ours, and how many are near."""
     rows = [
         [

@@ -149,7 +149,7 @@ class Chapter:
 
 
 @dataclass(frozen=True)
-class Content:
+class Report:
     """The whole report."""
 
     scale: str
@@ -167,7 +167,7 @@ class Content:
         return sum(len(chapter.pairs) for chapter in self.chapters)
 
 
-def gather(spec: dict, results: Path, figures: Path) -> Content:
+def gather(spec: dict, results: Path, figures: Path) -> Report:
     """The report of one folder.
 
     Args:
@@ -179,7 +179,7 @@ def gather(spec: dict, results: Path, figures: Path) -> Content:
       DataError: naming the table or figure that is missing.
     """
     chapters = tuple(_chapter(spec, paper, results, figures) for paper in spec["papers"])
-    return Content(spec["scale"], spec["folder"], chapters)
+    return Report(spec["scale"], spec["folder"], chapters)
 
 
 def check_pictures(spec: dict, figures: Path) -> None:

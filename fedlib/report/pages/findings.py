@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import fedlib
-from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Content, Entry
-from fedlib.report.pages.origin import Spent
+from fedlib.report.pages.contents import NEVER_COMPARED, Chapter, Entry, Report
+from fedlib.report.pages.origin import Resources
 from fedlib.report.tables.render import percent, points
 
 SHOWN = 3  # claims of a paper in its picture
@@ -42,7 +42,7 @@ class Picture:
     rows: tuple[tuple[str, str, tuple[float, ...]], ...]
 
 
-def headline(content: Content) -> str:
+def headline(content: Report) -> str:
     """How many published numbers are reproduced, in a sentence."""
     if not content.num_pairs:
         return NEVER_COMPARED
@@ -54,7 +54,7 @@ def headline(content: Content) -> str:
     return f"{content.num_pairs} published numbers beside ours, which are not comparable."
 
 
-def line(content: Content, chapter: Chapter) -> str:
+def line(content: Report, chapter: Chapter) -> str:
     """A paper in a sentence."""
     number = len(chapter.federations)
     data = f"{number} federation{'s' * (number != 1)}"
@@ -68,7 +68,7 @@ def line(content: Content, chapter: Chapter) -> str:
     return f"{'; '.join(parts)}."
 
 
-def made(content: Content) -> str:
+def made(content: Report) -> str:
     """What was run, at which commit, and how long it took; "" if no run is kept."""
     found = [chapter.origin for chapter in content.chapters if chapter.origin.trainings]
     if not found:
@@ -78,7 +78,7 @@ def made(content: Content) -> str:
     commits = _commits(content)
     at = f"commit {commits[0][:10]}" if len(commits) == 1 else f"{len(commits)} commits"
     spent = [origin.spent for origin in found]
-    whole = Spent(0, 0, sum(one.cpu for one in spent), max(one.memory for one in spent))
+    whole = Resources(0, 0, sum(one.cpu for one in spent), max(one.memory for one in spent))
     _, hours, most = whole.texts
     return (
         f"{trainings} trainings of {len(methods)} methods, fedlib {fedlib.__version__}, {at}; "
@@ -86,7 +86,7 @@ def made(content: Content) -> str:
     )
 
 
-def limits(content: Content) -> tuple[float, float]:
+def limits(content: Report) -> tuple[float, float]:
     """The lowest and highest fraction in the square, at whole tenths."""
     numbers = [
         value
@@ -98,7 +98,7 @@ def limits(content: Content) -> tuple[float, float]:
     return low / 10, max(math.ceil(max(numbers) * 10), low + 1) / 10
 
 
-def scatter(content: Content) -> Iterator[Point]:
+def scatter(content: Report) -> Iterator[Point]:
     """Every published number with ours, as a point of the square, whose y axis points down."""
     low, high = limits(content)
     for number, chapter in enumerate(content.chapters, 1):
@@ -169,7 +169,7 @@ def _accuracies(table: Entry) -> list[dict]:
     return known.to_dict("records")
 
 
-def bibtex(content: Content) -> str:
+def bibtex(content: Report) -> str:
     """How to cite the report."""
     commits = ", ".join(_commits(content)) or "unknown"
     lines = {
@@ -182,7 +182,7 @@ def bibtex(content: Content) -> str:
     return f"@software{{fedlib,\n{body}}}\n"
 
 
-def _commits(content: Content) -> list[str]:
+def _commits(content: Report) -> list[str]:
     """The commits at which runs were made."""
     found = (chapter.origin.facts.get("commit", {}) for chapter in content.chapters)
     return sorted({commit for commits in found for commit in commits})

@@ -33,11 +33,11 @@ class MadeRun:
     name: str
     seeds: tuple[int, ...]
     spec: dict
-    spent: "Spent"
+    spent: "Resources"
     facts: Mapping[str, Mapping[str, int]]
 
 
-class Spent(NamedTuple):
+class Resources(NamedTuple):
     """What jobs took: how many recorded it, their seconds together, and the most memory of one."""
 
     jobs: int
@@ -70,7 +70,7 @@ class Origin:
     trainings: int
     facts: Mapping[str, Mapping[str, int]]
     runs: tuple[MadeRun, ...]
-    spent: "Spent"
+    spent: "Resources"
 
     @property
     def names(self) -> set[str]:
@@ -108,11 +108,11 @@ def facts(provenances: Iterable[Mapping]) -> dict[str, dict[str, int]]:
     return {name: dict(values) for name, values in counts.items() if values}
 
 
-def spent(provenances: Iterable[Mapping]) -> Spent:
+def spent(provenances: Iterable[Mapping]) -> Resources:
     """What jobs took, by the provenance of their results."""
     known = [found["spent"] for found in provenances if found.get("spent")]
     wall, cpu = (sum(one[name] for one in known) for name in (WALL, CPU))
-    return Spent(len(known), wall, cpu, max((one[MEMORY] for one in known), default=0))
+    return Resources(len(known), wall, cpu, max((one[MEMORY] for one in known), default=0))
 
 
 def attributes(history: Path) -> tuple[dict, dict]:
