@@ -215,7 +215,7 @@ def test_amounts_are_told_in_a_unit_of_which_there_are_1_to_1000(unit, most, fou
 
 
 def test_unlisted_methods_have_spare_looks_each_always_the_same():
-    looks = [style.method_look(name) for name in ("fedper", "ditto", "fedbabu", "scaffold")]
+    looks = [style.method_look(name) for name in ("fedper", "moon", "fedbabu", "scaffold")]
     assert len({(look.color, look.marker) for look in looks}) == len(looks)
     assert {look.color for look in looks} <= {*style.SPARE}
     assert style.method_look("fedper") == looks[0]

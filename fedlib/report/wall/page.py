@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from tabulate import tabulate
 
-from fedlib.report.figures import layout, saving, style
+from fedlib.report.figures import canvas, saving, style
 from fedlib.report.pages.contents import NEAR
 from fedlib.report.tables.render import ABSENT, markdown, percent, points
 
@@ -127,7 +127,7 @@ def draw(run: pd.DataFrame, *files: Path) -> None:
       run: of the cells those that were run.
     """
     with style.styled():
-        figure = Figure(figsize=(layout.WIDTH * 0.6, layout.WIDTH * 0.6), layout="constrained")
+        figure = Figure(figsize=(canvas.WIDTH * 0.6, canvas.WIDTH * 0.6), layout="constrained")
         axes = figure.subplots()
         numbers = 100 * run[["published", "reproduced"]]
         low = 10 * (numbers.min().min() // 10) if len(run) else 0
