@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import SequenceKey, register_pytree_node, tree_flatten
+from torch.utils._pytree import SequenceKey, register_pytree_node
 
 Tree = dict | tuple | list | Tensor
 Index = Tensor | np.ndarray | int | slice  # of clients
@@ -32,7 +32,7 @@ class Rows(tuple):
         private = tree.in_turn([task.init(seed) for task in large], range(num_clients))
         start = tree.take(private, cohort.host_ids)
         trained, memory = cohort.fit(loss, start, cohort.in_turn(large), ...)
-        private = tree.put(private, cohort.host_ids, trained)  # the others stay the same objects
+        private = cohort.put(private, trained)  # the others stay the same objects
     """
 
     __slots__ = ()
@@ -86,9 +86,6 @@ def leaves(tree: Tree) -> list:
     if isinstance(tree, tuple | list):
         return [leaf for x in tree for leaf in leaves(x)]
     return [tree]
-
-
-flatten_with_structure = tree_flatten
 
 
 def unflatten(values: list, like: T) -> T:

@@ -13,6 +13,7 @@ from fedlib import mapped
 from fedlib.engine import scratch
 from fedlib.engine.solvers import Adam
 from fedlib.methods.fedavg import FedAvg
+from fedlib.methods.local import Local
 from fedlib.run.checkpoint import flatten, load_tensors, restore, save_tensors
 from fedlib.tree import Rows
 
@@ -41,6 +42,18 @@ def test_momenta_in_a_file_have_the_same_bits(local, monkeypatch):
     before = len(mapped._maps)
     in_files = trained(local)
     assert len(mapped._maps) > before
+    assert same_bits(in_memory, in_files)
+
+
+def test_models_of_the_clients_own_in_a_file_have_the_same_bits(monkeypatch):
+    def kept():
+        method, federation = Local(task=tiny_task(), local=sgd(momentum=0.0)), toy_federation()
+        return run(method, federation, [[0, 1], [2, 0]])
+
+    in_memory, before = kept(), len(mapped._maps)
+    monkeypatch.setattr(scratch, "ROOM_SHARE", 0)
+    in_files = kept()
+    assert len(mapped._maps) == before + 2  # of client 1, and of the others
     assert same_bits(in_memory, in_files)
 
 
@@ -82,7 +95,7 @@ def test_without_room_on_the_disk_momenta_stay_in_memory_and_it_is_noted(no_room
     cohort, params = cohort_of(task, federation), task.init(0)
     memory = local.memory(params, federation.num_clients)
     cohort.fit(task.loss, cohort.broadcast(params), local=local, memory=memory)
-    reason = cohort.executor.notes["momenta_in_memory"]
+    reason = cohort.executor.notes["kept_in_memory"]
     assert reason.startswith("no file in") and reason.endswith("No space left on device")
 
 

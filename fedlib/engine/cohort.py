@@ -242,11 +242,12 @@ class Cohort:
         return tree.add(present, previous, absent)
 
     def total(self, values: Tree, among: np.ndarray | None = None) -> Total:
-        """Sum by number of training examples, for `average`: leaves [C, ...] -> [...]
-
-        Of all clients, or `among` [C] bool.
-        """
+        """Sum of all clients, or `among` [C] bool, by training examples: [C, ...] -> [...]"""
         return self._total(values, among)
+
+    def put(self, kept: T, rows: Tree) -> T:
+        """What all clients keep, `rows` in place of what these had: [num_clients, ...], `Rows`"""
+        return scratch.put(kept, rows, self.ids, self.host_ids, self.executor.notes)
 
     # -- training ---------------------------------------------------------------------
 
@@ -366,8 +367,7 @@ class Cohort:
     # -- private ----------------------------------------------------------------------
 
     def _total(self, values: Tree, among: np.ndarray | None) -> Total:
-        sizes = self._sizes("train")
-        return Total(values, sizes if among is None else sizes * among)
+        return Total(values, self._sizes("train") * (1 if among is None else among))
 
     def _work(self, stage: str, kinds: np.ndarray | None) -> Work:
         return Work(self.task, self.data, self.host_ids, kinds, self.round, stage)

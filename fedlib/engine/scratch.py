@@ -8,17 +8,34 @@ import os
 import tempfile
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib import mapped, tree
 from fedlib.environment import memory
-from fedlib.tree import Rows
+from fedlib.tree import Rows, T, Tree
 
 # Of a core's share of the machine's memory: a workflow runs a job on each core. Files are written
 # anew in every round, so what fits into memory stays there.
 ROOM_SHARE = 0.125
 ALIGNED = 64  # bytes, as PyTorch's own memory is
+
+
+def put(kept: T, rows: Tree, ids: Tensor, host_ids: np.ndarray, notes: dict) -> T:
+    """`kept` of all clients with the `rows` of some, see `tree.put`; new `Rows` may go to a file.
+
+    Args:
+      ids, host_ids: of these clients, where they compute and on the host.
+      notes: are told where a file has no room.
+    """
+
+    def replace(old: Tensor | Rows, new: Tensor | Rows) -> Tensor | Rows:
+        if type(old) is not Rows:
+            return tree.put(old, ids, new)
+        return tree.put(old, host_ids, keeper(new, len(old), notes)(new))
+
+    return tree.map_clients(replace, kept, rows)
 
 
 def keeper(rows: Rows, clients: int, notes: dict) -> Callable[[Rows], Rows]:
@@ -38,7 +55,7 @@ def keeper(rows: Rows, clients: int, notes: dict) -> Callable[[Rows], Rows]:
     try:
         return File(size).keep
     except OSError as error:
-        notes["momenta_in_memory"] = f"no file in {tempfile.gettempdir()}: {error.strerror}"
+        notes["kept_in_memory"] = f"no file in {tempfile.gettempdir()}: {error.strerror}"
         return Rows
 
 

@@ -80,7 +80,7 @@ class AFL(Method):
         w, server = self.descend(w, tree.combine(gradients, own), state.server, cohort.round)
         statistics = cohort.average(statistics, old_statistics)
         own = simplex.project(own + self.lr_lambda * losses, own.sum())
-        return State(tree.merge(w, statistics), tree.put(lambdas, cohort.ids, own), server)
+        return State(tree.merge(w, statistics), cohort.put(lambdas, own), server)
 
     def examine(self, received: Params, cohort: Cohort) -> tuple[Tensor, Params, Params]:
         """(losses [C], gradients [C, ...], running statistics [C, ...]) of one mini-batch each."""

@@ -74,7 +74,7 @@ class APFL(Method):
             memory=state.memory,
             returns=lambda part, trained: (part.total(trained["shared"]), trained["own"]),
         )
-        models = tree.put(state.models, cohort.ids, own)
+        models = cohort.put(state.models, own)
         return State(cohort.average(sent, state.params), models, memory)
 
     def loss(self, models: dict[str, Params], batch: Batch) -> Tensor:

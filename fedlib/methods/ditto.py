@@ -69,7 +69,7 @@ class Ditto(Method):
             memory=state.memory,
             returns=lambda part, trained: (part.total(trained["shared"]), trained["own"]),
         )
-        models = tree.put(state.models, cohort.ids, own)
+        models = cohort.put(state.models, own)
         return State(cohort.average(sent, state.params), models, memory)
 
     def loss(self, models: dict[str, Params], received: Params, batch: Batch) -> Tensor:

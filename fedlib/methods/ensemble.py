@@ -60,7 +60,7 @@ class Ensemble(Method):
             local=self.local,
             memory=state.memory,
         )
-        models = tree.put(state.models, cohort.host_ids, cohort.collect(trained))
+        models = cohort.put(state.models, cohort.collect(trained))
         return State(models, memory)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:

@@ -103,7 +103,7 @@ class FD(ClassStatistics):
         )
         means = class_means.means(trained[NOTED], counts * self.local.epochs)
         logits = class_means.averaged(state.logits, cohort.collect_some(means, held), held)
-        models = tree.put(state.models, cohort.host_ids, trained["model"])
+        models = cohort.put(state.models, trained["model"])
         return State(models, logits, memory)
 
     def loss(self, params: Tree, task: Task, targets: ClassMeans, batch: Batch) -> Tensor:

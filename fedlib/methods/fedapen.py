@@ -133,8 +133,8 @@ class FedAPEN(Method):
         trained["small"] = Rows(tree.clone(tree.take(small, c)) for c in range(cohort.size))
         return State(
             plain_mean(small),
-            tree.put(state.models, cohort.host_ids, trained),
-            tree.put(state.lam, cohort.ids, lam),
+            cohort.put(state.models, trained),
+            cohort.put(state.lam, lam),
             memory,
         )
 

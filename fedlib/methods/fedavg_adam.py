@@ -108,7 +108,7 @@ class FedAvgAdam(Curves):
         start, returns = self.personalise(state, cohort), partial(self.report, state)
         (sent, towards, private), memory = self.fit(state, start, cohort, returns)
         after = self.server_update(state, cohort.collect(sent), towards, cohort)
-        private = tree.put(state.private, cohort.ids, private)
+        private = cohort.put(state.private, private)
         return after._replace(private=private, memory=memory)
 
     def report(self, state: State, part: Cohort, trained: Params) -> tuple[Total, Total, Params]:

@@ -58,7 +58,7 @@ class FedAvgPlus(Method):
     def observe(self, state: State, cohort: Cohort, group: str) -> State:
         """Fine-tune copies of the model with the solvers of the last evaluation."""
         models, tuning = self._tune(state, cohort, state.tuning)
-        return state._replace(tuned=tree.put(state.tuned, cohort.ids, models), tuning=tuning)
+        return state._replace(tuned=cohort.put(state.tuned, models), tuning=tuning)
 
     def personalise(self, state: State, cohort: Cohort) -> Params:
         """The models of the last fine-tuning."""

@@ -19,7 +19,6 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.experts import (
     EXPERT_SEEDS,
@@ -88,7 +87,7 @@ class FedEM(Method):
             returns=Cohort.total,
         )
         experts = cohort.average(sent, state.experts)
-        return State(experts, tree.put(state.pi, cohort.ids, pi), memory)
+        return State(experts, cohort.put(state.pi, pi), memory)
 
     def received(self, state: State, cohort: Cohort) -> Params:
         """The experts, as every client has them after the broadcast -> leaves [C, E, ...]"""
@@ -143,7 +142,7 @@ class FedEM(Method):
         if group == "seen":
             return state
         _, pi = self.e_step(state, state.pi[cohort.ids], cohort)
-        return state._replace(pi=tree.put(state.pi, cohort.ids, pi))
+        return state._replace(pi=cohort.put(state.pi, pi))
 
     def diagnostics(self, state: State) -> dict[str, Tensor]:
         """Mixture weights of all clients [num_clients, E]."""

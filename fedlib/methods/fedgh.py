@@ -107,7 +107,7 @@ class FedGH(ClassStatistics):
             cohort,
             "header",
         )
-        return State(tree.put(state.models, cohort.host_ids, trained), header, memory)
+        return State(cohort.put(state.models, trained), header, memory)
 
     def header_loss(self, header: Params, means: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of the header on mean representations [B, F] of classes [B] -> []"""

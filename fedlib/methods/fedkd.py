@@ -131,7 +131,7 @@ class FedKD(Method):
         sent = Rows(compressed(student, energy) for student in apart)
         returned = [recovered(student, state.small) for student in cohort.collect(sent)]
         small = plain_mean(tree.stack(returned))
-        return State(small, tree.put(state.models, cohort.host_ids, trained), memory)
+        return State(small, cohort.put(state.models, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_teacher + L_student: the gradient of each is that of its own loss -> []"""

@@ -128,9 +128,9 @@ class FedMix(TableMixture):
         cohort.collect(sent.rest)
         after = self.server_update(state, sent, cohort)
         return after._replace(
-            private=tree.put(state.private, cohort.ids, sent.private),
+            private=cohort.put(state.private, sent.private),
             memory=memory,
-            marginal=tree.put(state.marginal, cohort.ids, sent.q),
+            marginal=cohort.put(state.marginal, sent.q),
             tables=self.tabulated(state.tables, after.phi, cohort.round + 1),
         )
 

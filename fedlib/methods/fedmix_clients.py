@@ -130,8 +130,8 @@ class FedMixClients(PooledMixture):
         cohort.collect(found.differences)  # and pi, which is too little to count
         after, adam = self.step(state, found, state.adam, cohort)
         return after._replace(
-            private=tree.put(state.private, cohort.ids, gates),
-            pi=tree.put(state.pi, cohort.ids, pi),
+            private=cohort.put(state.private, gates),
+            pi=cohort.put(state.pi, pi),
             memory=memory,
             adam=adam,
         )

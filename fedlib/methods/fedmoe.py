@@ -175,7 +175,7 @@ class FedMoE(TrainedMixture):
         synced, shares = self.synchronised(trained, model, found)
         if shares is not None:
             synced = cohort.scatter(synced)
-        models = tree.put(state.models, cohort.host_ids, synced)
+        models = cohort.put(state.models, synced)
         log = state.log
         if cohort.round + 1 in self.log_rounds:
             row = self.log_rounds.index(cohort.round + 1)

@@ -106,7 +106,7 @@ class FedProto(ClassStatistics):
             memory=state.memory,
         )
         means = class_means.of_clients(cohort, represent, trained, tasks, counts=counts)
-        models = tree.put(state.models, cohort.host_ids, trained)
+        models = cohort.put(state.models, trained)
         after = state._replace(models=models, memory=memory)
         return after, cohort.collect_some(means, held), held
 

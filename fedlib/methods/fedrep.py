@@ -84,7 +84,7 @@ class FedRep(Method):
         bodies, _ = self.task.split(trained)
         return State(
             cohort.average(bodies, state.body),
-            tree.put(state.models, cohort.host_ids, trained),
+            cohort.put(state.models, trained),
             head_memory,
             memory,
         )

@@ -87,7 +87,7 @@ class FML(Method):
             memory=state.memory,
         )
         small = cohort.average(trained.pop("small"), state.small)
-        return State(small, tree.put(state.models, cohort.host_ids, trained), memory)
+        return State(small, cohort.put(state.models, trained), memory)
 
     def loss(self, models: dict[str, Params], task: Task, batch: Batch) -> Tensor:
         """L_private + L_shared: each model's gradient is that of its own loss -> []"""

@@ -113,7 +113,7 @@ class GatedExperts(Method):
             memory=state.memory,
             returns=returns,
         )
-        models = tree.put(state.models, cohort.ids, own)
+        models = cohort.put(state.models, own)
         return State(cohort.average(sent, state.experts), models, memory)
 
     def loss(self, model: Model, batch: Batch) -> Tensor:

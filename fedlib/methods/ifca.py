@@ -258,7 +258,7 @@ class IFCA(Method):
         """Every client notes which model has the lowest loss on its train split."""
         experts = cohort.held(self.restored(state))
         choice = self.choose(experts, cohort, 0.0, "predict")
-        return state._replace(choice=tree.put(state.choice, cohort.ids, choice))
+        return state._replace(choice=cohort.put(state.choice, choice))
 
     def restored(self, state: State) -> Params:
         """Each model as it was at its best check, if it ever had one -> [E, ...]"""

@@ -78,7 +78,7 @@ class L2SGD(Method):
             cohort.journal.add(cohort.host_ids, cohort.example_mean(losses))
         average = cohort.average(models, state.average)
         models = self.mix(models, cohort.broadcast(average))
-        return State(average, tree.put(state.models, cohort.ids, models), memory)
+        return State(average, cohort.put(state.models, models), memory)
 
     def local_steps(self, cohort: Cohort) -> int:
         """How often the coin shows "train" before it shows "average", the same for everybody."""

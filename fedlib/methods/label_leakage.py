@@ -83,7 +83,7 @@ class LabelLeakage(FedAvg):
         recovered = state.recovered
         if cohort.round == 0:
             shares = self.read(bias - state.params[name], self.num_steps(cohort))
-            recovered = tree.put(recovered, cohort.ids, shares)
+            recovered = cohort.put(recovered, shares)
         return State(cohort.average(sent, state.params), memory, recovered)
 
     def output_bias(self, params: Params) -> str:

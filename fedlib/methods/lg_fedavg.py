@@ -95,7 +95,7 @@ class LGFedAvg(Method):
         _, heads = self.task.split(trained)
         return State(
             cohort.average(heads, state.head),
-            tree.put(state.models, cohort.host_ids, trained),
+            cohort.put(state.models, trained),
             memory,
         )
 

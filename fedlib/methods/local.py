@@ -64,7 +64,7 @@ class Local(Method):
             local=self.local,
             memory=state.memory,
         )
-        return State(tree.put(state.models, cohort.host_ids, trained), memory)
+        return State(cohort.put(state.models, trained), memory)
 
     def loss(self, model: Params, task: Task, batch: Batch) -> Tensor:
         """Mean loss of ONE client's model -> []"""

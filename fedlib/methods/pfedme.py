@@ -65,7 +65,7 @@ class PFedMe(Method):
         # Averaging changes instead of models lets an absent client count with the one it has.
         unchanged = tree.map(torch.zeros_like, state.reference)
         change = cohort.average(tree.sub(trained, own), unchanged)
-        models = tree.put(state.models, cohort.ids, trained)
+        models = cohort.put(state.models, trained)
         return State(tree.add(state.reference, change), models, memory)
 
     def loss(self, params: Params, reference: Params, batch: Batch) -> Tensor:

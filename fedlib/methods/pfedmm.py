@@ -106,7 +106,7 @@ class PFedMM(FedEM):
             lr_scale={"body": body_lr_scale},
             returns=returns,
         )
-        private = tree.put((state.pi, state.norms), cohort.ids, (pi, norms))
+        private = cohort.put((state.pi, state.norms), (pi, norms))
         return State(cohort.average(sent, state.experts), *private, memory)
 
     def e_step(self, state: State, prior: Tensor, cohort: Cohort) -> tuple[Tensor, Tensor]:

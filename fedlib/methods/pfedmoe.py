@@ -151,7 +151,7 @@ class PFedMoE(Method):
         )
         return State(
             cohort.average(trained["small"], state.small),
-            tree.put(state.models, cohort.host_ids, trained),
+            cohort.put(state.models, trained),
             memory,
         )
 
