@@ -96,9 +96,10 @@ def bring(
     """
     places = [place(source) for source in sources]
     jobs = [there.training._asdict() for there, _ in finished(plan, places)]
-    shards = sorted({path for path in plan.paths("manifest", jobs) if not Path(path).exists()})
-    if shards:  # which are compared, and before which Snakemake would train everything again
-        run.start([*run.SNAKEMAKE, *shards, *configured], lock)
+    inputs = {path for job in jobs for path in stale.inputs(plan, "train", job)}
+    missing = sorted(path for path in inputs if not Path(path).exists())
+    if missing:  # they are compared, and after them Snakemake would train everything again
+        run.start([*run.SNAKEMAKE, *missing, *configured], lock)
     done, refused = gather(plan, places, old)
     told = [f"{number} {what}" for what, number in done.items()]
     print(f"results/{plan.folder}, runs: {', '.join(told) or 'none to take'}", flush=True)
