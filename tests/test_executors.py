@@ -9,6 +9,7 @@ import torch
 from support import (
     assert_close,
     cohort_of,
+    federation_for,
     sgd,
     solver_of,
     tiny_task,
@@ -438,7 +439,7 @@ def test_a_round_never_waits_for_the_device(name, monkeypatch):
     # `tolist`, `float` or `if` do, gets an error. Only a device that has values makes one wait.
     if name in DECIDE:
         pytest.skip(DECIDE[name])
-    federation = toy_federation((4, 6, 4, 6))  # a step is slow there
+    federation = federation_for(name, (4, 6, 4, 6))  # a step is slow there
     monkeypatch.setattr(torch, "_fused_sgd_", lambda *args, **settings: None)  # "meta" has none
     somewhere = make(name, norm=True)
     nowhere = {field.name: moved(getattr(somewhere, field.name)) for field in fields(somewhere)}
