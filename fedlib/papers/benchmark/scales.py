@@ -9,8 +9,8 @@ ROUNDS = 40
 PHASE_METHODS = ("local", "fedavg", "fedavg-plus", "ifca", "fedem")
 RATES = (0.1, 0.5, 2.5)
 TITLES = {  # of all worlds of `fedlib.data.sources.worlds`
-    "own": "own concepts",
-    "one": "one concept",
+    "own": "own",
+    "one": "one",
     "clusters": "clusters",
     "mixtures": "mixtures",
     "regions": "regions",

@@ -39,7 +39,7 @@ def draw(given: Inputs) -> Figure:
     colors = {row["title"]: _color(exhibit, row) for row in kind.rows}
     best = _best(tables)
     _draw_best(grid[0], best, tables, colors)
-    most = max(float(np.nanmax(table)) for table in tables.values())
+    most = max(float(np.ceil(np.nanmax(table))) for table in tables.values())
     for title, axes in zip(titles, grid[1:], strict=True):
         image = heat.draw(axes, tables[title], [""] * len(xs), most=most)
         _line(axes, kind.theory, xs, ys)

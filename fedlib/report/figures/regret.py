@@ -30,7 +30,7 @@ def draw(given: Inputs) -> Figure:
     table = found.pivot(index="title", columns="federation", values="mean")
     table = 100 * table.reindex(index=titles, columns=[*federations])
     figure, [axes] = canvas.panels([""], "", "", columns=1, height=1 + ROW * len(titles))
-    most = float(np.nanmax(table.to_numpy()))
+    most = float(np.ceil(np.nanmax(table.to_numpy())))
     image = heat.draw(axes, table.to_numpy(), [*federations.values()], most=most)
     axes.set_yticks(range(len(titles)), titles)
     axes.tick_params(length=0)
