@@ -180,8 +180,6 @@ def sgd(**changes) -> SGD:
 
 def federation_for(name: str, *args, **options) -> Federation:
     """`toy_federation`, with what a method needs: true clusters; a server, labelled by the rule."""
-    if name == "pooled" and not args:  # of all clients together a batch of one is left
-        options = {"sizes": (7, 12, 7, 10)} | options
     made = toy_federation(*args, **options)
     if name == "oracle_clusters":
         return replace(made, cluster=np.arange(made.num_clients) % 2)

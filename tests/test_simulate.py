@@ -65,8 +65,7 @@ def simulation(name="fedavg", *, federation=None, dtype=torch.float32, local=Non
     modules = modules_of(name, params.get("num_experts", 1), dtype, norm=True, dropout=0.3)
     local = local or solver_of(name, schedule=schedule)
     method = methods.load(name)(task=task, local=local, **params, **modules)
-    sizes = (8, *SIZES[1:]) if name == "pooled" else SIZES  # no two together leave one alone
-    federation = federation or federation_for(name, sizes)
+    federation = federation or federation_for(name, SIZES)
     return simulation_of(method, federation, **{"rounds": 4, "seed": 3, "rate": rate} | course)
 
 

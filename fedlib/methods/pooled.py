@@ -48,13 +48,20 @@ class Pooled(Method):
         trained, memory = trainer.fit(
             self.task.loss,
             tree.broadcast(state.params, 1),
-            local=self.local,
+            local=self.solver(trainer),
             memory=state.memory,
         )
         [loss] = trainer.journal.losses
         cohort.journal.add(cohort.host_ids, loss.expand(cohort.size), whole=False)
         cohort.journal.examples += trainer.journal.examples
         return State(tree.take(trained, 0), memory)
+
+    def solver(self, trainer: Cohort) -> Solver:
+        """`local`, without a last batch of one example if the model has batch normalisation."""
+        number = trainer.data.federation.train.sizes.sum()
+        if self.task.needs_pairs and number % self.local.batch_size == 1:
+            return replace(self.local, drop_last=True)
+        return self.local
 
     def trainer(self, cohort: Cohort) -> Cohort:
         """The first seen client, who owns the training examples of all."""
