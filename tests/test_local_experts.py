@@ -303,7 +303,7 @@ def test_declared_local_experts_are_what_the_runs_would_train(scale, monkeypatch
             shown = {x for t in paper.tables.values() for x in t.labels}
             assert other["params"]["groups"] in (["seen"], ["unseen"]) and run.settled_by in shown
             checked += 1
-    assert checked >= 6
+    assert checked >= 5
 
 
 def outputs(networks):

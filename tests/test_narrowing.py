@@ -202,7 +202,7 @@ Y = Figure("accuracy_over_rounds", "T", "C.", ("fedavg", "fedem", "local"), BOTH
 RUNS_OF_DIGITS = [f"toy/digits/{label}" for label in ("fedavg", "fedem", "local")]
 RUNS_OF_DIGITS += ["toy/mnist/fedavg"]
 AGAINST = {"of": "fedem", "groups": [{"labels": ["fedavg"]}, {"labels": ["fedem", "local"]}]}
-DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits"}]}
+DIFFERENCE = {"columns": [{"federation": "mnist", "minus": "digits", "title": "Difference"}]}
 BARS = {"pairs": [{"below": "digits", "above": "mnist"}], "bars": [], "names": ["a", "b"]}
 
 

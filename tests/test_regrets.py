@@ -11,7 +11,7 @@ from fedlib.errors import DataError
 from fedlib.report import figures, metrics
 from fedlib.report.figures import style
 from fedlib.results import OPTIMUM, RunResult, Scores, View
-from fedlib.spec.figures import rows_left
+from fedlib.spec.worlds import rows_left
 
 # By federation and run: regret and validation accuracy of each of two seeds.
 NUMBERS = {

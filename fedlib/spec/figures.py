@@ -3,9 +3,9 @@
 `fedlib.report.figures` has a module for each.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from fedlib.errors import ConfigError
 from fedlib.spec.exhibits import (
@@ -22,8 +22,6 @@ from fedlib.spec.exhibits import (
     against,
     of_protocols,
     one_of,
-    reached,
-    without,
 )
 
 
@@ -112,13 +110,6 @@ class AccuracyOverRounds(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlphaOverRounds(Figure):
-    """The weight that Fed-MoE learns for a client's own relevance, over rounds."""
-
-    question: ClassVar = "How much does a client trust the experts that it chose?"
-
-
-@dataclass(frozen=True, kw_only=True)
 class ClientAccuracyCdf(Figure):
     """How many clients have at most an accuracy.
 
@@ -183,20 +174,6 @@ class ClientLabels(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientMatrices(Figure):
-    """Clients' mixture weights, sorted by planted cluster."""
-
-    question: ClassVar = "Do mixture weights find the planted clusters?"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterUsage(Figure):
-    """How many clients choose each expert."""
-
-    question: ClassVar = "Are all clusters used?"
-
-
-@dataclass(frozen=True, kw_only=True)
 class CostToTarget(Figure):
     """Traffic and arithmetic to a target accuracy, by federation.
 
@@ -209,20 +186,6 @@ class CostToTarget(Figure):
     by_federation: ClassVar = ("targets",)
 
     targets: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpertWeights(Figure):
-    """How much gates trust the local expert."""
-
-    question: ClassVar = "Does the gate trust the local expert or the shared one?"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exploration(Figure):
-    """Which expert by rank clients choose while they explore."""
-
-    question: ClassVar = "Do clients settle on a cluster?"
 
 
 class GainPair(NamedTuple):
@@ -279,75 +242,10 @@ class GainBars(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateWeights(Figure):
-    """Mean weights that gates give to experts."""
-
-    question: ClassVar = "Which experts does the gate trust?"
-
-    def views(self, federation: str, label: str) -> Iterator[View]:
-        """The mixtures whose gates they are."""
-        yield View(protocol="moe")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientDivergence(Figure):
-    """How unlike clients' updates are.
-
-    Attributes:
-      window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
-    """
-
-    question: ClassVar = "How much do the clients' updates disagree?"
-    compares: ClassVar = True
-
-    window: int = 50
-
-    def check(self) -> None:
-        """See `Exhibit.check`."""
-        super().check()
-        if self.window < 1:
-            raise ConfigError(f"window must be at least 1 round, got {self.window}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class LabelLeakage(Figure):
     """Shares of labels that are read from clients' first updates, against the true ones."""
 
     question: ClassVar = "Can a client's labels be read from its first update?"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixtureWeights(Figure):
-    """Clients' mixture weights at the end, as stacked bars."""
-
-    question: ClassVar = "How are clients' mixtures made up?"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhaseDiagram(Figure):
-    """Which method is nearest the best possible one, by two parameters of made-up federations.
-
-    Attributes:
-      rows: the methods, see `Regret`.
-      x, y: the parameters, dotted paths into the federations ("params.train_examples").
-      names: of the x and the y axis.
-      theory: at each y, the x where training alone is expected to overtake one model for all.
-      law: the formula of that line, for the legend.
-    """
-
-    question: ClassVar = "When does a client profit from others, and from which method?"
-    compares: ClassVar = True
-
-    rows: Sequence[Mapping]
-    x: str
-    y: str
-    names: Sequence[str]
-    theory: Mapping[float, float]
-    law: str
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The methods that are left."""
-        return {"rows": rows_left(self.rows, runs)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,27 +279,6 @@ class ProtocolSweep(Figure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regret(Figure):
-    """How far methods are below the best possible accuracy, where that is known.
-
-    Attributes:
-      rows: of each method its "title", the "labels" of its runs, which differ in how they are
-        tuned, and "home", the federations that are as it assumes. Of several labels the one of the
-        best validation accuracy is shown. With "pick", every client takes one of those that the
-        rows above have chosen, by its own validation accuracy.
-    """
-
-    question: ClassVar = "Does each method win where its assumption holds, and what elsewhere?"
-    compares: ClassVar = True
-
-    rows: Sequence[Mapping]
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The methods that are left."""
-        return {"rows": rows_left(self.rows, runs)}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Representations(Figure):
     """What the experts and their mixture make of the same examples, as t-SNE.
 
@@ -427,60 +304,3 @@ class Sweep(Swept, Figure):
     metric: str = "accuracy"
 
     choices: ClassVar = {**Swept.choices, "metric": OF_CLIENTS}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TablesOverTime(Figure):
-    """Tables that a method recorded after some rounds.
-
-    Attributes:
-      rounds: which of those at which the runs recorded their tables; all of them if not given.
-      rows, values: what the rows and the values of the tables are.
-    """
-
-    question: ClassVar = "What do experts take on in the course of training?"
-
-    rounds: Sequence[int] | None = None
-    rows: str = "Label"
-    values: str = "q(expert | label)"
-
-    def ends_too_early(self, run: Any) -> bool:
-        """Whether the run ends before the first round after which it records a table."""
-        rounds = run.params.get("table_rounds", ())
-        return bool(rounds) and min(rounds) > run.rounds
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """The rounds that these runs come to."""
-        return {} if self.rounds is None else {"rounds": reached(self.rounds, runs)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightsOverRounds(Figure):
-    """Relevance of experts to clients after some rounds; `rounds` by federation.
-
-    Attributes:
-      rounds: which of those at which the runs recorded their weights, by federation; all of them if
-        not given.
-    """
-
-    question: ClassVar = "Which experts become relevant to which clients?"
-
-    rounds: Mapping[str, Sequence[int]] | None = None
-
-    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
-        """Of the federations that are shown, the rounds that their runs come to."""
-        if self.rounds is None:
-            return {}
-        return {
-            "rounds": {
-                name: reached(some, [run for run in runs if run.federation == name])
-                for name, some in without(gone, self.rounds).items()
-            }
-        }
-
-
-def rows_left(rows: Sequence[Mapping], runs: Sequence) -> list[dict]:
-    """The rows of `Regret` with the labels of these runs, where a row has one."""
-    there = {run.label for run in runs}
-    narrowed = [{**row, "labels": [x for x in row["labels"] if x in there]} for row in rows]
-    return [row for row in narrowed if row["labels"]]

@@ -129,10 +129,9 @@ def check(config: Mapping) -> None:
                 f"{key}: {shown(config[key])} needs a tag, such as tag: mine, so that its runs go "
                 f"to a folder of their own and not into results/{config['scale']}"
             )
-    if config["budget"] is not None:
-        budget_seconds(config["budget"])
-    if config["share"] is not None:
-        share_of(config["share"])
+    for key, read in (("budget", budget_seconds), ("share", share_of)):
+        if config[key] is not None:
+            read(config[key])
     for key in SWITCHES:
         if not isinstance(config[key], bool):
             raise ConfigError(f"{key} must be true or false, got {shown(config[key])}")

@@ -86,13 +86,7 @@ def read(
     for name, value in counts.items():
         check_count(name, value)
     check_count("val_examples", val_examples, least=0)
-    check_choice("world", world, WORLDS)
-    check_fraction("divergence", divergence, zero=True, one=True)
-    check_positive("alpha", alpha)
-    if world == "heads" and dim < RANK:
-        raise ConfigError(f"dim must be at least {RANK} in the world 'heads', got {dim}")
-    if world == "regions" and num_concepts > dim:
-        raise ConfigError(f"num_concepts must be at most dim = {dim}, got {num_concepts}")
+    _check_world(world, num_concepts, divergence, alpha, dim)
 
     draw = streams.generator(seed, "worlds")
     made = _world(draw, world, num_clients, num_concepts, divergence, alpha, dim)
@@ -112,6 +106,16 @@ def read(
         cluster=made.shares.argmax(1) if world == "clusters" else None,
         truth=np.stack([1 - positive, positive], -1).reshape(-1, 2).astype(np.float32),
     )
+
+
+def _check_world(world: str, num_concepts: int, divergence: float, alpha: float, dim: int) -> None:
+    check_choice("world", world, WORLDS)
+    check_fraction("divergence", divergence, zero=True, one=True)
+    check_positive("alpha", alpha)
+    if world == "heads" and dim < RANK:
+        raise ConfigError(f"dim must be at least {RANK} in the world 'heads', got {dim}")
+    if world == "regions" and num_concepts > dim:
+        raise ConfigError(f"num_concepts must be at most dim = {dim}, got {num_concepts}")
 
 
 def _world(draw, world, num_clients, num_concepts, divergence, alpha, dim) -> World:

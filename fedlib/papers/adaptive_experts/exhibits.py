@@ -13,7 +13,7 @@ from fedlib.papers.adaptive_experts.settings import (
     of_clusters,
     of_schedule,
 )
-from fedlib.spec import figures, tables
+from fedlib.spec import experts, figures, tables
 
 BOTH = tuple(EXPLORATIONS)
 PROTOCOLS = [
@@ -307,14 +307,14 @@ FIGURES = {
         **BY_CLUSTERS,
         asks="Do more clusters help on other data?",
     ),
-    "cluster_usage": figures.ClusterUsage(
+    "cluster_usage": experts.ClusterUsage(
         "Clients by cluster",
         "The paper's Figure 5: how many clients end up with each cluster's model, "
         "clusters sorted by that number.",
         BOTH,
         three_p,
     ),
-    "cluster_usage_other": figures.ClusterUsage(
+    "cluster_usage_other": experts.ClusterUsage(
         "Clients by cluster on other data",
         "How many clients end up with each cluster's model. Rotated images have equal "
         "true clusters, one for each angle.",
@@ -329,13 +329,13 @@ FIGURES = {
         protocols=PROTOCOLS,
         variants=VARIANTS,
     ),
-    "gate_weights": figures.GateWeights(
+    "gate_weights": experts.GateWeights(
         "What gates trust",
         "Weight that a client's gate gives each expert, averaged over its test data.",
         BOTH,
         three_p,
     ),
-    "exploration": figures.Exploration(
+    "exploration": experts.Exploration(
         "Which cluster is trained",
         "Share of a round's clients that train each cluster's model.",
         BOTH,

@@ -2,7 +2,7 @@
 
 from fedlib.papers._frame import Settings, on
 from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, label_of
-from fedlib.spec.figures import PhaseDiagram, Regret
+from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, of which a client may pick one
 

@@ -11,7 +11,7 @@ from fedlib.papers.fedmix.settings import (
     ROTATION_LINES,
     Setting,
 )
-from fedlib.spec import figures, tables
+from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
 
 COMPARED = ("fedavg", "biased-fedavg", "local-global", "fedmix-k2", "fedmix-k4", "fedmix-k10")
@@ -250,7 +250,7 @@ FIGURES = {
     **_of_protocol("finetuned", "val", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['val']}"),
     **_of_protocol("new_shard", "test", NEW_SHARD, "New shard", f"{FIGURE_12} {SETS['test']}"),
     **_of_protocol("finetuned", "test", FINETUNED, "Fine-tuned", f"{FIGURE_13} {SETS['test']}"),
-    "gradient_divergence": figures.GradientDivergence(
+    "gradient_divergence": experts.GradientDivergence(
         "Divergence of the clients' updates",
         "The paper's Figure 1: half of one minus the cosine between two clients' "
         "differences, averaged over pairs by weight and added up over the tensors of a model; "
@@ -259,21 +259,21 @@ FIGURES = {
         on("divergence"),
         window=window,
     ),
-    "clusters": figures.ClientMatrices(
+    "clusters": experts.ClientMatrices(
         "Clusters of clients from permuted labels",
         "The paper's Figures 7 and 8: to which permutation a client belongs, and how "
         "probable its experts are for it, q(z|s).",
         everything,
         on("clusters"),
     ),
-    "experts_of_labels": figures.TablesOverTime(
+    "experts_of_labels": experts.TablesOverTime(
         "Which expert is for which label",
         "The paper's Figure 14a: q(z|y) at the server after some rounds.",
         first_of("fedmix-k4-long", "fedmix-k4"),
         on("tables"),
         asks="Which expert takes which label?",
     ),
-    "collapse": figures.TablesOverTime(
+    "collapse": experts.TablesOverTime(
         "Collapse of a plain mixture",
         "The paper's Figure 14b: mean probability that the gate gives each expert, by "
         "label, while the likelihood of the mixture is maximised directly, on all data in one "

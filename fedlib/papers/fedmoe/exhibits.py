@@ -28,7 +28,7 @@ from fedlib.papers.fedmoe.settings import (
     WARM,
     WEIGHTS,
 )
-from fedlib.spec import figures, tables
+from fedlib.spec import experts, figures, server, tables
 
 CONTRADICTIONS = (
     "Printed inconsistently: of Avg-MoE on FEMNIST at M = 50 Tables 2, 3 and 7 have 83.30, 82.78 "
@@ -59,7 +59,7 @@ WITH_MAINS = {  # Table 8
 
 
 TABLES = {
-    "accuracy": tables.GlobalAccuracy(
+    "accuracy": server.GlobalAccuracy(
         "Accuracy with 10, 50 and 100 clients",
         f"The paper's Table 2. {CONTRADICTIONS} Of CentMoE, which no client has a part in, the "
         "paper has one number for all M. Here it has the rounds of the other methods on each "
@@ -71,7 +71,7 @@ TABLES = {
         average="table2-average",
         published="table2",
     ),
-    "size": tables.ServerSize(
+    "size": server.ServerSize(
         "Parameters and traffic",
         "The paper's Table 1. Its 6.5 M of FedAvg on FEMNIST are 6.6 M, and its 1.59 G "
         "of Fed-MoE on Yelp are 1.67 G, by the networks that it names.",
@@ -79,7 +79,7 @@ TABLES = {
         on("size"),
         published="table1",
     ),
-    "mixtures": tables.GlobalAccuracy(
+    "mixtures": server.GlobalAccuracy(
         "Mixtures of experts",
         f"The paper's Table 7, at M = 50. {CONTRADICTIONS}",
         tuple(label for label in PRINTED if label not in ("fedavg", "fedprox")),
@@ -88,7 +88,7 @@ TABLES = {
         published="table7",
         asks="Which mixture of experts on the server is best?",
     ),
-    "rolling": tables.GlobalAccuracy(
+    "rolling": server.GlobalAccuracy(
         "A rolling part of a wider network",
         "FedRolex, of which section 5.4 of the paper prints one number, for 100 clients; the "
         "data set is inferred. Its server's network is twice as wide as the clients'.",
@@ -105,7 +105,7 @@ TABLES = {
         (*PRINTED, *OURS),
         on("main"),
     ),
-    "num_experts": tables.GlobalAccuracy(
+    "num_experts": server.GlobalAccuracy(
         "Number of experts",
         f"The paper's Table 3, at M = 50. {CONTRADICTIONS}",
         lambda shown: [row["label"] for row in of_table_3(shown)],
@@ -115,7 +115,7 @@ TABLES = {
         published="table3",
         asks="How many experts does the server need?",
     ),
-    "parts": tables.GlobalAccuracy(
+    "parts": server.GlobalAccuracy(
         "Entropy and synchronisation",
         "The paper's Table 4, at M = 50.",
         tuple(WITH_PARTS),
@@ -126,7 +126,7 @@ TABLES = {
         published="table4",
         asks="Which part of Fed-MoE matters?",
     ),
-    "entropy_weight": tables.GlobalAccuracy(
+    "entropy_weight": server.GlobalAccuracy(
         "Weight β of the entropy",
         "The paper's Table 5, at M = 50.",
         tuple(WITH_BETA),
@@ -137,7 +137,7 @@ TABLES = {
         published="table5",
         asks="How much should the gate be pushed to decide?",
     ),
-    "top_l": tables.GlobalAccuracy(
+    "top_l": server.GlobalAccuracy(
         "Experts at inference",
         "The paper's Table 6, at M = 50.",
         tuple(WITH_KEPT),
@@ -148,7 +148,7 @@ TABLES = {
         published="table6",
         asks="How many experts are needed to predict?",
     ),
-    "main_experts": tables.GlobalAccuracy(
+    "main_experts": server.GlobalAccuracy(
         "Number of main experts",
         "The paper's Table 8, at M = 50.",
         tuple(WITH_MAINS),
@@ -159,7 +159,7 @@ TABLES = {
         published="table8",
         asks="How many main experts does a client need?",
     ),
-    "reserved": tables.GlobalAccuracy(
+    "reserved": server.GlobalAccuracy(
         "Size of the reserved set",
         "Section 5.3 of the paper, at M = 50: examples that the server has to train its gate "
         "on and to measure relevance with.",
@@ -169,7 +169,7 @@ TABLES = {
         published="reserved",
         asks="How many examples does the server need?",
     ),
-    "skewed": tables.GlobalAccuracy(
+    "skewed": server.GlobalAccuracy(
         "A skewed reserved set",
         "The paper's Figure 4: 60 % of the reserved data are of one class, and what is gained "
         "where all classes are alike. The paper shows Sent140 and Yelp at M = 50.",
@@ -179,7 +179,7 @@ TABLES = {
         published="figure4",
         asks="What if the server's examples are skewed?",
     ),
-    "weights": tables.GlobalAccuracy(
+    "weights": server.GlobalAccuracy(
         "Readings of the weights Wʳ and Wᶜ",
         "Fed-MoE takes sums over the reserved set for Wʳ, and the code's form of Wᶜ. Then "
         "one change at a time: Equations 11 and 12 of sums, with which the largest takes all, "
@@ -190,7 +190,7 @@ TABLES = {
         columns=columns(),
         asks="Does it matter how the paper's weights are read?",
     ),
-    "steps": tables.GlobalAccuracy(
+    "steps": server.GlobalAccuracy(
         "How far experts, clients and α move",
         "λ for experts and clients alike, as in Equations 6 and 13: with 1 experts are "
         "replaced and clients keep what they trained. Or an α that is not learned. The paper "
@@ -213,7 +213,7 @@ TABLES = {
         ],
         asks="How good are the models that clients keep?",
     ),
-    "released_code": tables.GlobalAccuracy(
+    "released_code": server.GlobalAccuracy(
         "What the released code does",
         "The code keeps one expert in training, by a value that is constant: entropy and "
         "importance have no gradient for the gate, and its load alone trains it. Straight "
@@ -224,7 +224,7 @@ TABLES = {
         columns=columns(),
         asks="Does the released code do what the paper says?",
     ),
-    "warm_start": tables.GlobalAccuracy(
+    "warm_start": server.GlobalAccuracy(
         "A warm start",
         "One expert is trained on the server's data for an epoch, and all experts and clients "
         "start from it; or from their common random or pretrained weights, as in the paper. "
@@ -254,7 +254,7 @@ FIGURES = {
         group="server",
         chosen=True,
     ),
-    "alpha_over_rounds": figures.AlphaOverRounds(
+    "alpha_over_rounds": experts.AlphaOverRounds(
         "The share α of the routed experts over rounds",
         "The paper prints where it ends.",
         ("fedmoe", "fedmoe-code"),
@@ -276,7 +276,7 @@ FIGURES = {
         gains="figure4-gain",
         published="figure4-skewed",
     ),
-    "gate_by_class": figures.TablesOverTime(
+    "gate_by_class": experts.TablesOverTime(
         "The gate by expert and class, with β = 1e-3 and 1e-1",
         "The paper's Figure 3: means over the reserved examples of a class.",
         BETA_PAIR,
@@ -285,7 +285,7 @@ FIGURES = {
         **BY_CLASS,
         asks="Does the gate use all experts, and does it tell classes apart?",
     ),
-    "gate_of_the_code": figures.TablesOverTime(
+    "gate_of_the_code": experts.TablesOverTime(
         "The gate by expert and class, of the paper and of the released code",
         "The code's losses leave its gate to balance the load; straight through, they "
         "reach it. Means over the examples of a class with which relevance is measured.",
@@ -295,7 +295,7 @@ FIGURES = {
         **BY_CLASS,
         asks="Does the gate of the released code differ from the paper's?",
     ),
-    "weights_over_rounds": figures.WeightsOverRounds(
+    "weights_over_rounds": experts.WeightsOverRounds(
         "Weights Wʳ and Wᶜ over rounds",
         "What experts take from the clients of a round, and clients from experts.",
         ("fedmoe",),

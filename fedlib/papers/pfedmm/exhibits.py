@@ -15,7 +15,7 @@ from fedlib.papers.pfedmm.settings import (
     has_unseen,
     of_experts,
 )
-from fedlib.spec import figures, tables
+from fedlib.spec import experts, figures, tables
 
 ALL = tuple(METHODS)
 WITHOUT_A_SERVER = tuple(x for label in SERVERLESS for x in (label, f"{label}-gossip"))
@@ -246,7 +246,7 @@ FIGURES = {
         unseen=True,
         asks="Which clients profit among those that took no part in training?",
     ),
-    "mixture_weights": figures.MixtureWeights(
+    "mixture_weights": experts.MixtureWeights(
         "Mixture weights",
         "How much of each expert a client's mixture uses, last round.",
         MIXTURES,

@@ -17,7 +17,7 @@ from fedlib.papers.pfedmoe.settings import (
     VARIANTS,
     Setting,
 )
-from fedlib.spec import figures, tables
+from fedlib.spec import experts, figures, tables
 from fedlib.spec.exhibits import Exhibit
 
 MEAN = {"metric": "accuracy_client_mean"}
@@ -246,7 +246,7 @@ FIGURES = {
         **MEAN,
         asks="What changes as clients become alike?",
     ),
-    "expert_weights": figures.ExpertWeights(
+    "expert_weights": experts.ExpertWeights(
         "Gate weight of the local expert",
         "By test example, and the mean by client and class.",
         ("pfedmoe",),

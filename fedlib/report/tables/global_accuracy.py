@@ -16,7 +16,7 @@ from fedlib.report.metrics import SERVER, over_seeds
 from fedlib.report.tables import notes, render, sheets
 from fedlib.report.tables.render import Block, Cell, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, differences, texts
-from fedlib.spec.tables import ServerColumn, ServerRow
+from fedlib.spec.server import ServerColumn, ServerRow
 
 AVERAGE = "Average"
 ROUNDED = 1e-4  # how far a printed average may be from that of printed numbers

@@ -19,6 +19,7 @@ from fedlib.errors import DataError
 from fedlib.files import write_text
 from fedlib.report.metrics import INTERVAL_SEEDS
 from fedlib.report.printed import as_printed
+from fedlib.report.tables import tex
 
 DIGEST = "csv_sha256"  # of the numbers, in the JSON
 REMEDY = "run the table stage"
@@ -28,31 +29,6 @@ NOT_APPLICABLE = "N/A"  # the method has no such thing
 SPREADS = {"ci95": "(± 95 % CI)", "std": "(± s.d.)"}  # what follows a mean over seeds
 FORMULA = re.compile(r"\s*(?:[=@]|[+-](?![\d.]+$))")  # but for a number
 RANGE = re.compile(r"\(\S+ to \S+\)$")  # of two seeds, as `with_spread` has it
-TEX = {
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "–": "--",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\rightarrow$",
-    "½": r"$\frac{1}{2}$",
-    "ʳ": "$^r$",
-    "ᶜ": "$^c$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "ε": r"$\varepsilon$",
-    "λ": r"$\lambda$",
-    "μ": r"$\mu$",
-    "π": r"$\pi$",
-    "σ": r"$\sigma$",
-}
 
 
 @dataclass(frozen=True)
@@ -332,13 +308,13 @@ def to_latex(sheet: Sheet) -> str:
         "% needs \\usepackage{booktabs}" + (" and \\usepackage{graphicx}" if wide else ""),
         r"\begin{table}[t]",
         r"\centering\small\setlength{\tabcolsep}{4pt}",
-        rf"\caption{{\textbf{{{latex(sheet.title)}.}} {latex(sheet.caption)}}}",
+        rf"\caption{{\textbf{{{tex.escaped(sheet.title)}.}} {tex.escaped(sheet.caption)}}}",
         rf"\label{{tab:{sheet.label}}}",
     ]
     for block in blocks:
         lines += _latex_grid(block)
     lines += [r"\begin{minipage}{\linewidth}\footnotesize\raggedright"]
-    lines += [rf"{latex(note)}\par" for note in sheet.notes]
+    lines += [rf"{tex.escaped(note)}\par" for note in sheet.notes]
     return "\n".join([*lines, r"\end{minipage}", r"\end{table}"]) + "\n"
 
 
@@ -346,11 +322,6 @@ def markdown(text: str) -> str:
     """`text` with the characters escaped that Markdown would take for markup."""
     text = re.sub(r"([\\`*|<\[\]])", r"\\\1", text)
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
-
-
-def latex(text: str) -> str:
-    """`text` with the characters escaped or spelt out that LaTeX does not print."""
-    return "".join(TEX.get(char, char) for char in text)
 
 
 def _block(block: dict) -> Block:
@@ -373,8 +344,10 @@ def _markdown_grid(block: Block) -> str:
 
 def _latex_grid(block: Block) -> list[str]:
     align = "l" * block.num_keys + "r" * (len(block.columns) - block.num_keys)
-    heading = [rf"\par\smallskip\textbf{{{latex(block.heading)}}}\par"] if block.heading else []
-    titles = " & ".join(latex(column.title) for column in block.columns)
+    heading = (
+        [rf"\par\smallskip\textbf{{{tex.escaped(block.heading)}}}\par"] if block.heading else []
+    )
+    titles = " & ".join(tex.escaped(column.title) for column in block.columns)
     wide = len(block.columns) > WIDE
     return [
         *heading,
@@ -401,7 +374,7 @@ def _latex_groups(columns: list[Column]) -> list[str]:
     if not any(group for group, _, _ in spans):
         return []
     heads = [
-        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{latex(group)}}}"
+        rf"\multicolumn{{{last - first + 1}}}{{c}}{{{tex.escaped(group)}}}"
         for group, first, last in spans
     ]
     rules = [rf"\cmidrule(lr){{{first}-{last}}}" for group, first, last in spans if group]
@@ -409,5 +382,5 @@ def _latex_groups(columns: list[Column]) -> list[str]:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = latex(cell.text)
+    text = tex.escaped(cell.text)
     return rf"\textbf{{{text}}}" if cell.bold else text

@@ -1,0 +1,132 @@
+"""The kinds of figures that look into experts, gates and mixture weights."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedlib.errors import ConfigError
+from fedlib.spec.exhibits import View, reached, without
+from fedlib.spec.figures import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaOverRounds(Figure):
+    """The weight that Fed-MoE learns for a client's own relevance, over rounds."""
+
+    question: ClassVar = "How much does a client trust the experts that it chose?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientMatrices(Figure):
+    """Clients' mixture weights, sorted by planted cluster."""
+
+    question: ClassVar = "Do mixture weights find the planted clusters?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterUsage(Figure):
+    """How many clients choose each expert."""
+
+    question: ClassVar = "Are all clusters used?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertWeights(Figure):
+    """How much gates trust the local expert."""
+
+    question: ClassVar = "Does the gate trust the local expert or the shared one?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exploration(Figure):
+    """Which expert by rank clients choose while they explore."""
+
+    question: ClassVar = "Do clients settle on a cluster?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateWeights(Figure):
+    """Mean weights that gates give to experts."""
+
+    question: ClassVar = "Which experts does the gate trust?"
+
+    def views(self, federation: str, label: str) -> Iterator[View]:
+        """The mixtures whose gates they are."""
+        yield View(protocol="moe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientDivergence(Figure):
+    """How unlike clients' updates are.
+
+    Attributes:
+      window: rounds, up to the one on the axis, over which the mean is taken; 1 smooths nothing.
+    """
+
+    question: ClassVar = "How much do the clients' updates disagree?"
+    compares: ClassVar = True
+
+    window: int = 50
+
+    def check(self) -> None:
+        """See `Exhibit.check`."""
+        super().check()
+        if self.window < 1:
+            raise ConfigError(f"window must be at least 1 round, got {self.window}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureWeights(Figure):
+    """Clients' mixture weights at the end, as stacked bars."""
+
+    question: ClassVar = "How are clients' mixtures made up?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesOverTime(Figure):
+    """Tables that a method recorded after some rounds.
+
+    Attributes:
+      rounds: which of those at which the runs recorded their tables; all of them if not given.
+      rows, values: what the rows and the values of the tables are.
+    """
+
+    question: ClassVar = "What do experts take on in the course of training?"
+
+    rounds: Sequence[int] | None = None
+    rows: str = "Label"
+    values: str = "q(expert | label)"
+
+    def ends_too_early(self, run: Any) -> bool:
+        """Whether the run ends before the first round after which it records a table."""
+        rounds = run.params.get("table_rounds", ())
+        return bool(rounds) and min(rounds) > run.rounds
+
+    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
+        """The rounds that these runs come to."""
+        return {} if self.rounds is None else {"rounds": reached(self.rounds, runs)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsOverRounds(Figure):
+    """Relevance of experts to clients after some rounds; `rounds` by federation.
+
+    Attributes:
+      rounds: which of those at which the runs recorded their weights, by federation; all of them if
+        not given.
+    """
+
+    question: ClassVar = "Which experts become relevant to which clients?"
+
+    rounds: Mapping[str, Sequence[int]] | None = None
+
+    def left(self, gone: Collection[str], runs: Sequence) -> dict[str, Any]:
+        """Of the federations that are shown, the rounds that their runs come to."""
+        if self.rounds is None:
+            return {}
+        return {
+            "rounds": {
+                name: reached(some, [run for run in runs if run.federation == name])
+                for name, some in without(gone, self.rounds).items()
+            }
+        }
