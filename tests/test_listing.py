@@ -82,7 +82,7 @@ def test_without_a_kind_names_and_numbers_fit_a_screen(monkeypatch, capsys):
     assert len(lines) < 40
     assert lines[:2] == [
         "papers (6)",
-        "    adaptive_experts, benchmark, fedmix, fedmoe, pfedmm, pfedmoe",
+        "    adaptive_experts, fedmix, fedmoe, pfedmm, pfedmoe, benchmark",
     ]
     methods = next(line for line in lines if line.startswith("methods"))
     assert methods == f"methods ({len(registered('methods'))})"

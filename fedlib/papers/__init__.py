@@ -11,6 +11,7 @@ import csv
 import importlib.util
 import pkgutil
 from importlib import resources
+from importlib.resources.abc import Traversable
 from types import ModuleType
 
 from fedlib.errors import ConfigError, of_file
@@ -18,9 +19,13 @@ from fedlib.spec import Paper
 
 
 def names() -> tuple[str, ...]:
-    """The papers there are, sorted; what starts with an underscore is a helper."""
+    """The papers there are: those whose printed numbers are here, then the others; both sorted.
+
+    What starts with an underscore is a helper.
+    """
     modules = (module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(sorted(name for name in modules if not name.startswith("_")))
+    found = sorted(name for name in modules if not name.startswith("_"))
+    return tuple(sorted(found, key=lambda name: not _printed(name).is_file()))
 
 
 def load(name: str) -> ModuleType:
@@ -50,7 +55,7 @@ def bibtex(name: str) -> str:
 
 def num_printed(name: str) -> int:
     """How many shares in percent, accuracies mostly, `published.csv` has; 0 without the file."""
-    file = resources.files(__name__) / name / "published.csv"
+    file = _printed(name)
     if not file.is_file():
         return 0
     with file.open(encoding="utf-8") as lines:
@@ -66,6 +71,11 @@ def declared(name: str, scale: str) -> Paper:
         raise
     except Exception as error:
         raise of_file(error, *_file(name)) from error
+
+
+def _printed(name: str) -> Traversable:
+    """The file of the numbers that a paper prints, which may not be there."""
+    return resources.files(__name__) / name / "published.csv"
 
 
 def _file(name: str) -> tuple[str, str]:
