@@ -9,8 +9,8 @@ from fedlib.workflow.plan import Plan
 
 BUDGET = 540  # seconds of a core: four and a half minutes on two
 # Of a core of a Xeon, what a job takes on average: by its own record (`fedlib.run.spent`), and what
-# Snakemake does for it (0.2) and a shell that asks for a fork (0.1). These make 497 s of a demo
-# that took 430 as a whole.
+# Snakemake does for it (0.2) and a shell that asks for a fork (0.1). These make 532 s of a demo
+# that took 336 as a whole, on idle cores.
 PRICES = {
     "download": 0.4,
     "partition": 0.5,
