@@ -26,7 +26,7 @@ def no_criteria(settings: tuple[Setting, ...], runs: Iterable[Run]) -> Criteria:
 declare = _frame.paper(
     "benchmark",
     "Which method when",
-    "a comparison by this project of the methods of the papers that it reproduces",
+    "A comparison by this project of the methods of the papers that it reproduces",
     scales,
     exhibits,
     no_criteria,

@@ -86,5 +86,6 @@ def _data(name: str, title: str, params: dict, family: str = "") -> Data:
         title=title,
         partition_label=params["world"],
         family=family,
+        notes=("Made up by this project.",),
         per_seed=True,
     )
