@@ -74,7 +74,7 @@ def ask(page, tmp_path):
                 f"--user-data-dir={tmp_path / 'profile'}",
                 "--window-size=1200,900",
             ),
-            *("--virtual-time-budget=10000", *options, "--dump-dom", file.as_uri()),
+            *("--virtual-time-budget=120000", *options, "--dump-dom", file.as_uri()),
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         found = re.search(r'<pre id="answer">(.*?)</pre>', done.stdout, re.S)
