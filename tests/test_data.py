@@ -258,6 +258,8 @@ def test_emnist_can_be_its_test_split_alone_and_asks_for_no_other_file(raw):
     for key in ("train_images", "train_labels"):
         (raw / downloads.files("emnist")[key].path).unlink()
     assert numbers(iid("emnist", raw, source="test").x) == list(range(60, 80))
+    part = sources.load("emnist").read(raw, source="test").part
+    assert np.flatnonzero(part == TEST).tolist() == [5, 11, 17]  # every sixth
 
 
 def test_clients_of_cifar100_have_as_many_images_each(raw):

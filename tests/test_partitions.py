@@ -31,6 +31,7 @@ KINDS = {
     "path_line": JOINED | {"classes_per_client": 2},
     "pathological": JOINED | {"shards_per_client": 2},
     "permuted": {"num_clients": 10, "num_clusters": 2},
+    "quantity": SIZES | {"sigma": 0.3, "min_examples": 20, "max_examples": 90},
     "rotated": {"num_clients": 10},
     "server_dirichlet": SERVER,
     "server_equal": SERVER | {"train_examples": 50},
@@ -114,6 +115,16 @@ def test_the_seed_alone_decides_and_global_generators_are_neither_read_nor_moved
         assert sum(alike) <= len(alike) / 5  # two random orders may have somebody in one place
 
 
+def test_sizes_of_clients_are_log_normal_within_their_limits():
+    changes = {"num_clients": 4000, "sigma": 1.0, "min_examples": 8, "max_examples": 600}
+    sizes = parsed("quantity", **changes, train_examples=75).sizes(1)
+    logs = np.log(sizes / 75)
+    assert sizes.min() == 8 and sizes.max() == 600
+    # Four standard errors of a median, and of the share within one deviation, of 4,000.
+    assert abs(np.median(logs)) < 4 * 1.25 / np.sqrt(4000)
+    assert abs((np.abs(logs) < 1).mean() - 0.683) < 4 * np.sqrt(0.683 * 0.317 / 4000)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "server_per_class" in names(kind)])
 def test_the_seed_decides_nothing_of_the_server_and_clients_only_train(kind):
     (_, one), (_, other) = dealt(kind), dealt(kind, seed=2)
@@ -162,6 +173,7 @@ REFUSED = {
     "alpha": (POSITIVE, 0, -1, "1", True, float("inf")),
     "label_alpha": (POSITIVE, 0),
     "beta": (POSITIVE, 0, -1),
+    "sigma": (POSITIVE, 0, -1),
     "low": (POSITIVE, 0),
     "fraction": ("in (0, 1]", 0, 1.5),
     "train_fraction": ("in (0, 1)", 0, 1),
@@ -189,7 +201,7 @@ CHOICES = {
     "rest": "others, all",
     "unseen": "drawn, last, test_part",
 }
-OTHERWISE = {"distinct", "high", "rotations"}  # checked below, or true or false
+OTHERWISE = {"distinct", "high", "max_examples", "rotations"}  # checked below, or true or false
 
 
 @every_kind
@@ -220,6 +232,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
         ("path_line", {"low": 0.7}, "low must be at most high, got 0.7 and 0.6"),
         ("permuted", {"num_clusters": 3}, "num_clients must be a multiple of the 3 .* got 10"),
         ("permuted", {"num_clusters": 11}, "num_clusters must be at most the 10 .* got 11"),
+        ("quantity", {"max_examples": 19}, "max_examples must be .* at least 20, got 19"),
         ("rotated", {"rotations": [0, 45]}, "rotations must be .* out of 0, 90, 180, 270, got"),
         ("rotated", {"rotations": [180, 180]}, r"rotations must be different .* got \[180, 180\]"),
         ("rotated", {"rotations": []}, "rotations must be"),
@@ -257,6 +270,7 @@ GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "serve
             for kind in ("angled", "hierarchical", "hsu")
         ),
         ("hsu", {"test_examples": 41}, "400 test .* with 41 each; take .* fewer test_examples"),
+        ("quantity", {"num_clients": 20}, r"1000 train .* 20 clients who have 1\d{3} "),
         ("permuted", {"train_examples": 101}, "1000 train examples cannot .* to 10 .* with 101"),
         ("rotated", {"train_examples": 201}, "1000 train .* dealt to 5 clients with 201 each"),
         ("rotated", {"num_clients": 802}, "400 test .* dealt to 401 clients with 1 each"),

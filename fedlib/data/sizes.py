@@ -45,7 +45,7 @@ STOCKS = {
     "cifar10": Stock(50_000, 10_000, CIFAR),
     "cifar100": Stock(50_000, 10_000, CIFAR),
     "emnist:all": Stock(697_932, 116_323, NIST),
-    "emnist:test": Stock(116_323, 0, NIST),
+    "emnist:test": Stock(96_936, 19_387, NIST),
     "femnist:nist": Stock(814_255, 0, NIST, owners=3_597),
     "femnist:leaf": Stock(733_000, 81_000, NIST, owners=3_597),
     "femnist:tff": Stock(671_585, 77_483, NIST, owners=3_400),

@@ -25,6 +25,7 @@ PARTITIONS = {
     "path_line": "PathLine",
     "pathological": "Pathological",
     "permuted": "Permuted",
+    "quantity": "Quantity",
     "rotated": "Rotated",
     "server_dirichlet": "ServerDirichlet",
     "server_equal": "ServerEqual",

@@ -1,0 +1,76 @@
+"""Clients that differ in how much data they have, and in nothing else.
+
+How many training examples a client has is drawn from a log-normal distribution, of which the tails
+are cut off; which ones is drawn whatever their classes are. All clients have as many test examples.
+
+Source: ours. Q. Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", ICDE
+  2022 (arXiv:2102.02079), section 4.3, have the same skew with sizes in Dirichlet proportions.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedlib import streams
+from fedlib.data import official
+from fedlib.data.checks import check_count, check_positive
+from fedlib.data.examples import Examples
+from fedlib.data.official import Official, Owners
+from fedlib.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Quantity(Official):
+    """Who owns which example.
+
+    Attributes:
+      num_clients: C.
+      train_examples: median of a client's, validation included.
+      test_examples: of every client.
+      sigma: deviation of the logarithm of a client's training examples.
+      min_examples, max_examples: what a smaller or larger draw is cut to.
+    """
+
+    NAME: ClassVar[str] = "quantity"
+    needs: ClassVar[tuple[str, ...]] = ("part",)
+
+    num_clients: int
+    train_examples: int
+    test_examples: int
+    sigma: float
+    min_examples: int
+    max_examples: int
+
+    def __post_init__(self):
+        """Raises ConfigError for a parameter that makes no sense."""
+        super().__post_init__()
+        for name in ("num_clients", "train_examples", "test_examples", "min_examples"):
+            check_count(name, getattr(self, name))
+        check_positive("sigma", self.sigma)
+        check_count("max_examples", self.max_examples, least=self.min_examples)
+
+    def owners(self, parts: Examples, seed: int) -> Owners:
+        """Rows of each client.
+
+        Raises:
+          ConfigError: if there are too few examples.
+        """
+        sizes = self.sizes(seed)
+        num_train, num_test = parts.num_train, len(parts.y) - parts.num_train
+        if sizes.sum() > num_train:
+            raise ConfigError(
+                f"{num_train} train examples cannot be dealt to {self.num_clients} clients who "
+                f"have {sizes.sum()} together; take fewer clients or fewer train_examples"
+            )
+        order = streams.generator(seed, "quantity", "train").permutation(num_train)
+        train = np.split(order[: sizes.sum()], np.cumsum(sizes)[:-1])
+        draw = streams.generator(seed, "quantity", "test")
+        test = official.deal_evenly("test", num_test, self.num_clients, self.test_examples, draw)
+        return Owners(train, list(num_train + test))
+
+    def sizes(self, seed: int) -> np.ndarray:
+        """Training examples of each client -> [C] int64"""
+        draw = streams.generator(seed, "quantity", "sizes")
+        sizes = self.train_examples * np.exp(self.sigma * draw.standard_normal(self.num_clients))
+        return np.clip(np.rint(sizes), self.min_examples, self.max_examples).astype(np.int64)
