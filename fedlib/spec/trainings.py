@@ -79,6 +79,11 @@ class Run:
       settled_by: label of a run of the same federation that does beforehand what the final
         evaluations of several have in common, see `fedlib.methods.base.Method.settle`; "" for
         none. Saves time and changes no number, so the configuration may leave that run out.
+      tuning: None, or how its rate and what its method's `SPACE` names are chosen before it is
+        trained, see `fedlib.run.tune`: {"seed": of the cut and the runs that tune, "trials": their
+        number, of which the first is as declared, "rates": [least, most] rate of the local solver,
+        "rung": whether most trials stop after a quarter of the rounds, "fixed": what is not tuned,
+        such as "local.lr"}; the last two may be left out.
       notes: what a reader must know about this run; shown under every table it is in.
     """
 
@@ -99,13 +104,17 @@ class Run:
     precision: str = "float32"
     seeds: tuple[int, ...] = ()
     settled_by: str = ""
+    tuning: dict | None = None
     notes: tuple[str, ...] = ()
 
     def spec(self, seed: int) -> dict:
-        """What determines the trained state and its history, together with the shards."""
-        fields = {name: value for name, value in asdict(self).items() if name not in SHOWN_ONLY}
-        return {**fields, "seed": seed}
+        """What determines the trained state and its history, together with the shards.
+
+        Of a tuned run, what is declared: a plan adds the digest of its tuning.
+        """
+        left = (*SHOWN_ONLY, "tuning")
+        return {name: x for name, x in asdict(self).items() if name not in left} | {"seed": seed}
 
     def describe(self) -> dict:
         """The run as tables and figures need it."""
-        return asdict(self)
+        return {name: x for name, x in asdict(self).items() if name != "tuning" or x}

@@ -1,12 +1,12 @@
 """Which method when: the families of the five papers in worlds whose best prediction is known.
 
 No paper of anybody's: a comparison of ours, in which every method has the same models, rounds and
-learning rates to choose from, and test examples choose nothing.
+number of trials to tune in, and test examples choose nothing.
 
 Scales:
-  demo     two worlds at two sizes, three methods, one rate
-  reduced  seven worlds and a phase diagram of 16, three rates, three seeds
-  full     the same with a phase diagram of 25, five rates and ten seeds
+  demo     two worlds at two sizes, three methods, three trials
+  reduced  seven worlds and a phase diagram of 16, twelve trials, three seeds
+  full     the same with a phase diagram of 25, 32 trials and ten seeds
 """
 
 from collections.abc import Iterable

@@ -1,15 +1,10 @@
 """Figures of the benchmark."""
 
 from fedlib.papers._frame import Settings, on
-from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, label_of
+from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, of which a client may pick one
-
-
-def all_labels(shown: Settings) -> tuple[str, ...]:
-    """Every method at every rate."""
-    return tuple(label_of(label, rate) for label in METHODS for rate in shown[0].rates)
 
 
 def rows(shown: Settings) -> tuple[dict, ...]:
@@ -19,7 +14,7 @@ def rows(shown: Settings) -> tuple[dict, ...]:
     return tuple(
         {
             "title": title,
-            "labels": tuple(label_of(label, rate) for rate in shown[0].rates),
+            "labels": (label,),
             "home": tuple(name for name in HOMES.get(label, ()) if name in worlds),
         }
         for label, (title, _, _) in METHODS.items()
@@ -53,14 +48,14 @@ FIGURES = {
         title="Home and away: regret by method and world",
         caption="Each world is what one family of methods assumes; a frame marks its home. Best of "
         "the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its validation data.",
-        labels=all_labels,
+        labels=tuple(METHODS),
         federations=on("worlds"),
         rows=rows_and_pick,
     ),
     "phase_diagram": PhaseDiagram(
         title="When does federation help? Divergence against examples",
         caption="Clients are mixtures of three concepts that differ by the divergence.",
-        labels=all_labels,
+        labels=tuple(METHODS),
         federations=on("phase"),
         rows=rows,
         x="params.train_examples",

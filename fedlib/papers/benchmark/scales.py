@@ -1,13 +1,12 @@
 """The federations of the benchmark at every scale."""
 
-from fedlib.papers.benchmark.settings import METHODS, NEEDS_A_BODY, NEEDS_CLUSTERS, Setting
+from fedlib.papers.benchmark.settings import METHODS, NEEDS_A_BODY, NEEDS_CLUSTERS, Setting, tuning
 from fedlib.spec import Data
 
 SEED = 20261123  # of everything drawn; each training seed has worlds of its own
 CLIENTS = {"num_clients": 50, "val_examples": 15, "test_examples": 200}  # a fifth of them unseen
 ROUNDS = 40
 PHASE_METHODS = ("local", "fedavg", "fedavg-plus", "ifca", "fedem")
-RATES = (0.1, 0.5, 2.5)
 TITLES = {  # of all worlds of `fedlib.data.sources.worlds`
     "own": "own",
     "one": "one",
@@ -20,12 +19,12 @@ TITLES = {  # of all worlds of `fedlib.data.sources.worlds`
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Four cells of the phase diagram, one rate."""
+    """Four cells of the phase diagram."""
     few = ("local", "fedavg", "fedem")
     return (
-        "demo: four small worlds and one learning rate; shows that everything runs.",
+        "demo: four small worlds and three trials to tune in; shows that everything runs.",
         (1,),
-        tuple(_cell(n, delta, few, (0.5,)) for delta in (0.0, 1.0) for n in (16, 128)),
+        tuple(_cell(n, delta, few, 3) for delta in (0.0, 1.0) for n in (16, 128)),
     )
 
 
@@ -33,47 +32,46 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """All worlds, and a phase diagram of 16 cells."""
     cells = [(n, delta) for delta in (0.0, 0.1, 0.3, 1.0) for n in (8, 32, 128, 512)]
     return (
-        "reduced: made-up worlds, three learning rates for every method to choose from.",
+        "reduced: made-up worlds, twelve trials to tune every method in.",
         (1, 2, 3),
         (
-            *(_world(name, RATES) for name in TITLES),
-            *(_cell(n, delta, PHASE_METHODS, RATES) for n, delta in cells),
+            *(_world(name, 12) for name in TITLES),
+            *(_cell(n, delta, PHASE_METHODS, 12) for n, delta in cells),
         ),
     )
 
 
 def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """The same with more cells, rates and seeds."""
-    rates = (0.04, 0.1, 0.3, 0.8, 2.5)
+    """The same with more cells, trials and seeds."""
     deltas, sizes = (0.0, 0.03, 0.1, 0.3, 1.0), (8, 32, 128, 512, 2048)
     return (
-        "full: made-up worlds, five learning rates for every method to choose from.",
+        "full: made-up worlds, 32 trials to tune every method in.",
         tuple(range(1, 11)),
         (
-            *(_world(name, rates) for name in TITLES),
-            *(_cell(n, delta, PHASE_METHODS, rates) for delta in deltas for n in sizes),
+            *(_world(name, 32) for name in TITLES),
+            *(_cell(n, delta, PHASE_METHODS, 32) for delta in deltas for n in sizes),
         ),
     )
 
 
-def _world(name: str, rates: tuple[float, ...]) -> Setting:
+def _world(name: str, trials: int) -> Setting:
     """A world with all methods that can run in it."""
-    hidden = 16 if name == "heads" else None
-    left_out = {*(() if hidden else NEEDS_A_BODY), *(() if name == "clusters" else NEEDS_CLUSTERS)}
+    model = {"model": "mlp", "model_params": {"hidden": 16}} if name == "heads" else {}
+    left_out = {*(() if model else NEEDS_A_BODY), *(() if name == "clusters" else NEEDS_CLUSTERS)}
     labels = tuple(label for label in METHODS if label not in left_out)
     alpha = 0.3 if name == "priors" else 0.1
     data = _data(name, TITLES[name], {"world": name, "train_examples": 60, "alpha": alpha})
-    return Setting(
-        data=data, labels=labels, roles=("worlds",), rates=rates, rounds=ROUNDS, hidden=hidden
-    )
+    how = {"rounds": ROUNDS, "tuning": tuning(trials), **model}
+    return Setting(data=data, labels=labels, roles=("worlds",), **how)
 
 
-def _cell(n: int, delta: float, labels: tuple[str, ...], rates: tuple[float, ...]) -> Setting:
+def _cell(n: int, delta: float, labels: tuple[str, ...], trials: int) -> Setting:
     """A cell of the phase diagram: so many training examples, so unlike concepts."""
     params = {"world": "mixtures", "train_examples": n, "divergence": delta, "alpha": 0.1}
     title = f"mixtures, {n} examples, divergence {delta:g}"
     data = _data(f"n{n}-d{delta:g}", title, params, family="Phase diagram")
-    return Setting(data=data, labels=labels, roles=("phase",), rates=rates, rounds=ROUNDS)
+    how = {"rounds": ROUNDS, "tuning": tuning(trials)}
+    return Setting(data=data, labels=labels, roles=("phase",), **how)
 
 
 def _data(name: str, title: str, params: dict, family: str = "") -> Data:

@@ -1,17 +1,19 @@
-"""What the runs of the benchmark are: methods, their settings, and the rates that each may choose.
+"""What the runs of the benchmark are: methods, their settings, and how they are tuned.
 
 Nothing here stops, chooses a round or picks an expert by test examples.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from fedlib.papers import _frame
 from fedlib.spec import Run
 
 NUM_EXPERTS = 3  # as many as there are concepts, for all methods with experts
 DIM = 20
-SIZES = {"in_features": DIM, "num_classes": 2}
+RATE = 0.5  # of the local solver, in worlds
+RATES = (0.01, 3.0)  # from which tuning takes it there: two and a half decades
+TUNING_SEED = 100  # of the cut and the runs that tune; no reported run has it
 SERVER_LR = 0.03  # of the server's Adam, in methods that have one
 
 # By label: title, registry name, hyper-parameters. What is not stated is the class's default.
@@ -29,11 +31,7 @@ METHODS = {
         {"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never", "stop_split": "val"},
     ),
     "fedem": ("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
-    "gated-experts": (
-        "Gated experts",
-        "gated_experts",
-        {"num_experts": NUM_EXPERTS, "gate_features": DIM},
-    ),
+    "gated-experts": ("Gated experts", "gated_experts", {"num_experts": NUM_EXPERTS}),
     "fedmix": ("FedMix", "fedmix", {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR}),
     "biased-fedavg": ("Biased FedAvg", "biased_fedavg", {"server_lr": SERVER_LR}),
     "fedrep": ("FedRep", "fedrep", {}),
@@ -57,45 +55,51 @@ HOMES = {  # by label: the worlds that are as the method assumes
 }
 
 
-def label_of(method: str, rate: float) -> str:
-    """The label of a run of a method at a rate."""
-    return f"{method}-lr{rate:g}"
+def tuning(trials: int, rates: tuple[float, float] = RATES, rung: bool = False) -> dict:
+    """How runs are tuned, see `fedlib.spec.Run`: so many trials, the first at the declared rate."""
+    return {"seed": TUNING_SEED, "trials": trials, "rates": list(rates), "rung": rung}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(_frame.Setting):
-    """A federation, and the methods that run on it, each at every rate.
+    """A federation, and the methods that run on it.
 
     Attributes:
       labels: methods, of `METHODS`.
-      rates: of the local solver.
       rounds: of every run.
-      hidden: units of the hidden layer; None is a linear model.
+      rate: of the local solver, where nothing is tuned; and of the first trial.
+      model, model_params: of every run; sizes of the data may be left out.
+      inputs: numbers in an input, which gates see.
+      cohort: share of the seen clients in a round.
+      local: of the local solver, besides its rate.
+      tuning: see `fedlib.spec.Run`; None tunes nothing.
     """
 
-    rates: tuple[float, ...]
     rounds: int
-    hidden: int | None = None
+    rate: float = RATE
+    model: str = "linear"
+    model_params: Mapping = field(default_factory=dict)
+    inputs: int = DIM
+    cohort: float = 1.0
+    local: Mapping = field(default_factory=lambda: {"batch_size": 32, "epochs": 1})
+    tuning: Mapping | None = None
 
     def runs(self) -> Iterator[Run]:
-        """Every method at every rate."""
+        """Every method."""
         for label in self.labels:
-            for rate in self.rates:
-                yield self._run(label, rate)
-
-    def _run(self, label: str, rate: float) -> Run:
-        title, method, params = METHODS[label]
-        many = len(self.rates) > 1
-        return Run(
-            federation=self.data.name,
-            label=label_of(label, rate),
-            title=f"{title}, rate {rate:g}" if many else title,
-            method=method,
-            model="mlp" if self.hidden else "linear",
-            model_params=SIZES | ({"hidden": self.hidden} if self.hidden else {}),
-            rounds=self.rounds,
-            local={"solver": "sgd", "lr": rate, "batch_size": 32, "epochs": 1},
-            params=params,
-            participation={"rate": 1.0, "aggregation": "renormalised"},
-            evaluate_every=self.rounds,
-        )
+            title, method, params = METHODS[label]
+            gate = {"gate_features": self.inputs} if method == "gated_experts" else {}
+            yield Run(
+                federation=self.data.name,
+                label=label,
+                title=title,
+                method=method,
+                model=self.model,
+                model_params=dict(self.model_params),
+                rounds=self.rounds,
+                local={"solver": "sgd", "lr": self.rate, **self.local},
+                params={**params, **gate},
+                participation={"rate": self.cohort, "aggregation": "renormalised"},
+                evaluate_every=self.rounds,
+                tuning=dict(self.tuning) if self.tuning else None,
+            )
