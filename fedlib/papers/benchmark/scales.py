@@ -1,6 +1,13 @@
 """The federations of the benchmark at every scale."""
 
-from fedlib.papers.benchmark.settings import METHODS, NEEDS_A_BODY, NEEDS_CLUSTERS, Setting, tuning
+from fedlib.papers.benchmark.settings import (
+    METHODS,
+    NEEDS_A_BODY,
+    NEEDS_CLUSTERS,
+    SIZES,
+    Setting,
+    tuning,
+)
 from fedlib.spec import Data
 
 SEED = 20261123  # of everything drawn; each training seed has worlds of its own
@@ -56,7 +63,7 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
 
 def _world(name: str, trials: int) -> Setting:
     """A world with all methods that can run in it."""
-    model = {"model": "mlp", "model_params": {"hidden": 16}} if name == "heads" else {}
+    model = {"model": "mlp", "model_params": {**SIZES, "hidden": 16}} if name == "heads" else {}
     left_out = {*(() if model else NEEDS_A_BODY), *(() if name == "clusters" else NEEDS_CLUSTERS)}
     labels = tuple(label for label in METHODS if label not in left_out)
     alpha = 0.3 if name == "priors" else 0.1

@@ -11,6 +11,7 @@ from fedlib.spec import Run
 
 NUM_EXPERTS = 3  # as many as there are concepts, for all methods with experts
 DIM = 20
+SIZES = {"in_features": DIM, "num_classes": 2}
 RATE = 0.5  # of the local solver, in worlds
 RATES = (0.01, 3.0)  # from which tuning takes it there: two and a half decades
 TUNING_SEED = 100  # of the cut and the runs that tune; no reported run has it
@@ -68,7 +69,7 @@ class Setting(_frame.Setting):
       labels: methods, of `METHODS`.
       rounds: of every run.
       rate: of the local solver, where nothing is tuned; and of the first trial.
-      model, model_params: of every run; sizes of the data may be left out.
+      model, model_params: of every run.
       inputs: numbers in an input, which gates see.
       cohort: share of the seen clients in a round.
       local: of the local solver, besides its rate.
@@ -78,7 +79,7 @@ class Setting(_frame.Setting):
     rounds: int
     rate: float = RATE
     model: str = "linear"
-    model_params: Mapping = field(default_factory=dict)
+    model_params: Mapping = field(default_factory=lambda: SIZES)
     inputs: int = DIM
     cohort: float = 1.0
     local: Mapping = field(default_factory=lambda: {"batch_size": 32, "epochs": 1})
