@@ -15,12 +15,11 @@ include: "rules/common.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"
-include: "rules/tensorboard.smk"
 include: "rules/report.smk"
 
 
 rule all:
-    """Every table and figure, the report, and event files if the configuration asks for them."""
+    """Every table and figure, and the report."""
     default_target: True
     input:
         PLAN.targets(),

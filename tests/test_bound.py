@@ -249,6 +249,6 @@ def test_a_copy_of_results_costs_nothing(copy):
 
 
 def test_every_stage_whose_results_are_read_says_of_what_they_are():
-    assert {*STAGES} - {*stale.RESULTS} == {"download", "events"}
+    assert {*STAGES} - {*stale.RESULTS} == {"download"}
     files = {file for kinds in stale.RESULTS.values() for kind in kinds for file in kind}
     assert {*SHEET, *PICTURES, "figure_json"} <= files <= {*PATHS}

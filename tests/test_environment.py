@@ -35,7 +35,6 @@ STAGES = {
         ("metrics", "table", "figure", "report"),
         ("fedlib.report.tables", "fedlib.report.figures"),
     ),
-    "tensorboard": (("events",), ()),
 }
 FILES = {name: f"envs/{name}.yaml" for name in STAGES} | {"all": "environment.yml"}
 

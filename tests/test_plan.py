@@ -60,32 +60,11 @@ def test_the_paper_with_the_least_training_comes_first(declare):
 
 
 def test_jobs_come_after_what_they_read(toy):
-    stages = [stage for stage, _ in toy({"tensorboard": True}).jobs()]
+    stages = [stage for stage, _ in toy().jobs()]
     assert list(dict.fromkeys(stages)) == list(STAGES)
-    counts = {"download": 2, "partition": 2, "train": 8, "evaluate": 8, "events": 8}
-    counts |= {"metrics": 1, "table": 1, "figure": 1, "report": 1}
+    counts = {"download": 2, "partition": 2, "train": 8, "evaluate": 8, "metrics": 1}
+    counts |= {"table": 1, "figure": 1, "report": 1}
     assert {stage: stages.count(stage) for stage in STAGES} == counts
-
-
-def test_event_files_are_one_job_more_for_each_run_and_change_no_other_job(toy):
-    def given(plan):
-        return {
-            (stage, *wildcards.values()): (
-                plan.spec(stage, **wildcards),
-                plan.code(stage, **wildcards),
-            )
-            for stage, wildcards in plan.jobs()
-        }
-
-    off, on = toy(), toy({"tensorboard": True})
-    assert off.events() == []
-    more = {("events", *cell) for cell in on.trainings()}
-    assert given(on).keys() - given(off).keys() == more
-    assert {job: told for job, told in given(on).items() if job not in more} == given(off)
-    assert sorted(set(on.targets()) - set(off.targets())) == sorted(on.events())
-    assert on.events()[0] == (
-        "results/demo/tensorboard/toy/digits/fedavg/seed3/events.out.tfevents.fedlib"
-    )
 
 
 # --- Paths ----------------------------------------------------------------------------------------
@@ -109,7 +88,7 @@ def test_the_folder_of_raw_files_may_be_elsewhere(toy):
 
 
 def test_no_two_outputs_share_a_path(toy):
-    made = toy({"tensorboard": True})
+    made = toy()
     paths = made.targets() + made.manifests() + made.receipts()
     paths += made.run_files("checkpoints", "toy")
     assert len(set(paths)) == len(paths)
@@ -499,9 +478,6 @@ def test_figures_of_whole_runs_show_every_round_that_is_declared(paper):
             {"tag": "../up"},
             "tag must consist of at most 40 lower-case letters and digits, got '../up'",
         ),
-        ({"tensorboard": "maybe"}, "tensorboard must be true or false, got 'maybe'"),
-        ({"tensorboard": 1}, "tensorboard must be true or false, got 1"),
-        ({"tensorboard": None}, "tensorboard must be true or false, got None"),
         ({"raw": 3}, "raw must be a path, got 3"),
         ({"mirror": ["a"]}, "mirror must be a path, got \\['a'\\]"),
     ],
@@ -669,10 +645,6 @@ def test_config_yaml_the_schema_and_the_defaults_agree():
         ({"rounds": "5"}, {"rounds": 5}),
         ({"tag": 5}, {"tag": "5"}),
         ({"tag": None}, {"tag": ""}),
-        ({"tensorboard": "true"}, {"tensorboard": True}),
-        ({"tensorboard": "Off"}, {"tensorboard": False}),
-        ({"tensorboard": True}, {"tensorboard": True}),
-        ({"tensorboard": "maybe"}, {"tensorboard": "maybe"}),
         ({"mirror": ""}, {"mirror": None}),
     ],
 )
@@ -744,7 +716,7 @@ def test_a_paper_in_a_folder_is_named_by_the_file_that_cannot_be_read(tmp_path, 
 
 def test_a_seed_that_is_not_declared_is_no_job(toy):
     names = {"paper": "toy", "federation": "digits", "label": "fedem"}
-    for stage in ("train", "evaluate", "events"):
+    for stage in ("train", "evaluate"):
         with pytest.raises(ConfigError, match="no run toy/digits/fedem/seed7; it is declared with"):
             toy().spec(stage, **names, seed=7)
 

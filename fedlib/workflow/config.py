@@ -39,7 +39,6 @@ DEFAULTS = {
     "sources": None,
     "evaluate": "shown",
     "tag": "",
-    "tensorboard": False,
     "device": "auto",
     "executor": "auto",
     "mirror": None,
@@ -48,13 +47,11 @@ DEFAULTS = {
 LISTS = ("papers", "seeds", "federations", "labels", "runs", "methods", "set", "sources")
 CHOOSING = ("budget", "share")  # keys by which make chooses runs, see `fedlib.cli.estimate`
 TAGGED = ("rounds", "precision", "set")  # keys that change numbers, not only the choice of runs
-SWITCHES = ("tensorboard",)
-LOCAL = ("tensorboard", "device", "executor", "mirror", "raw")  # keys that should change no number
+LOCAL = ("device", "executor", "mirror", "raw")  # keys that should change no number
 UNITS = {"m": 60, "h": 3600, "d": 86400}  # seconds of the units of a budget
 LONGEST = 255  # bytes in the name of a file or folder
 MAX_SEED = 2**32 - 1  # the largest that every generator takes
 ADDRESSES = ("http://", "https://", "file://")
-SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def read(paths: Iterable[str | Path], values: Iterable[str] = ()) -> dict:
@@ -132,9 +129,6 @@ def check(config: Mapping) -> None:
     for key, read in (("budget", budget_seconds), ("share", share_of)):
         if config[key] is not None:
             read(config[key])
-    for key in SWITCHES:
-        if not isinstance(config[key], bool):
-            raise ConfigError(f"{key} must be true or false, got {shown(config[key])}")
     _check_paths("methods", config["methods"] or ())
     _check_paths("mirror", filter(None, [config["mirror"]]))
     _check_paths("raw", [config["raw"]])
@@ -201,8 +195,6 @@ def _normalised(key: str, value: object) -> object:
             value = [value]
         if key == "seeds" and isinstance(value, list):
             value = [_whole(seed) for seed in value]
-    elif key in SWITCHES and isinstance(value, str):
-        value = SWITCH_WORDS.get(value.strip().lower(), value)
     elif key == "rounds":
         value = _whole(value)
     elif key == "tag" and value is None:

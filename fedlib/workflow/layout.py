@@ -16,8 +16,6 @@ PATHS = {
     "state": _RUN + "/state.pt",
     "history": _RUN + "/history.h5",
     "evaluation": _RUN + "/evaluation.h5",
-    # A folder for each run, because TensorBoard names runs by folders; and it looks for "tfevents".
-    "events": "results/{folder}/tensorboard/" + _SEED + "/events.out.tfevents.fedlib",
     "checkpoints": "results/{folder}/.checkpoints/" + _SEED,
     "metrics": "results/{folder}/metrics/{paper}.parquet",
     "metrics_csv": "results/{folder}/metrics/{paper}.csv",
@@ -41,7 +39,7 @@ PATHS = {
 _PLACES = {
     "download": "download/{dataset}",
     "partition": "partition/" + _CUT,
-    **{stage: f"{stage}/{_SEED}" for stage in ("train", "evaluate", "events")},
+    **{stage: f"{stage}/{_SEED}" for stage in ("train", "evaluate")},
     "metrics": "metrics/{paper}",
     "table": "table/{paper}/{table}",
     "figure": "figure/{paper}/{figure}",
@@ -59,7 +57,6 @@ STAGES = {
     "partition": ("paper", "federation"),
     "train": ("paper", "federation", "label", "seed"),
     "evaluate": ("paper", "federation", "label", "seed"),
-    "events": ("paper", "federation", "label", "seed"),
     "metrics": ("paper",),
     "table": ("paper", "table"),
     "figure": ("paper", "figure"),

@@ -4,8 +4,8 @@
 and of what was gathered (`fedlib.workflow.older`). The Snakefile, the commands of `fedlib.cli` and
 the tests use it. It runs each time a Snakefile is read, so it imports the standard library only.
 
-A *stage* is a rule with a script: download, partition, train, evaluate, events, metrics, table,
-figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
+A *stage* is a rule with a script: download, partition, train, evaluate, metrics, table, figure,
+report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
 label="fedem", seed=0. A job gets two values: its *specification*, the canonical JSON of everything
 that determines its output besides its input files, and the *digest* of its code
 (`fedlib.workflow.provenance`). The job runs again if one of them changes.
@@ -51,8 +51,7 @@ class Plan(Selection):
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
         yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
         yield from (("partition", wildcards) for wildcards in self.partitions())
-        optional = ("events",) if self.config["tensorboard"] else ()
-        for stage in ("train", "evaluate", *optional):
+        for stage in ("train", "evaluate"):
             yield from ((stage, training._asdict()) for training in self.trainings())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
         for name, paper in self.papers.items():
@@ -132,12 +131,8 @@ class Plan(Selection):
             if file.startswith(stage)
         ]
 
-    def events(self) -> list[str]:
-        """Event files of all runs, if the configuration asks for them."""
-        return self.paths("events", [job for stage, job in self.jobs() if stage == "events"])
-
     def targets(self) -> list[str]:
-        """The report, the tables, the figures and the event files, and the files they are made of.
+        """The report, the tables and the figures, and the files they are made of.
 
         So a deleted file is made again.
         """
@@ -145,7 +140,7 @@ class Plan(Selection):
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
         runs = [path for file in RUN_FILES for path in self.run_files(file)]
-        return [*pages, *self.exhibits(*files), *self.events(), *runs]
+        return [*pages, *self.exhibits(*files), *runs]
 
     # --- What each job is given ----------------------------------------------------------------
 
@@ -186,7 +181,7 @@ class Plan(Selection):
                 return script, f"fedlib.report.{stage}s.{kind}"
             case "download", {"dataset": _}:
                 return (script,)
-            case "events" | "metrics" | "report", _:
+            case "metrics" | "report", _:
                 return (script,)
         raise _no_job(stage, wildcards)
 
@@ -208,7 +203,7 @@ class Plan(Selection):
             case "partition", {"paper": paper, "federation": federation}:
                 seed = self.replicate(**wildcards).removeprefix("/seed")
                 return self.data(paper, federation).spec(int(seed) if seed else None)
-            case "train" | "events", {"seed": seed, **names}:
+            case "train", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names)
             case "evaluate", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names) | self._evaluated(**names)

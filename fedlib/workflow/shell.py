@@ -33,9 +33,6 @@ COMMANDS = {
     " --checkpoints {resources.checkpoints:q} --out {output:q}"
     " --device {resources.device} --gpus {resources.gpu} --executor {resources.executor}"
     " >> {log:q} 2>&1",
-    "events": "python {resources.scripts:q}/events.py --spec {params.spec:q} --code {params.code}"
-    " --history {input.history:q} --evaluation {input.evaluation:q} --out {output:q}"
-    " >> {log:q} 2>&1",
     "metrics": "python {resources.scripts:q}/metrics.py --spec {params.spec:q} --code {params.code}"
     " --runs {resources.runs:q} --parquet {output.metrics:q} --csv {output.metrics_csv:q}"
     " --clients {output.clients:q} >> {log:q} 2>&1",
@@ -55,7 +52,7 @@ COMMANDS = {
 # What a job needs only because it was planned earlier, and because others run beside it.
 PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
 FOLDERS = ("checkpoints", "runs", "results", "figures")
-ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation", "events": "events"}
+ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation"}
 
 
 def option(name: str, *values: str) -> str:
