@@ -13,7 +13,7 @@ from fedlib.workflow.plan import Plan
 
 EPILOG = f"""
 STAGE is one of {", ".join(STAGES)}. NAME names one job of the stage: digits (download),
-pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train, evaluate, events), pfedmm (metrics),
+pfedmm/digits (partition), pfedmm/digits/fedem/seed0 (train, evaluate), pfedmm (metrics),
 pfedmm/table1 (table, figure), nothing (report). If every seed has its own partition:
 adaptive_experts/digits-p0.2/seed0 (partition).
 """

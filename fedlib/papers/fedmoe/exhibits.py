@@ -60,7 +60,7 @@ WITH_MAINS = {  # Table 8
 
 TABLES = {
     "accuracy": server.GlobalAccuracy(
-        "Accuracy with 10, 50 and 100 clients",
+        "Accuracy by number of clients",
         f"The paper's Table 2. {CONTRADICTIONS} Of CentMoE, which no client has a part in, the "
         "paper has one number for all M. Here it has the rounds of the other methods on each "
         "federation and draws its batches anew; on FEMNIST what it is tested on differs, too, "
