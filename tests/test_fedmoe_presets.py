@@ -45,32 +45,10 @@ def test_the_papers_preset_is_algorithm_1(dataset):
     assert method.main_lam is method.client_lam is None and method.main_solver is None
 
 
-@each_dataset
-def test_alpha_has_the_rate_of_the_code(dataset):
-    rates = {"femnist": 3e-5, "cifar10": 5e-7, "sent140": 1e-5, "yelp": 1e-5}
-    for preset in presets.PRESETS:
-        method = made(dataset, preset)
-        assert method.server.lr * method.alpha_lr_scale == pytest.approx(rates[dataset])
-
-
-def test_the_codes_gate_is_trained_as_often_as_each_folder_does():
-    epochs = {name: made(name, "code").server.epochs for name in presets.SETTINGS}
-    assert epochs == {"femnist": 1, "cifar10": 5, "sent140": 2, "yelp": 1}
-    before = [name for name in presets.SETTINGS if made(name, "code").gate_training == "before"]
-    assert before == ["femnist", "yelp"]
-
-
 def test_a_cosine_falls_over_all_epochs_of_the_run():
     assert made("cifar10", "paper").server.schedule.period == 100 * 5 * 5
     spec = presets.fedmoe("cifar10", rounds=10).params["server"]
     assert from_spec(spec).schedule.period == 10 * 5 * 5
-
-
-def test_experts_have_the_rates_of_the_code():
-    for dataset, routed, main in (("cifar10", 1e-4, 5e-5), ("sent140", 5e-4, 5e-4)):
-        method = made(dataset, "code")
-        assert method.server.lr * method.routed_lr_scale == pytest.approx(routed)
-        assert method.server.lr * method.main_lr_scale == pytest.approx(main)
 
 
 def test_what_does_not_exist_is_refused():

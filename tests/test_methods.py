@@ -192,10 +192,10 @@ def test_an_unknown_method_names_the_choices():
 def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network):
     method, federation = make(name, **NETWORKS[network]), federation_for(name)
 
-    def rounds(executor, count=2):
-        state = method.init(federation.num_clients, 0)
+    def rounds(executor, numbers=(0, 1), state=None):
+        state = state or method.init(federation.num_clients, 0)
         cohort = cohort_of(method.task, federation, executor=executor)
-        for number in range(count):
+        for number in numbers:
             state = method.round(state, cohort.in_round(number))
         return state
 
@@ -204,12 +204,11 @@ def test_every_executor_gives_the_state_and_predictors_of_the_loop(name, network
     for group in ("seen", "unseen"):
         found = (prepared(method, loop, federation, group, executor) for executor in EXECUTORS)
         assert_close(*found, LOOSER.get(name, ROUNDING))
-    # Three clients in blocks of two and one, in one thread and in three.
-    blocks, shared = rounds(Batched(2)), rounds(Batched(2, 3))
-    assert_close(batched, blocks, ROUNDING)
-    assert same_bits(blocks, shared)
+    # Three clients in blocks of two and one, in three threads.
+    assert_close(batched, rounds(Batched(2, 3)), ROUNDING)
     executor = Graphs(2)
-    assert_close(rounds("batched", 3), rounds(executor, 3), ROUNDING)
+    third = rounds("batched", [2], batched)
+    assert_close(third, rounds(executor, range(3)), ROUNDING)
     # What clients of FedRolex train, and how long those of L2SGD do, differs from round to round.
     assert (executor.notes["replays"] > 0) == (name not in ("fedrolex", "l2sgd"))
     for way in ("", *WAYS):

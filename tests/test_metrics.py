@@ -310,15 +310,15 @@ def test_collecting_names_the_run_that_is_wrong(tmp_path):
         metrics.collect(made_up.metrics_spec(exhibit), tmp_path)
 
 
-def test_a_hundred_runs_take_seconds(tmp_path):
+def test_thirty_runs_take_a_second(tmp_path):
     exhibit = made_up.exhibit(["pfedmm"], ["emnist"], seeds=[1])
     made_up.save_runs(exhibit, tmp_path)
     spec = made_up.metrics_spec(exhibit)
-    spec["runs"] *= 100
+    spec["runs"] *= 30
     start = time.process_time()
     tidy, _ = metrics.collect(spec, tmp_path)
-    assert len(tidy) == 100 * len(metrics.run_rows(*made_up.run("pfedmm", "pfedmm", 1).values()))
-    assert time.process_time() - start < 20  # about 2 s on one core; generous for a busy machine
+    assert len(tidy) == 30 * len(metrics.run_rows(*made_up.run("pfedmm", "pfedmm", 1).values()))
+    assert time.process_time() - start < 6  # about 0.6 s on one core; generous for a busy machine
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from fedlib.data.build import build, check
 from fedlib.errors import ConfigError
 from fedlib.papers._frame import at_scale, everything, on
 from fedlib.report.exhibits import setting
-from fedlib.report.printed import read
 from fedlib.run import buildable
 from fedlib.run.build import build_task
 from fedlib.spec import SCALES, tables
@@ -177,36 +176,6 @@ def test_an_unknown_run_names_the_choices():
     paper = declare("pfedmm", "demo")
     with pytest.raises(KeyError, match="no run digits/fedm; .* declares digits/local"):
         paper.run("digits", "fedm")
-
-
-def published(paper):
-    return read(ROOT / f"fedlib/papers/{paper}/published.csv").to_dict("records")
-
-
-def test_every_number_of_the_main_table_has_a_run():
-    paper = declare("pfedmm", "full")
-    declared = {(paper.federation(run.federation).dataset, run.label) for run in paper.runs}
-    main = {(r["dataset"], r["label"]) for r in published("pfedmm") if r["exhibit"] == "main"}
-    assert len(main) == 9 * 3
-    assert main <= declared
-
-
-def test_every_number_of_fedem_s_readme_has_a_run_on_the_data_that_only_fedem_reports():
-    paper = declare("pfedmm", "full")
-    table = paper.tables["fedem_data"]
-    readme = [r for r in published("pfedmm") if r["exhibit"] == table.published]
-    ours = {paper.federation(name).dataset: name for name in table.federations}
-    there = {(r["dataset"], r["label"]) for r in readme if r["dataset"] in ours}
-    assert {dataset for dataset, _ in there} == {"femnist", "shakespeare"}
-    for dataset, label in there:
-        assert paper.run(ours[dataset], label)
-
-
-def test_methods_without_a_published_number_say_so_on_fedem_s_data():
-    paper = declare("pfedmm", "full")
-    for federation in paper.tables["fedem_data"].federations:
-        notes = " ".join(paper.run(federation, "pfedmm").notes)
-        assert "no number is published" in notes or "no paper runs it" in notes
 
 
 def test_only_shakespeare_weighs_the_characters_in_the_training_loss():

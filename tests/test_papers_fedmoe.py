@@ -1,13 +1,10 @@
 """What the declaration of Fed-MoE says; sections of its specification."""
 
-import csv
-
 import pytest
 
 from fedlib import papers
 from fedlib.papers.fedmoe import settings
 from fedlib.spec import SCALES
-from fedlib.workflow.provenance import ROOT
 
 every_scale = pytest.mark.parametrize("scale", SCALES)
 
@@ -16,50 +13,12 @@ def declare(scale):
     return papers.load("fedmoe").declare(scale)
 
 
-def published():
-    with (ROOT / "fedlib/papers/fedmoe/published.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 def changes(run, base):
     """Hyper-parameters in which two runs differ, if they differ in nothing else."""
     one, other = run.spec(0), base.spec(0)
     assert {name for name in one if one[name] != other[name]} <= {"params", "modules"}
     names = {*run.params, *base.params}
     return {name for name in names if run.params.get(name) != base.params.get(name)}
-
-
-def test_every_cell_of_table_2_has_a_run():
-    paper = declare("full")
-    columns = {c["published"]: c["federation"] for c in paper.tables["accuracy"].params["columns"]
-               if c["published"] != "table2-average"}  # fmt: skip
-    cells = [row for row in published() if row["exhibit"].startswith("table2-m")]
-    assert len(cells) == 6 * 12
-    for row in cells:
-        number = row["exhibit"].removeprefix("table2-m")
-        run = paper.run(f"{row['dataset']}-m{number}", row["label"])
-        assert row["exhibit"] in columns
-        assert paper.federation(run.federation).partition["num_clients"] == int(number)
-
-
-@pytest.mark.parametrize(
-    ("table", "exhibit", "role"),
-    [
-        ("parts", "table4", "parts"),
-        ("entropy_weight", "table5", "betas"),
-        ("top_l", "table6", "kept"),
-        ("main_experts", "table8", "mains"),
-        ("num_experts", "table3", None),
-    ],
-)
-def test_the_ablations_have_a_row_for_every_printed_one(table, exhibit, role):
-    declared = declare("full").tables[table]
-    assert declared.published == exhibit
-    rows = {row.get("printed", row["label"]) for row in declared.params["rows"]}
-    fewer = {f"fedmoe-k{number}" for number in settings.FEWER}  # ours
-    assert rows - fewer == {row["label"] for row in published() if row["exhibit"] == exhibit}
-    if role:
-        assert {*settings.PRINTED_AS[role].values()} <= rows
 
 
 def test_an_ablation_changes_one_thing():

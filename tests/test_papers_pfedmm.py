@@ -3,8 +3,6 @@
 Populations are those of section 3.2, golden values those of section 8.1.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from data_fixtures import REAL_RAW, needs
@@ -15,10 +13,8 @@ from fedlib.data.partitions import parse
 from fedlib.papers import load
 from fedlib.papers.pfedmm.criteria import REPORTED
 from fedlib.papers.pfedmm.settings import has_unseen
-from fedlib.report.printed import read
 from fedlib.spec import SCALES
 
-PUBLISHED = Path(__file__).resolve().parents[1] / "fedlib/papers/pfedmm/published.csv"
 every_scale = pytest.mark.parametrize("scale", SCALES)
 
 
@@ -135,25 +131,3 @@ def test_clients_of_the_demo_that_are_left_out_are_counted_under_its_table(feder
     told = "left out" in " ".join(declared.notes)
     assert told == (left_out > 0)
     assert not told or declared.notes[-1].endswith(f"left out: {left_out} of 20.")
-
-
-def test_every_number_of_fedem_s_readme_and_of_the_abstract_is_in_a_table():
-    paper = declare("full")
-    printed = read(PUBLISHED)
-    readme = printed[printed["exhibit"] == "fedem-readme"]
-    shown = {
-        (paper.federation(run.federation).dataset, run.label)
-        for table in paper.tables.values()
-        if table.published == "fedem-readme"
-        for run in paper.runs
-        if run.federation in table.federations and run.label in table.labels
-    }
-    assert len(readme) == 20
-    assert set(zip(readme["dataset"], readme["label"], strict=True)) <= shown
-    claims = {
-        (table.params["claim"]["exhibit"], table.params["claim"]["metric"])
-        for table in paper.tables.values()
-        if table.kind == "lead"
-    }
-    abstract = printed[printed["exhibit"] == "abstract-claim"]
-    assert claims == set(zip(abstract["exhibit"], abstract["metric"], strict=True))

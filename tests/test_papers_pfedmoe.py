@@ -1,13 +1,10 @@
 """What the declaration of pFedMoE says; sections of its specification."""
 
-import csv
-
 import pytest
 
 from fedlib import papers
 from fedlib.papers.pfedmoe import settings
 from fedlib.spec import SCALES
-from fedlib.workflow.provenance import ROOT
 
 every_scale = pytest.mark.parametrize("scale", SCALES)
 KINDS = ("heterogeneous", "homogeneous")
@@ -15,22 +12,6 @@ KINDS = ("heterogeneous", "homogeneous")
 
 def declare(scale):
     return papers.load("pfedmoe").declare(scale)
-
-
-def published():
-    with (ROOT / "fedlib/papers/pfedmoe/published.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
-def test_every_published_cell_has_a_run_but_those_of_the_sibling_itself():
-    paper = declare("full")
-    for row in published():
-        source, _, setting = row["exhibit"].partition("-")
-        if source == "range" or row["label"].startswith("pfedes"):
-            continue
-        kind, _, number = setting.rpartition("-")
-        run = paper.run(f"{row['dataset']}-{number}", row["label"])
-        assert run.label.endswith(settings.SAME) == (kind == "homogeneous")
 
 
 @every_scale
@@ -76,14 +57,3 @@ def test_a_variant_of_pfedmoe_differs_in_one_thing():
         if run.params == recorded:
             found -= {"params"}
         assert len(found) == 1, (label, found)
-
-
-def test_published_numbers_are_looked_for_where_they_are():
-    paper = declare("full")
-    exhibits = {row["exhibit"] for row in published()}
-    for setting in KINDS:
-        table = paper.tables[f"accuracy_{setting}"]
-        assert {*table.params["names"]} == {*table.federations}
-        for name in table.params["names"].values():
-            assert f"sibling-{name}" in exhibits
-        assert paper.tables[f"gains_{setting}"].published in exhibits

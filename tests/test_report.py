@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -561,15 +562,21 @@ def test_script_writes_both_pages(project, page, html):
     assert seals.made(md).spec == seals.spec_digest(project.spec)
 
 
+@cache
+def configured(scale, tag):
+    """A configuration, and what it says of itself."""
+    config = {"scale": scale, "tag": tag, "rounds": 3 if tag else None}
+    return config | {"about": specs.about(Plan(config))}
+
+
 @pytest.mark.parametrize("scale", ["demo", "reduced", "full"])
 @pytest.mark.parametrize("tag", ["", "quick"])
 @pytest.mark.parametrize("caption", ["table", "figure", "workflow"])
 def test_captions_are_valid_text_at_every_scale(caption, scale, tag):
     template = (ROOT / f"rules/captions/{caption}.rst").read_text()
-    config = {"scale": scale, "tag": tag, "rounds": 3 if tag else None}
     snakemake = SimpleNamespace(
         wildcards=SimpleNamespace(paper="pfedmm", table="main", figure="curves"),
-        config=config | {"about": specs.about(Plan(config))},
+        config=configured(scale, tag),
     )
     text = Environment(undefined=StrictUndefined).from_string(template).render(snakemake=snakemake)
     html = publish_string(text, writer="html5", settings_overrides={"halt_level": 2}).decode()

@@ -235,6 +235,7 @@ def test_a_hostile_value_of_a_configuration_is_refused_before_there_is_a_command
 @pytest.mark.parametrize("target", ["demo", "keep", "clean", "list"])
 def test_hostile_values_of_make_stay_words(target):
     """They are refused, or an argument of a list; there is no shell that would read them."""
+    plan = arguments.plan(make.read(target, make.DEFAULTS))
     for value in HOSTILE:
         quoted = shlex.quote(value)
         given = {"PAPER": value, "WHAT": quoted}
@@ -243,7 +244,7 @@ def test_hostile_values_of_make_stay_words(target):
             args = make.read(target, make.DEFAULTS | given)
         except ConfigError:
             continue
-        words = [word for step in run.steps(args, arguments.plan(args)) for word in step]
+        words = [word for step in run.steps(args, plan) for word in step]
         assert all(isinstance(word, str) for word in words)
         words += [*getattr(args, "what", []), getattr(args, "paper", "")]
         assert target not in ("demo", "keep", "list") or value in words
@@ -276,17 +277,18 @@ def test_a_folder_that_snakemake_would_read_as_more_is_refused(key, value):
 
 @pytest.mark.slow
 def test_hostile_folders_are_one_word_of_the_rules_commands(tmp_path):
-    """Through Snakemake, which formats the commands and starts Bash."""
-    folder = workflow.copy_checkout(tmp_path)
+    """Through Snakemake, which formats the commands and starts Bash, in another directory."""
+    code, folder = workflow.copy_checkout(tmp_path / "code"), tmp_path / "elsewhere"
+    folder.mkdir()
     raw = "r '; touch pwned; $(touch pwned) `touch pwned` \" | touch pwned"
     mirror = folder / "m '; touch pwned; $(touch pwned)"
     mirror.mkdir()
-    words = ["--cores", "1", "--configfile", workflow.SMOKE, "--config"]
-    words += [f"raw={raw}", f"mirror={mirror}"]
-    done = workflow.snakemake(folder, f"{raw}/digits.json", *words)
+    words = ["--cores", "1", "--configfile", code / workflow.SMOKE, "--directory", folder]
+    words += ["--config", f"raw={raw}", f"mirror={mirror}"]
+    done = workflow.snakemake(code, f"{raw}/digits.json", *words)
     assert done.returncode == 0, done.stdout
     assert (folder / raw / "digits.json").exists()
-    assert not list(folder.rglob("pwned"))
+    assert not list(tmp_path.rglob("pwned"))
 
 
 # -- reports --------------------------------------------------------------------------------------

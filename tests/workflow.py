@@ -21,8 +21,11 @@ _FORKS.set_forkserver_preload(["snakemake.cli", "snakemake.utils", "pandas", "js
 
 
 def copy_checkout(folder: Path) -> Path:
-    """The files of this checkout that the workflow consists of, without anything generated."""
-    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    """The files of this checkout that the workflow consists of, without results.
+
+    With compiled modules, or each process in a copy would compile its own.
+    """
+    ignored = shutil.ignore_patterns(".*")
     for part in (*PARTS, SMOKE):
         source, target = ROOT / part, folder / part
         target.parent.mkdir(parents=True, exist_ok=True)
