@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import h5py
 import pictures
 import torch
+from matplotlib.figure import Figure
 from PIL import Image
 
 import fedlib.report.figures
@@ -82,11 +83,21 @@ def tables_of(pack: Path) -> Iterator[tuple[str, str]]:
 
 def figures_of(pack: Path) -> Iterator[tuple[str, str]]:
     """Every figure of a pack before it is laid out, whatever the fonts of this machine."""
+    for spec, figure in drawn(pack):
+        yield from figure_of(pack, spec, figure)
+
+
+def figure_of(pack: Path, spec: dict, figure: Figure) -> Iterator[tuple[str, str]]:
+    """One of them; nothing of a chaotic one."""
+    if spec["kind"] not in CHAOTIC:
+        name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, figure"
+        yield name, _digest(pictures.described(figure).encode())
+
+
+def drawn(pack: Path) -> Iterator[tuple[dict, Figure]]:
+    """Every figure of a pack and its specification."""
     for spec, given in exhibits(pack, "figure"):
-        if spec["kind"] not in CHAOTIC:
-            figure = fedlib.report.inputs.made(fedlib.report.figures.load, *given)
-            name = f"{pack.parent.relative_to(ROOT)}: {spec['name']}, figure"
-            yield name, _digest(pictures.described(figure).encode())
+        yield spec, fedlib.report.inputs.made(fedlib.report.figures.load, *given)
 
 
 def exhibits(pack: Path, stage: str) -> Iterator[tuple[dict, tuple]]:

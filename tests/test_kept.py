@@ -13,7 +13,7 @@ import standing
 from support import REPRODUCED
 
 from fedlib import papers
-from fedlib.report import figures, inputs, packs
+from fedlib.report import packs
 from fedlib.report.pages import kept
 from fedlib.results import RunResult
 
@@ -113,21 +113,19 @@ def test_every_kept_table_is_written_as_ever(pack):
     assert dict(same.tables_of(pack)) == expected(pack, "to_csv", "to_markdown", "to_latex")
 
 
+LAID_OUT = set()  # kinds of figures
+
+
 @pytest.mark.slow
 @each_pack
-def test_every_kept_figure_shows_what_it_always_did(pack):
-    assert dict(same.figures_of(pack)) == expected(pack, "figure")
-
-
-@pytest.mark.slow
-def test_no_words_of_a_figure_leave_it_or_lie_on_others():
-    seen = set()
-    for pack in KEPT:
-        for spec, given in same.exhibits(pack, "figure"):
-            if spec["kind"] not in seen:
-                figure = inputs.made(figures.load, *given)
-                assert pictures.faults(figure) == [], spec["name"]
-                seen.add(spec["kind"])
+def test_every_kept_figure_shows_what_it_always_did_and_no_words_leave_it_or_lie_on_others(pack):
+    shown = {}
+    for spec, figure in same.drawn(pack):
+        shown |= dict(same.figure_of(pack, spec, figure))
+        if spec["kind"] not in LAID_OUT:
+            assert pictures.faults(figure) == [], spec["name"]
+            LAID_OUT.add(spec["kind"])
+    assert shown == expected(pack, "figure")
 
 
 def result(**changes) -> RunResult:

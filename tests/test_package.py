@@ -46,7 +46,7 @@ def wheel(tmp_path_factory):
 def outside(wheel, tmp_path_factory):
     """Function that runs Python, with the installed wheel, in a folder without a checkout."""
     folder = tmp_path_factory.mktemp("outside")
-    pip("install", "--target", str(folder / "installed"), str(wheel))
+    pip("install", "--no-compile", "--target", str(folder / "installed"), str(wheel))
 
     def run(code):
         changes = {"PYTHONPATH": str(folder / "installed"), "XDG_CACHE_HOME": str(folder)}
