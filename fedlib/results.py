@@ -41,7 +41,7 @@ class Scores:
     Attributes:
       clients: [C] int64, positions in the federation.
       count: [C] int64 examples (label elements for sequences) of each client.
-      correct: [T, C] float64 right predictions; expected ones where the truth is known.
+      correct: [T, C] float64 right predictions; of tests expected ones, if the truth is known.
       loss: [T, C] float64 mean negative log-likelihood over the client's examples.
     """
 

@@ -1,7 +1,8 @@
 """The entries of a run's specification, and the names in them.
 
 They are those of `fedlib.spec.Run.spec`, and "data": the digest of the federation's specification
-(`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`).
+(`fedlib.seals.spec_digest` of `fedlib.spec.Data.spec`). That of a tuned run also has "tuned": the
+digest of the specification of its tuning.
 
 This is not in `fedlib.spec`, because a job's code does not include other declarations of a paper.
 """
@@ -30,6 +31,8 @@ RUN_ENTRIES = frozenset(
         "weights",
     }
 )
+TUNED = "tuned"
+RUNG = 4  # a rung is after so many parts of the rounds, and so many parts of the trials go on
 EVALUATED = ("views", "predictions")  # and what that of its evaluation has besides
 
 
@@ -43,6 +46,8 @@ def check(spec: Mapping) -> None:
         raise ConfigError(f"weights must be a name or null, got {spec['weights']!r:.80}")
     if not isinstance(spec["data"], str):
         raise ConfigError(f"data must be the digest of a specification, got {spec['data']!r:.80}")
+    if not isinstance(spec.get(TUNED), str | None):
+        raise ConfigError(f"tuned must be the digest of a tuning, got {spec[TUNED]!r:.80}")
     for entry in ("local", "model_params", "modules", "params", "participation"):
         if not isinstance(spec[entry], dict):
             raise ConfigError(f"{entry} must be a JSON object, got {spec[entry]!r:.80}")
@@ -109,6 +114,12 @@ def run_weights(run: Mapping) -> tuple[str, ...]:
 def of_training(spec: Mapping) -> dict:
     """The training's part of the specification of an evaluation: all but `EVALUATED`."""
     return {name: value for name, value in spec.items() if name not in EVALUATED}
+
+
+def trainings_worth(tuning: Mapping) -> float:
+    """How many trainings a tuning costs, see `fedlib.run.tune`."""
+    trials = tuning["trials"]
+    return trials / RUNG + -(-trials // RUNG) if tuning.get("rung") else trials
 
 
 def architectures(modules: Mapping) -> dict[str, dict]:

@@ -29,6 +29,7 @@ def checkout():
 CHECKOUT = checkout()
 sys.path.insert(0, str(CHECKOUT))
 
+from fedlib.run_spec import trainings_worth
 from fedlib.workflow.config import normalised
 from fedlib.errors import BusyError, ConfigError, DataError
 from fedlib.forecast.estimates import NODE_MB, Estimates
@@ -225,3 +226,9 @@ def memory(stage=""):
 def minutes(stage):
     """Resource function: minutes for a job of a cluster; more after they did not suffice."""
     return lambda wildcards, attempt: ESTIMATES.minutes(stage, dict(wildcards.items())) * attempt
+
+
+def tuning_minutes(wildcards, attempt):
+    """The same for a tuning, which is many trainings in one job."""
+    times = trainings_worth(PLAN.run(**wildcards).tuning)
+    return ESTIMATES.minutes("train", dict(wildcards.items()), times) * attempt

@@ -1,4 +1,45 @@
-"""Training: shards, a method and a seed to a trained state and its history."""
+"""Training: shards, a method and a seed to a trained state and its history; and before, tuning."""
+
+
+rule tune:
+    """Choose a run's settings by validation on a cut of its own; a killed job keeps its trials."""
+    input:
+        shards=ancient(partition_file("shards")),
+        manifest=partition_file("manifest"),
+        weights=weights_receipt,
+    output:
+        trials=path("trials"),
+        choice=path("choice"),
+    log:
+        path("tune_log"),
+    benchmark:
+        path("tune_benchmark")
+    priority: turn("tune")
+    conda:
+        "../envs/train.yaml"
+    threads: WORKERS
+    resources:
+        scripts=SCRIPTS,
+        gpu=0 if config["device"] == "cpu" else 1,
+        mem_mb=memory("train"),
+        runtime=tuning_minutes,
+        # Resources and not params: see rule train.
+        device=config["device"],
+        executor=config["executor"],
+        weights=optional_input("weights"),
+        tuning=lambda wildcards: path("tuning", **wildcards),
+    params:
+        spec=spec("tune"),
+        code=code("tune"),
+    shell:
+        COMMANDS["tune"]
+
+
+rule tunings:
+    """All choices of settings; run it second, and a choice that comes out as before trains nothing."""
+    input:
+        PLAN.tuned("choice"),
+    localrule: True
 
 
 rule train:
@@ -7,6 +48,7 @@ rule train:
         shards=ancient(partition_file("shards")),
         manifest=partition_file("manifest"),
         weights=weights_receipt,
+        choice=lambda wildcards: PLAN.choice(**wildcards),
     output:
         state=path("state"),
         history=path("history"),
@@ -28,6 +70,7 @@ rule train:
         device=config["device"],
         executor=config["executor"],
         weights=optional_input("weights"),
+        choice=optional_input("choice"),
         checkpoints=checkpoints,
     params:
         spec=spec("train"),

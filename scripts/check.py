@@ -1,8 +1,8 @@
 """Build the methods, models and partitions of a plan, without data.
 
-Reads [[stage, specification], ...] as JSON from its input, where the stage is train or partition,
-and writes a list with an answer for each: null if it can be built, an error message if it cannot,
-and false if a library for it is not installed on this machine.
+Reads [[stage, specification], ...] as JSON from its input, where the stage is train, tune or
+partition, and writes a list with an answer for each: null if it can be built, an error message if
+it cannot, and false if a library for it is not installed on this machine.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def _answer(stage: str, spec: dict) -> str | bool | None:
 
 def _check(stage: str) -> Callable[[dict], object]:
     """What builds the specification of a stage; imported here, because libraries take seconds."""
-    if stage == "train":
+    if stage in ("train", "tune"):
         from fedlib.run.buildable import check
 
         return check

@@ -44,9 +44,10 @@ def main() -> None:
         from fedlib.run.cost import measured
         from fedlib.run.evaluate import evaluate_state
         from fedlib.run.spent import Spent
+        from fedlib.run.tuned import trained
 
         spent = Spent()
-        simulation = job.simulation(args, spec, device)
+        simulation = job.simulation(args, trained(spec, args.history), device)
         result = evaluate_state(
             simulation,
             spec,

@@ -7,7 +7,6 @@ bit-identical to those of an uninterrupted run on one CPU thread.
 
 import argparse
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fedlib.run_spec import run_roots
-from fedlib.workflow.command import described, run, run_argument, run_parser
+from fedlib.workflow.command import Stop, described, run, run_argument, run_parser, tell
 
 
 def arguments() -> argparse.Namespace:
@@ -26,6 +25,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--checkpoints", type=Path, required=True, help="folder of this run's checkpoints"
     )
+    parser.add_argument("--choice", type=Path, help="what was chosen for a tuned run, .json")
     parser.add_argument(
         "--checkpoint-every",
         type=int,
@@ -51,10 +51,12 @@ def main() -> None:
         from fedlib.run.checkpoint import Checkpoints
         from fedlib.run.spent import Spent
         from fedlib.run.train import train
+        from fedlib.run.tuned import RAN, to_train
 
-        simulation = job.simulation(args, spec, device)
+        ran = to_train(spec, args.choice)
+        simulation = job.simulation(args, ran, device)
         manifest = files.digest(args.manifest)
-        stamp = {"spec": spec, "code": provenance.code_digest(*roots), "manifest": manifest}
+        stamp = {"spec": ran, "code": provenance.code_digest(*roots), "manifest": manifest}
         stamp["weights"] = job.weights(args)
         checkpoints = Checkpoints(args.checkpoints, stamp, every=args.checkpoint_every)
         noted = checkpoints.noted()
@@ -67,8 +69,10 @@ def main() -> None:
         # A job of the workflow may succeed one that a workflow left behind when it was killed.
         with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
             started = time.monotonic()
-            print(_headline(args, spec, simulation, device), flush=True)
-            record = job.record(args, simulation, device, stamp["code"])
+            print(_headline(args, ran, simulation, device), flush=True)
+            chosen = [args.choice] if args.choice else []
+            record = job.record(args, simulation, device, stamp["code"], *chosen)
+            record |= {RAN: ran} if chosen else {}
             train(
                 simulation,
                 spec,
@@ -91,48 +95,6 @@ def _headline(args: argparse.Namespace, spec: dict, simulation, device: str) -> 
         f"{seen} seen and {unseen} unseen clients, {spec['rounds']} rounds, "
         f"seed {spec['seed']}, {device}, {simulation.executor.name}, pid {os.getpid()}"
     )
-
-
-def tell(line: str) -> None:
-    """A line of progress."""
-    print(line, flush=True)
-
-
-class Stop:
-    """Says whether this process has been asked to stop: by SIGTERM, or by Ctrl-C or a terminal.
-
-    A terminal that is closed sends SIGHUP, which nohup has ignored.
-
-    It is asked after every round. A second Ctrl-C ends the process at once.
-    """
-
-    def __init__(self):
-        """Listen from now on."""
-        self.signal = 0
-        signal.signal(signal.SIGTERM, self._arrived)
-        for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is ignored in the background
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._arrived)
-
-    def __call__(self) -> bool:
-        """Whether a signal has arrived."""
-        return bool(self.signal)
-
-    def __enter__(self) -> "Stop":
-        """Itself."""
-        return self
-
-    def __exit__(self, kind, *_):
-        """A process that was stopped exits with 128 and the number of the signal."""
-        if kind is SystemExit and self.signal:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is saved: it cannot end any sooner
-            raise SystemExit(128 + self.signal) from None
-
-    def _arrived(self, number: int, _) -> None:
-        self.signal = number
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.write(1, b"stopping after this round; press Ctrl-C once more to stop at once\n")
 
 
 if __name__ == "__main__":

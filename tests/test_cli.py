@@ -63,7 +63,9 @@ def test_a_target_that_does_not_exist_is_refused_with_those_there_are():
         read("demos")
 
 
-def test_a_run_cuts_the_shards_and_then_makes_everything():
+def test_a_run_cuts_the_shards_and_then_makes_everything(tmp_path, monkeypatch):
+    # A folder of results in which settings have been chosen would be another case.
+    monkeypatch.setattr(run, "Path", tmp_path.joinpath)
     given = "--config scale=demo seeds=[1] labels=[fedem,pfedmm]"
     assert steps("demo", CONFIG="seeds=[1] labels=[fedem,pfedmm]") == [
         f"-m fedlib.workflow.console partitions {given}",

@@ -28,7 +28,7 @@ PIP_NAME = {
 # Which scripts run in which environment, and the packages whose modules those scripts load by name.
 STAGES = {
     "train": (
-        ("download", "partition", "train", "evaluate"),
+        ("download", "partition", "tune", "train", "evaluate"),
         ("fedlib.data.sources", "fedlib.data.partitions", "fedlib.methods", "fedlib.models"),
     ),
     "report": (

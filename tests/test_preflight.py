@@ -246,7 +246,7 @@ def test_mistakes_of_all_kinds_are_found_by_the_script(plan):
 def test_everything_that_is_declared_can_be_built():
     plans = [Plan({"scale": scale}) for scale in SCALES[1:]]  # the first is a part of the second
     pieces = {piece[:2]: where for plan in plans for where, piece in preflight.declared(plan)}
-    checks, wrong = {"train": build, "partition": cut}, {}
+    checks, wrong = {"tune": build, "train": build, "partition": cut}, {}
     for (stage, spec), where in pieces.items():
         try:
             checks[stage](json.loads(spec))

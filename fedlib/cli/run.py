@@ -50,11 +50,13 @@ def checked(args: argparse.Namespace) -> Plan:
 def steps(args: argparse.Namespace, plan: Plan) -> list[list[str]]:
     """The processes of a run, one after the other.
 
-    The first Snakemake makes the shards. If they have the same content as before, the second one
-    sees that and trains nothing again.
+    The first Snakemake makes the shards, the second one tunes what was tuned before. If something
+    comes out with the same content as before, the next one sees that and repeats nothing for it.
     """
     given = configured(args, plan)
-    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], [])]
+    # Where nothing was chosen yet, there is nothing that could come out as before.
+    tuned = [["tunings"]] if any(Path(file).exists() for file in plan.tuned("choice")) else []
+    runs = [[*SNAKEMAKE, *what, *args.options, *given] for what in (["partitions"], *tuned, [])]
     if not plan.choosing:
         return runs
     # A process of its own, because what it measures may keep a GPU busy until it ends.

@@ -14,7 +14,7 @@ class RunCost(NamedTuple):
 
     Attributes:
       name: "paper/federation/label".
-      seconds: of its jobs that are not done.
+      seconds: of its jobs that are not done, its tuning included.
       mb: the most that one of them needs.
       jobs: that are not done.
       begun: whether a job is done.
@@ -53,7 +53,8 @@ def _cell(paper: Paper, run: Run, seconds: Mapping, estimates: Estimates) -> Run
     mb = max((cost.mb for cost in costs if cost), default=0.0)
     begun = len(left) < len(TIMED) * len(paper.seeds_of(run))
     tables = [key for key, x in paper.tables.items() if x.shows(run.federation, run.label)]
-    return RunCost(name, sum(left), mb, len(left), begun, tuple(tables))
+    left_to_tune = sum(seconds.get((name, "tune"), ()))
+    return RunCost(name, sum(left) + left_to_tune, mb, len(left), begun, tuple(tables))
 
 
 def lines(

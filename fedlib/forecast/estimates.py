@@ -116,10 +116,10 @@ class Estimates:
             return UNKNOWN_MB
         return max(LEAST_MB, round(SPARE * cost.mb / 100) * 100)
 
-    def minutes(self, stage: str, wildcards: Mapping) -> int:
-        """Minutes to ask a scheduler for, for a training or an evaluation."""
+    def minutes(self, stage: str, wildcards: Mapping, times: float = 1) -> int:
+        """Minutes to ask a scheduler for, for so many trainings or evaluations in one job."""
         cost = self.cost(stage, wildcards)
-        return math.ceil(SLOWER * cost.seconds / 60) if cost else UNKNOWN_MINUTES[stage]
+        return math.ceil(SLOWER * times * cost.seconds / 60) if cost else UNKNOWN_MINUTES[stage]
 
 
 def run_name(wildcards: Mapping) -> str:

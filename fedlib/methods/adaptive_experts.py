@@ -37,7 +37,7 @@ from fedlib.methods.ifca import IFCA, State
 from fedlib.methods.local_experts import LocalExperts
 from fedlib.methods.parts import early_stopping
 from fedlib.methods.parts.own_experts import SPACES, Alone, Ensemble, Mixture, Networks
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import LogUniform, Range
 
 MEMBERS = ("best", "last")
 EXPERT_SETS = ("used", "all")
@@ -112,6 +112,10 @@ class AdaptiveExperts(IFCA):
         "ensemble_space": SPACES,
     }
     ranges: ClassVar = IFCA.ranges | {"personal_clients": Range(1)}
+    SPACE: ClassVar = {  # not the number of experts, which the gate's outputs must fit
+        "epsilon": IFCA.SPACE["epsilon"],
+        "gate_lr": LogUniform(1e-4, 1e-2),
+    }
     alone: ClassVar[dict[str, str]] = {
         "ifca": "chosen",
         "local": "local_experts",

@@ -24,6 +24,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
 
@@ -50,6 +51,7 @@ class AFL(Method):
     lr_lambda: float = 0.0
 
     ranges: ClassVar = {"lr_lambda": Range(0)}
+    SPACE: ClassVar = {"lr_lambda": LogUniform(1e-3, 1)}
 
     def __post_init__(self):
         """Raises ValueError for local training that AFL does not do."""

@@ -24,6 +24,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import Uniform
 
 
 class State(NamedTuple):
@@ -48,6 +49,7 @@ class APFL(Method):
     alpha: float = 0.5
 
     ranges: ClassVar = {"alpha": Range(0, 1)}
+    SPACE: ClassVar = {"alpha": Uniform(0.1, 0.9)}
     shared: ClassVar = ("params",)
     protocols: ClassVar = {
         "seen": {"default": "personalise"},

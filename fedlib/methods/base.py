@@ -1,5 +1,6 @@
 """What a method is: pure functions of its state."""
 
+import inspect
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,10 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Task
 from fedlib.federation import Federation
 from fedlib.methods.parts import settings
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import LogUniform as LogUniform
+from fedlib.methods.parts.settings import OneOf as OneOf
+from fedlib.methods.parts.settings import Range, Tried
+from fedlib.methods.parts.settings import Uniform as Uniform
 from fedlib.tree import Tree
 
 
@@ -33,6 +37,8 @@ class Method:
       choices: the values that a field may have, by its name.
       ranges: the numbers that a field may have, by its name; a field whose default is None may be
         None. A class that adds to `choices` or `ranges` merges them with those of its base.
+      SPACE: what tuning tries besides the rate of the local solver, by the name of the field, see
+        `fedlib.run.tune`.
       protocols: what is evaluated during training. Per group (see `fedlib.federation.GROUPS`), the
         name of each protocol and the function (state, cohort) -> Personal that prepares the clients
         for it. Tables show "default" first; a group without it has no number there. The group
@@ -49,6 +55,7 @@ class Method:
 
     choices: ClassVar[dict[str, tuple[str, ...]]] = {}
     ranges: ClassVar[dict[str, Range]] = {}
+    SPACE: ClassVar[dict[str, Tried]] = {}
     protocols: ClassVar[dict[str, dict[str, str]]] = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "personalise"},
@@ -57,6 +64,12 @@ class Method:
     shared: ClassVar[tuple[str, ...]] = ()
     clients_train: ClassVar[bool] = True
     alike: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls):
+        """Raises ValueError for a `SPACE` with what is no field, or leaves its choices or range."""
+        super().__init_subclass__()
+        fields = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
+        settings.check_space(cls.__name__, cls.SPACE, fields, cls.choices, cls.ranges)
 
     def __post_init__(self):
         """Raises ValueError for a field that is none of its choices or out of its range."""

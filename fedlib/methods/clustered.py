@@ -32,6 +32,7 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.errors import ConfigError
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import Uniform
 
 VARIANTS = ("fixed", "official")
 
@@ -65,6 +66,7 @@ class ClusteredFL(Method):
 
     choices: ClassVar = {"variant": VARIANTS}
     ranges: ClassVar = dict.fromkeys(("eps1", "eps2", "min_round"), Range(0))
+    SPACE: ClassVar = {"eps1": Uniform(0.1, 0.8), "eps2": Uniform(0.8, 3)}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "assign"}}
 
     def init(self, num_clients: int, seed: int) -> State:

@@ -21,6 +21,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import LogUniform
 
 
 class State(NamedTuple):
@@ -44,6 +45,7 @@ class Ditto(Method):
     lam: float = 1.0
 
     ranges: ClassVar = {"lam": Range(0)}
+    SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
     shared: ClassVar = ("params",)
     protocols: ClassVar = {
         "seen": {"default": "personalise"},

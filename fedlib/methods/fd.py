@@ -29,7 +29,7 @@ from fedlib.engine.task import Batch, JointTask, Task, log_probs, nll
 from fedlib.methods.class_statistics import ClassStatistics
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import LogUniform, Range
 from fedlib.tree import Rows, Tree
 
 DISTILLATIONS = ("cross_entropy", "mse")
@@ -68,6 +68,7 @@ class FD(ClassStatistics):
 
     choices: ClassVar = {"distillation": DISTILLATIONS}
     ranges: ClassVar = {"lam": Range(0)}
+    SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
 
     def __post_init__(self):
         """Raises ValueError for settings that leave examples of a shard out."""

@@ -39,6 +39,7 @@ from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import holdout
 from fedlib.methods.parts.mutual import Pairs, divergence, plain_mean
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained, replaced
+from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
 FIRST_LAM = 0.5
@@ -80,6 +81,7 @@ class FedAPEN(Method):
     lam_epochs: int = 10
 
     ranges: ClassVar = {"holdout": Range(0, 1, "()")}
+    SPACE: ClassVar = {"lam_lr": LogUniform(1e-4, 1e-1)}
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "with_average"},
         "unseen": {"default": "serve"},

@@ -26,6 +26,7 @@ from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Curves, Range
 from fedlib.methods.parts.divergence import directions, divergence, is_recorded, recorded
 from fedlib.methods.parts.server_adam import ServerAdam
+from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Tree
 
 TRAINING_COPIES = 3  # of a model in training: itself, its gradient and a momentum
@@ -59,6 +60,7 @@ class FedAvgAdam(Curves):
 
     private_lr_scale: ClassVar[float] = 1.0  # of the clients' rate; a field where clients keep some
     ranges: ClassVar = dict.fromkeys(("horizon", "private_lr_scale"), Range(0))
+    SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1e-1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "new_shard": "personalise", "finetuned": "finetune"},
         "unseen": {"default": "personalise", "new_shard": "personalise"},

@@ -33,6 +33,7 @@ from fedlib.engine.experts import (
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import OneOf
 
 
 class State(NamedTuple):
@@ -60,6 +61,7 @@ class FedEM(Method):
 
     choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
     ranges: ClassVar = {"num_experts": Range(1)}
+    SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     shared: ClassVar = ("experts",)
     protocols: ClassVar = {
         "seen": {"default": "personalise"},

@@ -32,6 +32,7 @@ from fedlib.engine.task import Batch, Params, log_probs, nll
 from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
 from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.own_models import head_shapes, never_trained, replaced
+from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
 
@@ -58,6 +59,7 @@ class FedGH(ClassStatistics):
     server_epochs: int = 1
     server_batch_size: int = 1
 
+    SPACE: ClassVar = {"server_lr": LogUniform(1e-3, 1)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "with_global_header"},
         "unseen": {},

@@ -37,6 +37,7 @@ from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, tables, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.settings import LogUniform, OneOf
 from fedlib.methods.parts.variational import Report
 from fedlib.methods.table_mixture import Facts, Model, TableMixture
 from fedlib.tree import Tree
@@ -86,6 +87,11 @@ class FedMix(TableMixture):
 
     choices: ClassVar = TableMixture.choices | {"prior": ("uniform", "empirical")}
     ranges: ClassVar = TableMixture.ranges | {"entropy_weight": Range(0)}
+    SPACE: ClassVar = {
+        "num_experts": OneOf((2, 4)),
+        "server_lr": LogUniform(1e-3, 1e-1),
+        "entropy_weight": LogUniform(0.1, 3),
+    }
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""

@@ -35,6 +35,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.base import Range
 from fedlib.methods.parts import gating, variational
 from fedlib.methods.parts.gating import Anybody, Gate, Known
+from fedlib.methods.parts.settings import LogUniform, OneOf
 from fedlib.methods.pooled_mixture import PooledMixture
 from fedlib.tree import Tree
 
@@ -88,6 +89,7 @@ class FedMixClients(PooledMixture):
         "beta": Range(0, ends="(]"),
         "damping": Range(0, 1, "(]"),
     }
+    SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4, 6)), "beta": LogUniform(0.1, 10)}
     alike: ClassVar = frozenset({"default", "new_shard"})  # the experts
 
     @cached_property

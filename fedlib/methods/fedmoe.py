@@ -35,6 +35,7 @@ from fedlib.methods.gated_mixture import PREDICTS, Model
 from fedlib.methods.parts import chosen, relevance, round_log, tables
 from fedlib.methods.parts.chosen import Chosen
 from fedlib.methods.parts.own_models import drawn_in_turn, never_trained
+from fedlib.methods.parts.settings import Uniform
 from fedlib.methods.trained_mixture import TrainedMixture
 from fedlib.tree import Rows
 
@@ -108,6 +109,7 @@ class FedMoE(TrainedMixture):
         "inner_steps": Range(1),
         **dict.fromkeys(("lam", "main_lam", "client_lam"), Range(0, 1)),
     }
+    SPACE: ClassVar = TrainedMixture.SPACE | {"alpha": Uniform(0, 1)}
     final_protocols: ClassVar = TrainedMixture.final_protocols | {"seen": {OWN: "own_models"}}
 
     def __post_init__(self):

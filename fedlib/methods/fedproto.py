@@ -31,7 +31,7 @@ from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.class_statistics import Classifier, ClassStatistics, represent
 from fedlib.methods.parts import class_means
 from fedlib.methods.parts.class_means import ClassMeans
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import LogUniform, Range
 from fedlib.tree import Rows
 
 
@@ -62,6 +62,7 @@ class FedProto(ClassStatistics):
     lam: float = 1.0
 
     ranges: ClassVar = {"lam": Range(0)}
+    SPACE: ClassVar = {"lam": LogUniform(1e-2, 10)}
     ways: ClassVar = {
         "seen": {"default": "personalise", "nearest": "by_prototypes"},
         "unseen": {},

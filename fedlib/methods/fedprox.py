@@ -12,7 +12,7 @@ from fedlib import tree
 from fedlib.engine.cohort import Cohort
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.fedavg import FedAvg, State
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import LogUniform, Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class FedProx(FedAvg):
     mu: float
 
     ranges: ClassVar = {"mu": Range(0)}
+    SPACE: ClassVar = {"mu": LogUniform(1e-3, 1)}
 
     def round(self, state: State, cohort: Cohort) -> State:
         """As FedAvg, with the proximal objective."""

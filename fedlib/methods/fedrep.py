@@ -23,6 +23,7 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.methods.parts.settings import OneOf
 from fedlib.tree import Rows
 
 
@@ -51,6 +52,7 @@ class FedRep(Method):
     head_epochs: int = 1
 
     ranges: ClassVar = {"head_epochs": Range(1)}
+    SPACE: ClassVar = {"head_epochs": OneOf((1, 2, 5))}
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
         "unseen": {},

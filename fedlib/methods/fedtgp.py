@@ -30,7 +30,7 @@ from fedlib.engine.task import Batch, Params, Task
 from fedlib.methods.fedproto import FedProto
 from fedlib.methods.parts import class_means, server_sgd
 from fedlib.methods.parts.class_means import ClassMeans
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import LogUniform, Range
 from fedlib.tree import Rows
 
 
@@ -75,6 +75,7 @@ class FedTGP(FedProto):
     cap: float = 100.0
 
     ranges: ClassVar = FedProto.ranges | {"cap": Range(0)}
+    SPACE: ClassVar = FedProto.SPACE | {"server_lr": LogUniform(1e-3, 1)}
 
     def __post_init__(self):
         """Raises ValueError as FedProto does, and for an optimiser that cannot train."""

@@ -30,6 +30,7 @@ from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params, Task, log_probs, nll
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts.mutual import Own, Pairs, divergence
+from fedlib.methods.parts.settings import Uniform
 from fedlib.tree import Rows
 
 
@@ -58,6 +59,7 @@ class FML(Method):
     beta: float = 0.5
 
     ranges: ClassVar = dict.fromkeys(("alpha", "beta"), Range(0, 1))
+    SPACE: ClassVar = dict.fromkeys(("alpha", "beta"), Uniform(0.1, 0.9))
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "serve"},
         "unseen": {"default": "serve"},

@@ -36,6 +36,7 @@ from fedlib.engine.experts import (
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, JointTask, Params, Task
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import OneOf
 from fedlib.models.layers.gate import Gate
 
 Model = dict[str, Params]  # {"experts": leaves [E, ...], "gate": leaves [...]}
@@ -68,6 +69,7 @@ class GatedExperts(Method):
 
     choices: ClassVar = {"expert_seeds": EXPERT_SEEDS}
     ranges: ClassVar = dict.fromkeys(("num_experts", "gate_features"), Range(1))
+    SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4))}
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "welcome"},

@@ -28,6 +28,7 @@ from fedlib.engine.task import Batch, JointTask, Params, Task, nll
 from fedlib.errors import DataError
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import server_mixture, settings
+from fedlib.methods.parts.settings import LogUniform
 
 # "routed" [K, ...], "main" [R, ...] or empty, "gate", "noise", "alpha" [], "batches" []: how many
 # the gate was trained on.
@@ -107,6 +108,7 @@ class GatedMixture(Method):
         "l2_weight": Range(0),
         "label_smoothing": Range(0, 1),
     }
+    SPACE: ClassVar = {"entropy_weight": LogUniform(1e-4, 1)}
 
     def __post_init__(self):
         """Raises ValueError for settings that mean nothing."""

@@ -33,6 +33,7 @@ from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import early_stopping, exploration
 from fedlib.methods.parts.exploration import EXPLORATIONS
+from fedlib.methods.parts.settings import OneOf
 from fedlib.models.layers.initialise import convolution_weights
 from fedlib.tree import Rows
 
@@ -107,6 +108,7 @@ class IFCA(Method):
         "stop_every": Range(1),
         "patience": Range(1),
     }
+    SPACE: ClassVar = {"num_experts": OneOf((2, 3, 4, 6)), "epsilon": OneOf((0.0, 0.1, 0.3))}
 
     def __post_init__(self):
         """Raises ValueError for settings that contradict each other."""

@@ -23,6 +23,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import Uniform
 
 
 class State(NamedTuple):
@@ -48,6 +49,7 @@ class L2SGD(Method):
     lam: float = 0.0
 
     ranges: ClassVar = {"p": Range(0, 1, "()")}
+    SPACE: ClassVar = {"lam": Uniform(0, 0.1)}
     protocols: ClassVar = {"seen": {"default": "personalise"}, "unseen": {"default": "average"}}
 
     def __post_init__(self):

@@ -21,6 +21,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Batch, Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import LogUniform
 
 
 class State(NamedTuple):
@@ -44,6 +45,7 @@ class PFedMe(Method):
     mu: float
 
     ranges: ClassVar = {"mu": Range(0)}
+    SPACE: ClassVar = {"mu": LogUniform(1e-2, 30)}
     protocols: ClassVar = {
         "seen": {"default": "personalise"},
         "unseen": {"default": "reference"},

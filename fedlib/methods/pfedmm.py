@@ -34,7 +34,7 @@ from fedlib.engine.experts import (
 from fedlib.engine.solvers import Memory
 from fedlib.engine.task import Batch, Params, log_probs
 from fedlib.methods.fedem import FedEM
-from fedlib.methods.parts.settings import Range
+from fedlib.methods.parts.settings import OneOf, Range
 
 PRIORS = ("carried", "uniform")
 Model = dict[str, Params]  # {"body": [...], "heads": [E, ...]}
@@ -75,6 +75,7 @@ class PFedMM(FedEM):
 
     choices: ClassVar = FedEM.choices | {"prior": PRIORS}
     ranges: ClassVar = FedEM.ranges | {"concentration": Range(1), "body_lr_scale": Range(0)}
+    SPACE: ClassVar = FedEM.SPACE | {"body_lr_scale": OneOf((None, 1.0))}
 
     def init(self, num_clients: int, seed: int) -> State:
         """Heads as `expert_seeds` says, the body of model 0, officially of model E; uniform pi."""

@@ -33,6 +33,7 @@ from fedlib.engine.task import Batch, JointTask, Params, Task, log_probs, nll
 from fedlib.methods.base import Method, Range
 from fedlib.methods.parts import gating, recording
 from fedlib.methods.parts.own_models import OwnModels, never_trained, replaced
+from fedlib.methods.parts.settings import LogUniform
 from fedlib.tree import Rows
 
 EXPERTS = 2  # the global one, the local one
@@ -75,6 +76,7 @@ class PFedMoE(Method):
     recorded: int = 0
 
     ranges: ClassVar = dict.fromkeys(("gate_lr_scale", "recorded"), Range(0))
+    SPACE: ClassVar = {"gate_lr_scale": LogUniform(1e-2, 3)}
     protocols: ClassVar = {
         "seen": {"default": "personalise", "aggregated": "aggregate"},
         "unseen": {},

@@ -25,6 +25,7 @@ from fedlib.engine.cohort import Cohort
 from fedlib.engine.solvers import Memory, Solver
 from fedlib.engine.task import Params
 from fedlib.methods.base import Method, Range
+from fedlib.methods.parts.settings import LogUniform
 
 TINY = 1e-10  # added to F, so that its powers exist for a client without any loss
 
@@ -49,6 +50,7 @@ class QFFL(Method):
     q: float = 1.0
 
     ranges: ClassVar = {"q": Range(0)}
+    SPACE: ClassVar = {"q": LogUniform(1e-2, 10)}
 
     def __post_init__(self):
         """Raises ValueError for a rate that has no inverse."""

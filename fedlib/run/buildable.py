@@ -15,9 +15,10 @@ from fedlib.engine.task import Task
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
 from fedlib.methods.base import Method
-from fedlib.run import fitting
+from fedlib.run import fitting, tune
 from fedlib.run.build import assemble, build_course, build_modules, build_task
 from fedlib.run.simulate import check_gossip
+from fedlib.run.tuned import merged
 from fedlib.run_spec import architectures
 
 DEVICE = "meta"
@@ -27,7 +28,8 @@ MODEL = ("model", "model_params", "class_weights", "precision")  # what determin
 def check(spec: dict) -> Method:
     """The method of a run specification (`fedlib.spec.Run.spec`), its models without values.
 
-    It may have another entry, "groups": whose test examples the method must have predictors for.
+    It may have further entries: "groups", whose test examples the method must have predictors for;
+    and "tuning", all of whose trials must be possible.
 
     Left to the job: that shards and pretrained weights have the shapes of the model. Sizes that
     are left to the data have stand-ins.
@@ -37,6 +39,8 @@ def check(spec: dict) -> Method:
         or makes no sense.
     """
     with torch.device(DEVICE):
+        for values in tune.settings(spec) if "tuning" in spec else ():
+            _check(merged(spec, values))
         return _check(spec)
 
 

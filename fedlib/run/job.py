@@ -24,12 +24,16 @@ def simulation(args: argparse.Namespace, spec: dict, device: str) -> Simulation:
       ConfigError, DataError: see `build_simulation` and `Federation.load`; also if the federation
         is not the one that the run is declared on.
     """
+    own = federation(args, spec)
+    return build_simulation(spec, own, device=device, executor=args.executor, weights=args.weights)
+
+
+def federation(args: argparse.Namespace, spec: dict) -> Federation:
+    """The federation that a run is declared on; see `simulation`."""
     torch.set_num_threads(args.threads)
-    federation = Federation.load(args.shards, args.manifest)
-    seals.check_spec(args.manifest, seals.spec_digest(federation.spec), spec["data"])
-    return build_simulation(
-        spec, federation, device=device, executor=args.executor, weights=args.weights
-    )
+    found = Federation.load(args.shards, args.manifest)
+    seals.check_spec(args.manifest, seals.spec_digest(found.spec), spec["data"])
+    return found
 
 
 def weights(args: argparse.Namespace) -> dict[str, str]:

@@ -21,7 +21,7 @@ from fedlib.results import Scores, View
 class ClientScores(NamedTuple):
     """One evaluation of the clients of one view."""
 
-    correct: np.ndarray  # [C] right predictions; expected ones where `Federation.truth` is known
+    correct: np.ndarray  # [C] right predictions; expected ones of tests, if the truth is known
     count: np.ndarray  # [C] examples, or labels of all examples for sequences
     loss: np.ndarray  # [C] mean negative log-likelihood; 0 for a client without examples
 
@@ -43,7 +43,7 @@ def score_alike(
     See `Method.alike`.
     """
     federation = cohort.data.federation
-    known = federation.truth is not None
+    known = federation.truth is not None and split == "test"
 
     def judge(*personals_and_batch: Any) -> Tensor:
         *personals, batch = personals_and_batch

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedlib.errors import BusyError, ConfigError, DataError, DivergedError, StaleCodeError, plain
-from fedlib.run_spec import RUN_ENTRIES, check
+from fedlib.run_spec import RUN_ENTRIES, TUNED, check
 
 MENDABLE = (BusyError, ConfigError, DataError, DivergedError, StaleCodeError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -129,7 +129,7 @@ def run_argument(text: str, *more: str) -> dict:
       ConfigError: if it is not a JSON object with exactly the entries of one, of the right kinds.
     """
     spec, entries = json_argument(text), RUN_ENTRIES.union(more)
-    missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries)
+    missing, unknown = sorted(entries - spec.keys()), sorted(spec.keys() - entries - {TUNED})
     if missing or unknown:
         raise ConfigError(f"the run specification lacks {missing} and has unknown {unknown}")
     check(spec)
@@ -242,3 +242,45 @@ def _of_the_machine(error: BaseException | None) -> str | None:
 def _fail(message: str, code: int = 1) -> int:
     print(plain(f"error: {message}"), file=sys.stderr)
     return code
+
+
+def tell(line: str) -> None:
+    """A line of progress."""
+    print(line, flush=True)
+
+
+class Stop:
+    """Says whether this process has been asked to stop: by SIGTERM, or by Ctrl-C or a terminal.
+
+    A terminal that is closed sends SIGHUP, which nohup has ignored.
+
+    It is asked after every round. A second Ctrl-C ends the process at once.
+    """
+
+    def __init__(self):
+        """Listen from now on."""
+        self.signal = 0
+        signal.signal(signal.SIGTERM, self._arrived)
+        for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is ignored in the background
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._arrived)
+
+    def __call__(self) -> bool:
+        """Whether a signal has arrived."""
+        return bool(self.signal)
+
+    def __enter__(self) -> "Stop":
+        """Itself."""
+        return self
+
+    def __exit__(self, kind, *_):
+        """A process that was stopped exits with 128 and the number of the signal."""
+        if kind is SystemExit and self.signal:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is saved: it cannot end any sooner
+            raise SystemExit(128 + self.signal) from None
+
+    def _arrived(self, number: int, _) -> None:
+        self.signal = number
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.write(1, b"stopping after this round; press Ctrl-C once more to stop at once\n")

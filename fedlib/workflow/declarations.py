@@ -142,6 +142,7 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
     weights, models = known["weights"], known["models"]
     check_choice(f"{at}.federation", run.federation, [data.name for data in paper.data])
     check_count(f"{at}.rounds", run.rounds)
+    check_tuning(at, run, paper.seeds_of(run))
     if is_file(run.method):
         own_methods.title_of(run.method)
     else:
@@ -158,6 +159,39 @@ def _check_run(at: str, run: Run, paper: Paper, known: Mapping[str, tuple[str, .
     if run.settled_by:
         others = [x.label for x in paper.runs if x.federation == run.federation and x != run]
         check_choice(f"{at}.settled_by", run.settled_by, others)
+
+
+def check_tuning(at: str, run: Run, seeds: Iterable[int]) -> None:
+    """Raise ConfigError for a way of tuning a run that makes no sense.
+
+    Args:
+      seeds: of the run, none of which may tune it.
+    """
+    if run.tuning is None:
+        return
+    at, kinds = f"{at}.tuning", {"seed": int, "trials": int, "rates": list[float]}
+    kinds |= {"rung": bool, "fixed": list[str]}
+    for name in run.tuning:
+        check_choice(at, name, kinds)
+    for name in ("seed", "trials", "rates"):
+        if name not in run.tuning:
+            raise ConfigError(f"{at} needs {name}")
+    for name, value in run.tuning.items():
+        if not _is_a(value, kinds[name]):
+            raise ConfigError(f"{at}.{name} must be {_in_words(kinds[name])}, got {shown(value)}")
+    check_count(f"{at}.trials", run.tuning["trials"])
+    if run.tuning["seed"] in seeds:
+        raise ConfigError(
+            f"{at}.seed must be none of the seeds of the run, {', '.join(map(str, seeds))}, got "
+            f"{run.tuning['seed']}: what tunes a run is not reported"
+        )
+    rates = run.tuning["rates"]
+    if len(rates) != 2 or not 0 < rates[0] < rates[1]:
+        raise ConfigError(f"{at}.rates must be two rates above 0, the lower first, got {rates}")
+    if "lr" not in run.local:
+        raise ConfigError(f"{at}: the local solver has no rate lr to begin with")
+    if run.settled_by:
+        raise ConfigError(f"{at}: a run that another one settles cannot be tuned by itself")
 
 
 def _check_exhibit(where: str, stage: str, exhibit: Exhibit, paper: Paper) -> None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from fedlib.errors import ConfigError
 from fedlib.forecast.cells import cells, duration, lines
 from fedlib.forecast.estimates import TIMED, Estimates, Timing, run_name
+from fedlib.run_spec import trainings_worth
 from fedlib.spec import scale_of
 from fedlib.workflow.layout import STAGES
 from fedlib.workflow.plan import LONG, Plan
@@ -123,6 +124,9 @@ def estimate(
     scaled = [record.seconds / record.rounds * rounds for record in like]
     if like or estimates is None:
         return statistics.median(exact or scaled) if like else None
+    if job.rule == "tune":
+        of_one = estimates.seconds("train", job.wildcards, spec["method"])
+        return of_one and of_one * trainings_worth(spec["tuning"])
     return estimates.seconds(job.rule, job.wildcards, spec.get("method"))
 
 
@@ -151,7 +155,7 @@ def summary(
     if estimates and estimates.costs:
         by_run: dict[tuple[str, str], list[float]] = {}
         for job, seconds in zip(planned, times, strict=True):
-            if job.rule in TIMED and seconds is not None:
+            if job.rule in (*TIMED, "tune") and seconds is not None:
                 by_run.setdefault((run_name(job.wildcards), job.rule), []).append(seconds)
         every = cells(plan.papers, by_run, estimates)
         yield from lines(plan.papers, every, estimates, plan.path("estimates"))
@@ -179,6 +183,8 @@ def _key(stage: str, wildcards: dict, spec: dict) -> tuple:
 
 
 def _rounds(stage: str, spec: dict) -> int:
+    if stage == "tune":
+        return round(spec["rounds"] * trainings_worth(spec["tuning"]))
     return spec["rounds"] if stage == "train" else 1
 
 

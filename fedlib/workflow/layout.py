@@ -5,6 +5,7 @@ from pathlib import Path
 # Every file and folder. {raw} and {folder} are the plan's, the rest are wildcards.
 _CUT = "{paper}/{federation}{replicate}"
 _SEED = "{paper}/{federation}/{label}/seed{seed}"
+_TUNED = "results/{folder}/tuned/{paper}/{federation}/{label}"
 _RUN = "results/{folder}/runs/" + _SEED
 _TABLE = "results/{folder}/tables/{paper}/{table}"
 _FIGURE = "figures/{folder}/{paper}/{figure}"
@@ -12,11 +13,14 @@ PATHS = {
     "receipt": "{raw}/{dataset}.json",
     "shards": "results/{folder}/shards/" + _CUT + ".h5",
     "manifest": "results/{folder}/shards/" + _CUT + ".json",
+    "trials": _TUNED + "/trials.json",
+    "choice": _TUNED + "/choice.json",
     "runs": "results/{folder}/runs/{paper}",
     "state": _RUN + "/state.pt",
     "history": _RUN + "/history.h5",
     "evaluation": _RUN + "/evaluation.h5",
     "checkpoints": "results/{folder}/.checkpoints/" + _SEED,
+    "tuning": "results/{folder}/.checkpoints/{paper}/{federation}/{label}/tuning",
     "metrics": "results/{folder}/metrics/{paper}.parquet",
     "metrics_csv": "results/{folder}/metrics/{paper}.csv",
     "clients": "results/{folder}/metrics/{paper}.clients.parquet",
@@ -39,6 +43,7 @@ PATHS = {
 _PLACES = {
     "download": "download/{dataset}",
     "partition": "partition/" + _CUT,
+    "tune": "tune/{paper}/{federation}/{label}",
     **{stage: f"{stage}/{_SEED}" for stage in ("train", "evaluate")},
     "metrics": "metrics/{paper}",
     "table": "table/{paper}/{table}",
@@ -55,6 +60,7 @@ for _stage, _place in _PLACES.items():
 STAGES = {
     "download": ("dataset",),
     "partition": ("paper", "federation"),
+    "tune": ("paper", "federation", "label"),
     "train": ("paper", "federation", "label", "seed"),
     "evaluate": ("paper", "federation", "label", "seed"),
     "metrics": ("paper",),

@@ -7,6 +7,8 @@ unique key: num_clients is the partition's. The value is JSON, or a word.
 
 Defaults are in the code, so `fedlib.workflow.preflight` finds out whether a key without a declared
 value exists.
+
+A value that is set is not tuned any more: it holds in all trials of a tuned run.
 """
 
 import dataclasses
@@ -19,6 +21,7 @@ from fedlib.errors import ConfigError
 from fedlib.spec import Data, Paper, Run
 
 RUN = ("rounds", "evaluate_every", "local", "params", "model_params", "modules", "participation")
+RUN += ("tuning",)
 DATA = ("partition", "params", "seed")
 EXAMPLE = "set=[fedem.local.lr=0.03,emnist.num_clients=50]"
 
@@ -155,8 +158,11 @@ def _in_paper(
 def _with(declared: Data | Run, fields: tuple[str, ...], keys: list[str], override: Override):
     """A federation or run with another value."""
     field, *inner = _full(declared, fields, keys, override)
-    value = _put(getattr(declared, field), inner, override)
-    return dataclasses.replace(declared, **{field: value})
+    changed = {field: _put(getattr(declared, field), inner, override)}
+    if isinstance(declared, Run) and declared.tuning and field in ("local", "params") and inner:
+        fixed = [*declared.tuning.get("fixed", ()), f"{field}.{inner[0]}"]
+        changed["tuning"] = {**declared.tuning, "fixed": sorted({*fixed})}
+    return dataclasses.replace(declared, **changed)
 
 
 def _full(

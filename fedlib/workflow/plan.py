@@ -4,8 +4,8 @@
 and of what was gathered (`fedlib.workflow.older`). The Snakefile, the commands of `fedlib.cli` and
 the tests use it. It runs each time a Snakefile is read, so it imports the standard library only.
 
-A *stage* is a rule with a script: download, partition, train, evaluate, metrics, table, figure,
-report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
+A *stage* is a rule with a script: download, partition, tune, train, evaluate, metrics, table,
+figure, report. Wildcards name a job of a stage, such as paper="pfedmm", federation="digits",
 label="fedem", seed=0. A job gets two values: its *specification*, the canonical JSON of everything
 that determines its output besides its input files, and the *digest* of its code
 (`fedlib.workflow.provenance`). The job runs again if one of them changes.
@@ -17,7 +17,7 @@ from functools import cache
 from fedlib.data import downloads
 from fedlib.errors import ConfigError
 from fedlib.files import canonical_json
-from fedlib.run_spec import run_roots, run_weights
+from fedlib.run_spec import TUNED, run_roots, run_weights
 from fedlib.seals import is_stand_in, spec_digest
 from fedlib.spec.exhibits import EVERYTHING
 from fedlib.workflow import declarations, specs
@@ -51,6 +51,7 @@ class Plan(Selection):
         """Every job as (stage, wildcards), each after the jobs whose output it reads."""
         yield from (("download", {"dataset": dataset}) for dataset in self.datasets())
         yield from (("partition", wildcards) for wildcards in self.partitions())
+        yield from (("tune", wildcards) for wildcards in self.tunings())
         for stage in ("train", "evaluate"):
             yield from ((stage, training._asdict()) for training in self.trainings())
         yield from (("metrics", {"paper": paper}) for paper in self.papers)
@@ -64,10 +65,20 @@ class Plan(Selection):
         found: dict[tuple, dict] = {names: {} for names in self._data}
         for paper, federation, _, seed in self.trainings():
             found[paper, federation][self.replicate(paper, federation, seed)] = True
+        for names in self.tunings():
+            found[names["paper"], names["federation"]][self.replicate(**names)] = True
         return [
             {"paper": paper, "federation": federation} | ({"replicate": one} if one else {})
             for (paper, federation), replicates in found.items()
             for one in replicates
+        ]
+
+    def tunings(self) -> list[dict]:
+        """Wildcards of every run that is tuned."""
+        return [
+            {"paper": paper, "federation": federation, "label": label}
+            for (paper, federation, label), run in self.runs.items()
+            if run.tuning
         ]
 
     # --- Where it is ---------------------------------------------------------------------------
@@ -105,6 +116,15 @@ class Plan(Selection):
         files = [self.path(file, **names) for file in ("state", "history")]
         return [] if is_stand_in(files[0]) else files
 
+    def tuned(self, *files: str) -> list[str]:
+        """Those `files` ("trials", "choice") of all runs that are tuned."""
+        return [self.path(file, **names) for names in self.tunings() for file in files]
+
+    def choice(self, paper: str, federation: str, label: str, **_: object) -> list[str]:
+        """What was chosen for a run; empty if it is not tuned."""
+        names = {"paper": paper, "federation": federation, "label": label}
+        return [self.path("choice", **names)] if self.run(**names).tuning else []
+
     def published(self, stage: str, paper: str, name: str) -> list[str]:
         """The paper's own numbers, relative to the repository; empty if the exhibit has none."""
         has = self.exhibit(stage, paper, name).published is not None
@@ -140,7 +160,7 @@ class Plan(Selection):
         files = (*tables, "figure_pdf", "figure_png", "figure_svg", "figure_json")
         pages = [self.path(name) for name in ("report", "report_html")]
         runs = [path for file in RUN_FILES for path in self.run_files(file)]
-        return [*pages, *self.exhibits(*files), *runs]
+        return [*pages, *self.exhibits(*files), *self.tuned("trials", "choice"), *runs]
 
     # --- What each job is given ----------------------------------------------------------------
 
@@ -174,7 +194,11 @@ class Plan(Selection):
                 data = self.data(paper, federation)
                 source, kind = f"sources.{data.dataset}", f"partitions.{data.partition['kind']}"
                 return script, f"fedlib.data.{source}", f"fedlib.data.{kind}"
-            case "train" | "evaluate", {"paper": paper, "federation": federation, "label": label}:
+            case "tune" | "train" | "evaluate", {
+                "paper": paper,
+                "federation": federation,
+                "label": label,
+            }:
                 return run_roots(stage, vars(self.run(paper, federation, label)))
             case "table" | "figure", {"paper": paper}:
                 kind = self.exhibit(stage, paper, wildcards[stage]).kind
@@ -203,6 +227,8 @@ class Plan(Selection):
             case "partition", {"paper": paper, "federation": federation}:
                 seed = self.replicate(**wildcards).removeprefix("/seed")
                 return self.data(paper, federation).spec(int(seed) if seed else None)
+            case "tune", {**names}:
+                return self._tuning(**names)
             case "train", {"seed": seed, **names}:
                 return self._run_spec(int(seed), **names)
             case "evaluate", {"seed": seed, **names}:
@@ -220,6 +246,21 @@ class Plan(Selection):
     def _run_spec(self, seed: int, paper: str, federation: str, label: str) -> dict:
         """`Run.spec`, with the digest of the partition that the run is trained on."""
         declarations.check_seed(self.paper(paper), self.run(paper, federation, label), seed)
+        spec = self._on(seed, paper, federation, label)
+        names = {"paper": paper, "federation": federation, "label": label}
+        tuned = self.run(**names).tuning and {TUNED: self.digest("tune", **names)}
+        return spec | (tuned or {})
+
+    def _tuning(self, paper: str, federation: str, label: str) -> dict:
+        """`Run.spec` with the tuning's seed and partition, and how it is tuned."""
+        tuning = self.run(paper, federation, label).tuning
+        if not tuning:
+            raise ConfigError(f"{paper}/{federation}/{label} is not tuned")
+        how = {name: value for name, value in tuning.items() if name != "seed"}
+        return self._on(tuning["seed"], paper, federation, label) | {"tuning": how}
+
+    def _on(self, seed: int, paper: str, federation: str, label: str) -> dict:
+        """`Run.spec` with a seed, and the digest of the partition that goes with it."""
         data = {"paper": paper, "federation": federation}
         data["replicate"] = self.replicate(**data, seed=seed)
         spec = self._spec_of_run(paper, federation, label)

@@ -90,9 +90,12 @@ def declared(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     script = code_digest(SCRIPT)
     for (paper, federation, label), run in plan.runs.items():
         names = {"paper": paper, "federation": federation, "label": label}
-        spec = run.spec(0) | {"groups": plan.papers[paper].tested(federation, label)}
+        spec = run.spec(run.tuning["seed"] if run.tuning else 0)
+        spec |= {"groups": plan.papers[paper].tested(federation, label)}
+        spec |= {"tuning": run.tuning} if run.tuning else {}
         where = f"papers.{paper}.runs[{federation}/{label}]"
-        yield where, ("train", canonical_json(spec), plan.code("train", **names), script)
+        stage = "tune" if run.tuning else "train"
+        yield where, (stage, canonical_json(spec), plan.code(stage, **names), script)
     for name, paper in plan.papers.items():
         for data in paper.data:
             code = plan.code("partition", paper=name, federation=data.name)

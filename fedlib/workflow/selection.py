@@ -50,6 +50,10 @@ class Selection:
         check_selection(self.config, self.papers.values())
         self.whole = self.papers
         wanted = {name: selected(paper, self.config) for name, paper in self.papers.items()}
+        for paper in wanted.values():  # with the seeds of the configuration
+            for run in paper.runs:
+                where = f"papers.{paper.name}.runs[{run.federation}/{run.label}]"
+                declarations.check_tuning(where, run, paper.seeds_of(run))
         # Without `papers`, the papers are those that contain what the other filters name.
         self.papers = {name: paper for name, paper in wanted.items() if paper.runs}
         overrides.check_used(self.papers, self.config["set"] or ())
@@ -81,9 +85,17 @@ class Selection:
         return sorted(rounds, key=rounds.get)
 
     def replicate(
-        self, paper: str, federation: str, seed: object = None, replicate: str = "", **_: object
+        self,
+        paper: str,
+        federation: str,
+        seed: object = None,
+        replicate: str = "",
+        label: str = "",
+        **_: object,
     ) -> str:
         """The wildcard `replicate` of the partition that a job makes or reads, from its others.
+
+        A job of a run without a seed is that of its tuning, which has a seed of its own.
 
         Raises:
           ConfigError: if it takes a seed to tell, or one is named although all share a partition.
@@ -93,6 +105,8 @@ class Selection:
             if replicate:
                 raise ConfigError(f"no partition {name}{replicate}; all seeds share {name}")
             return ""
+        if seed is None and label and (tuning := self.run(paper, federation, label).tuning):
+            seed = tuning["seed"]
         if not replicate and seed is None:
             raise ConfigError(f"every seed has a partition {name} of its own; name {name}/seedSEED")
         return replicate or f"/seed{seed}"

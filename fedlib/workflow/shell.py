@@ -21,9 +21,14 @@ COMMANDS = {
     "partition": "python {resources.scripts:q}/partition.py --spec {params.spec:q}"
     " --code {params.code} --raw {resources.raw:q} --shards {output.shards:q}"
     " --manifest {output.manifest:q} >> {log:q} 2>&1",
+    "tune": "python {resources.scripts:q}/tune.py --spec {params.spec:q} --code {params.code}"
+    " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
+    " --trials {output.trials:q} --choice {output.choice:q}"
+    " --checkpoints {resources.tuning:q} --device {resources.device}"
+    " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1",
     "train": "python {resources.scripts:q}/train.py --spec {params.spec:q} --code {params.code}"
     " --shards {input.shards:q} --manifest {input.manifest:q} {resources.weights}"
-    " --state {output.state:q} --history {output.history:q}"
+    " {resources.choice} --state {output.state:q} --history {output.history:q}"
     " --checkpoints {resources.checkpoints:q} --device {resources.device}"
     " --gpus {resources.gpu} --executor {resources.executor} >> {log:q} 2>&1",
     "evaluate": "python {resources.scripts:q}/evaluate.py --spec {params.spec:q}"
@@ -51,7 +56,7 @@ COMMANDS = {
 }
 # What a job needs only because it was planned earlier, and because others run beside it.
 PLANNED = (" --code {params.code}", " --gpus {resources.gpu}", " >> {log:q} 2>&1")
-FOLDERS = ("checkpoints", "runs", "results", "figures")
+FOLDERS = ("checkpoints", "tuning", "runs", "results", "figures")
 ONLY_OUTPUT = {"download": "receipt", "evaluate": "evaluation"}
 
 
@@ -129,9 +134,10 @@ def write_specifications(plan: Plan, root: Path = Path()) -> None:
 def _optional(plan: Plan, stage: str, wildcards: dict) -> dict[str, str]:
     """Options of a command that not every job of the stage has, as text."""
     found = {"mirror": [plan.config["mirror"] or ""]}
-    if stage in ("train", "evaluate"):
+    if stage in ("tune", "train", "evaluate"):
         run = {name: value for name, value in wildcards.items() if name != "seed"}
-        found |= {"weights": plan.weights(**run), "settled": plan.settled_files(**wildcards)}
+        found |= {"weights": plan.weights(**run), "choice": plan.choice(**run)}
+        found["settled"] = plan.settled_files(**wildcards) if stage == "evaluate" else []
     elif stage in ("table", "figure"):
         found["published"] = plan.published(stage, wildcards["paper"], wildcards[stage])
         found["manifests"] = plan.shown_data(**wildcards) if stage == "figure" else []

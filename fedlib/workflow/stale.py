@@ -27,6 +27,7 @@ from fedlib.workflow.provenance import ROOT
 # Files of each stage: those that contain `seals.Made`, those whose digest it contains, and others.
 RESULTS = {
     "partition": (("shards",), ("manifest",), ()),
+    "tune": (("trials",), ("choice",), ()),
     "train": (("history",), ("state",), ()),
     "evaluate": (("evaluation",), (), ()),
     "metrics": (("metrics",), ("clients",), ("metrics_csv",)),
@@ -137,11 +138,13 @@ def inputs(plan: Plan, stage: str, job: dict) -> list[str]:
     """
     run = {name: value for name, value in job.items() if name != "seed"}
     match stage:
+        case "tune":
+            return [plan.path("manifest", **job), *plan.weights(**job)]
         case "partition":
             dataset = plan.data(job["paper"], job["federation"]).dataset
             return [plan.path("receipt", dataset=dataset)]
         case "train":
-            return [plan.path("manifest", **job), *plan.weights(**run)]
+            return [plan.path("manifest", **job), *plan.weights(**run), *plan.choice(**run)]
         case "evaluate":
             return [plan.path("manifest", **job), *plan.weights(**run), plan.path("history", **job)]
         case "metrics":

@@ -44,12 +44,15 @@ def seconds(
 ) -> dict[tuple[str, str], list[float]]:
     """Seconds that each of these jobs may take, by run and stage; infinity where that is unknown.
 
+    Those of tunings, too.
+
     Args:
       records: of jobs that have been timed.
     """
     kinds = dryrun.by_kind(records)
     by_run: dict[tuple[str, str], list[float]] = {}
-    for stage, names in jobs(plan):
+    tunings = [names for names in plan.tunings() if not Path(plan.path("trials", **names)).exists()]
+    for stage, names in (*(("tune", names) for names in tunings), *jobs(plan)):
         job = dryrun.Job(stage, {key: str(value) for key, value in names.items()}, "")
         expected = dryrun.estimate(job, plan, kinds, estimates)
         by_run.setdefault((run_name(names), stage), []).append(

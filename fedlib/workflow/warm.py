@@ -28,7 +28,7 @@ _EXHIBITS = (
     *("matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg"),
 )
 KINDS: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("train", "evaluate"): ("torch", "h5py", "numpy.random"),
+    ("tune", "train", "evaluate"): ("torch", "h5py", "numpy.random"),
     ("partition",): ("h5py", "sklearn.datasets"),
     ("metrics", "table", "figure", "report"): _EXHIBITS,
 }

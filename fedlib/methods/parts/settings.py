@@ -1,7 +1,7 @@
-"""Which values a setting may have: one of some names, or a number in a range."""
+"""Which values a setting may have: one of some names, or a number in a range; or is tuned among."""
 
-from collections.abc import Mapping
-from math import inf
+from collections.abc import Collection, Mapping
+from math import exp, inf, log
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -32,6 +32,74 @@ class Range(NamedTuple):
         if self.high == inf:
             return f"{'at least' if left == '[' else 'above'} {self.low}"
         return f"in {left}{self.low}, {self.high}{right}"
+
+
+class Uniform(NamedTuple):
+    """Numbers that are tried from `low` to `high`, all of them alike."""
+
+    low: float
+    high: float
+
+    def at(self, share: float) -> float:
+        """The number at a share in [0, 1) of the way, with four digits."""
+        return float(f"{self.low + share * (self.high - self.low):.4g}")
+
+    def share(self, value: float) -> float:
+        """How far on the way a number is; below 0 or above 1 outside."""
+        return (value - self.low) / (self.high - self.low)
+
+
+class LogUniform(NamedTuple):
+    """Positive numbers that are tried from `low` to `high`, all factors alike."""
+
+    low: float
+    high: float
+
+    def at(self, share: float) -> float:
+        """The number at a share in [0, 1) of the way, with four digits."""
+        return float(f"{exp(log(self.low) + share * log(self.high / self.low)):.4g}")
+
+    def share(self, value: float) -> float:
+        """How far on the way a number is; below 0 or above 1 outside."""
+        return log(value / self.low) / log(self.high / self.low) if value > 0 else -inf
+
+
+class OneOf(NamedTuple):
+    """Values that are tried, all of them alike."""
+
+    values: tuple
+
+    def at(self, share: float) -> Any:
+        """The value at a share in [0, 1) of the list."""
+        return self.values[int(share * len(self.values))]
+
+
+Tried = Uniform | LogUniform | OneOf
+
+
+def check_space(
+    owner: str,
+    space: Mapping[str, Tried],
+    fields: Collection[str],
+    choices: Mapping[str, tuple[str, ...]],
+    ranges: Mapping[str, Range],
+) -> None:
+    """Raises ValueError for a space of the class `owner` that leaves what its fields may be."""
+    for name, tried in space.items():
+        where = f"SPACE of {owner}: {name}"
+        if name not in fields:
+            raise ValueError(f"{where} is none of its fields")
+        if not isinstance(tried, Tried):
+            raise ValueError(f"{where} must be Uniform, LogUniform or OneOf, got {tried!r}")
+        least = 0 if isinstance(tried, LogUniform) else -inf
+        if not isinstance(tried, OneOf) and not least < tried.low < tried.high < inf:
+            raise ValueError(f"{where} must go from a lower to a higher number, got {tried}")
+        ends = tried.values if isinstance(tried, OneOf) else tried
+        for value in (value for value in ends if value is not None):
+            if name in choices and value not in choices[name]:
+                raise ValueError(f"{where} must be one of {choices[name]}, got {value!r}")
+            if name in ranges and not ranges[name].holds(value):
+                raise ValueError(f"{where} must be {ranges[name]}, got {value!r}")
 
 
 def check(

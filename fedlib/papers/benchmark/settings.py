@@ -29,7 +29,8 @@ METHODS = {
     "ifca": (
         "IFCA",
         "ifca",
-        {"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never", "stop_split": "val"},
+        {"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never", "stop_split": "val"}
+        | {"exploration": "eps", "epsilon": 0.0},
     ),
     "fedem": ("FedEM", "fedem", {"num_experts": NUM_EXPERTS}),
     "gated-experts": ("Gated experts", "gated_experts", {"num_experts": NUM_EXPERTS}),

@@ -1,0 +1,254 @@
+"""Tuning: a run with several settings on a cut of its own, one of which validation chooses.
+
+Every method gets the same number of trials. The first has the declared setting, usually its
+paper's. The others are scrambled Sobol points (`torch.quasirandom`) that depend on the seed alone:
+their first coordinate is the rate of the local solver, so all methods try the same rates; the next
+ones are what the method's `SPACE` names. A trial is an ordinary training. That of the highest mean
+validation accuracy over the seen clients after the last round is chosen, of equal ones the first.
+Test examples are taken away before the first trial. A diverged trial is one that cannot be chosen.
+
+With a rung, all trials stop after a quarter of the rounds, and the best quarter of them is trained
+to the end, from the start.
+
+Source: equal budgets with the selection as a part of the method as in DomainBed (Gulrajani and
+Lopez-Paz, ICLR 2021); the rung is one of successive halving (Jamieson and Talwalkar, AISTATS 2016).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.quasirandom import SobolEngine
+
+from fedlib import methods, seals, streams
+from fedlib.errors import ConfigError, DivergedError
+from fedlib.federation import Federation, Split
+from fedlib.methods.base import LogUniform, OneOf, Tried
+from fedlib.results import RunResult, View
+from fedlib.run.checkpoint import Checkpoints
+from fedlib.run.simulate import Simulation
+from fedlib.run.tuned import TUNING, merged
+from fedlib.run_spec import RUNG
+
+RATE = "local.lr"
+DIMENSIONS = 8  # of every point, so that the rates do not depend on how many of them a method uses
+EDGE = 0.1  # share of a range at each of its ends
+VALIDATION = View("seen", "default", "val")
+
+
+class Trial(NamedTuple):
+    """A setting, and what it came to.
+
+    Attributes:
+      values: by entry and name, {"local.lr": 0.1, "params.mu": 1.0}.
+      accuracy: mean validation accuracy by the number of rounds; None where it diverged.
+    """
+
+    values: dict[str, Any]
+    accuracy: dict[int, float | None]
+
+
+def space_of(spec: Mapping) -> dict[str, Tried]:
+    """What is tuned of a run, by entry and name, the rate first.
+
+    Args:
+      spec: of the run, with "tuning", see `fedlib.spec.Run`.
+
+    Raises:
+      ConfigError: for a method with more than there are coordinates.
+    """
+    own = methods.load(spec["method"]).SPACE
+    if len(own) >= DIMENSIONS:
+        raise ConfigError(f"method {spec['method']}: SPACE has {len(own)} names, at most 7 may be")
+    whole = {RATE: LogUniform(*spec[TUNING]["rates"])}
+    whole |= {f"params.{name}": tried for name, tried in own.items()}
+    fixed = spec[TUNING].get("fixed", ())
+    return {name: tried for name, tried in whole.items() if name not in fixed}
+
+
+def points(count: int, seed: int) -> np.ndarray:
+    """The first scrambled Sobol points of a seed -> [count, DIMENSIONS] in [0, 1)"""
+    [key] = streams.keys(1, seed, "tuning").tolist()
+    sobol = SobolEngine(DIMENSIONS, scramble=True, seed=key)
+    return sobol.draw(max(count, 1), dtype=torch.float64).numpy()[:count]
+
+
+def settings(spec: Mapping) -> list[dict[str, Any]]:
+    """The values of each trial of a run, those that are declared first; `spec` as `space_of`.
+
+    Just these, if nothing is left to be tuned.
+    """
+    space, method = space_of(spec), methods.load(spec["method"])
+
+    def declared(where: str) -> Any:
+        entry, name = where.split(".")
+        return spec[entry][name] if name in spec[entry] else getattr(method, name)
+
+    first = {name: declared(name) for name in space}
+    others = points(spec[TUNING]["trials"] - 1, spec["seed"]) if space else ()
+    coordinate = {name: place for place, name in enumerate(_coordinates(spec, method))}
+    return [first] + [
+        {name: tried.at(float(point[coordinate[name]])) for name, tried in space.items()}
+        for point in others
+    ]
+
+
+def without_test(federation: Federation) -> Federation:
+    """The federation as tuning sees it: without test examples, and without what only these know."""
+    nobody = Split.from_lists([[] for _ in range(federation.num_clients)])
+    return replace(federation, test=nobody, truth=None)
+
+
+def accuracy(result: RunResult) -> float:
+    """Mean validation accuracy over the seen clients that have such examples, at the end.
+
+    Raises:
+      ConfigError: if nobody has any.
+    """
+    scores = result.scores.get(VALIDATION)
+    if scores is None:
+        raise ConfigError(
+            "tuning chooses by validation examples, and no seen client has any: choose a partition "
+            "with a validation part"
+        )
+    some = scores.count > 0
+    return float((scores.correct[-1][some] / scores.count[some]).mean())
+
+
+@dataclass
+class Memory:
+    """What finished trials came to: a small file, so that a killed job goes on.
+
+    Attributes:
+      file: where it is kept.
+      stamp: what the job is (specification, code, shards); what another one noted is ignored.
+      notes: JSON-able, kept with it.
+    """
+
+    file: Path
+    stamp: dict
+    notes: dict = field(default_factory=dict)
+    done: dict[str, float | None] = field(default_factory=dict)
+
+    def __post_init__(self):
+        """Read what is there."""
+        kept = seals.remembered(self.file)
+        if kept.get("stamp") == self.stamp:
+            self.done, self.notes = kept["done"], kept["notes"]
+
+    def find(self, key: str, find: Callable[[], float | None]) -> float | None:
+        """What is known by that name, or what `find` returns."""
+        if key not in self.done:
+            self.done[key] = find()
+            kept = {"stamp": self.stamp, "done": self.done, "notes": self.notes}
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            seals.write_json(self.file, kept)
+        return self.done[key]
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """The trials of a run.
+
+    Attributes:
+      spec: of the run, with "tuning".
+      build: makes what a specification describes ready to run, on a federation `without_test`.
+      memory: of finished trials.
+      checkpoints: of the trial that runs, by its name; None keeps none.
+      report, stop: as in `Simulation.run`.
+    """
+
+    spec: Mapping
+    build: Callable[[dict], Simulation]
+    memory: Memory
+    checkpoints: Callable[[str], Checkpoints | None] = lambda name: None
+    report: Callable[[str], None] = print
+    stop: Callable[[], bool] = lambda: False
+
+    def run(self) -> list[Trial]:
+        """All trials.
+
+        Raises:
+          DivergedError: if none of them came to an end.
+        """
+        trials = [Trial(values, {}) for values in settings(self.spec)]
+        rounds = self.spec["rounds"]
+        going = range(len(trials))
+        if self.spec[TUNING].get("rung") and len(trials) > RUNG and rounds > RUNG:
+            early = math.ceil(rounds / RUNG)
+            for number in going:
+                self._try(trials, number, early)
+            going = best(trials, early)[: math.ceil(len(trials) / RUNG)]
+        for number in sorted(going):
+            self._try(trials, number, rounds)
+        if not best(trials, rounds):
+            least = self.spec[TUNING]["rates"][0]
+            raise DivergedError(
+                f"all {len(trials)} trials of {self.spec['method']} diverged, so none can be "
+                f"chosen; lower the rates, which begin at {least:g}, or tune in more trials"
+            )
+        return trials
+
+    def _try(self, trials: Sequence[Trial], number: int, rounds: int) -> None:
+        """Train a trial for so many rounds, and note what it came to."""
+        trial, name = trials[number], f"{number}/{rounds}"
+        found = self.memory.find(name, lambda: self._train(trial.values, rounds, name))
+        trial.accuracy[rounds] = found
+        came_to = "diverged" if found is None else f"validation accuracy {found:.1%}"
+        values = ", ".join(f"{name} = {value}" for name, value in trial.values.items())
+        self.report(f"trial {number} after {rounds} rounds: {came_to} ({values})")
+
+    def _train(self, values: dict, rounds: int, name: str) -> float | None:
+        spec = {**merged(self.spec, values), "rounds": rounds}
+        checkpoints = self.checkpoints(name)
+        try:
+            _, result = self.build(spec).run(checkpoints, lambda line: None, self.stop)
+        except DivergedError:
+            return None
+        if checkpoints:
+            checkpoints.clear()
+        return accuracy(result)
+
+
+def best(trials: Sequence[Trial], rounds: int) -> list[int]:
+    """The trials that came to so many rounds without diverging, the best first -> numbers"""
+    found = {n: t.accuracy[rounds] for n, t in enumerate(trials) if rounds in t.accuracy}
+    return sorted((n for n in found if found[n] is not None), key=lambda n: -found[n])
+
+
+def record(spec: Mapping, trials: Sequence[Trial]) -> dict:
+    """Everything about a tuning that is kept, JSON-able; `spec` as `space_of`."""
+    space = space_of(spec)
+    chosen = best(trials, spec["rounds"])[0]
+    values = trials[chosen].values
+    return {
+        "spec": dict(spec),
+        "space": {name: [type(tried).__name__, *tried] for name, tried in space.items()},
+        "trials": [
+            {
+                "values": trial.values,
+                "accuracy": {str(rounds): found for rounds, found in trial.accuracy.items()},
+                "diverged": None in trial.accuracy.values(),
+            }
+            for trial in trials
+        ],
+        "chosen": chosen,
+        "values": values,
+        "at_edge": [name for name, tried in space.items() if at_edge(tried, values[name])],
+    }
+
+
+def at_edge(tried: Tried, value: Any) -> bool:
+    """Whether a value is in the outer tenth of a range, or outside; never of a list."""
+    if isinstance(tried, OneOf) or value is None:
+        return False
+    return not EDGE <= tried.share(value) <= 1 - EDGE
+
+
+def _coordinates(spec: Mapping, method: type) -> list[str]:
+    """The name of each coordinate of a point, whether it is tuned or fixed."""
+    return [RATE, *(f"params.{name}" for name in method.SPACE)]

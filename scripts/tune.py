@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Tune one run: shards and its specification -> every trial, and what was chosen.
+
+After an interruption the same command goes on with the trials that are finished.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fedlib.run_spec import run_roots
+from fedlib.workflow.command import Stop, described, run, run_argument, run_parser, tell
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = run_parser(described(__doc__), "tune")
+    parser.add_argument("--trials", type=Path, required=True, help="output: every trial, .json")
+    parser.add_argument("--choice", type=Path, required=True, help="output: the choice, .json")
+    parser.add_argument(
+        "--checkpoints", type=Path, required=True, help="folder of this tuning's checkpoints"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Parse the command line and tune."""
+    args = arguments()
+    spec = run_argument(args.spec, "tuning")
+    # After parsing, so that --help needs neither PyTorch nor a second of patience.
+    from fedlib import locks
+    from fedlib.workflow import gpu, provenance
+
+    roots = run_roots("tune", spec)
+    provenance.check_code(args.code, *roots)
+    with gpu.device(args.device, args.gpus) as device:
+        from fedlib.run.tuning import tune
+
+        lock, succeed = args.checkpoints / "lock", args.code is not None
+        what = str(args.trials.parent)
+        with locks.exclusive(lock, what, succeed=succeed, report=tell), Stop() as stop:
+            tune(args, spec, device, provenance.code_digest(*roots), tell, stop)
+    if args.code:
+        provenance.assert_covered(*roots)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
