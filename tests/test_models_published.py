@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torchvision.models import resnet18
 
 from fedlib import models, streams
 from fedlib.engine import ambient
@@ -321,6 +320,8 @@ def test_a_narrow_residual_network_ends_in_eight_times_its_width():
 @pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True])
 def test_the_residual_network_is_torchvisions_with_a_stem_for_small_images(train):
+    from torchvision.models import resnet18
+
     published = resnet18(num_classes=10, norm_layer=nn.BatchNorm2d)
     published.conv1, published.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
     network = models.load("cifar_resnet18").build(10)
