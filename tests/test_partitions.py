@@ -1,6 +1,7 @@
 """What holds of every partition, whatever it deals by, and what each refuses."""
 
 import random
+from collections import Counter
 from dataclasses import fields
 
 import numpy as np
@@ -238,6 +239,7 @@ def test_a_value_that_makes_no_sense_is_refused_with_what_would(kind):
         ("rotated", {"rotations": []}, "rotations must be"),
         ("rotated", {"num_clients": 5}, "num_clients must be a multiple of the 2 rotations, got 5"),
         ("server_majority", {"share_to": 0.4}, "share_to must be at least the share, 0.5, got 0.4"),
+        ("two_shard", {"train_examples": 7}, "train_examples must be even, got 7"),
         ("two_shard", {"num_clients": 12}, "num_clients must be a multiple of 5, .* got 12"),
         (
             "writer",
@@ -274,6 +276,7 @@ GROUPS = {"num_clients": 2, "writers_per_client": 3, "server_writers": 2, "serve
         ("permuted", {"train_examples": 101}, "1000 train examples cannot .* to 10 .* with 101"),
         ("rotated", {"train_examples": 201}, "1000 train .* dealt to 5 clients with 201 each"),
         ("rotated", {"num_clients": 802}, "400 test .* dealt to 401 clients with 1 each"),
+        ("two_shard", {"train_examples": 102}, "100 train .* be cut into 2 shards of 51; take"),
         ("two_shard", {"num_clients": 505}, "100 train .* class cannot be cut into 101 shards"),
         # Everything is needed, and what is left for the last clients is of their own classes.
         (
@@ -333,3 +336,13 @@ def test_what_the_data_set_cannot_give_is_refused(kind, change, message):
 def test_a_concentration_whose_shares_underflow_is_refused():
     with pytest.raises(ConfigError, match="1e-05 is too small"):
         dirichlet(np.random.RandomState(0), 1e-5, 3)
+
+
+def test_clients_may_have_part_of_their_two_shards():
+    (_, whole), (_, some) = dealt("two_shard"), dealt("two_shard", train_examples=40)
+    for client in range(whole.num_clients):
+        every, few = (owned(built, client, ["train"]) for built in (whole, some))
+        assert {*few} < {*every} and len(few) == 40
+        classes = Counter(number % 10 for number in few)
+        assert {*classes.values()} <= {20, 40}  # 40 if both shards are of one class
+        assert owned(some, client, ["test"]) == owned(whole, client, ["test"])

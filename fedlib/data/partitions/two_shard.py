@@ -31,12 +31,16 @@ class TwoShard(Official):
 
     Attributes:
       num_clients: C, a multiple of five: there are as many shards of each class.
+      train_examples, test_examples: of every client, even; it has the first ones of its shards.
+        None deals all there are.
     """
 
     NAME: ClassVar[str] = "two_shard"
     needs: ClassVar[tuple[str, ...]] = ("classes", "part", "ten_classes")
 
     num_clients: int
+    train_examples: int | None = None
+    test_examples: int | None = None
 
     def __post_init__(self):
         """Raises ConfigError for a parameter that makes no sense."""
@@ -47,6 +51,12 @@ class TwoShard(Official):
                 f"num_clients must be a multiple of {NUM_CLASSES // SHARDS}, so that the "
                 f"{NUM_CLASSES} classes have as many shards each, got {self.num_clients}"
             )
+        for name in ("train_examples", "test_examples"):
+            size = getattr(self, name)
+            if size is not None:
+                check_count(name, size)
+                if size % SHARDS:
+                    raise ConfigError(f"{name} must be even, got {size}")
 
     def owners(self, parts: Examples, seed: int) -> Owners:
         """Rows of each client.
@@ -58,12 +68,15 @@ class TwoShard(Official):
         draw = streams.generator(seed, "two_shard", "labels")
         hands = draw.permutation(np.repeat(np.arange(NUM_CLASSES), num_shards))
         owned = []
-        for part, labels in zip(
-            ("train", "test"), np.split(parts.y, [parts.num_train]), strict=True
+        for part, labels, size in zip(
+            ("train", "test"),
+            np.split(parts.y, [parts.num_train]),
+            (self.train_examples, self.test_examples),
+            strict=True,
         ):
             draw = streams.generator(seed, "two_shard", part)
             left = [
-                _shards(part, np.flatnonzero(labels == label), num_shards, draw)
+                _shards(part, np.flatnonzero(labels == label), num_shards, draw, size)
                 for label in range(NUM_CLASSES)
             ]
             start = 0 if part == "train" else parts.num_train
@@ -76,15 +89,19 @@ class TwoShard(Official):
         return Owners(*owned)
 
 
-def _shards(part: str, rows: np.ndarray, num: int, draw: np.random.Generator) -> list[np.ndarray]:
-    """The rows of one class in `num` shards, these in random order."""
+def _shards(
+    part: str, rows: np.ndarray, num: int, draw: np.random.Generator, asked: int | None
+) -> list[np.ndarray]:
+    """The rows of one class in `num` shards, these in random order; `asked` for by a client."""
     size = len(rows) // num
-    if size < 1:
+    if size < max(1, (asked or 0) // SHARDS):
+        of = f" of {asked // SHARDS}" if asked else ""
         raise ConfigError(
-            f"{len(rows)} {part} examples of a class cannot be cut into {num} shards; "
+            f"{len(rows)} {part} examples of a class cannot be cut into {num} shards{of}; "
             "take fewer clients"
         )
     shards = np.split(rows[: num * size], num)
     left_over = rows[num * size :, None]
     shards[: len(left_over)] = map(np.append, shards, left_over)
-    return [shards[i] for i in draw.permutation(num)]
+    kept = None if asked is None else asked // SHARDS
+    return [shards[i][:kept] for i in draw.permutation(num)]
