@@ -8,7 +8,15 @@ only shown (a title, a note) must stay out of it.
 from dataclasses import dataclass
 from functools import partial
 
-from fedlib.spec import criteria, experts, figures, server, tables, worlds  # noqa: F401 - registered
+from fedlib.spec import (  # noqa: F401 - registered
+    contrasts,
+    criteria,
+    experts,
+    figures,
+    server,
+    tables,
+    worlds,
+)
 from fedlib.spec.exhibits import PRIMARY, Exhibit, View, declared
 from fedlib.spec.trainings import Data, Run
 

@@ -1,0 +1,90 @@
+"""Methods that were run with several settings: each shows the one of its best validation accuracy.
+
+A method chooses by the mean over its seeds, on each federation for itself. Test examples have no
+say in it. In a row with "pick" every client chooses for itself, among what the rows above have.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedlib.report import exhibits
+from fedlib.report.inputs import Inputs
+from fedlib.report.metrics import TRAFFIC
+
+COSTS = ("bytes", "flops", "personal_flops")
+
+
+class Choice(NamedTuple):
+    """What a method shows on a federation.
+
+    Attributes:
+      row: of the exhibit's `rows`.
+      labels: of the run that it chose, or of those of which every client picks one.
+    """
+
+    federation: dict
+    row: Mapping
+    labels: list[str]
+
+
+def choices(given: Inputs) -> list[Choice]:
+    """One for each federation and row that was run on it, in their order."""
+    scores = _scores(given)
+    found = []
+    for federation in given.exhibit["federations"]:
+        name = federation["name"]
+        there = {run["label"] for run in exhibits.runs_of(given.exhibit, name)}
+        taken: list[str] = []  # by the methods so far
+        for row in given.kind.rows:
+            labels = [label for label in row["labels"] if label in there]
+            if row.get("pick"):
+                labels = [label for label in taken if label in labels]
+            elif len(labels) > 1:
+                protocol = row.get("protocol", "default")
+                labels = [max(labels, key=lambda label: scores[name, label, protocol])]
+            if labels:
+                found.append(Choice(federation, row, labels))
+                taken += [] if row.get("pick") else labels
+    return found
+
+
+def _scores(given: Inputs) -> pd.Series:
+    """Mean validation accuracy of the seen clients, by federation, label and protocol."""
+    rows = exhibits.pick(given.rows, at="last", group="seen", split="val", metric="accuracy")
+    return rows.groupby(["federation", "label", "protocol"])["value"].mean()
+
+
+def of_clients(given: Inputs, choice: Choice, group: str = "seen") -> pd.DataFrame:
+    """Test accuracies after the last round: a row for each seed and client, as `client_rows` has.
+
+    Where clients pick, each has the run of its own best validation accuracy; of equal ones the
+    first. They cannot where nothing is known of their validation examples; then there is no row.
+    """
+    mine = exhibits.pick(
+        given.client_rows,
+        federation=choice.federation["name"],
+        at="last",
+        group=group,
+        protocol=choice.row.get("protocol", "default"),
+    )
+    test = exhibits.pick(mine, split="test")
+    if not choice.row.get("pick"):
+        return exhibits.pick(test, label=choice.labels[0])
+    key = ["seed", "client"]
+    val = exhibits.pick(mine, split="val").pivot(index=key, columns="label", values="accuracy")
+    if any(label not in val for label in choice.labels):
+        return test.iloc[:0]
+    best = val[choice.labels].idxmax(axis=1).rename("label").reset_index()
+    return test.merge(best, on=[*key, "label"])
+
+
+def costs(given: Inputs, choice: Choice) -> dict[str, float]:
+    """Bytes and FLOPs of training, personal training included; of all runs where clients pick."""
+    where = {"federation": choice.federation["name"], "at": "last", **TRAFFIC._asdict()}
+    rows = exhibits.pick(given.rows, **where)
+    rows = rows[rows["label"].isin(choice.labels) & rows["metric"].isin(COSTS)]
+    found = rows.groupby(["label", "metric"])["value"].mean().groupby("metric").sum()
+    personal = found.get("personal_flops", 0.0)
+    return {"bytes": found.get("bytes", 0.0), "flops": found.get("flops", float("nan")) + personal}

@@ -1,0 +1,164 @@
+"""What federations say of federations like them: differences of two methods, one for each.
+
+Federations are the sample, and not their clients, who share a server. Seeds are nested in them: of
+a federation there is one number, the mean over its seeds of a difference paired by seed. Those of
+one data set may be alike, which the second bootstrap shows.
+
+Source: J. L. Hodges and E. L. Lehmann, "Estimates of Location Based on Rank Tests", Annals of
+  Mathematical Statistics 34, 1963; S. Holm, Scandinavian Journal of Statistics 6, 1979; A. Benavoli
+  et al., "A Bayesian Wilcoxon signed-rank test based on the Dirichlet process", ICML 2014, and
+  "Time for a Change", JMLR 18, 2017 (region of practical equivalence).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fedlib import streams
+
+ROPE = 0.01  # accuracies that differ by a point at most are practically equal
+LEVEL = 0.95
+SAMPLES = 20_000  # of the posterior
+RESAMPLES = 2_000
+PRIOR = 0.5  # weight of the prior's one observation, which is 0
+FEWEST_FEDERATIONS, FEWEST_DATASETS = 3, 2
+CLEAR, LEANING, EQUAL, IN_FRONT = 0.9, 0.75, 0.75, 0.75
+
+
+class Shift(NamedTuple):
+    """A median difference and between what it lies; ends are NaN where the sample is too small."""
+
+    median: float
+    low: float
+    high: float
+    p: float
+
+
+class Posterior(NamedTuple):
+    """How probable it is that the first method is better, equal within the region, or worse."""
+
+    better: float
+    equal: float
+    worse: float
+
+
+def hodges_lehmann(differences: Sequence[float]) -> Shift:
+    """The pseudo-median, its distribution-free interval of `LEVEL`, and the signed-rank test's p.
+
+    The ends are order statistics of the means of all pairs; below six differences no interval
+    covers enough. Differences of 0 are left out of the test, and of none p is 1.
+    """
+    values = np.asarray(differences, np.float64)
+    rows, columns = np.triu_indices(len(values))
+    means = np.sort((values[rows] + values[columns]) / 2)
+    below = _below(len(values))
+    low, high = (means[below], means[-1 - below]) if below >= 0 else (np.nan, np.nan)
+    p = stats.wilcoxon(values).pvalue if np.any(values) else 1.0
+    return Shift(float(np.median(means)), float(low), float(high), float(p))
+
+
+def _below(num: int) -> int:
+    """How many of the sorted means of pairs are below an interval of `LEVEL`; -1 for no interval.
+
+    Sums of ranks 1 to `num` with random signs, counted, are the distribution of the test's T.
+    """
+    ways = np.ones(1)
+    for rank in range(1, num + 1):
+        ways = np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))
+    tail = np.cumsum(ways) / 2.0**num
+    return int(np.searchsorted(tail, (1 - LEVEL) / 2, side="right")) - 1
+
+
+def holm(ps: Sequence[float]) -> np.ndarray:
+    """The p values, each adjusted for all -> [N]"""
+    values = np.asarray(ps, np.float64)
+    order = np.argsort(values)
+    steps = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
+    return adjusted
+
+
+def signed_rank(differences: Sequence[float], rope: float = ROPE, seed: int = 0) -> Posterior:
+    """The Bayesian signed-rank test with a region of practical equivalence.
+
+    A sample of the posterior weighs the differences and one 0 by a Dirichlet draw; the mean of two
+    of them is then better, equal or worse with probabilities that sum to 1. The result is how often
+    each of the three is the most probable.
+
+    Args:
+      rope: largest difference that counts as equal.
+      seed: of the draws.
+    """
+    values = np.concatenate([[0.0], np.asarray(differences, np.float64)])
+    sums = values[:, None] + values
+    concentration = np.array([PRIOR, *np.ones(len(values) - 1)])
+    draws = streams.generator(seed, "signed_rank").dirichlet(concentration, SAMPLES)
+    better, worse = (
+        np.einsum("si,ij,sj->s", draws, np.heaviside(side - 2 * rope, 0.5), draws)
+        for side in (sums, -sums)
+    )
+    found = np.stack([better, 1 - better - worse, worse])
+    wins = np.bincount(found.argmax(0), minlength=3) / SAMPLES
+    return Posterior(*wins.tolist())
+
+
+def by_federation(paired: pd.DataFrame) -> pd.DataFrame:
+    """The mean over seeds of a paired difference: columns federation, dataset, value.
+
+    Args:
+      paired: a row for each federation and seed: federation, dataset, seed, value.
+    """
+    groups = paired.groupby(["federation", "dataset"], sort=False, observed=True)
+    return groups["value"].mean().reset_index()
+
+
+def bootstrap(paired: pd.DataFrame, over: str, seed: int = 0) -> tuple[float, float]:
+    """Interval of `LEVEL` of the mean over federations, if what is `over` were drawn again.
+
+    Args:
+      paired: see `by_federation`.
+      over: "seed" draws the seeds of each federation again (would these federations say so once
+        more?), "dataset" draws data sets, with all federations of each (would others?).
+
+    Returns:
+      NaN for both ends if there is only one to draw.
+    """
+    draw = streams.generator(seed, "bootstrap", over)
+    if over == "dataset":
+        groups = by_federation(paired).groupby("dataset", sort=False)["value"]
+        total, number = groups.sum().to_numpy(), groups.count().to_numpy()
+        chosen = draw.integers(len(total), size=(RESAMPLES, len(total)))
+        means = total[chosen].sum(1) / number[chosen].sum(1)
+        enough = len(total) > 1
+    else:
+        parts = [part.to_numpy() for _, part in paired.groupby("federation", sort=False)["value"]]
+        again = [part[draw.integers(len(part), size=(RESAMPLES, len(part)))] for part in parts]
+        means = np.mean([part.mean(1) for part in again], axis=0)
+        enough = all(len(part) > 1 for part in parts)
+    if not enough:
+        return np.nan, np.nan
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def verdict(found: pd.DataFrame, posterior: Posterior) -> str:
+    """What is to be said: "clear", "leaning", "equal" or "unknown".
+
+    Args:
+      found: of `by_federation`.
+      posterior: of its values.
+    """
+    few = len(found) < FEWEST_FEDERATIONS or found["dataset"].nunique() < FEWEST_DATASETS
+    if few:
+        return "unknown"
+    in_front = (found["value"] > 0).mean()
+    reversed_somewhere = (found.groupby("dataset")["value"].mean() < -ROPE).any()
+    if posterior.better >= CLEAR and in_front >= IN_FRONT and not reversed_somewhere:
+        return "clear"
+    if posterior.better >= LEANING:
+        return "leaning"
+    return "equal" if posterior.equal >= EQUAL else "unknown"

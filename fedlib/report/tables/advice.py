@@ -1,0 +1,86 @@
+"""What rules say of federations, and how far below the best each way to decide is.
+
+The first block is made of all federations; the others leave out the one that is decided for, or all
+of its data set.
+"""
+
+import pandas as pd
+
+from fedlib.report import advice, contrasts, intervals
+from fedlib.report.tables import render
+from fedlib.report.tables.contrasts import spans
+from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
+
+LEFT_OUT = {"federation": "the federation", "dataset": "all federations of its data set"}
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table; its numbers have a row for each rule, then each way to decide."""
+    kind, values = given.kind, contrasts.accuracies(given)
+    rulings = pd.DataFrame(
+        {
+            "part": "rules",
+            "name": ruling.rule["sentence"],
+            "title": ruling.title,
+            "more": ruling.more,
+            "near": "; ".join(ruling.near),
+            **ruling.numbers,
+        }
+        for ruling in advice.rulings(given, values)
+    )
+    regrets = advice.tested(given, values)
+    gains = {part: advice.gain(regrets, part, kind.against) for part in LEFT_OUT}
+    tests = pd.DataFrame(
+        {"part": left_out, "name": way, **_summary(part["value"])}
+        for (left_out, way), part in regrets.groupby(["left_out", "way"], sort=False)
+    )
+    blocks = [block("Rules", _rules(rulings), num_keys=2)] if len(rulings) else []
+    for left_out, told in LEFT_OUT.items():
+        mine = tests[tests["part"] == left_out] if len(tests) else tests
+        if len(mine):
+            blocks.append(block(f"Leaving out {told}", _ways(mine)))
+    numbers = [rulings, tests, *(_gain(part, gain) for part, gain in gains.items() if gain)]
+    return given.sheet(
+        pd.concat([part for part in numbers if len(part)], ignore_index=True),
+        blocks,
+        f"Rules compare each method with {kind.against}, on the federations with the rule's tag; "
+        "verdicts are those of the table of contrasts.",
+        "Regret: points below the best method of that federation, mean and worst over federations. "
+        "A rule is followed if it can tell anything without what is left out; with no winner, and "
+        f"where no rule can tell, {kind.against} is taken.",
+        *(
+            f"Leaving out {LEFT_OUT[part]}, following the rules is {render.points(gain['mean'])} "
+            f"points {intervals.ends(gain['low'], gain['high'], render.points)} ahead of always "
+            f"{kind.against}, on {gain['federations']} federations (data sets drawn again)."
+            for part, gain in gains.items()
+            if gain
+        ),
+    )
+
+
+def _gain(part: str, gain: dict) -> pd.DataFrame:
+    """A row of the numbers: by how much following the rules is ahead of always the same."""
+    return pd.DataFrame([{"part": f"gain, {part}", "name": advice.FOLLOWED, **gain}])
+
+
+def _summary(values: pd.Series) -> dict:
+    return {"federations": len(values), "mean": values.mean(), "worst": values.max()}
+
+
+def _rules(part: pd.DataFrame) -> Columns:
+    yield Column("Clients"), texts(part["name"])
+    yield Column("first"), texts(part["title"])
+    yield Column("federations"), texts(part["federations"])
+    yield Column("mean"), texts(map(render.points, part["mean"]))
+    yield Column("95 % interval"), spans(part, "low", "high")
+    for name in ("better", "equal", "worse"):
+        yield Column(name, "P"), texts(f"{p:.2f}" for p in part[name])
+    yield Column("verdict"), texts(part["verdict"])
+
+
+def _ways(part: pd.DataFrame) -> Columns:
+    yield Column("Way"), texts(part["name"])
+    yield Column("federations"), texts(part["federations"])
+    yield Column("mean regret"), texts(f"{100 * value:.1f}" for value in part["mean"])
+    yield Column("worst"), texts(f"{100 * value:.1f}" for value in part["worst"])

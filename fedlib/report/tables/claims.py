@@ -1,0 +1,64 @@
+"""The orders of methods that papers claim, each over all federations: holds, undecided, reversed.
+
+A claim holds if the interval of the median difference is above 0, and is reversed if it is below.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from fedlib.report import contrasts
+from fedlib.report.tables import render
+from fedlib.report.tables.contrasts import spans
+from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
+
+HOLDS, UNDECIDED, REVERSED, UNTESTED = "holds", "undecided", "reversed", "not tested"
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table; its numbers have a row for each claim."""
+    values = contrasts.accuracies(given)
+    numbers = pd.DataFrame(_row(values, claim) for claim in given.kind.claims)
+    return given.sheet(
+        numbers,
+        [block("", _columns(numbers), num_keys=2)],
+        "Points of accuracy, the mean over seen clients: the first method less the second, the "
+        "Hodges-Lehmann median over federations with its 95 % interval. Six federations or more "
+        "have one; a claim without stays undecided.",
+        *_reasons(given.kind.claims),
+    )
+
+
+def _row(values: pd.DataFrame, claim: Mapping) -> dict:
+    better, worse = claim.get("better", ""), claim.get("worse", "")
+    text = f"{better} above {worse}" if better else claim["reason"]
+    row = {"paper": claim["paper"], "claim": text, "verdict": UNTESTED, "federations": 0}
+    differences = contrasts.paired(values, better, worse)
+    if differences.empty:
+        return row | dict.fromkeys(("ahead", "median", "low", "high"), float("nan"))
+    found = contrasts.contrast(differences)
+    row |= {name: found[name] for name in ("federations", "ahead", "median", "low", "high")}
+    return row | {"verdict": verdict(found["low"], found["high"])}
+
+
+def verdict(low: float, high: float) -> str:
+    """What an interval says of a claim; of an unknown one nothing."""
+    if low > 0:
+        return HOLDS
+    return REVERSED if high < 0 else UNDECIDED
+
+
+def _columns(part: pd.DataFrame) -> Columns:
+    """The columns."""
+    yield Column("Paper"), texts(part["paper"])
+    yield Column("Claim"), texts(part["claim"])
+    yield Column("federations"), texts(part["federations"])
+    yield Column("median"), texts(map(render.points, part["median"]))
+    yield Column("95 % interval"), spans(part, "low", "high")
+    yield Column("verdict"), texts(part["verdict"])
+
+
+def _reasons(claims: list[Mapping]) -> Iterator[str]:
+    if any("reason" in claim for claim in claims):
+        yield "Not tested: the federations of this comparison have no server with data of its own."

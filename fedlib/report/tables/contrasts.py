@@ -1,0 +1,56 @@
+"""Methods against others over federations: differences, intervals, tests, what may be said."""
+
+import pandas as pd
+
+from fedlib.report import contrasts, intervals, statistics
+from fedlib.report.tables import render
+from fedlib.report.tables.render import Cell, Column, Sheet
+from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table; its numbers have a row for each pair of methods."""
+    values, kind = contrasts.accuracies(given), given.kind
+    numbers = contrasts.all_contrasts(values, kind.of, kind.against)
+    blocks = [
+        block(f"Against {other}", _columns(numbers[numbers["against"] == other]))
+        for other in dict.fromkeys(numbers["against"])
+    ]
+    return given.sheet(numbers, blocks, *how(kind.registered))
+
+
+def how(registered: str) -> list[str]:
+    """How the numbers are to be read."""
+    rope = f"{100 * statistics.ROPE:g} point"
+    return [
+        f"{registered} Points of accuracy, the mean over seen clients. Federations are the sample; "
+        "of each there is one number, the mean over its seeds of the paired difference.",
+        "Median: the Hodges-Lehmann estimate with its 95 % interval, which six federations or "
+        "more have. p: Wilcoxon's signed-rank test, adjusted by Holm for all rows of the block.",
+        f"P: the Bayesian signed-rank test; equal is within {rope}. Bootstraps of the mean draw "
+        "again the seeds of each federation, or data sets with all their federations.",
+        "Clear: P(better) at least 0.9, ahead in three quarters of the federations, and no data "
+        f"set more than {rope} behind; leaning: P(better) at least 0.75; equal: P(equal) at least "
+        "0.75; unknown otherwise, and with fewer than 3 federations or 2 data sets.",
+    ]
+
+
+def _columns(part: pd.DataFrame) -> Columns:
+    """The columns of a block."""
+    yield Column("Method"), texts(part["title"])
+    yield Column("federations"), texts(part["federations"])
+    yield Column("ahead in"), texts(part["ahead"])
+    yield Column("median"), texts(map(render.points, part["median"]))
+    yield Column("95 % interval"), spans(part, "low", "high")
+    yield Column("p (Holm)"), texts(f"{p:.3g}" for p in part["p_holm"])
+    for name in ("better", "equal", "worse"):
+        yield Column(name, "P"), texts(f"{p:.2f}" for p in part[name])
+    yield Column("seeds", "bootstrap"), spans(part, "seeds_low", "seeds_high")
+    yield Column("data sets", "bootstrap"), spans(part, "datasets_low", "datasets_high")
+    yield Column("verdict"), texts(part["verdict"])
+
+
+def spans(part: pd.DataFrame, low: str, high: str) -> list[Cell]:
+    """Intervals in points; a dash where there is none."""
+    ends = zip(part[low], part[high], strict=True)
+    return texts(intervals.ends(*pair, render.points) or render.ABSENT for pair in ends)

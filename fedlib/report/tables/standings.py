@@ -1,0 +1,82 @@
+"""Methods by federation: accuracy, the worst tenth, who is worse off than alone, newcomers, costs.
+
+Each method shows the run of its best validation accuracy.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from fedlib.report import contrasts, exhibits
+from fedlib.report.choices import Choice, choices, costs, of_clients
+from fedlib.report.metrics import over_seeds
+from fedlib.report.tables import notes, render
+from fedlib.report.tables.render import Cell, Column, Sheet
+from fedlib.report.tables.sheets import Columns, TableInputs, block, means, texts
+
+CHANCE = 0.16  # share of a normal distribution that is more than one deviation below its mean
+
+
+def build(given: TableInputs) -> Sheet:
+    """The table; its numbers have a row for each federation and method."""
+    exhibit, alone = given.exhibit, given.kind.alone
+    hurt = contrasts.hurt(given, alone).groupby(["federation", "title"])["value"].mean()
+    numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given))
+    blocks = [
+        block(one["title"], _columns(exhibits.pick(numbers, federation=one["name"])))
+        for one in exhibit["federations"]
+    ]
+    return given.sheet(
+        numbers,
+        blocks,
+        f"{notes.measured(exhibit)} Accuracy is the mean over seen clients after the last round; "
+        "worst tenth, that of the lowest tenth of them.",
+        f"Hurt: clients below {alone} by more than a standard error of the difference; of two "
+        f"equal methods with independent errors these would be {CHANCE:.0%}.",
+        "Unseen: clients who took no part, as the method predicts for them by itself; gap: that "
+        "less the accuracy of seen clients. A dash: the method has nothing for them.",
+        "Each method shows the run of its best validation accuracy. Traffic and arithmetic are of "
+        "that run alone, both directions and all clients; where clients pick, of all three.",
+    )
+
+
+def _row(given: TableInputs, choice: Choice, hurt: pd.Series) -> dict:
+    """The numbers of a method on a federation, means over seeds."""
+    seen = of_clients(given, choice)
+    by_seed = seen.groupby("seed")["accuracy"]
+    found = over_seeds(by_seed.mean().rename("value").reset_index().assign(run=0), ["run"])
+    about = choice.federation["name"], choice.row["title"]
+    unseen = np.nan
+    if not choice.row.get("pick"):
+        unseen = of_clients(given, choice, "unseen").groupby("seed")["accuracy"].mean().mean()
+    [mean] = found.drop(columns="run").to_dict("records") or [{"mean": np.nan}]
+    return {
+        "federation": about[0],
+        "dataset": choice.federation["dataset"],
+        "title": about[1],
+        "label": "" if choice.row.get("pick") else choice.labels[0],
+        **mean,
+        "worst_tenth": by_seed.apply(contrasts.worst_tenth).mean(),
+        "hurt": hurt.get(about, np.nan),
+        "unseen": unseen,
+        "gap": unseen - mean["mean"],
+        **costs(given, choice),
+    }
+
+
+def _columns(part: pd.DataFrame) -> Columns:
+    """The columns of a federation's block."""
+    yield Column("Method"), texts(part["title"])
+    yield Column("accuracy"), means(part)
+    for title, name in (("worst tenth", "worst_tenth"), ("hurt", "hurt"), ("unseen", "unseen")):
+        yield Column(title), texts(map(render.percent, part[name]))
+    yield Column("gap"), texts(map(render.points, part["gap"]))
+    yield Column("MB sent"), [*_numbers(part["bytes"] / 1e6)]
+    yield Column("GFLOPs"), [*_numbers(part["flops"] / 1e9)]
+
+
+def _numbers(values: pd.Series) -> Iterator[Cell]:
+    """Numbers with three digits."""
+    for value in values:
+        yield Cell(render.ABSENT if np.isnan(value) else f"{float(f'{value:.3g}'):,g}")

@@ -1,0 +1,117 @@
+"""Statistics over federations: against published constants, and against planted truths."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedlib.report import contrasts, statistics
+
+DATASETS = ["digits"] * 3 + ["mnist"] * 4 + ["cifar10"] * 3 + ["emnist", "femnist"]
+
+
+def values(effects, noise=0.01, seeds=3, spread=0.05, draw=0):
+    """Accuracies of methods with these effects on twelve federations of five data sets."""
+    draw = np.random.default_rng(draw)
+    rows = []
+    for number, dataset in enumerate(DATASETS):
+        level = draw.normal(0.8, spread)
+        for seed in range(seeds):
+            common = draw.normal(0, noise)  # of a cut, the same for all methods
+            for title, effect in effects.items():
+                value = level + common + effect + draw.normal(0, noise)
+                about = {"federation": f"f{number}", "dataset": dataset, "title": title}
+                rows.append(about | {"seed": seed, "value": value})
+    return pd.DataFrame(rows)
+
+
+# Posteriors: baycomp 1.0.3, SignedRankTest.sample(rope=0.01, nsamples=100000, random_state=1).
+@pytest.mark.parametrize(
+    ("differences", "golden"),
+    [
+        ([0.03, 0.012, -0.004, 0.025, 0.06, -0.02, 0.001, 0.015], (0.73893, 0.2576, 0.00347)),
+        ([0.002, -0.004, 0.006, 0.001, 0.015, -0.003], (0.00562, 0.99438, 0.0)),
+        ([0.05] * 4, (0.99771, 0.00229, 0.0)),
+        ([-0.03, -0.02, 0.01], (0.0, 0.51492, 0.48508)),
+    ],
+)
+def test_the_bayesian_signed_rank_test_gives_what_baycomp_gives(differences, golden):
+    # Four standard errors of 20,000 draws against 100,000 others.
+    error = 4 * np.sqrt(0.25 * (1 / 20_000 + 1 / 100_000))
+    np.testing.assert_allclose(statistics.signed_rank(differences), golden, atol=error)
+
+
+def test_an_interval_leaves_out_as_many_means_of_pairs_as_tables_of_wilcoxon_say():
+    # Critical values of T, two-sided 5 %: Wilcoxon, 1945; of five or fewer there is none.
+    critical = {5: -1, 6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13}
+    assert {n: statistics._below(n) for n in critical} == critical
+    found = statistics.hodges_lehmann([1.0, 2, 3, 4, 5, 6])
+    assert (found.median, found.low, found.high, found.p) == (3.5, 1, 6, 2 / 2**6)
+
+
+def test_holm_adjusts_by_how_many_are_left_and_keeps_the_order():
+    np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+
+
+def test_an_interval_of_the_median_covers_it():
+    draw, covered = np.random.default_rng(3), 0
+    for _ in range(200):
+        found = statistics.hodges_lehmann(draw.standard_t(3, 12) + 1)
+        covered += found.low <= 1 <= found.high
+    assert covered >= 0.95 * 200 - 3 * np.sqrt(0.95 * 0.05 * 200)
+
+
+def test_of_equal_methods_at_most_one_comparison_in_twenty_finds_anything():
+    trials, draw, found = 120, np.random.default_rng(0), 0
+    for _ in range(trials):
+        # Means over three seeds, of eleven methods and of the one that all are compared with.
+        means = draw.normal(0.8, 0.01 / np.sqrt(3), (12, len(DATASETS)))
+        ps = [statistics.hodges_lehmann(mean - means[-1]).p for mean in means[:-1]]
+        found += statistics.holm(ps).min() < 0.05
+    assert found <= 0.05 * trials + 3 * np.sqrt(0.05 * 0.95 * trials)
+
+
+def test_a_planted_winner_is_clear_and_a_renamed_method_equal():
+    table = values({"base": 0.0, "winner": 0.03, "near": 0.0, "loser": -0.05})
+    base = table[table["title"] == "base"]
+    table = pd.concat([table, base.assign(title="renamed")])
+    titles = ["winner", "renamed", "loser"]
+    found = contrasts.all_contrasts(table, titles, ["base"]).set_index("title")
+    assert found["verdict"].to_dict() == {"winner": "clear", "renamed": "equal", "loser": "unknown"}
+    assert found.loc["winner", "p_holm"] < 0.05 and found.loc["renamed", "p_holm"] == 1
+    assert found.loc["winner", "low"] < 0.03 < found.loc["winner", "high"]
+    assert found.loc["loser", "worse"] > 0.9
+
+
+def test_a_winner_that_one_data_set_reverses_is_not_clear():
+    table = values({"base": 0.0, "winner": 0.05})
+    turned = (table["dataset"] == "femnist") & (table["title"] == "winner")
+    table.loc[turned, "value"] -= 0.1
+    [found] = contrasts.all_contrasts(table, ["winner"], ["base"]).to_dict("records")
+    assert found["verdict"] == "leaning" and found["better"] > 0.9
+
+
+@pytest.mark.parametrize("left", [["f0", "f1"], ["f0", "f1", "f2"]])
+def test_two_federations_or_one_data_set_say_nothing(left):
+    table = values({"base": 0.0, "winner": 0.2})
+    table = table[table["federation"].isin(left)]
+    [found] = contrasts.all_contrasts(table, ["winner"], ["base"]).to_dict("records")
+    assert found["verdict"] == "unknown" and np.isnan(found["low"])
+
+
+def test_data_sets_drawn_again_say_less_than_seeds_drawn_again():
+    draw = np.random.default_rng(1)
+    effects = dict(zip([*dict.fromkeys(DATASETS)], draw.normal(0.02, 0.03, 5), strict=True))
+    paired = contrasts.paired(values({"base": 0.0, "other": 0.0}), "other", "base")
+    paired["value"] += paired["dataset"].map(effects)
+    spans = [np.diff(statistics.bootstrap(paired, over))[0] for over in ("seed", "dataset")]
+    assert spans[1] > 2 * spans[0]
+    alone = paired[paired["dataset"] == "mnist"]
+    assert np.isnan(statistics.bootstrap(alone, "dataset")).all()
+
+
+def test_only_seeds_and_federations_that_both_methods_have_are_compared():
+    table = values({"base": 0.0, "other": 0.1}, noise=0)
+    gone = (table["title"] == "base") & (table["federation"] == "f0")
+    found = contrasts.paired(table[~gone & (table["seed"] < 2)], "other", "base")
+    assert len(found) == 22 and "f0" not in set(found["federation"])
+    np.testing.assert_allclose(found["value"], 0.1)
