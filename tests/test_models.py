@@ -110,6 +110,7 @@ PRINTED[100] = (2_666_648, 1_860_232, 1_365_648, 1_105_448, 715_148)
 # where they have none; running statistics (a mean and a variance each).
 SIZES = [
     ("char_lstm", {}, 100 * 8 + lstm(8, 256) + lstm(256, 256), layers(256, 100), 825_220, 0),
+    ("constant", {"num_classes": 10}, 0, layers(1, 10), 20, 0),
     ("linear", {"in_features": 150, "num_classes": 2}, 0, layers(150, 1), 151, 0),
     ("linear", {"in_features": 64, "num_classes": 10}, 0, layers(64, 10), None, 0),
     *(
@@ -347,6 +348,7 @@ SMALL = [
     ("leaf_cnn", LEAF | GREY | {"num_classes": 62}, (1, 28, 28)),
     ("lenet5", TEN | {"channels": 4, "hidden": 8}, (3, 32, 32)),
     ("lenet5", AUGMENTED | {"channels": 4, "hidden": 8}, (3, 32, 32)),
+    ("constant", {"num_classes": 10}, (1, 8, 8)),
     ("linear", {"in_features": 64, "num_classes": 10}, (1, 8, 8)),
     ("linear", {"in_features": 12, "num_classes": 2}, (12,)),
     ("mlp", {"in_features": 64, "hidden": [7, 5], "num_classes": 10}, (1, 8, 8)),

@@ -9,6 +9,7 @@ from importlib import import_module
 MODELS = (
     "char_lstm",
     "cifar_resnet18",
+    "constant",
     "emnist_cnn",
     "fedmoe_cnn",
     "gate_cnn",

@@ -1,4 +1,4 @@
-"""Which method when: the families of the five papers in worlds whose best prediction is known.
+"""Which method when: the families of the five papers in made-up worlds and real federations.
 
 No paper of anybody's: a comparison of ours, in which every method has the same models, rounds and
 number of trials to tune in, and test examples choose nothing.

@@ -1,9 +1,13 @@
-"""Figures of the benchmark."""
+"""Tables and figures of the benchmark."""
 
 from fedlib.papers._frame import Settings, on
-from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS
+from fedlib.papers.benchmark import registered
+from fedlib.papers.benchmark.federations import TAGS
+from fedlib.papers.benchmark.settings import DIM, HOMES, METHODS, PROTOCOLS
+from fedlib.spec.contrasts import Advice, Claims, ContrastPoints, Contrasts, Standings
 from fedlib.spec.worlds import PhaseDiagram, Regret
 
+PICK = "Best of the three"
 PICKED = ("local", "fedavg", "fedavg-plus")  # ordinary runs, of which a client may pick one
 
 
@@ -15,11 +19,17 @@ def rows(shown: Settings) -> tuple[dict, ...]:
         {
             "title": title,
             "labels": (label,),
-            "home": tuple(name for name in HOMES.get(label, ()) if name in worlds),
+            **home_or_protocol(label, worlds),
         }
         for label, (title, _, _) in METHODS.items()
         if label in there
     )
+
+
+def home_or_protocol(label: str, worlds: set[str]) -> dict:
+    """Which worlds are as a method assumes; and how it predicts, if not by default."""
+    home = {"home": tuple(name for name in HOMES.get(label, ()) if name in worlds)}
+    return home | ({"protocol": PROTOCOLS[label]} if label in PROTOCOLS else {})
 
 
 def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
@@ -27,7 +37,7 @@ def rows_and_pick(shown: Settings) -> tuple[dict, ...]:
     found = [*rows(shown)]
     three = [row for row in found if row["title"] in {METHODS[label][0] for label in PICKED}]
     pick = {
-        "title": "Best of the three",
+        "title": PICK,
         "labels": tuple(label for row in three for label in row["labels"]),
         "home": (),
         "pick": True,
@@ -42,7 +52,73 @@ def threshold(shown: Settings) -> dict[str, float]:
     return {f"{delta:g}": DIM / delta for delta in sorted(deltas) if delta > 0}
 
 
-TABLES: dict = {}
+def titles(*labels: str):
+    """The titles of these methods, as far as they run; "pick" is what clients pick."""
+
+    def of(shown: Settings) -> tuple[str, ...]:
+        there = {label for setting in shown for label in setting.labels} | {"pick"}
+        return tuple(title_of(label) for label in labels if label in there)
+
+    return of
+
+
+def title_of(label: str) -> str:
+    """How a method is called here."""
+    return PICK if label == "pick" else METHODS[label][0]
+
+
+def claims() -> tuple[dict, ...]:
+    """The registered claims with titles in place of labels."""
+    sides = ("better", "worse")
+    return tuple(
+        {name: title_of(x) if name in sides else x for name, x in claim.items()}
+        for claim in registered.CLAIMS
+    )
+
+
+def tags(shown: Settings) -> dict[str, tuple[str, ...]]:
+    """In what the clients of each federation differ."""
+    return {setting.data.name: TAGS[setting.data.name] for setting in shown}
+
+
+REAL = {"labels": tuple(METHODS), "federations": on("real"), "rows": rows_and_pick}
+COMPARED = {
+    "of": titles(*registered.REPRESENTATIVES),
+    "against": titles(*registered.REFERENCES),
+}
+TABLES = {
+    "standings": Standings(
+        title="Methods on real federations",
+        caption="Best of the three: each client takes Local, FedAvg or fine-tuned FedAvg, by its "
+        "validation data.",
+        alone=title_of("local"),
+        **REAL,
+    ),
+    "contrasts": Contrasts(
+        title="One method of each family against two simple ones",
+        caption="Which methods speak for their families was fixed beforehand.",
+        registered=f"Methods, comparisons and metric were registered on {registered.DATE}.",
+        **COMPARED,
+        **REAL,
+    ),
+    "claims": Claims(
+        title="The papers' orders of methods, on clients that they did not choose",
+        caption="Models, sizes and federations are ours, so a claim that does not hold here may "
+        "hold where its paper tested it.",
+        claims=claims(),
+        **REAL,
+    ),
+    "advice": Advice(
+        title="Which method when, and whether the advice would have helped",
+        caption="Each rule is made of the federations whose clients differ in the same way.",
+        of=titles("fedavg-plus", *registered.REPRESENTATIVES),
+        against=title_of("fedavg-plus"),
+        pick=PICK,
+        tags=tags,
+        rules=registered.RULES,
+        **REAL,
+    ),
+}
 FIGURES = {
     "home_and_away": Regret(
         title="Home and away: regret by method and world",
@@ -63,5 +139,11 @@ FIGURES = {
         names=("Training examples per client n", "Divergence δ of the concepts"),
         theory=threshold,
         law="δ n = dim of x: theory, up to a constant",
+    ),
+    "contrasts_over_federations": ContrastPoints(
+        title="One method of each family against two simple ones",
+        caption="Which methods speak for their families was fixed beforehand.",
+        **COMPARED,
+        **REAL,
     ),
 }

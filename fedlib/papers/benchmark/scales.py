@@ -1,7 +1,8 @@
 """The federations of the benchmark at every scale."""
 
+from fedlib.papers.benchmark import federations
 from fedlib.papers.benchmark.settings import (
-    METHODS,
+    IN_WORLDS,
     NEEDS_A_BODY,
     NEEDS_CLUSTERS,
     SIZES,
@@ -26,12 +27,15 @@ TITLES = {  # of all worlds of `fedlib.data.sources.worlds`
 
 
 def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
-    """Four cells of the phase diagram."""
+    """Four cells of the phase diagram and two federations of digits."""
     few = ("local", "fedavg", "fedem")
     return (
-        "demo: four small worlds and three trials to tune in; shows that everything runs.",
-        (1,),
-        tuple(_cell(n, delta, few, 3) for delta in (0.0, 1.0) for n in (16, 128)),
+        "demo: small, with few rounds and three trials to tune in; shows that everything runs.",
+        (1, 2),
+        (
+            *(_cell(n, delta, few, 3) for delta in (0.0, 1.0) for n in (16, 128)),
+            *federations.demo(),
+        ),
     )
 
 
@@ -39,11 +43,12 @@ def reduced() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """All worlds, and a phase diagram of 16 cells."""
     cells = [(n, delta) for delta in (0.0, 0.1, 0.3, 1.0) for n in (8, 32, 128, 512)]
     return (
-        "reduced: made-up worlds, twelve trials to tune every method in.",
+        "reduced: twelve trials to tune every method in.",
         (1, 2, 3),
         (
             *(_world(name, 12) for name in TITLES),
             *(_cell(n, delta, PHASE_METHODS, 12) for n, delta in cells),
+            *federations.reduced(12),
         ),
     )
 
@@ -52,11 +57,12 @@ def full() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     """The same with more cells, trials and seeds."""
     deltas, sizes = (0.0, 0.03, 0.1, 0.3, 1.0), (8, 32, 128, 512, 2048)
     return (
-        "full: made-up worlds, 32 trials to tune every method in.",
+        "full: 32 trials to tune every method in.",
         tuple(range(1, 11)),
         (
             *(_world(name, 32) for name in TITLES),
             *(_cell(n, delta, PHASE_METHODS, 32) for delta in deltas for n in sizes),
+            *federations.reduced(32),
         ),
     )
 
@@ -65,7 +71,7 @@ def _world(name: str, trials: int) -> Setting:
     """A world with all methods that can run in it."""
     model = {"model": "mlp", "model_params": {**SIZES, "hidden": 16}} if name == "heads" else {}
     left_out = {*(() if model else NEEDS_A_BODY), *(() if name == "clusters" else NEEDS_CLUSTERS)}
-    labels = tuple(label for label in METHODS if label not in left_out)
+    labels = tuple(label for label in IN_WORLDS if label not in left_out)
     alpha = 0.3 if name == "priors" else 0.1
     data = _data(name, TITLES[name], {"world": name, "train_examples": 60, "alpha": alpha})
     how = {"rounds": ROUNDS, "tuning": tuning(trials), **model}

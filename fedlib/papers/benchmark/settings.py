@@ -25,7 +25,7 @@ METHODS = {
     "fedavg-plus": ("FedAvg, fine-tuned", "fedavg_plus", {}),
     "ditto": ("Ditto", "ditto", {"lam": 0.1}),
     "apfl": ("APFL", "apfl", {"alpha": 0.5}),
-    "known-clusters": ("Known clusters", "oracle_clusters", {"num_clusters": NUM_EXPERTS}),
+    "known-clusters": ("Known clusters", "oracle_clusters", {}),
     "ifca": (
         "IFCA",
         "ifca",
@@ -39,7 +39,46 @@ METHODS = {
     "fedrep": ("FedRep", "fedrep", {}),
     "lg-fedavg": ("LG-FedAvg", "lg_fedavg", {}),
     "pfedmm": ("pFedMM", "pfedmm", {"num_experts": NUM_EXPERTS}),
+    # From here on in real federations alone.
+    "label-prior": ("Label prior", "local", {}),
+    "fedavg-wide": ("FedAvg, 3 x as wide", "fedavg", {}),
+    "fedavg-adam": ("FedAvg (server Adam)", "fedavg_adam", {"server_lr": SERVER_LR}),
+    "fedprox": ("FedProx", "fedprox", {"mu": 0.1}),
+    "qffl": ("q-FFL", "qffl", {"q": 1.0}),
+    "afl": ("AFL", "afl", {"lr_lambda": 0.01}),
+    "pfedme": ("pFedMe", "pfedme", {"mu": 1.0}),
+    "l2sgd": ("L2SGD", "l2sgd", {"p": 0.1, "lam": 0.05}),
+    "local-global": ("Local/Global", "local_global", {"server_lr": SERVER_LR}),
+    "clustered": ("Clustered FL", "clustered", {}),
+    "fedmix-clients": (
+        "FedMix by clients",
+        "fedmix_clients",
+        {"num_experts": NUM_EXPERTS, "server_lr": SERVER_LR},
+    ),
+    "adaptive-experts": (
+        "Adaptive experts",
+        "adaptive_experts",
+        {
+            **{"num_experts": NUM_EXPERTS, "cluster_init": "full", "stop": "never"},
+            **{"stop_split": "val", "exploration": "eps", "epsilon": 0.1},
+            **{"local_lr": 0.1, "gate_lr": 0.01, "local_epochs": 30, "gate_epochs": 30},
+        },
+    ),
+    "pfedmoe": ("pFedMoE", "pfedmoe", {}),
+    "fml": ("FML", "fml", {}),
+    "fedkd": ("FedKD", "fedkd", {}),
+    "fedapen": ("FedAPEN", "fedapen", {}),
+    "fedproto": ("FedProto", "fedproto", {}),
+    "fedgh": ("FedGH", "fedgh", {}),
+    "fedtgp": ("FedTGP", "fedtgp", {}),
+    "fd": ("FD", "fd", {}),
 }
+IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
+WIDTHS = {"fedavg-wide": 3} | dict.fromkeys(("fml", "fedkd", "fedapen"), 0.5)  # of what is shared
+TWO_MODELS = ("fml", "fedkd", "fedapen")  # whose clients have the ordinary model to themselves
+PROTOCOLS = {"adaptive-experts": "moe"}  # how a method predicts, if not by default
+PRIOR = ("label-prior",)  # which look at no input
+GATE = 16  # units, and channels, of a gate of its own network
 NEEDS_A_BODY = ("fedrep", "lg-fedavg", "pfedmm")  # which a linear model has not
 NEEDS_CLUSTERS = ("known-clusters",)
 HOMES = {  # by label: the worlds that are as the method assumes
@@ -75,6 +114,9 @@ class Setting(_frame.Setting):
       cohort: share of the seen clients in a round.
       local: of the local solver, besides its rate.
       tuning: see `fedlib.spec.Run`; None tunes nothing.
+      clusters: true clusters of the clients.
+      image: channels and side of an image, for gates that look at one.
+      evaluations: of a run, after the first.
     """
 
     rounds: int
@@ -85,23 +127,66 @@ class Setting(_frame.Setting):
     cohort: float = 1.0
     local: Mapping = field(default_factory=lambda: {"batch_size": 32, "epochs": 1})
     tuning: Mapping | None = None
+    clusters: int = NUM_EXPERTS
+    image: Mapping = field(default_factory=dict)
+    evaluations: int = 1
 
     def runs(self) -> Iterator[Run]:
         """Every method."""
         for label in self.labels:
             title, method, params = METHODS[label]
-            gate = {"gate_features": self.inputs} if method == "gated_experts" else {}
             yield Run(
                 federation=self.data.name,
                 label=label,
                 title=title,
                 method=method,
-                model=self.model,
-                model_params=dict(self.model_params),
+                model="constant" if label in PRIOR else self.model,
+                model_params=self._arguments(label),
+                modules=self._modules(label),
                 rounds=self.rounds,
                 local={"solver": "sgd", "lr": self.rate, **self.local},
-                params={**params, **gate},
+                params={**params, **self._own(label)},
                 participation={"rate": self.cohort, "aggregation": "renormalised"},
-                evaluate_every=self.rounds,
+                evaluate_every=max(1, self.rounds // self.evaluations),
                 tuning=dict(self.tuning) if self.tuning else None,
             )
+
+    def _arguments(self, label: str) -> dict:
+        """Of the model of a method, which may be three times as wide, or half as wide."""
+        arguments = dict(self.model_params)
+        if label in PRIOR:
+            return {"num_classes": arguments["num_classes"]}
+        if label not in WIDTHS:
+            return arguments
+        widths = ("hidden",) if self.model == "mlp" else ("channels", "hidden")
+        return arguments | {width: int(arguments[width] * WIDTHS[label]) for width in widths}
+
+    def _modules(self, label: str) -> dict:
+        """Private models of methods with two, and gates that are networks of their own."""
+        own = {"model": self.model, "params": dict(self.model_params)}
+        if label in TWO_MODELS:
+            return {"large": [own]}
+        if label == "pfedmoe":
+            return {"gate": {"model": "pfedmoe_gate", "params": dict(self.image)}}
+        if label != "adaptive-experts":
+            return {}
+        outputs = {"num_classes": NUM_EXPERTS + 1}  # a client's own expert is one more
+        if self.model == "mlp":
+            gate = {"in_features": self.inputs, "hidden": GATE}
+            return {"expert": own, "gate": {"model": "mlp", "params": gate | outputs}}
+        sizes = {"conv1": GATE, "conv2": GATE, "hidden": GATE, "dropout": 0.0}
+        gate = {"model": "gate_cnn", "params": {**self.image, **sizes, **outputs}}
+        return {"expert": own, "gate": gate}
+
+    def _own(self, label: str) -> dict:
+        """Hyper-parameters that follow from the federation."""
+        match label:
+            case "gated-experts":
+                return {"gate_features": self.inputs}
+            case "known-clusters":
+                return {"num_clusters": self.clusters}
+            case "fedkd":
+                return {"horizon": self.rounds}
+            case "local-global" if self.model == "mlp":
+                return {"private": "body.1"}  # its lowest layer; body.0 only flattens
+        return {}

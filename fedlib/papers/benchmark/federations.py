@@ -1,0 +1,252 @@
+"""The real federations of the benchmark: twelve of five data sets, and who runs on them.
+
+Test examples are those of the publisher, or the same ones in every cut: no seed trains on what
+another one tests on. `mnist-writers` alone has one cut for all seeds, as its partition would mix.
+Validation examples are taken from the training part. Sizes are small on purpose: n, the training
+examples of a client, is what decides between training alone and together.
+"""
+
+from dataclasses import replace
+
+from fedlib.papers.benchmark.settings import METHODS, Setting, tuning
+from fedlib.spec import Data
+
+SEED = 20261124  # of every cut
+VAL = 0.2  # of a client's training examples
+UNSEEN = 0.2  # of the clients, about
+RATE, RATES = 0.1, (0.005, 1.5)  # of the first trial, and from which tuning takes it
+TRIALS = 12
+CORE = (  # runs everywhere: an anchor or a representative of a family
+    *("label-prior", "local", "fedavg", "fedavg-plus", "fedavg-wide", "fedavg-adam", "ditto"),
+    *("apfl", "fedrep", "biased-fedavg", "ifca", "fedem", "pfedmm", "fedmix"),
+    *("adaptive-experts", "pfedmoe", "fml", "fedproto"),
+)
+NEEDS_CLUSTERS = ("known-clusters",)
+NEEDS_EVERYBODY = ("clustered",)  # in every round
+DIGITS = {"in_channels": 1, "side": 8}
+MNIST = {"in_channels": 1, "side": 28}
+CIFAR = {"in_channels": 3, "side": 32}
+QUARTERS = 4  # evaluations of a run, to see whether it still gains in the last one
+TAGS = {  # by federation: in what clients differ
+    "digits-skew": ("labels",),
+    "digits-permuted": ("concepts", "clusters"),
+    "digits-rotated": ("features", "clusters"),
+    "mnist-writers": ("natural",),
+    "mnist-quantity": ("sizes",),
+    "mnist-two-shard": ("labels",),
+    "mnist-angled": ("features",),
+    "cifar-skew": ("labels",),
+    "cifar-permuted": ("concepts", "clusters"),
+    "cifar-rotated": ("features", "clusters"),
+    "emnist-device": ("many clients",),
+    "femnist": ("natural", "many clients"),
+}
+
+
+def demo() -> tuple[Setting, ...]:
+    """Two of digits with few methods and rounds, one rate."""
+    few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
+    return tuple(
+        replace(setting, labels=few, rounds=12, evaluations=1, tuning=tuning(3, RATES))
+        for setting in (digits_skew(), digits_permuted())
+    )
+
+
+def reduced(trials: int) -> tuple[Setting, ...]:
+    """All twelve, each method tuned in so many trials."""
+    every = (
+        digits_skew(),
+        digits_permuted(),
+        digits_rotated(),
+        mnist_writers(),
+        mnist_quantity(),
+        mnist_two_shard(),
+        mnist_angled(),
+        cifar_skew(),
+        cifar_permuted(),
+        cifar_rotated(),
+        emnist_device(),
+        femnist(),
+    )
+    return tuple(replace(setting, tuning={**setting.tuning, "trials": trials}) for setting in every)
+
+
+def digits_skew() -> Setting:
+    """25 clients, each with few of the ten classes."""
+    partition = _sizes("hsu", 25, 50, 16) | {"alpha": 1.0}
+    return _digits("digits-skew", "Digits, label skew", partition)
+
+
+def digits_permuted() -> Setting:
+    """24 clients in four clusters, who call the digits by other names."""
+    partition = _sizes("permuted", 24, 50, 60) | {"num_clusters": 4}
+    return _digits("digits-permuted", "Digits, permuted", partition, clusters=4)
+
+
+def digits_rotated() -> Setting:
+    """24 clients in four clusters, whose images are turned."""
+    partition = _sizes("rotated", 24, 50, 60) | {"rotations": [0, 90, 180, 270]}
+    return _digits("digits-rotated", "Digits, rotated", partition, clusters=4)
+
+
+def mnist_writers() -> Setting:
+    """A hundred writers; those of MNIST's test part take no part in training."""
+    partition = {
+        "kind": "writer",
+        "num_clients": 100,
+        "train_fraction": 0.6,
+        "val_fraction": VAL,
+        "unseen": "test_part",
+    }
+    return _mnist("mnist-writers", "MNIST, writers", partition, source="qmnist")
+
+
+def mnist_quantity() -> Setting:
+    """60 clients with 8 to 600 training examples."""
+    spread = {"sigma": 1.0, "min_examples": 8, "max_examples": 600}
+    partition = _sizes("quantity", 60, 75, 100) | spread
+    return _mnist("mnist-quantity", "MNIST, unlike sizes", partition)
+
+
+def mnist_two_shard() -> Setting:
+    """60 clients with two classes each."""
+    return _mnist("mnist-two-shard", "MNIST, two classes", _sizes("two_shard", 60, 76, 100))
+
+
+def mnist_angled() -> Setting:
+    """60 clients, each of which turns its images by angles of its own frequency."""
+    partition = _sizes("angled", 60, 75, 100) | {"alpha": 1.0}
+    return _mnist("mnist-angled", "MNIST, angles", partition)
+
+
+def cifar_skew() -> Setting:
+    """50 clients, each with few of the ten classes."""
+    partition = _sizes("hsu", 50, 100, 100) | {"alpha": 1.0}
+    return _cifar("cifar-skew", "CIFAR-10, label skew", partition)
+
+
+def cifar_permuted() -> Setting:
+    """48 clients in four clusters, who call the classes by other names."""
+    partition = _sizes("permuted", 48, 100, 100) | {"num_clusters": 4}
+    return _cifar("cifar-permuted", "CIFAR-10, permuted", partition, clusters=4)
+
+
+def cifar_rotated() -> Setting:
+    """48 clients in four clusters, whose images are turned."""
+    partition = _sizes("rotated", 48, 100, 100) | {"rotations": [0, 90, 180, 270]}
+    return _cifar("cifar-rotated", "CIFAR-10, rotated", partition, clusters=4)
+
+
+def emnist_device() -> Setting:
+    """250 clients with little data, of whom few are there in a round."""
+    partition = _sizes("hsu", 250, 50, 40) | {"alpha": 10.0}
+    data = _data("emnist-device", "EMNIST, many clients", "emnist", partition, source="test")
+    return _letters(data, cohort=0.1, rounds=100)
+
+
+def femnist() -> Setting:
+    """Writers with the parts that LEAF gives them."""
+    partition = {"kind": "writer_parts", "num_clients": 105, "val_fraction": VAL}
+    partition |= {"unseen_fraction": 0.24}
+    data = _data("femnist", "FEMNIST", "femnist", partition, source="leaf")
+    return _letters(data, cohort=0.25, rounds=40)
+
+
+def _sizes(kind: str, clients: int, train: int, test: int) -> dict:
+    """A partition with as many examples for every client."""
+    return {
+        "kind": kind,
+        "num_clients": clients,
+        "train_examples": train,
+        "test_examples": test,
+        "val_fraction": VAL,
+        "unseen_fraction": UNSEEN,
+    }
+
+
+def _data(name: str, title: str, dataset: str, partition: dict, **params: str) -> Data:
+    return Data(
+        name=name,
+        dataset=dataset,
+        params=params,
+        partition=partition,
+        seed=SEED,
+        title=title,
+        partition_label=partition["kind"],
+        per_seed=partition["kind"] != "writer",
+    )
+
+
+def _digits(name: str, title: str, partition: dict, clusters: int = 0) -> Setting:
+    """An MLP of 4,810 parameters; everybody is in every round."""
+    return _setting(
+        _data(name, title, "digits", partition),
+        _everything(clusters, everybody=True),
+        model="mlp",
+        model_params={"in_features": 64, "hidden": 64, "num_classes": 10},
+        inputs=64,
+        image=DIGITS,
+        local={"batch_size": 16, "epochs": 1},
+        rounds=40,
+        clusters=clusters,
+    )
+
+
+def _mnist(name: str, title: str, partition: dict, **params: str) -> Setting:
+    """An MLP of 50,890 parameters; half of the seen clients are in a round."""
+    return _setting(
+        _data(name, title, "mnist", partition, **params),
+        _everything(clusters=0, everybody=False),
+        model="mlp",
+        model_params={"in_features": 784, "hidden": 64, "num_classes": 10},
+        inputs=784,
+        image=MNIST,
+        cohort=0.5,
+        rounds=40,
+        tuning=tuning(TRIALS, RATES, rung=True),
+    )
+
+
+def _everything(clusters: int, everybody: bool) -> tuple[str, ...]:
+    """All methods that can run there."""
+    left_out = {
+        *(() if clusters else NEEDS_CLUSTERS),
+        *(() if everybody else NEEDS_EVERYBODY),
+    }
+    return tuple(label for label in METHODS if label not in left_out)
+
+
+def _cifar(name: str, title: str, partition: dict, clusters: int = 0) -> Setting:
+    """A LeNet-5 of 8 channels; half of the seen clients are in a round."""
+    return _setting(
+        _data(name, title, "cifar10", partition),
+        (*CORE, *(NEEDS_CLUSTERS if clusters else ())),
+        model="lenet5",
+        model_params={**CIFAR, "channels": 8, "hidden": 64, "num_classes": 10},
+        inputs=3072,
+        image=CIFAR,
+        cohort=0.5,
+        rounds=40,
+        clusters=clusters,
+        tuning=tuning(TRIALS, RATES, rung=True),
+    )
+
+
+def _letters(data: Data, cohort: float, rounds: int) -> Setting:
+    """A LeNet-5 of 8 channels for 62 classes."""
+    return _setting(
+        data,
+        CORE,
+        model="lenet5",
+        model_params={**MNIST, "channels": 8, "hidden": 128, "num_classes": 62},
+        inputs=784,
+        image=MNIST,
+        cohort=cohort,
+        rounds=rounds,
+        tuning=tuning(TRIALS, RATES, rung=True),
+    )
+
+
+def _setting(data: Data, labels: tuple[str, ...], **other) -> Setting:
+    how = {"rate": RATE, "tuning": tuning(TRIALS, RATES), "evaluations": QUARTERS, **other}
+    return Setting(data=data, labels=labels, roles=("real",), **how)
