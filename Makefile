@@ -75,7 +75,7 @@ workflow = $(BIN)/python -m fedlib make
 .PHONY: help install demo demo-all reduced reproduce plan why list compare report test test-fast lint format
 .PHONY: bench bench-peers bench-gpu install-slurm test-slurm test-environments
 .PHONY: test-changed test-faults test-large test-soak
-.PHONY: lock pins unlock clean keep gather wall figures-from docs
+.PHONY: lock pins unlock clean keep gather wall which figures-from docs
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
@@ -122,6 +122,9 @@ gather: $(STAMP)  ## take finished runs of other clones or machines: FROM=../oth
 wall: override SCALE = full
 wall: $(STAMP)  ## write docs/results/full/README.md: every published number beside ours, or its cost
 	@$(workflow) wall
+
+which: $(STAMP)  ## write docs/which-method-when.md from what is kept of the benchmark
+	@$(workflow) which
 
 figures-from: $(STAMP)  ## draw FROM=docs/results/PAPER again, without any run
 	@$(workflow) figures-from

@@ -31,6 +31,7 @@ MODULES = {
     "keep": "keep",
     "gather": "gather",
     "wall": "wall",
+    "which": "which",
     "figures-from": "redraw",
     "clean": "clean",
     "unlock": "clean",
@@ -133,6 +134,7 @@ def _add_results(add: Callable[..., Parser], plain: Parser) -> None:
         "sources", nargs="+", type=Path, help="folders of results, or of what is kept"
     )
     add("wall", "write docs/results/full/README.md: published numbers beside ours, or their costs")
+    add("which", "write docs/which-method-when.md from what is kept of the benchmark", plain)
     kept = add("keep", "copy a paper's tables, figures and report to docs/results")
     kept.add_argument("paper", help="its name")
     kept.add_argument("--out", type=Path, help="instead of docs/results or docs/results/full")

@@ -1,0 +1,275 @@
+"""The page "Which method when", made of the tables that are kept: no sentence is typed by hand.
+
+Every sentence has its number, its interval and its table. Rules are those of the table `advice`,
+whose verdicts are `fedlib.report.statistics.verdict`. From six federations on, a difference is the
+median with its interval, else the mean with that of data sets drawn again.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from tabulate import tabulate
+
+from fedlib.report import inputs, intervals, packs, tables
+from fedlib.report.statistics import FEWEST_DATASETS, FEWEST_FEDERATIONS
+from fedlib.report.tables import render
+from fedlib.report.tables.claims import HOLDS, REVERSED, UNDECIDED
+
+KINDS = ("standings", "contrasts", "claims", "advice")
+HEAD = """\
+# Which method when
+
+<!-- Written by `make which`. -->
+"""
+TOO_FEW = (
+    "**Too few to advise.** {why} This page is written from kept results, and will say more when "
+    "they are there."
+)
+SETUP = """\
+Every method had the same models, rounds and number of trials to tune in; test examples chose
+nothing ([how](../fedlib/papers/benchmark/README.md)). Numbers are points of accuracy, the mean over
+seen clients; intervals are of 95 %: of the median over six federations or more, else of the mean if
+data sets were drawn again. Hypotheses, methods, metric and exclusions were fixed in `{file}`, last
+changed in {commit}.
+"""
+NOT = """\
+* Small models and few examples per client: nothing here extends to large networks.
+* Most federations are of handwriting; data sets drawn again give wider intervals than federations.
+* *Equal* means within a point. *Cannot tell* means just that, and not that methods are equal.
+* Methods are run as this project has them, in its neutral profile, not as their authors tuned them.
+"""
+
+
+def text(pack: Path, commit: str, folder: str, file: str) -> str:
+    """The page.
+
+    Args:
+      pack: of the benchmark's kept results.
+      commit: in which the registered file was last changed; "" if nobody knows.
+      folder: of what is kept, relative to the page.
+      file: the registered one.
+
+    Raises:
+      DataError: if the pack is missing or damaged.
+    """
+    metrics, clients, exhibits = packs.read(pack)
+    found = {spec["kind"]: spec for _, spec, _ in exhibits if spec["kind"] in KINDS}
+    why = ""
+    if len(found) < len(KINDS):
+        why = "The kept results have no real federations yet."
+    elif found["advice"]["scale"] not in ("reduced", "full"):
+        why = f"These results are of scale {found['advice']['scale']}."
+    if why:
+        return f"{HEAD}\n{TOO_FEW.format(why=why)}\n"
+    sheets = {
+        kind: inputs.made(tables.load, spec, metrics, clients, None).numbers
+        for kind, spec in found.items()
+    }
+    return of_tables(sheets, found["advice"]["params"], commit, folder, file)
+
+
+def of_tables(
+    sheets: dict[str, pd.DataFrame], params: dict, commit: str, folder: str, file: str
+) -> str:
+    """The page of the numbers of the tables, by kind; `params` are those of the table of advice."""
+    page = _Page(sheets, params, folder)
+    named = f"commit {commit[:10]}" if commit else "a commit that is not known here"
+    parts = [
+        HEAD,
+        page.first(),
+        SETUP.format(file=file, commit=named),
+        "## By how clients differ",
+        "\n".join(f"* {sentence}" for sentence in page.rules()),
+        "## One method of each family",
+        "\n".join(f"* {sentence}" for sentence in page.verdicts()),
+        "## What each method takes, and who loses",
+        page.requirements(),
+        "## What the papers claim",
+        "\n".join(f"* {sentence}" for sentence in page.claims()),
+        "## What nobody should conclude",
+        NOT,
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+class _Page:
+    """The sentences of a page.
+
+    Args:
+      sheets: numbers of the tables, by kind.
+      params: of the table of advice.
+      folder: of the tables.
+    """
+
+    def __init__(self, sheets: dict[str, pd.DataFrame], params: dict, folder: str):
+        self._sheets, self._params, self._folder = sheets, params, folder
+        self._base = params["against"]
+
+    def first(self) -> str:
+        """Whether following the page would have helped."""
+        sentences = []
+        for part, told in (("federation", "a federation"), ("dataset", "a data set")):
+            rows = self._advice(f"gain, {part}")
+            if rows.empty:
+                continue
+            [row] = rows.to_dict("records")
+            span, link = _span(row["low"], row["high"]), self._table("advice")
+            by = f"{render.points(row['mean'])} points {span} on {int(row['federations'])}"
+            if row["low"] > 0:
+                how = f"**following this page beats always {self._base}**"
+            else:
+                how = f"**following this page does not beat always {self._base}**"
+            sentences.append(f"Tested without {told} each time, {how}: {by} federations ({link}).")
+        return " ".join(sentences) or TOO_FEW.format(why="Nothing can be left out.")
+
+    def rules(self) -> Iterator[str]:
+        """What each rule says."""
+        for row in self._advice("rules").to_dict("records"):
+            yield self._rule(row)
+
+    def _rule(self, row: dict) -> str:
+        sentence, title, number = row["name"], row["title"], int(row["federations"])
+        shown = row["mean"] if pd.isna(row["low"]) else row["median"]
+        ahead = f"{render.points(shown)} points {_best_span(row)}"
+        link = f"({self._table('advice')})"
+        if number < FEWEST_FEDERATIONS or row["datasets"] < FEWEST_DATASETS:
+            few = f"{_count(number, 'federation')} of {_count(int(row['datasets']), 'data set')}"
+            return (
+                f"{sentence}: **these runs cannot tell**, as they have {few}. {title} is at "
+                f"{ahead} against {self._base} {link}."
+            )
+        match row["verdict"]:
+            case "clear" | "leaning" as verdict:
+                sure = f"take **{title}**" if verdict == "clear" else f"**{title}** may be better"
+                near = f" Within a point of it: {row['near']}." if row["near"] else ""
+                return (
+                    f"{sentence}: {sure}. It is at {ahead} against {self._base}, ahead on "
+                    f"{int(row['ahead'])} of {number} federations{self._price(row)} {link}.{near}"
+                )
+            case "equal":
+                return (
+                    f"{sentence}: **{self._base} will do**. Nothing tested is reliably more than a "
+                    f"point better; {title} comes nearest, at {ahead} {link}."
+                )
+        more = "" if pd.isna(row["more"]) else f"; about {_count(int(row['more']), 'federation')} "
+        more += "more like these would settle a point" * bool(more)
+        return (
+            f"{sentence}: **these runs cannot tell**. {title} is at {ahead} against {self._base}, "
+            f"P(better) {row['better']:.2f}{more} {link}."
+        )
+
+    def _price(self, row: dict) -> str:
+        """What a method sends and whom it hurts where its rule is about."""
+        tag = next(r["tag"] for r in self._params["rules"] if r["sentence"] == row["name"])
+        tags = self._params["tags"]
+        names = [name for name, own in tags.items() if not tag or tag in own]
+        mine = self._sheets["standings"]
+        costs = _relative(mine[mine["federation"].isin(names)], self._base)
+        found = costs.loc[row["title"]]
+        hurt = f"{render.percent(found['hurt'])} % of clients worse off than alone"
+        return f"; it sends {found['bytes']:.2g} times as many bytes and leaves {hurt}"
+
+    def verdicts(self) -> Iterator[str]:
+        """A sentence for each registered contrast."""
+        for row in self._sheets["contrasts"].to_dict("records"):
+            said = {
+                "clear": "is clearly better than",
+                "leaning": "is probably better than",
+                "equal": "is equal, within a point, to",
+                "unknown": "cannot be told from",
+            }[row["verdict"]]
+            if row["verdict"] == "unknown" and row["worse"] >= 0.75:
+                said = "is probably worse than"
+            yield (
+                f"{row['title']} {said} {row['against']}: median {render.points(row['median'])} "
+                f"points {_best_span(row)}, p {intervals.p_text(row['p_holm'])} after Holm, "
+                f"P(better) {row['better']:.2f}, P(equal) {row['equal']:.2f} "
+                f"({self._table('contrasts')})."
+            )
+
+    def requirements(self) -> str:
+        """What methods send and compute beside fine-tuned FedAvg, and what clients get of them."""
+        found = _relative(self._sheets["standings"], self._base)
+        heads = ["Method", "accuracy", "worst tenth", "hurt", "unseen", "bytes", "arithmetic"]
+        rows = [
+            [
+                render.markdown(str(title)),
+                *(render.percent(row[x]) for x in ("mean", "worst_tenth", "hurt", "unseen")),
+                *(
+                    render.ABSENT if np.isnan(row[x]) else f"{row[x]:.2g}"
+                    for x in ("bytes", "flops")
+                ),
+            ]
+            for title, row in found.iterrows()
+        ]
+        align = ["left"] + ["right"] * 6
+        grid = tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align)
+        return (
+            "Means over the federations that all of these methods ran on, in percent; bytes and "
+            f"arithmetic as multiples of those of {self._base}. A dash under unseen: nothing for "
+            f"newcomers ({self._table('standings')}).\n\n{grid}"
+        )
+
+    def claims(self) -> Iterator[str]:
+        """A sentence for each claim."""
+        told = {HOLDS: "holds", UNDECIDED: "is undecided", REVERSED: "is reversed"}
+        for row in self._sheets["claims"].to_dict("records"):
+            if row["verdict"] not in told:
+                yield f"{row['paper']}, {row['claim']}: not tested here."
+                continue
+            yield (
+                f"{row['paper']}, {row['claim']}: {told[row['verdict']]}, median "
+                f"{render.points(row['median'])} points {_span(row['low'], row['high'])} on "
+                f"{_count(int(row['federations']), 'federation')} ({self._table('claims')})."
+            )
+
+    def _advice(self, part: str) -> pd.DataFrame:
+        numbers = self._sheets["advice"]
+        return numbers[numbers["part"] == part].fillna({"near": ""})
+
+    def _table(self, name: str) -> str:
+        return f"[{name}]({self._folder}/{name}.csv)"
+
+
+def _relative(standings: pd.DataFrame, base: str) -> pd.DataFrame:
+    """By method, over the federations that have all methods but a few: means, and costs by base's.
+
+    A method that is missing on one of these is left out.
+    """
+    wide = standings.pivot(index="federation", columns="title")
+    every = wide["mean"].notna()
+    there = every.columns[every.all()]
+    means = {name: wide[name][there].mean() for name in ("mean", "worst_tenth", "hurt", "unseen")}
+    costs = {
+        name: (wide[name][there].div(wide[name][base].where(wide[name][base] > 0), axis=0)).mean()
+        for name in ("bytes", "flops")
+    }
+    order = [title for title in dict.fromkeys(standings["title"]) if title in there]
+    return pd.DataFrame({**means, **costs}).loc[order]
+
+
+def _best_span(row: dict) -> str:
+    """The interval of the median, or that of data sets drawn again where federations are few."""
+    if not pd.isna(row["low"]):
+        return _span(row["low"], row["high"])
+    return _span(row["datasets_low"], row["datasets_high"])
+
+
+def _span(low: float, high: float) -> str:
+    return intervals.ends(low, high, render.points) or "[no interval]"
+
+
+def _times(factor: float) -> str:
+    return render.ABSENT if np.isnan(factor) else f"{factor:.2g}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def commit_in(page: str) -> str:
+    """The commit that a page names; "" if it names none."""
+    _, _, rest = page.partition("\nchanged in commit ")
+    return rest.split(".")[0] if rest else ""

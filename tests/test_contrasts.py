@@ -1,0 +1,209 @@
+"""Tables of methods that choose by validation, over several federations: what they show."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up import footer
+
+from fedlib.cli import which as cli
+from fedlib.report import figures, tables, which
+from fedlib.report.metrics import TRAFFIC
+from fedlib.report.tables import claims
+
+NAMES = ("a", "b", "c", "d")
+DATASETS = {"a": "digits", "b": "digits", "c": "mnist", "d": "mnist"}
+TITLES = {"local": "Local", "fedavg": "FedAvg", "plus": "Plus", "moe": "MoE"}
+ROWS = [
+    *({"title": TITLES[label], "labels": [label]} for label in ("local", "fedavg", "plus")),
+    {"title": "Pick", "labels": ["local", "fedavg", "plus"], "pick": True},
+    {"title": "MoE", "labels": ["moe-1", "moe-2"], "protocol": "moe"},
+]
+LABELS = ("local", "fedavg", "plus", "moe-1", "moe-2")
+# Test accuracies of the two clients of a federation, by run; validation is as the number of errors.
+TEST = {"local": (0.6, 0.9), "fedavg": (0.7, 0.5), "plus": (0.8, 0.7), "moe-1": (0.9, 0.9)}
+TEST |= {"moe-2": (1.0, 1.0)}
+VAL = {"local": (0.1, 0.9), "fedavg": (0.2, 0.1), "plus": (0.9, 0.2), "moe-1": (0.9, 0.9)}
+VAL |= {"moe-2": (0.5, 0.5)}  # the better one on test examples, which nobody sees
+
+
+def frames(shift=0.0):
+    """Metrics and clients; every federation is like the others, but for `shift` by its number."""
+    rows, clients = [], []
+    for number, name in enumerate(NAMES):
+        for label in LABELS:
+            protocol = "moe" if label.startswith("moe") else "default"
+            for seed in (1, 2):
+                about = {"paper": "p", "federation": name, "label": label, "seed": seed}
+                seen = {**about, "at": "last", "group": "seen", "protocol": protocol}
+                value = float(np.mean(VAL[label]))
+                rows.append({**seen, "split": "val", "metric": "accuracy", "value": value})
+                sent = {**about, "at": "last", "metric": "bytes", "value": 2e6, **TRAFFIC._asdict()}
+                rows += [sent, {**sent, "metric": "flops", "value": 3e9}]
+                for split, found in (("test", TEST), ("val", VAL)):
+                    for client, accuracy in enumerate(found[label]):
+                        more = shift * number * (label == "plus") * (split == "test")
+                        one = {"split": split, "client": client, "accuracy": accuracy + more}
+                        clients.append({**seen, **one, "count": 100})
+    return pd.DataFrame(rows), pd.DataFrame(clients)
+
+
+def exhibit(**changes):
+    shown = [
+        {"federation": name, "label": label, "title": label, "method": "fedavg", "rounds": 2}
+        | {"params": {}, "notes": []}
+        for name in NAMES
+        for label in LABELS
+    ]
+    data = [
+        {"name": name, "title": f"Title {name}", "family": name, "dataset": DATASETS[name]}
+        | {"params": {}, "partition": {}, "notes": []}
+        for name in NAMES
+    ]
+    about = {"paper": "p", "name": "x", "title": "X", "caption": "", "scale": "reduced"}
+    about |= {"scale_note": "reduced: few", "folder_note": "", "published": None}
+    return {**about, "seeds": [1, 2], "federations": data, "runs": shown, **changes}
+
+
+def built(kind, made=None, **fields):
+    made = frames() if made is None else made
+    return tables.load(kind)(exhibit(), *made, None, rows=ROWS, **fields)
+
+
+def test_a_method_shows_what_validation_chose_and_clients_pick_for_themselves():
+    numbers = built("standings", alone="Local").numbers
+    found = numbers[numbers["federation"] == "a"].set_index("title")
+    # MoE takes its first run. The first client picks Plus, the second Local: 0.8 and 0.9.
+    assert found["mean"].round(6).to_dict() == {
+        **{"Local": 0.75, "FedAvg": 0.6, "Plus": 0.75, "Pick": 0.85, "MoE": 0.9},
+    }
+    assert found.loc["MoE", "label"] == "moe-1"
+    assert found["bytes"].tolist() == [2e6, 2e6, 2e6, 6e6, 2e6]
+    assert found["worst_tenth"].round(6).tolist() == [0.6, 0.5, 0.7, 0.8, 0.9]
+
+
+def test_a_client_is_hurt_if_it_is_below_local_by_more_than_chance():
+    numbers = built("standings", alone="Local").numbers
+    found = numbers[numbers["federation"] == "a"].set_index("title")["hurt"]
+    # The second client has 0.9 alone, 0.5 and 0.7 otherwise; an error is 0.06 of 100 examples.
+    assert found.to_dict() == {"Local": 0, "FedAvg": 0.5, "Plus": 0.5, "Pick": 0, "MoE": 0}
+
+
+def test_contrasts_are_of_federations_and_have_a_row_for_each_pair():
+    fields = {"of": ["MoE", "Local"], "against": ["Plus", "Pick"], "registered": "Fixed."}
+    sheet = built("contrasts", **fields)
+    assert [block.heading for block in sheet.blocks] == ["Against Plus", "Against Pick"]
+    found = sheet.numbers.set_index(["against", "title"])
+    assert found["federations"].tolist() == [4] * 4
+    assert found["median"].round(6).tolist() == [0.15, 0, 0.05, -0.1]
+    # Four federations that all agree: better, but of no interval.
+    assert found.loc[("Plus", "MoE"), "verdict"] == "clear"
+    assert found.loc[("Plus", "Local"), "verdict"] == "equal"
+    assert found["low"].isna().all()
+    figure = figures.load("contrast_points")(
+        exhibit(), *frames(), None, rows=ROWS, of=fields["of"], against=fields["against"]
+    )
+    assert [axes.get_title() for axes in figure.axes] == ["Against Plus", "Against Pick"]
+    assert "fewer than six federations" in footer(figure)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 0.2, "holds"), (-0.1, 0.2, "undecided"), (-0.2, -0.1, "reversed")]
+    + [(np.nan, np.nan, "undecided")],
+)
+def test_a_claim_is_judged_by_its_interval(low, high, verdict):
+    assert claims.verdict(low, high) == verdict
+
+
+def test_claims_have_a_row_each_and_say_what_was_not_tested():
+    told = [
+        {"paper": "P", "better": "MoE", "worse": "FedAvg"},
+        {"paper": "Q", "reason": "a server"},
+    ]
+    numbers = built("claims", claims=told).numbers
+    assert numbers["claim"].tolist() == ["MoE above FedAvg", "a server"]
+    assert numbers["verdict"].tolist() == ["undecided", "not tested"]
+
+
+ADVICE = {
+    "of": ["Plus", "MoE", "Local"],
+    "against": "Plus",
+    "pick": "Pick",
+    "tags": {"a": ["x"], "b": ["x"], "c": ["x"], "d": ["y"]},
+    "rules": [{"tag": "x", "sentence": "X"}, {"tag": "", "sentence": "All"}],
+}
+
+
+def test_advice_is_made_without_the_federation_that_it_is_tested_on():
+    numbers = built("advice", **ADVICE).numbers
+    rules = numbers[numbers["part"] == "rules"].set_index("name")
+    assert rules["title"].tolist() == ["MoE", "MoE"]
+    assert rules["verdict"].tolist() == ["clear", "clear"]
+    tests = numbers[numbers["part"] == "federation"].set_index("name")
+    # Three others of two data sets tell that MoE is clear, so it is followed everywhere.
+    assert tests["mean"].round(6).to_dict() == {
+        **{"This page": 0, "Always Plus": 0.15, "Always the best on the others": 0},
+        **{"Pick": 0.05, "Best in hindsight": 0},
+    }
+    # Without a data set only two federations are left, which tell nothing.
+    others = numbers[numbers["part"] == "dataset"].set_index("name")
+    assert others.loc["This page", "mean"] == pytest.approx(0.15)
+
+
+def test_advice_that_fits_the_others_alone_is_shown_to_hurt():
+    # Plus is better by 0.2 on "d" than on "a": there MoE is the wrong advice.
+    numbers = built("advice", frames(shift=0.1), **ADVICE).numbers
+    tests = numbers[numbers["part"] == "federation"].set_index("name")
+    assert tests.loc["This page", "worst"] >= 0.15 - 1e-9
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def page(made=None, **changes):
+    fields = {**ADVICE, **changes}
+    told = [{"paper": "P", "better": "MoE", "worse": "FedAvg"}]
+    given = {
+        "standings": {"alone": "Local"},
+        "contrasts": {"of": fields["of"], "against": ["Plus"], "registered": ""},
+        "claims": {"claims": told},
+        "advice": fields,
+    }
+    sheets = {kind: built(kind, made, **own).numbers for kind, own in given.items()}
+    return which.of_tables(sheets, fields, "0123456789abcdef", "results", "registered.py")
+
+
+def test_the_page_says_first_whether_following_it_helps():
+    sentences = page().split("\n\n")[2].split(". ")
+    assert "following this page beats always Plus**: +15.0 points [+15.0, +15.0]" in sentences[0]
+    # Without a data set nothing can be told, and what is run otherwise is run.
+    assert "without a data set each time, **following this page does not beat" in sentences[1]
+    assert "does not beat always Plus" in page(frames(shift=0.1)).split("\n\n")[2].split(". ")[0]
+
+
+def test_every_sentence_of_the_page_has_its_number_interval_and_table():
+    text = page()
+    sentences = [line for line in text.splitlines() if line.startswith("* ") and "points" in line]
+    assert len(sentences) >= 5
+    for sentence in sentences:
+        assert re.search(r"[+−]?\d+\.\d points \[", sentence), sentence
+        assert re.search(r"\]\(results/\w+\.csv\)", sentence), sentence
+    assert "X: take **MoE**. It is at +15.0 points [+15.0, +15.0] against Plus, ahead on 3" in text
+    assert "last\nchanged in commit 0123456789." in text
+    assert which.commit_in(text) == "0123456789"
+
+
+def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do():
+    rules = [{"tag": "y", "sentence": "Y"}]
+    assert "Y: **these runs cannot tell**, as they have 1 federation of 1 data set." in page(
+        rules=rules
+    )
+    text = page(of=["Plus", "Local"])
+    assert "X: **Plus will do**. Nothing tested is reliably more than a point better" in text
+
+
+def test_the_kept_page_is_what_would_be_written_now():
+    kept = cli.PAGE.read_text(encoding="utf-8")
+    assert cli.page(which.commit_in(kept)) == kept
