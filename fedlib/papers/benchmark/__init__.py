@@ -4,8 +4,8 @@ No paper of anybody's: a comparison of ours, in which every method has the same 
 number of trials to tune in, and test examples choose nothing.
 
 Scales:
-  demo     two worlds at two sizes, three methods, three trials
-  reduced  seven worlds and a phase diagram of 16, twelve trials, three seeds
+  demo     two worlds at two sizes and two federations of digits, few methods, three trials
+  reduced  seven worlds, a phase diagram of 16, twelve real federations, twelve trials, three seeds
   full     the same with a phase diagram of 25, 32 trials and ten seeds
 """
 

@@ -47,7 +47,9 @@ def demo() -> tuple[Setting, ...]:
     """Two of digits with few methods and rounds, one rate."""
     few = ("local", "fedavg", "fedavg-plus", "fedrep", "fedem")
     return tuple(
-        replace(setting, labels=few, rounds=12, evaluations=1, tuning=tuning(3, RATES))
+        replace(
+            setting, labels=few, rounds=12, evaluations=1, tuning=tuning(3, RATES), seeds=(1, 2)
+        )
         for setting in (digits_skew(), digits_permuted())
     )
 

@@ -31,7 +31,7 @@ def demo() -> tuple[str, tuple[int, ...], tuple[Setting, ...]]:
     few = ("local", "fedavg", "fedem")
     return (
         "demo: small, with few rounds and three trials to tune in; shows that everything runs.",
-        (1, 2),
+        (1,),
         (
             *(_cell(n, delta, few, 3) for delta in (0.0, 1.0) for n in (16, 128)),
             *federations.demo(),

@@ -70,7 +70,7 @@ METHODS = {
     "fedapen": ("FedAPEN", "fedapen", {}),
     "fedproto": ("FedProto", "fedproto", {}),
     "fedgh": ("FedGH", "fedgh", {}),
-    "fedtgp": ("FedTGP", "fedtgp", {}),
+    "fedtgp": ("FedTGP", "fedtgp", {"server_epochs": 10}),
     "fd": ("FD", "fd", {}),
 }
 IN_WORLDS = tuple(METHODS)[: tuple(METHODS).index("label-prior")]
@@ -117,6 +117,7 @@ class Setting(_frame.Setting):
       clusters: true clusters of the clients.
       image: channels and side of an image, for gates that look at one.
       evaluations: of a run, after the first.
+      seeds: in place of the scale's.
     """
 
     rounds: int
@@ -130,6 +131,7 @@ class Setting(_frame.Setting):
     clusters: int = NUM_EXPERTS
     image: Mapping = field(default_factory=dict)
     evaluations: int = 1
+    seeds: tuple[int, ...] = ()
 
     def runs(self) -> Iterator[Run]:
         """Every method."""
@@ -148,6 +150,7 @@ class Setting(_frame.Setting):
                 params={**params, **self._own(label)},
                 participation={"rate": self.cohort, "aggregation": "renormalised"},
                 evaluate_every=max(1, self.rounds // self.evaluations),
+                seeds=self.seeds,
                 tuning=dict(self.tuning) if self.tuning else None,
             )
 
