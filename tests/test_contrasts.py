@@ -1,6 +1,7 @@
 """Tables of methods that choose by validation, over several federations: what they show."""
 
 import re
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from fedlib.cli import which as cli
 from fedlib.report import figures, tables, which
 from fedlib.report.metrics import TRAFFIC
 from fedlib.report.tables import claims
+from fedlib.workflow import registered
 
 NAMES = ("a", "b", "c", "d")
 DATASETS = {"a": "digits", "b": "digits", "c": "mnist", "d": "mnist"}
@@ -207,3 +209,25 @@ def test_the_page_says_where_it_cannot_tell_and_where_the_simple_method_will_do(
 def test_the_kept_page_is_what_would_be_written_now():
     kept = cli.PAGE.read_text(encoding="utf-8")
     assert cli.page(which.commit_in(kept)) == kept
+
+
+def test_the_report_names_the_commit_in_which_the_registered_file_was_last_changed(tmp_path):
+    def git(*words):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        done = subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    file = tmp_path / registered.FILE
+    assert registered.note(tmp_path) == ""
+    file.write_text("A = 1\n")
+    assert "a commit that is not known here" in registered.note(tmp_path)
+    git("init", "-q"), git("add", "."), git("commit", "-qm", "first")
+    first = git("rev-parse", "HEAD")
+    (tmp_path / "other").write_text("")
+    git("add", "."), git("commit", "-qm", "second")
+    assert registered.changed(file) == first
+    assert f"last changed in commit {first[:10]}" in registered.note(tmp_path)
+    file.write_text("A = 2\n")  # what is not committed is registered nowhere
+    assert registered.changed(file) == ""

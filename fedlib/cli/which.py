@@ -1,11 +1,11 @@
 """Write docs/which-method-when.md from what is kept of the benchmark."""
 
 import argparse
-import subprocess
 from pathlib import Path
 
 from fedlib import files
 from fedlib.report import packs, which
+from fedlib.workflow import registered
 
 PAGE = Path("docs/which-method-when.md")
 KEPT = Path("docs/results/benchmark")
@@ -15,7 +15,7 @@ REGISTERED = "fedlib/papers/benchmark/registered.py"
 def main(args: argparse.Namespace) -> None:
     """Write the page."""
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    text = page(changed(REGISTERED) or which.commit_in(old))
+    text = page(registered.changed(Path(REGISTERED)) or which.commit_in(old))
     files.write_text(PAGE, text)
     print(f"{PAGE} is written from {KEPT / packs.FOLDER}")
 
@@ -24,12 +24,3 @@ def page(commit: str) -> str:
     """The page of what is kept."""
     folder = str(KEPT.relative_to(PAGE.parent))
     return which.text(KEPT / packs.FOLDER, commit, folder, REGISTERED)
-
-
-def changed(file: str) -> str:
-    """The commit in which a file was last changed; "" where git cannot tell."""
-    command = ["git", "log", "-1", "--format=%H", "--", file]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
