@@ -7,6 +7,7 @@ of all papers, by the closures that code digests are made of.
 import pytest
 from workflow import ROOT
 
+from fedlib.forecast.estimates import run_name
 from fedlib.run_spec import architectures
 from fedlib.workflow import config, provenance
 from fedlib.workflow.plan import Plan
@@ -44,13 +45,15 @@ def run_of(job):
 
 
 def check_runs(module, uses):
-    """An edit of `module` repeats training and evaluation of the runs that `uses`, all of them."""
+    """An edit of `module` repeats all of the runs that `uses`: tuning, training, evaluation."""
     again = repeated(module)
     for stage in ("train", "evaluate"):
         found = [job for found_stage, job in again if found_stage == stage]
         expected = [job for job in RUNS if uses(run_of(job))]
         assert expected and sorted(map(str, found)) == sorted(map(str, expected))
-    assert {stage for stage, _ in again} == {"train", "evaluate"}
+    tuned = {run_name(job) for job in RUNS if uses(run_of(job)) and run_of(job).tuning}
+    assert {run_name(job) for stage, job in again if stage == "tune"} == tuned
+    assert {stage for stage, _ in again} - {"tune"} == {"train", "evaluate"}
 
 
 # What a method is made of, by the statements of its paper. FedMix of autoencoders derives from
@@ -115,7 +118,7 @@ def test_an_edit_of_what_may_have_computed_any_run_repeats_all(module):
 
 def test_an_edit_of_captured_graphs_or_of_how_executors_are_measured_repeats_nothing():
     assert repeated("engine/graphs") == repeated("run/calibrate") == []
-    assert stages("run/calibration") == {"train", "evaluate"}
+    assert stages("run/calibration") == {"tune", "train", "evaluate"}
 
 
 @pytest.mark.parametrize("module", ["run/evaluate", "run/settle", "run/cost"])
