@@ -228,6 +228,21 @@ def together(tree: T) -> T:
     return map_clients(lambda x: _together(x) if type(x) is Rows else x, tree)
 
 
+def apart(tree: T, size: int) -> list[T]:
+    """Of each of `size` clients its own, without copying: [C, ...] -> C x [...]; of `Rows` the row.
+
+    Faster than to `take` one after the other.
+    """
+    parts: list = []
+    map_clients(lambda x: parts.append(x if type(x) is Rows else x.unbind(0)), tree)
+
+    def own(client: int) -> T:
+        rest = iter(parts)
+        return map_clients(lambda _: next(rest)[client], tree)
+
+    return [own(client) for client in range(size)]
+
+
 def _together(rows: Rows) -> Tree:
     check_alike(rows, len(rows))
     return stack(list(rows))

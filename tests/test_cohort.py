@@ -1,5 +1,6 @@
 """The engine: padding is invisible, order is reproducible, and both executors agree."""
 
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from support import EXECUTORS, assert_close, clients_with, cohort_of, sgd, tiny_
 
 import fedlib.engine.cohort
 import fedlib.engine.waves
-from fedlib import tree
+from fedlib import streams, tree
 from fedlib.engine.batches import draw_batches
 from fedlib.engine.choice import choose
 from fedlib.engine.device import DeviceData
@@ -84,6 +85,12 @@ def test_a_client_trains_as_a_module_with_an_optimiser_does(executor, plan):
 
 
 # -- the order of examples ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**40 + 1])
+def test_a_stream_is_that_of_its_numbers_however_large_they_are(seed):
+    draws = np.random.default_rng([seed, 3, zlib.crc32(b"fit")]).integers(0, 2**62, 4)
+    assert streams.generator(seed, 3, "fit").integers(0, 2**62, 4).tolist() == draws.tolist()
 
 
 @both_executors

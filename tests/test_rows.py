@@ -71,6 +71,15 @@ def test_rows_are_taken_and_put_by_client_beside_stacked_leaves():
     assert own["all"].tolist() == [0, 0, 2] and own["own"][1]["v"].tolist() == [0] * 4
 
 
+def test_rows_come_apart_as_views_of_what_is_taken_one_by_one():
+    both = {"own": Rows([wide, deep, wide]), "all": torch.arange(3.0), "none": ()}
+    parts = tree.apart(both, 3)
+    assert parts == [tree.take(both, client) for client in range(3)]
+    parts[2]["all"].fill_(7)
+    assert both["all"].tolist() == [0, 1, 7] and parts[1]["own"] is deep
+    assert tree.apart((), 2) == [(), ()]
+
+
 def test_kinds_are_told_apart_by_keys_shapes_types_and_by_what_is_no_tensor():
     longer, double = {"v": torch.zeros(5)}, {"v": torch.zeros(4).double()}
     rows = Rows([deep, wide, longer, dict(deep), double])

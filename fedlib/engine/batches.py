@@ -145,9 +145,9 @@ def _by_size(group: list) -> list[list]:
 
 def _wave(drawn: list[Batches], group: list, width: int, epoch: int) -> Wave:
     index = np.empty((len(group), width), np.int64)
+    columns = np.arange(width)
     for row, (client, _, step) in enumerate(group):
-        examples = drawn[client].order[step.start : step.stop]
-        index[row] = examples if len(examples) == width else np.resize(examples, width)
+        drawn[client].order[step.start : step.stop].take(columns, out=index[row], mode="wrap")
     clients = np.array([client for client, _, _ in group])
     keys = np.array([drawn[client].keys[number] for client, number, _ in group])
     sizes = np.array([step.size for _, _, step in group])

@@ -87,6 +87,8 @@ def upload(values: np.ndarray | Tensor, device: torch.device) -> Tensor:
 
 def moved(values: Tree, device: torch.device) -> Tree:
     """`values` on `device`; what is there already, or is no tensor, stays as it is."""
+    if all(x.device == device for x in tree.leaves(values) if isinstance(x, Tensor)):
+        return values
     return tree.map(lambda x: upload(x, device) if isinstance(x, Tensor) else x, values)
 
 

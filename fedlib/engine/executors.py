@@ -96,8 +96,9 @@ class Workers:
                 fn(number)
 
         if self._pool is None:
-            for number in order:
-                quietly(number)
+            with torch.no_grad(), flushed():
+                for number in order:
+                    fn(number)
             return
         # Each call has its own copy of what fedlib.engine.ambient holds: that is kept by thread.
         calls = [self._pool.submit(copy_context().run, quietly, number) for number in order]
@@ -134,9 +135,11 @@ class Loop:
         """See `Executor.fold`."""
         device = work.data.device
         begin = self._prepare(step, alike=not _rows_with_tensors((carry, per_client)))
+        with torch.no_grad():
+            clients = tree.apart((carry, per_client), len(work.ids))
 
         def visit(position: int) -> None:
-            views, args = tree.take(carry, position), tree.take(per_client, position)
+            views, args = clients[position]
             own, args = moved(views, device), moved(args, device)
             client, batches = int(work.ids[position]), drawn[position]
             with told(work.of(slice(position, position + 1))) as place:
@@ -369,6 +372,8 @@ def _pooled(work: Work, fn: Callable, shared: tuple, split: str, batch_size: int
 
 def put_back(views: Tree, values: Tree) -> None:
     """Put `values` where `views` are, which they may be or share memory with."""
+    if values is views:  # all was changed in place
+        return
     apart = tree.map(lambda view, new: new if new is view else new.clone(), views, values)
     tree.map(lambda view, new: view if new is view else view.copy_(new), views, apart)
 

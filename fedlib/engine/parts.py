@@ -15,9 +15,9 @@ from fedlib import tree
 from fedlib.engine.device import upload
 from fedlib.tree import Rows, Tree
 
-# Of the models of a part, momenta apart. On a CPU far less than PyTorch takes itself; a GPU, which
-# computes all clients of a part at once, gets many.
-PART_BYTES = {"cpu": 64 * 2**20, "cuda": 4 * 2**30}
+# Of the models of a part, momenta apart. On a CPU they should fit into its cache, and into memory
+# that the process has already; a GPU, which computes all clients of a part at once, gets many.
+PART_BYTES = {"cpu": 16 * 2**20, "cuda": 4 * 2**30}
 SUMMED_BYTES = 2**20  # of small models that are added up at once; they fit into a cache
 
 
@@ -37,8 +37,8 @@ class Total:
         tree.check_alike(terms, len(sizes))
         self.examples = int(sizes.sum())
         self._terms, self._sizes = terms, sizes  # of clients who are not in the sum yet
-        self._sum = tree.map(torch.zeros_like, tree.take(terms, 0))
-        self._at_once = max(1, SUMMED_BYTES // max(1, _nbytes(self._sum)))
+        self._sum: Tree = None  # made when it is needed: that of a part is not
+        self._at_once = max(1, SUMMED_BYTES // max(1, _nbytes(tree.take(terms, 0))))
 
     @property
     def sum(self) -> Tree:
@@ -67,6 +67,8 @@ class Total:
 
     def _add(self, count: int) -> None:
         """Take the first `count` of the clients that are left into the sum."""
+        if self._sum is None:
+            self._sum = tree.map(torch.zeros_like, tree.take(self._terms, 0))
         into = tree.leaves(self._sum)
         for first in range(0, count if into else 0, self._at_once):
             block = slice(first, min(first + self._at_once, count))
