@@ -1,6 +1,7 @@
 """Fixtures that several test files share."""
 
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -34,6 +35,15 @@ def pytest_configure():
     # tests start would ignore it, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_collection():
+    # Modules and tests stay to the end, and looking for garbage among them takes seconds.
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_ignore_collect(collection_path, config):
