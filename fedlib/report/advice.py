@@ -13,12 +13,26 @@ import numpy as np
 import pandas as pd
 
 from fedlib.report import contrasts, statistics
-from fedlib.report.inputs import Inputs
 
 WINNERS = ("clear", "leaning")  # verdicts with which a method is advised
 FOLLOWED = "This page"
 PLANNED_LENGTH = 0.01  # half of an interval that settles a point
 WAYS = ("federation", "dataset")  # what is left out
+
+
+class Asked(NamedTuple):
+    """What is asked: the fields of `fedlib.spec.contrasts.Advice` of these names."""
+
+    of: Sequence[str]
+    against: str
+    pick: str
+    tags: Mapping[str, Sequence[str]]
+    rules: Sequence[Mapping]
+
+    def tagged(self, values: pd.DataFrame, tag: str) -> pd.DataFrame:
+        """The values of federations with a tag; "" is all."""
+        names = [name for name, own in self.tags.items() if not tag or tag in own]
+        return values[values["federation"].isin(names)]
 
 
 class Ruling(NamedTuple):
@@ -38,28 +52,21 @@ class Ruling(NamedTuple):
     more: float
 
 
-def rulings(given: Inputs, values: pd.DataFrame) -> list[Ruling]:
+def rulings(asked: Asked, values: pd.DataFrame) -> list[Ruling]:
     """What each rule says of all federations with its tag; those without any are left out."""
     found = []
-    for rule in given.kind.rules:
-        names = tagged(given, rule["tag"])
-        ruling = decide(given.kind, values[values["federation"].isin(names)], rule)
+    for rule in asked.rules:
+        ruling = decide(asked, asked.tagged(values, rule["tag"]), rule)
         found += [ruling] if ruling else []
     return found
 
 
-def tagged(given: Inputs, tag: str) -> list[str]:
-    """The federations with a tag; "" is all."""
-    names = [one["name"] for one in given.exhibit["federations"]]
-    return [name for name in names if not tag or tag in given.kind.tags.get(name, ())]
-
-
-def decide(kind: object, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
+def decide(asked: Asked, values: pd.DataFrame, rule: Mapping) -> Ruling | None:
     """What a rule says of these values; None if there is nothing to compare."""
     differences = {
-        title: contrasts.paired(values, title, kind.against)
-        for title in kind.of
-        if title != kind.against
+        title: contrasts.paired(values, title, asked.against)
+        for title in asked.of
+        if title != asked.against
     }
     # Of all federations of the rule, or comparisons would be of different ones.
     most = max((each["federation"].nunique() for each in differences.values()), default=0)
@@ -89,14 +96,13 @@ def _more(values: np.ndarray) -> float:
     return float(max(1, needed - len(values)))
 
 
-def tested(given: Inputs, values: pd.DataFrame) -> pd.DataFrame:
+def tested(asked: Asked, values: pd.DataFrame) -> pd.DataFrame:
     """How far below the best method each way to decide is, on each federation left out.
 
     Returns:
       Columns "left_out" (of `WAYS`), "way", federation, dataset, "title" (what was taken) and
       "value", a regret: the accuracy of the best method there less that of the one taken.
     """
-    kind = given.kind
     table = values.groupby(["federation", "title"])["value"].mean().unstack()
     datasets = values.groupby("federation")["dataset"].first()
     rows = []
@@ -107,15 +113,15 @@ def tested(given: Inputs, values: pd.DataFrame) -> pd.DataFrame:
             if others.empty:
                 continue
             mine = table.loc[federation].dropna()
-            candidates = [title for title in (*kind.of, kind.against) if title in mine]
+            candidates = [title for title in (*asked.of, asked.against) if title in mine]
             taken = {
-                FOLLOWED: _followed(given, others, federation, candidates),
-                f"Always {kind.against}": kind.against,
+                FOLLOWED: _followed(asked, others, federation, candidates),
+                f"Always {asked.against}": asked.against,
                 "Always the best on the others": _best_mean(others, candidates),
-                kind.pick: kind.pick,
+                asked.pick: asked.pick,
                 "Best in hindsight": mine[candidates].idxmax() if candidates else "",
             }
-            best = mine[[*candidates, *({kind.pick} & {*mine.index})]].max()
+            best = mine[[*candidates, *({asked.pick} & {*mine.index})]].max()
             rows += [
                 {"left_out": left_out, "way": way, "federation": federation, "dataset": dataset}
                 | {"title": title, "value": best - mine[title]}
@@ -127,19 +133,18 @@ def tested(given: Inputs, values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _followed(
-    given: Inputs, others: pd.DataFrame, federation: str, candidates: Collection[str]
+    asked: Asked, others: pd.DataFrame, federation: str, candidates: Collection[str]
 ) -> str:
     """What the rules, made of other federations, advise for one."""
-    tags = given.kind.tags.get(federation, ())
-    for rule in given.kind.rules:
+    tags = asked.tags.get(federation, ())
+    for rule in asked.rules:
         if rule["tag"] and rule["tag"] not in tags:
             continue
-        there = others[others["federation"].isin(tagged(given, rule["tag"]))]
-        ruling = decide(given.kind, there, rule)
+        ruling = decide(asked, asked.tagged(others, rule["tag"]), rule)
         if ruling and ruling.verdict != "unknown":
             winner = ruling.verdict in WINNERS and ruling.title in candidates
-            return ruling.title if winner else given.kind.against
-    return given.kind.against
+            return ruling.title if winner else asked.against
+    return asked.against
 
 
 def _best_mean(others: pd.DataFrame, candidates: Sequence[str]) -> str:

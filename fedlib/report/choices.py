@@ -4,7 +4,7 @@ A method chooses by the mean over its seeds, on each federation for itself. Test
 say in it. In a row with "pick" every client chooses for itself, among what the rows above have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -29,15 +29,15 @@ class Choice(NamedTuple):
     labels: list[str]
 
 
-def choices(given: Inputs) -> list[Choice]:
-    """One for each federation and row that was run on it, in their order."""
+def choices(given: Inputs, rows: Iterable[Mapping]) -> list[Choice]:
+    """One for each federation and row of the exhibit that was run on it, in their order."""
     scores = _scores(given)
     found = []
     for federation in given.exhibit["federations"]:
         name = federation["name"]
         there = {run["label"] for run in exhibits.runs_of(given.exhibit, name)}
         taken: list[str] = []  # by the methods so far
-        for row in given.kind.rows:
+        for row in rows:
             labels = [label for label in row["labels"] if label in there]
             if row.get("pick"):
                 labels = [label for label in taken if label in labels]

@@ -1,6 +1,6 @@
 """Differences of methods over federations, with all that statistics say of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,10 @@ NUMBERS = (
 )
 
 
-def accuracies(given: Inputs) -> pd.DataFrame:
+def accuracies(given: Inputs, rows: Iterable[Mapping]) -> pd.DataFrame:
     """Mean test accuracy of the seen clients: columns federation, dataset, title, seed, value."""
     found = []
-    for choice in choices(given):
+    for choice in choices(given, rows):
         by_seed = of_clients(given, choice).groupby("seed")["accuracy"].mean()
         about = {name: choice.federation[name] for name in ("dataset",)}
         about |= {"federation": choice.federation["name"], "title": choice.row["title"]}
@@ -75,7 +75,7 @@ def all_contrasts(values: pd.DataFrame, of: Iterable[str], against: Sequence[str
     return pd.DataFrame(found, columns=["against", "title", *NUMBERS])
 
 
-def hurt(given: Inputs, alone: str) -> pd.DataFrame:
+def hurt(given: Inputs, rows: Iterable[Mapping], alone: str) -> pd.DataFrame:
     """Clients that are worse off than alone: columns federation, title, seed, value (a share).
 
     A client is if it is below by more than a standard error of the difference of two independent
@@ -83,7 +83,7 @@ def hurt(given: Inputs, alone: str) -> pd.DataFrame:
     """
     by_title = {
         (choice.federation["name"], choice.row["title"]): of_clients(given, choice)
-        for choice in choices(given)
+        for choice in choices(given, rows)
     }
     key, found = ["seed", "client"], []
     for (federation, title), mine in by_title.items():

@@ -22,7 +22,7 @@ def chosen(given: Inputs) -> pd.DataFrame:
       DataError: if a run has no regret, as its federation does not know the best accuracy.
     """
     found = []
-    for choice in choices(given):
+    for choice in choices(given, given.kind.rows):
         about = {"federation": choice.federation["name"], "title": choice.row["title"]}
         if choice.row.get("pick"):
             found.append(picked_by_clients(given, choice).assign(**about, label=""))

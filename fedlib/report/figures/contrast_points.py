@@ -23,7 +23,7 @@ POINT = {"markersize": 6, "marker": "D", "color": "black", "linestyle": "", "zor
 def draw(given: Inputs) -> Figure:
     """The figure: a panel for each method of comparison."""
     exhibit, kind = given.exhibit, given.kind
-    values = contrasts.accuracies(given)
+    values = contrasts.accuracies(given, kind.rows)
     found = contrasts.all_contrasts(values, kind.of, kind.against)
     others = [*dict.fromkeys(found["against"])]
     datasets = [*dict.fromkeys(one["dataset"] for one in exhibit["federations"])]

@@ -4,12 +4,14 @@ The first block is made of all federations; the others leave out the one that is
 of its data set.
 """
 
+from collections.abc import Iterator, Mapping
+
 import pandas as pd
 
 from fedlib.report import advice, contrasts, intervals
 from fedlib.report.tables import render
 from fedlib.report.tables.contrasts import spans
-from fedlib.report.tables.render import Column, Sheet
+from fedlib.report.tables.render import Block, Column, Sheet
 from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 LEFT_OUT = {"federation": "the federation", "dataset": "all federations of its data set"}
@@ -17,46 +19,58 @@ LEFT_OUT = {"federation": "the federation", "dataset": "all federations of its d
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each rule, then each way to decide."""
-    kind, values = given.kind, contrasts.accuracies(given)
-    rulings = pd.DataFrame(
-        {
-            "part": "rules",
-            "name": ruling.rule["sentence"],
-            "title": ruling.title,
-            "more": ruling.more,
-            "near": "; ".join(ruling.near),
-            **ruling.numbers,
-        }
-        for ruling in advice.rulings(given, values)
-    )
-    regrets = advice.tested(given, values)
-    gains = {part: advice.gain(regrets, part, kind.against) for part in LEFT_OUT}
+    kind = given.kind
+    values = contrasts.accuracies(given, kind.rows)
+    asked = advice.Asked(kind.of, kind.against, kind.pick, kind.tags, kind.rules)
+    regrets = advice.tested(asked, values)
+    rulings = pd.DataFrame(map(_ruling, advice.rulings(asked, values)))
     tests = pd.DataFrame(
         {"part": left_out, "name": way, **_summary(part["value"])}
         for (left_out, way), part in regrets.groupby(["left_out", "way"], sort=False)
     )
+    gains = {part: advice.gain(regrets, part, kind.against) for part in LEFT_OUT}
+    numbers = [rulings, tests, *(_gain(part, gain) for part, gain in gains.items() if gain)]
+    return given.sheet(
+        pd.concat([part for part in numbers if len(part)], ignore_index=True),
+        _blocks(rulings, tests),
+        *_notes(kind.against, gains),
+    )
+
+
+def _blocks(rulings: pd.DataFrame, tests: pd.DataFrame) -> list[Block]:
+    """The rules, and a block for each way to leave out."""
     blocks = [block("Rules", _rules(rulings), num_keys=2)] if len(rulings) else []
     for left_out, told in LEFT_OUT.items():
         mine = tests[tests["part"] == left_out] if len(tests) else tests
         if len(mine):
             blocks.append(block(f"Leaving out {told}", _ways(mine)))
-    numbers = [rulings, tests, *(_gain(part, gain) for part, gain in gains.items() if gain)]
-    return given.sheet(
-        pd.concat([part for part in numbers if len(part)], ignore_index=True),
-        blocks,
-        f"Rules compare each method with {kind.against}, on the federations with the rule's tag; "
-        "verdicts are those of the table of contrasts.",
+    return blocks
+
+
+def _notes(against: str, gains: Mapping[str, dict | None]) -> Iterator[str]:
+    yield (
+        f"Rules compare each method with {against}, on the federations with the rule's tag; "
+        "verdicts are those of the table of contrasts."
+    )
+    yield (
         "Regret: points below the best method of that federation, mean and worst over federations. "
         "A rule is followed if it can tell anything without what is left out; with no winner, and "
-        f"where no rule can tell, {kind.against} is taken.",
-        *(
-            f"Leaving out {LEFT_OUT[part]}, following the rules is {render.points(gain['mean'])} "
-            f"points {intervals.ends(gain['low'], gain['high'], render.points)} ahead of always "
-            f"{kind.against}, on {gain['federations']} federations (data sets drawn again)."
-            for part, gain in gains.items()
-            if gain
-        ),
+        f"where no rule can tell, {against} is taken."
     )
+    for part, gain in gains.items():
+        if gain:
+            ends = intervals.ends(gain["low"], gain["high"], render.points)
+            yield (
+                f"Leaving out {LEFT_OUT[part]}, following the rules is "
+                f"{render.points(gain['mean'])} points {ends} ahead of always {against}, on "
+                f"{gain['federations']} federations (data sets drawn again)."
+            )
+
+
+def _ruling(ruling: advice.Ruling) -> dict:
+    """A row of the numbers."""
+    about = {"part": "rules", "name": ruling.rule["sentence"], "title": ruling.title}
+    return about | {"more": ruling.more, "near": "; ".join(ruling.near), **ruling.numbers}
 
 
 def _gain(part: str, gain: dict) -> pd.DataFrame:

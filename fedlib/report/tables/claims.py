@@ -18,8 +18,9 @@ HOLDS, UNDECIDED, REVERSED, UNTESTED = "holds", "undecided", "reversed", "not te
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each claim."""
-    values = contrasts.accuracies(given)
-    numbers = pd.DataFrame(_row(values, claim) for claim in given.kind.claims)
+    kind = given.kind
+    values = contrasts.accuracies(given, kind.rows)
+    numbers = pd.DataFrame(_row(values, claim) for claim in kind.claims)
     return given.sheet(
         numbers,
         [block("", _columns(numbers), num_keys=2)],

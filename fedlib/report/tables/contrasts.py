@@ -10,7 +10,8 @@ from fedlib.report.tables.sheets import Columns, TableInputs, block, texts
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each pair of methods."""
-    values, kind = contrasts.accuracies(given), given.kind
+    kind = given.kind
+    values = contrasts.accuracies(given, kind.rows)
     numbers = contrasts.all_contrasts(values, kind.of, kind.against)
     blocks = [
         block(f"Against {other}", _columns(numbers[numbers["against"] == other]))

@@ -20,9 +20,9 @@ CHANCE = 0.16  # share of a normal distribution that is more than one deviation 
 
 def build(given: TableInputs) -> Sheet:
     """The table; its numbers have a row for each federation and method."""
-    exhibit, alone = given.exhibit, given.kind.alone
-    hurt = contrasts.hurt(given, alone).groupby(["federation", "title"])["value"].mean()
-    numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given))
+    exhibit, kind, alone = given.exhibit, given.kind, given.kind.alone
+    hurt = contrasts.hurt(given, kind.rows, alone).groupby(["federation", "title"])["value"].mean()
+    numbers = pd.DataFrame(_row(given, choice, hurt) for choice in choices(given, kind.rows))
     blocks = [
         block(one["title"], _columns(exhibits.pick(numbers, federation=one["name"])))
         for one in exhibit["federations"]
